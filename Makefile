@@ -1,0 +1,100 @@
+# replview: `make demo` is all that is needed; `make help` lists the rest.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+# make demo PORT=9000 RATE=50 DATA=/tmp/shop, or any options: make demo DEMO_ARGS=--no-workload
+DEMO_ARGS ?=
+override DEMO_ARGS += $(if $(PORT),--port $(PORT)) $(if $(RATE),--rate $(RATE)) $(if $(DATA),--data '$(DATA)')
+
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help install install-test demo test test-fast lint bench clean chromium
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: .venv/installed ## Create .venv and install replview into it
+
+demo: .venv/installed ## Start everything and a shop to watch; Ctrl-C stops it (PORT= RATE= DATA= DEMO_ARGS=)
+	@exec $(BIN)/replview demo $(DEMO_ARGS)
+
+test: install-test chromium ## Run all tests (PYTEST_ARGS=)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-fast: install-test ## Run the tests that take no more than a few seconds each
+	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+lint: install-test ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install-test ## Measure, and compare with the bars (BENCH_ARGS=)
+	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+clean: ## Remove .venv, caches and the demo's data
+	@if [ -e .replview/lock ] && ! flock -n .replview/lock true; then \
+		echo "a demo is running on .replview: stop it first, with Ctrl-C in its terminal"; exit 1; fi
+	@for link in .replview/store .replview/source; do \
+		if [ -L $$link ]; then rm -rf "$$(readlink $$link)"; fi; done
+	rm -rf .replview .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- installing ------------------------------------------------------------------------------
+# A stamp says what is installed, so that the next make is instant. The large [spark] extra is
+# not among it: the demo shows its first page without.
+
+install-test: .venv/installed-test
+
+.venv/installed: pyproject.toml | $(BIN)/python
+	@$(call pip_install,.)
+
+.venv/installed-test: pyproject.toml | $(BIN)/python
+	@$(call pip_install,.[test])
+	@touch .venv/installed
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo "$(PYTHON) is missing. Mend it: apt-get install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "replview needs Python 3.11 or later. Mend it: make PYTHON=python3.11 install"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "python3-venv is missing. Mend it: apt-get install python3-venv"; exit 1; }
+	@echo "creating .venv"
+	@$(PYTHON) -m venv .venv
+
+# pip_install(what): names each package as pip comes to it; the whole of what pip said is in a log.
+define pip_install
+echo "installing $(1) into .venv; the first time takes about a minute"; \
+{ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '$(1)' 2>&1; \
+  echo $$? > .venv/install.status; } | tee .venv/install.log | sed -un 's/^Collecting \([^ ;(<>=~!]*\).*/  \1/p'; \
+if [ "$$(cat .venv/install.status)" = 0 ]; then touch $@; else $(say_why_pip_failed); exit 1; fi
+endef
+
+define say_why_pip_failed
+if grep -q 'No space left on device' .venv/install.log; then \
+	echo "the disk is full. Mend it: free about 1 GB and run make again"; \
+elif grep -qE 'NewConnectionError|Temporary failure in name resolution|Read timed out' .venv/install.log; then \
+	echo "pip cannot reach its package index. Mend it: check the network and 'pip config list'"; \
+elif grep -qE "gcc|'cc'|cc1|Python\.h|Microsoft Visual" .venv/install.log; then \
+	echo "a package must be compiled here and cannot be. Mend it: apt-get install build-essential python3-dev"; \
+elif grep -q 'No matching distribution found' .venv/install.log; then \
+	sed -n 's/^ERROR: No matching distribution found for \(.*\)/no wheel of \1 for this platform./p' .venv/install.log; \
+	echo "Mend it: use CPython 3.11 to 3.13 on x86-64 or arm64 Linux: make PYTHON=python3.11 install"; \
+else \
+	tail -n 5 .venv/install.log; echo "pip failed; all it said is in .venv/install.log"; \
+fi
+endef
+
+# --- what the tests need besides -------------------------------------------------------------
+
+chromium:
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	elif [ "$$CI" = true ] && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -q && apt-get install -yq --no-install-recommends chromium; \
+	else \
+		echo "a browser for the tests is missing. Mend it: apt-get install chromium"; exit 1; \
+	fi >/dev/stderr

@@ -1,0 +1,205 @@
+"""Messages → transaction events: plain, streamed and two-phase alike.
+
+Nothing of a transaction is kept but its identity: the changes in the frames
+being fed go out with the events of the same call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from decoder.binary import UserType
+from decoder.errors import ProtocolError
+from decoder.events import (
+    Change,
+    Event,
+    RelationSeen,
+    StandaloneMessage,
+    Truncation,
+    TypeSeen,
+)
+from decoder.fast_road import FastRoad
+from decoder.hot import (
+    BEGIN,
+    COMMIT,
+    DELETE,
+    INSERT,
+    TAG_AT,
+    UPDATE,
+    XLOGDATA,
+)
+from decoder.messages import (
+    Delete,
+    Insert,
+    LogicalMessage,
+    Relation,
+    Truncate,
+    Type,
+    Update,
+)
+from decoder.replication import XLogData, decode_frame
+from decoder.scalars import LSN, XID
+from decoder.stream import Streaming
+from decoder.tuples import TupleData, Value, leave_out_non_key, tuple_values
+
+
+class Assembler(FastRoad):
+    """Turns the frames of one replication session into transaction events.
+
+    One for each START_REPLICATION, or each peek: a new session repeats
+    relations, types and unfinished streams. One that has raised
+    ``ProtocolError`` is of no further use.
+    """
+
+    __slots__ = ("_fast",)
+
+    def __init__(
+        self,
+        *,
+        proto_version: int,
+        streaming: Streaming = "off",
+        encoding: str = "utf-8",
+        binary: bool = False,
+        user_types: Mapping[int, UserType] | None = None,
+        fast: bool = True,
+    ) -> None:
+        """``proto_version`` and ``streaming`` as given to START_REPLICATION.
+
+        ``encoding``: Python's name for the session's ``client_encoding``.
+        ``binary``: the stream was started with ``binary=true``; without it a
+        binary value comes out marked, as bytes. ``user_types``: what types that
+        are not built in are made of, for a binary stream. ``fast=False`` reads
+        every message with the readable decoder: the same events, slowly.
+
+        Raises ``ValueError`` for options that do not go together and
+        ``LookupError`` for an unknown encoding.
+        """
+        super().__init__(
+            proto_version=proto_version,
+            streaming=streaming,
+            encoding=encoding,
+            binary=binary,
+            user_types=user_types,
+        )
+        self._fast = fast
+
+    def feed(self, frames: Sequence[bytes]) -> list[Event]:
+        """Take any number of whole XLogData frames, in order; give the events they make.
+
+        Consecutive changes of one transaction come as one ``ChangeRun``.
+        Keepalives are not fed. Raises ``ProtocolError`` for a frame that is
+        malformed or cannot come at this point.
+        """
+        events = self._events = []
+        lifecycle, insert_run = self._lifecycle, self._insert_run
+        shortest = TAG_AT if self._fast else sys.maxsize
+        index, count = 0, len(frames)
+        while index < count:
+            frame = frames[index]
+            tag = frame[TAG_AT] if len(frame) > shortest and frame[0] == XLOGDATA else 0
+            current = lifecycle.current
+            taken = 0
+            if current is not None:
+                if tag == INSERT:
+                    taken = insert_run(frames, index, current)
+                elif tag == COMMIT:
+                    taken = self._fast_commit(frame, current)
+                elif tag in (UPDATE, DELETE):
+                    taken = self._fast_change(frame, tag, current)
+            elif tag == BEGIN:
+                taken = self._fast_begin(frame)
+            if not taken:
+                self._readable(frame)
+                taken = 1
+            index += taken
+        self._end_run()
+        self._events = []
+        return events
+
+    # The readable road.
+
+    def _readable(self, frame: bytes) -> None:
+        data = decode_frame(frame)
+        if not isinstance(data, XLogData):
+            raise ProtocolError("CopyData", 0, "XLogData")
+        message = self._session.decode(data.payload)
+        match message:
+            case Insert() | Update() | Delete():
+                self._row(message, data)
+            case Truncate():
+                self._truncate(message, data)
+            case LogicalMessage():
+                self._message(message, data)
+            case Relation():
+                self._relation(message, data.wal_start)
+            case Type():
+                self._session.types[message.oid] = message
+                self._values.name_type(message.oid, message.namespace, message.name)
+                self._events.append(TypeSeen(message, self._lifecycle.current))
+            case _:
+                event = self._lifecycle.take(message, data.wal_start)
+                if event is not None:
+                    self._end_run()
+                    self._events.append(event)
+
+    def _row(self, message: Insert | Update | Delete, data: XLogData) -> None:
+        kind = type(message).__name__
+        relation = self._session.relation(message.relation_oid, kind)
+        old_kind = None if isinstance(message, Insert) else message.old_kind
+        old = None if isinstance(message, Insert) else message.old
+        old_values = None if old is None else self._row_values(old, relation, kind)
+        if old_values is not None and old_kind == "K":
+            leave_out_non_key(old_values, relation)
+        new_values = None
+        if not isinstance(message, Delete):
+            new_values = self._row_values(message.new, relation, kind)
+        change = (relation, kind[0], old_kind, old_values, new_values)
+        self._add(kind, [change], message.xid, data)
+
+    def _row_values(self, row: TupleData, relation: Relation, kind: str) -> list[Value]:
+        if len(row.kinds) != len(relation.columns):
+            wanted = f"{len(relation.columns)} columns, as in its Relation"
+            raise ProtocolError(kind, None, f"{wanted}, not {len(row.kinds)}")
+        return tuple_values(row, relation, self._values)
+
+    def _truncate(self, message: Truncate, data: XLogData) -> None:
+        what = Truncation(message.cascade, message.restart_identity)
+        relations = [self._session.relation(oid, "Truncate") for oid in message.relation_oids]
+        changes = [(relation, "T", None, None, what) for relation in relations]
+        self._add("Truncate", changes, message.xid, data)
+
+    def _message(self, message: LogicalMessage, data: XLogData) -> None:
+        if message.transactional:
+            self._add("LogicalMessage", [(None, "M", None, None, message)], message.xid, data)
+            return
+        self._end_run()
+        self._events.append(StandaloneMessage(message, data.wal_start))
+
+    def _relation(self, message: Relation, wal_start: LSN) -> None:
+        current = self._lifecycle.current
+        relation, changed = self._session.learn_relation(message)
+        xid = message.xid
+        if xid is None and current is not None:
+            xid = current.xid
+        if changed:
+            # The changes so far are of the old shape.
+            self._end_run()
+            self._learn_insert_shape(relation)
+        self._events.append(RelationSeen(relation, wal_start, xid, current, changed))
+
+    def _add(
+        self,
+        kind: str,
+        changes: Sequence[tuple[object, ...]],
+        xid: XID | None,
+        data: XLogData,
+    ) -> None:
+        """Add what one message changed; each entry is a ``Change`` from ``relation`` on."""
+        transaction = self._in_run(kind)
+        subxid = None if xid == transaction.xid else xid
+        for change in changes:
+            transaction.seq += 1
+            row = (transaction.seq, int(data.wal_start), subxid, *change)
+            self._changes.append(Change._make(row))
+        self._run_size_bytes += len(data.payload)

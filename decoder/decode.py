@@ -1,0 +1,182 @@
+"""Tag byte → decode function, for every pgoutput message of protocol 1 to 4.
+
+Each function takes a body, the tag byte already removed, and reads it to its
+last byte. This is the readable decoder; ``hot`` does the same for the row
+changes that make up nearly all of a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from decoder.boundaries import BoundaryMessage
+from decoder.boundary_decoding import BOUNDARY_DECODERS, decode_stream_abort
+from decoder.errors import ProtocolError
+from decoder.messages import (
+    Column,
+    Delete,
+    Insert,
+    LogicalMessage,
+    OldKind,
+    Relation,
+    ReplicaIdentity,
+    Truncate,
+    Type,
+    Update,
+)
+from decoder.reader import Reader
+from decoder.scalars import XID
+from decoder.tuples import TupleData, decode_tuple
+
+RowMessage: TypeAlias = Relation | Type | Insert | Update | Delete | Truncate | LogicalMessage
+Message: TypeAlias = RowMessage | BoundaryMessage
+
+_REPLICA_IDENTITIES: Final[dict[int, ReplicaIdentity]] = {
+    ord("d"): "DEFAULT",
+    ord("n"): "NOTHING",
+    ord("f"): "FULL",
+    ord("i"): "INDEX",
+}
+_IS_KEY: Final = 1
+_TRANSACTIONAL: Final = 1
+_CASCADE: Final = 1
+_RESTART_IDENTITY: Final = 2
+
+
+def decode_message(
+    payload: bytes, *, in_stream: bool = False, parallel: bool = False, encoding: str = "utf-8"
+) -> Message:
+    """Decode one pgoutput message, tag byte first.
+
+    ``in_stream``: it came between StreamStart and StreamStop, so it carries a
+    transaction id. ``parallel``: the stream was started with
+    ``streaming=parallel``. The message itself says neither. ``encoding`` is
+    that of names.
+
+    Raises ``ProtocolError`` if it is malformed, or has bytes left over.
+    """
+    if not payload:
+        raise ProtocolError("Message", 0, "a tag byte")
+    tag, body = payload[:1], payload[1:]
+    if tag == b"A":
+        return decode_stream_abort(body, parallel=parallel)
+    boundary = BOUNDARY_DECODERS.get(tag)
+    if boundary is not None:
+        kind, decode_boundary = boundary
+        read = Reader(body, kind, encoding=encoding)
+        ended = decode_boundary(read)
+        read.end()
+        return ended
+    row = _ROW_DECODERS.get(tag)
+    if row is None:
+        raise ProtocolError("Message", 0, f"a pgoutput tag byte, not {tag!r}")
+    kind, decode_row = row
+    read = Reader(body, kind, encoding=encoding)
+    message = decode_row(read, read.xid() if in_stream else None)
+    read.end()
+    return message
+
+
+def decode_relation(read: Reader, xid: XID | None) -> Relation:
+    oid = read.uint32("relation oid")
+    namespace = read.name("schema") or "pg_catalog"
+    name = read.name("table")
+    identity = _REPLICA_IDENTITIES.get(read.uint8("replica identity"))
+    if identity is None:
+        raise read.error("replica identity d, n, f or i", back=1)
+    columns = tuple(_decode_column(read) for _ in range(read.uint16("column count")))
+    return Relation(
+        oid=oid,
+        namespace=namespace,
+        name=name,
+        replica_identity=identity,
+        columns=columns,
+        xid=xid,
+    )
+
+
+def _decode_column(read: Reader) -> Column:
+    flags = read.uint8("column flags")
+    return Column(
+        name=read.name("column"),
+        type_oid=read.uint32("type oid"),
+        typmod=read.int32("type modifier"),
+        is_key=bool(flags & _IS_KEY),
+    )
+
+
+def decode_type(read: Reader, xid: XID | None) -> Type:
+    return Type(
+        oid=read.uint32("type oid"),
+        namespace=read.name("schema") or "pg_catalog",
+        name=read.name("type"),
+        xid=xid,
+    )
+
+
+def decode_insert(read: Reader, xid: XID | None) -> Insert:
+    oid = read.uint32("relation oid")
+    _expect_new(read)
+    return Insert(relation_oid=oid, new=decode_tuple(read), xid=xid)
+
+
+def decode_update(read: Reader, xid: XID | None) -> Update:
+    oid = read.uint32("relation oid")
+    old_kind: OldKind | None = None
+    old: TupleData | None = None
+    tag = read.uint8("tuple kind")
+    if tag in (ord("K"), ord("O")):
+        old_kind = "K" if tag == ord("K") else "O"
+        old = decode_tuple(read)
+        _expect_new(read)
+    elif tag != ord("N"):
+        raise read.error("tuple kind K, O or N", back=1)
+    return Update(relation_oid=oid, old_kind=old_kind, old=old, new=decode_tuple(read), xid=xid)
+
+
+def decode_delete(read: Reader, xid: XID | None) -> Delete:
+    oid = read.uint32("relation oid")
+    tag = read.uint8("tuple kind")
+    if tag not in (ord("K"), ord("O")):
+        raise read.error("tuple kind K or O", back=1)
+    old_kind: OldKind = "K" if tag == ord("K") else "O"
+    return Delete(relation_oid=oid, old_kind=old_kind, old=decode_tuple(read), xid=xid)
+
+
+def _expect_new(read: Reader) -> None:
+    if read.uint8("tuple kind") != ord("N"):
+        raise read.error("tuple kind N", back=1)
+
+
+def decode_truncate(read: Reader, xid: XID | None) -> Truncate:
+    count = read.uint32("relation count")
+    flags = read.uint8("flags")
+    return Truncate(
+        relation_oids=tuple(read.uint32("relation oid") for _ in range(count)),
+        cascade=bool(flags & _CASCADE),
+        restart_identity=bool(flags & _RESTART_IDENTITY),
+        xid=xid,
+    )
+
+
+def decode_logical_message(read: Reader, xid: XID | None) -> LogicalMessage:
+    flags = read.uint8("flags")
+    return LogicalMessage(
+        transactional=bool(flags & _TRANSACTIONAL),
+        lsn=read.lsn(),
+        prefix=read.name("prefix"),
+        content=read.take(read.uint32("content length"), "content"),
+        xid=xid,
+    )
+
+
+_ROW_DECODERS: Final[dict[bytes, tuple[str, Callable[[Reader, XID | None], RowMessage]]]] = {
+    b"R": ("Relation", decode_relation),
+    b"Y": ("Type", decode_type),
+    b"I": ("Insert", decode_insert),
+    b"U": ("Update", decode_update),
+    b"D": ("Delete", decode_delete),
+    b"T": ("Truncate", decode_truncate),
+    b"M": ("LogicalMessage", decode_logical_message),
+}

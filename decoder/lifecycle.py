@@ -1,0 +1,209 @@
+"""Which transactions are open: begun, streamed, prepared, ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from decoder import boundaries as b
+from decoder.decode import Message
+from decoder.errors import ProtocolError
+from decoder.events import (
+    Event,
+    OpenTransaction,
+    PreparedCommitted,
+    PreparedRolledBack,
+    SubtransactionAborted,
+    TransactionAborted,
+    TransactionCommitted,
+    TransactionOpened,
+    TransactionPrepared,
+    UnknownAborted,
+)
+from decoder.scalars import LSN, XID
+from decoder.stream import SessionState
+
+# A named tuple's own constructor costs twice as much.
+_new = tuple.__new__
+
+
+class Lifecycle:
+    """Follows the messages that begin and end transactions and stream blocks.
+
+    A message that cannot come at this point raises ``ProtocolError``: taking it
+    would put changes into the wrong transaction.
+    """
+
+    __slots__ = ("_session", "_takers", "current", "streams")
+
+    def __init__(self, session: SessionState) -> None:
+        self._session = session
+        #: The transaction that row messages belong to right now.
+        self.current: OpenTransaction | None = None
+        #: Streamed transactions begun and not ended, by top-level xid.
+        self.streams: dict[XID, OpenTransaction] = {}
+        self._takers: dict[type[Message], Callable[[Any, int], Event | None]] = {
+            b.Begin: self._begin,
+            b.Commit: self._commit,
+            b.Origin: self._origin,
+            b.BeginPrepare: self._begin_prepare,
+            b.Prepare: self._prepare,
+            b.CommitPrepared: self._commit_prepared,
+            b.RollbackPrepared: self._rollback_prepared,
+            b.StreamStart: self._stream_start,
+            b.StreamStop: self._stream_stop,
+            b.StreamCommit: self._stream_commit,
+            b.StreamAbort: self._stream_abort,
+            b.StreamPrepare: self._stream_prepare,
+        }
+
+    def take(self, message: Message, wal_start: int) -> Event | None:
+        """Follow one message; the event it makes, if any. Raises ``ProtocolError``."""
+        return self._takers[type(message)](message, wal_start)
+
+    def transaction(self, kind: str) -> OpenTransaction:
+        """The transaction a ``kind`` message belongs to. Raises ``ProtocolError`` outside any."""
+        if self.current is None:
+            raise ProtocolError(kind, None, "it inside a transaction")
+        return self.current
+
+    def open_plain(
+        self, xid: XID, final_lsn: LSN, commit_time_us: int, wal_start: int
+    ) -> TransactionOpened:
+        """A Begin, already decoded; the caller has seen that nothing is open."""
+        transaction = OpenTransaction(xid, "plain", final_lsn, commit_time_us)
+        if wal_start:
+            transaction.first_lsn = LSN(wal_start)
+        self.current = transaction
+        return _new(TransactionOpened, (transaction,))
+
+    def close_plain(
+        self, transaction: OpenTransaction, commit_lsn: LSN, end_lsn: LSN, commit_time_us: int
+    ) -> TransactionCommitted:
+        """The Commit of ``transaction``, which is plain and current."""
+        if commit_lsn != transaction.final_lsn:
+            raise ProtocolError("Commit", 2, f"LSN {transaction.final_lsn}, as in its Begin")
+        self.current = None
+        return _new(TransactionCommitted, (transaction, commit_lsn, end_lsn, commit_time_us))
+
+    def _open(self, transaction: OpenTransaction, wal_start: int) -> TransactionOpened:
+        if wal_start:
+            transaction.first_lsn = LSN(wal_start)
+        self.current = transaction
+        return TransactionOpened(transaction)
+
+    def _outside(self, kind: str) -> None:
+        if self.current is not None:
+            raise ProtocolError(kind, None, f"it outside transaction {self.current.xid}")
+
+    def _ending(self, kind: str, begun_as: str) -> OpenTransaction:
+        transaction = self.transaction(kind)
+        if transaction.kind != begun_as:
+            raise ProtocolError(kind, None, f"the end of a {transaction.kind} transaction")
+        return transaction
+
+    def _streamed(self, kind: str, xid: XID) -> OpenTransaction:
+        self._outside(kind)
+        transaction = self.streams.pop(xid, None)
+        if transaction is None:
+            raise ProtocolError(kind, None, f"a StreamStart of transaction {xid} before it")
+        return transaction
+
+    def _begin(self, message: b.Begin, wal_start: int) -> Event:
+        self._outside("Begin")
+        return self.open_plain(message.xid, message.final_lsn, message.commit_time_us, wal_start)
+
+    def _commit(self, message: b.Commit, wal_start: int) -> Event:
+        transaction = self._ending("Commit", "plain")
+        return self.close_plain(
+            transaction, message.commit_lsn, message.end_lsn, message.commit_time_us
+        )
+
+    def _origin(self, message: b.Origin, wal_start: int) -> None:
+        transaction = self.transaction("Origin")
+        transaction.origin = message.name
+        # 0/0 in a stream: not known yet.
+        transaction.origin_lsn = message.origin_lsn or None
+
+    def _begin_prepare(self, message: b.BeginPrepare, wal_start: int) -> Event:
+        self._outside("BeginPrepare")
+        transaction = OpenTransaction(message.xid, "prepared", message.prepare_lsn)
+        transaction.gid = message.gid
+        transaction.prepare_lsn = message.prepare_lsn
+        return self._open(transaction, wal_start)
+
+    def _prepare(self, message: b.Prepare, wal_start: int) -> Event:
+        transaction = self._ending("Prepare", "prepared")
+        begun = (transaction.xid, transaction.gid, transaction.prepare_lsn)
+        if begun != (message.xid, message.gid, message.prepare_lsn):
+            raise ProtocolError("Prepare", None, "the xid, gid and LSN of its BeginPrepare")
+        self.current = None
+        return self._prepared(transaction, message)
+
+    def _stream_prepare(self, message: b.StreamPrepare, wal_start: int) -> Event:
+        transaction = self._streamed("StreamPrepare", message.xid)
+        transaction.gid = message.gid
+        transaction.prepare_lsn = message.prepare_lsn
+        return self._prepared(transaction, message)
+
+    @staticmethod
+    def _prepared(transaction: OpenTransaction, message: b.Prepare | b.StreamPrepare) -> Event:
+        return TransactionPrepared(
+            transaction,
+            message.gid,
+            message.prepare_lsn,
+            message.end_lsn,
+            message.prepare_time_us,
+        )
+
+    def _commit_prepared(self, message: b.CommitPrepared, wal_start: int) -> Event:
+        self._outside("CommitPrepared")
+        return PreparedCommitted(
+            message.gid, message.xid, message.commit_lsn, message.end_lsn, message.commit_time_us
+        )
+
+    def _rollback_prepared(self, message: b.RollbackPrepared, wal_start: int) -> Event:
+        self._outside("RollbackPrepared")
+        return PreparedRolledBack(
+            message.gid,
+            message.xid,
+            message.prepare_end_lsn,
+            message.rollback_end_lsn,
+            message.prepare_time_us,
+            message.rollback_time_us,
+        )
+
+    def _stream_start(self, message: b.StreamStart, wal_start: int) -> Event | None:
+        self._outside("StreamStart")
+        known = self.streams.get(message.xid)
+        if message.first_segment == (known is not None):
+            # Either the blocks before this one are missing, or they came already.
+            wanted = "a later" if known else "the first"
+            raise ProtocolError("StreamStart", 5, f"{wanted} segment of {message.xid}")
+        self._session.stream_xid = message.xid
+        if known is not None:
+            self.current = known
+            return None
+        transaction = self.streams[message.xid] = OpenTransaction(message.xid, "streamed")
+        return self._open(transaction, wal_start)
+
+    def _stream_stop(self, message: b.StreamStop, wal_start: int) -> None:
+        self._ending("StreamStop", "streamed")
+        self.current = self._session.stream_xid = None
+
+    def _stream_commit(self, message: b.StreamCommit, wal_start: int) -> Event:
+        transaction = self._streamed("StreamCommit", message.xid)
+        return TransactionCommitted(
+            transaction, message.commit_lsn, message.end_lsn, message.commit_time_us
+        )
+
+    def _stream_abort(self, message: b.StreamAbort, wal_start: int) -> Event:
+        lsn, time_us = message.abort_lsn, message.abort_time_us
+        if message.xid not in self.streams:
+            # PostgreSQL 18 sends these for transactions it never streamed.
+            return UnknownAborted(message.xid, message.subxid, lsn, time_us)
+        self._outside("StreamAbort")
+        if message.subxid != message.xid:
+            transaction = self.streams[message.xid]
+            return SubtransactionAborted(transaction, message.subxid, lsn, time_us)
+        return TransactionAborted(self.streams.pop(message.xid), lsn, time_us)

@@ -1,0 +1,148 @@
+"""The pgoutput messages that describe and change rows, as frozen dataclasses.
+
+The messages that begin and end transactions are in ``boundaries``. ``xid`` is
+on the wire only inside a stream block; elsewhere it is ``None``.
+
+Source: PostgreSQL documentation, "Logical Replication Message Formats"; proto.c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from decoder.scalars import LSN, XID
+from decoder.tuples import TupleData
+
+ReplicaIdentity = Literal["DEFAULT", "NOTHING", "FULL", "INDEX"]
+#: What an old tuple holds: the replica identity's columns, or the whole row.
+OldKind = Literal["K", "O"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One published column of a relation."""
+
+    name: str
+    #: ``pg_type.oid``; a domain has its own.
+    type_oid: int
+    #: ``pg_attribute.atttypmod``; -1 means none.
+    typmod: int
+    #: It is part of the replica identity. Under FULL every column is; under
+    #: NOTHING, or DEFAULT without a primary key, none.
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A table's shape, in force for the changes that follow (``R``).
+
+    Two are equal when their shape is: ``xid`` does not count. The server sends
+    the same shape again and again, so a new message is not a new shape.
+
+    Source: proto.c, ``logicalrep_write_rel()``.
+    """
+
+    oid: int
+    #: The schema. The server sends ``pg_catalog`` as an empty string; here it
+    #: is spelled out.
+    namespace: str
+    name: str
+    replica_identity: ReplicaIdentity
+    #: Published columns only, in column order.
+    columns: tuple[Column, ...]
+    #: The subtransaction that sent it.
+    xid: XID | None = field(default=None, compare=False)
+    #: The columns' names, in column order.
+    names: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    #: The positions of the replica identity's columns.
+    key_indexes: tuple[int, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        keys = tuple(index for index, column in enumerate(self.columns) if column.is_key)
+        object.__setattr__(self, "names", tuple(column.name for column in self.columns))
+        object.__setattr__(self, "key_indexes", keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Type:
+    """The name of a type that is not built in (``Y``), ahead of the Relation that uses it.
+
+    A domain comes with its *base* type's name. Renaming a type sends nothing.
+
+    Source: proto.c, ``logicalrep_write_typ()``.
+    """
+
+    oid: int
+    #: The schema; ``pg_catalog`` is spelled out, as in ``Relation``.
+    namespace: str
+    #: An array's is its element type's with an underscore before it.
+    name: str
+    #: The subtransaction that sent it.
+    xid: XID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """A row appeared (``I``). Source: proto.c, ``logicalrep_write_insert()``."""
+
+    relation_oid: int
+    new: TupleData
+    #: The subtransaction.
+    xid: XID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """A row changed (``U``). Source: proto.c, ``logicalrep_write_update()``."""
+
+    relation_oid: int
+    #: ``None``: no old tuple was sent, the key did not change.
+    old_kind: OldKind | None
+    old: TupleData | None
+    new: TupleData
+    #: The subtransaction.
+    xid: XID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """A row vanished (``D``). Source: proto.c, ``logicalrep_write_delete()``."""
+
+    relation_oid: int
+    old_kind: OldKind
+    old: TupleData
+    #: The subtransaction.
+    xid: XID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncate:
+    """Tables were emptied by one TRUNCATE (``T``).
+
+    Source: proto.c, ``logicalrep_write_truncate()``.
+    """
+
+    relation_oids: tuple[int, ...]
+    cascade: bool
+    restart_identity: bool
+    #: The subtransaction.
+    xid: XID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogicalMessage:
+    """What a session wrote with ``pg_logical_emit_message()`` (``M``).
+
+    Source: proto.c, ``logicalrep_write_message()``.
+    """
+
+    #: A message that is not transactional comes at once, ahead of its
+    #: transaction, and survives its rollback.
+    transactional: bool
+    lsn: LSN
+    prefix: str
+    #: Raw, in the database's encoding, whatever the session's is.
+    content: bytes
+    #: The *top-level* transaction, even from inside a savepoint.
+    xid: XID | None = None

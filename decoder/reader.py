@@ -1,0 +1,83 @@
+"""A bounds-checked cursor over one message: it never reads past the end."""
+
+from __future__ import annotations
+
+from decoder.errors import ProtocolError
+from decoder.scalars import LSN, XID
+
+
+class Reader:
+    """Reads a message body field by field, from its first byte to its last.
+
+    Every method moves past what it returns and raises ``ProtocolError`` when
+    the message ends before it. Integers are big-endian, as in pqformat.c.
+    """
+
+    __slots__ = ("_body", "_encoding", "_kind", "_position", "_start")
+
+    def __init__(self, body: bytes, kind: str, *, start: int = 1, encoding: str = "utf-8") -> None:
+        """``kind`` names the message in errors; ``start`` is where ``body`` begins in it."""
+        self._body = body
+        self._kind = kind
+        self._start = start
+        self._encoding = encoding
+        self._position = 0
+
+    def error(self, expected: str, *, back: int = 0) -> ProtocolError:
+        """The error to raise about the byte ``back`` bytes before the cursor."""
+        return ProtocolError(self._kind, self._start + self._position - back, expected)
+
+    def take(self, size: int, what: str = "bytes") -> bytes:
+        """The next ``size`` bytes."""
+        end = self._position + size
+        if end > len(self._body):
+            left = len(self._body) - self._position
+            raise self.error(f"{size} more bytes of {what}, not {left}")
+        chunk = self._body[self._position : end]
+        self._position = end
+        return chunk
+
+    def uint8(self, what: str = "uint8") -> int:
+        return self.take(1, what)[0]
+
+    def uint16(self, what: str = "uint16") -> int:
+        return int.from_bytes(self.take(2, what), "big")
+
+    def uint32(self, what: str = "uint32") -> int:
+        return int.from_bytes(self.take(4, what), "big")
+
+    def int32(self, what: str = "int32") -> int:
+        return int.from_bytes(self.take(4, what), "big", signed=True)
+
+    def int64(self, what: str = "int64") -> int:
+        return int.from_bytes(self.take(8, what), "big", signed=True)
+
+    def xid(self, what: str = "transaction id") -> XID:
+        return XID(self.uint32(what))
+
+    def lsn(self, what: str = "LSN") -> LSN:
+        return LSN(int.from_bytes(self.take(8, what), "big"))
+
+    def name(self, what: str = "name") -> str:
+        """A zero-terminated name: of a table, column, origin, prefix or prepared transaction.
+
+        Bytes that are not valid in the encoding come out as ``\\xNN``: a name
+        must not stop the stream.
+        """
+        end = self._body.find(b"\0", self._position)
+        if end < 0:
+            raise self.error(f"a zero byte at the end of {what}")
+        raw = self._body[self._position : end]
+        self._position = end + 1
+        return raw.decode(self._encoding, "backslashreplace")
+
+    def no_flags(self) -> None:
+        """A flags byte that no server sets: zero, as PostgreSQL's own reader demands."""
+        if self.uint8("flags"):
+            raise self.error("flags 0", back=1)
+
+    def end(self) -> None:
+        """Nothing may be left over."""
+        left = len(self._body) - self._position
+        if left:
+            raise self.error(f"the end of the message, not {left} more bytes")

@@ -1,0 +1,51 @@
+"""A column's bytes → its value, in the stream's encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from decoder.binary import BinaryDecoder, UserType
+from decoder.tuples import Undecoded
+
+
+class ValueDecoder:
+    """Turns the bytes of ``t`` and ``b`` columns into the server's text."""
+
+    __slots__ = ("_binary", "ascii_is_plain", "encoding")
+
+    def __init__(
+        self,
+        encoding: str = "utf-8",
+        *,
+        binary: bool = False,
+        user_types: Mapping[int, UserType] | None = None,
+    ) -> None:
+        """``encoding``: Python's name for the stream's ``client_encoding``.
+
+        ``binary``: binary values are expected, and decoded.
+
+        Raises ``LookupError`` for an encoding that Python does not know.
+        """
+        self.encoding = encoding
+        self._binary = BinaryDecoder(encoding, user_types) if binary else None
+        ascii_bytes = bytes(range(128))
+        #: ASCII bytes mean themselves, which lets ASCII text skip the codec.
+        #: Not so in shift_jis_2004, where a backslash byte is a yen sign.
+        self.ascii_is_plain = ascii_bytes.decode(encoding, "replace") == ascii_bytes.decode("ascii")
+
+    def text(self, raw: bytes, type_oid: int) -> str | Undecoded:
+        """A text-format value; marked if its bytes are not valid in the encoding."""
+        try:
+            return raw.decode(self.encoding)
+        except UnicodeError:
+            return Undecoded(raw, "text", type_oid)
+
+    def binary(self, raw: bytes, type_oid: int) -> str | Undecoded:
+        """A binary-format value as text mode would have sent it; marked if unknown."""
+        text = None if self._binary is None else self._binary.text(type_oid, raw)
+        return Undecoded(raw, "binary", type_oid) if text is None else text
+
+    def name_type(self, type_oid: int, namespace: str, name: str) -> None:
+        """Take in a Type message: it tells what a domain is based on."""
+        if self._binary is not None:
+            self._binary.name_type(type_oid, namespace, name)

@@ -1,0 +1,26 @@
+"""The ``replview`` command: Django's management commands under our own name."""
+
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Run one of replview's commands; ``replview help`` lists them."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "replview.settings")
+    # A reader that closes the pipe (``replview changes | head``) ends us quietly.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    _let_data_option_choose_the_instance(sys.argv)
+
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+def _let_data_option_choose_the_instance(argv: list[str]) -> None:
+    """Settings are read before a command parses its options: ``--data`` must reach them first."""
+    for position, word in enumerate(argv):
+        if word == "--data" and position + 1 < len(argv):
+            os.environ["REPLVIEW_DATA"] = argv[position + 1]
+        elif word.startswith("--data="):
+            os.environ["REPLVIEW_DATA"] = word.removeprefix("--data=")
