@@ -1,0 +1,25 @@
+"""The ASGI application: pages over HTTP, live streams over WebSockets."""
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "replview.settings")
+os.environ.setdefault("REPLVIEW_DB_POOL", "1")
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.core.asgi import get_asgi_application
+
+# Django must be set up before anything that imports models.
+http = get_asgi_application()
+
+from replview.live.routing import websocket_urlpatterns  # noqa: E402
+
+application = ProtocolTypeRouter(
+    {
+        "http": http,
+        "websocket": AllowedHostsOriginValidator(
+            AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
+        ),
+    }
+)

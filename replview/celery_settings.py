@@ -1,0 +1,38 @@
+"""Celery's configuration; the reasons stand in the comments, each was tried."""
+
+from django.conf import settings
+
+broker_url = settings.REDIS_URL
+broker_connection_retry_on_startup = True
+broker_transport_options = {"polling_interval": 0.2, "global_keyprefix": "replview-"}
+task_ignore_result = True
+task_default_queue = "default"
+task_routes = {"replview.receive": {"queue": "receivers"}}
+# Each worker also has a queue of its own: beat sends a slot to the worker that has the fewest.
+worker_direct = True
+# A receiver's task lasts as long as its slot is read: never park a second one behind it ...
+worker_prefetch_multiplier = 1
+worker_disable_prefetch = True
+# ... and acknowledge at once: late acknowledgement would deliver it again after the timeout.
+task_acks_late = False
+worker_hijack_root_logger = False
+worker_send_task_events = False
+timezone = "UTC"
+
+beat_schedule = {
+    "propose-receivers": {
+        "task": "replview.propose_receivers",
+        "schedule": 2.0,
+        "options": {"expires": 2.0},
+    },
+    "sample-slots": {
+        "task": "replview.sample_slots",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
+    "tidy-store": {
+        "task": "replview.tidy_store",
+        "schedule": 30.0,
+        "options": {"expires": 30.0},
+    },
+}

@@ -1,0 +1,1 @@
+"""The store: what was received, as Django models, written by bulk COPY."""

@@ -1,0 +1,39 @@
+"""Connections to the store outside the ORM: for the write path and for long streams."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.db import close_old_connections, connection, connections
+
+
+@contextmanager
+def orm_connection() -> Iterator[None]:
+    """For code in a thread of its own: the ORM's connection, made when needed, closed after."""
+    close_old_connections()
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]:
+    """An autocommit connection to the store Django is configured for."""
+    settings: dict[str, Any] = connections["default"].settings_dict
+    given = {
+        "dbname": settings["NAME"],
+        "user": settings["USER"],
+        "password": settings["PASSWORD"],
+        "host": settings["HOST"],
+        "port": settings["PORT"],
+        **{name: value for name, value in settings["OPTIONS"].items() if name != "pool"},
+    }
+    return psycopg.connect(
+        **{name: value for name, value in given.items() if value not in ("", None)},
+        autocommit=True,
+        application_name=application_name,
+        connect_timeout=10,
+        client_encoding="UTF8",
+        options="-c timezone=UTC",
+    )

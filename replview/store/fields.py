@@ -1,0 +1,43 @@
+"""Model fields for PostgreSQL types that Django does not know."""
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from decoder.scalars import LSN
+
+if TYPE_CHECKING:
+    _Field = models.Field[Any, Any]
+else:
+    _Field = models.Field
+
+
+class LSNField(_Field):
+    """A position in the WAL, in a ``pg_lsn`` column; ``LSN`` in Python, ``0/1B2C3D8`` in SQL."""
+
+    def db_type(self, connection: Any) -> str:
+        """The column's type."""
+        return "pg_lsn"
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> LSN | None:
+        """From the server's text to an ``LSN``."""
+        return None if value is None else LSN.parse(value)
+
+    def to_python(self, value: Any) -> LSN | None:
+        """From text or a number to an ``LSN``."""
+        if value is None or isinstance(value, LSN):
+            return value
+        return LSN.parse(value) if isinstance(value, str) else LSN(value)
+
+    def get_prep_value(self, value: Any) -> str | None:
+        """To the text the server reads."""
+        lsn = self.to_python(value)
+        return None if lsn is None else str(lsn)
+
+
+class CharCodeField(_Field):
+    """One letter in PostgreSQL's one-byte type ``"char"``."""
+
+    def db_type(self, connection: Any) -> str:
+        """The column's type."""
+        return '"char"'

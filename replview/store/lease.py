@@ -1,0 +1,112 @@
+"""Who may write for a slot: the lease (owner, heartbeat) and the epoch that fences everyone else.
+
+A receiver that takes a slot over raises ``slot.epoch``. Every store transaction of a receiver
+begins with an UPDATE of the slot row ``WHERE epoch = mine``; when that changes no row, somebody
+else has taken over and the receiver stops (``Fenced``).
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+#: A receiver that gave no sign of life for this long has lost its lease.
+LEASE_SECONDS = 6.0
+#: How often ``kept`` gives one.
+KEEP_SECONDS = 1.5
+
+
+class Fenced(Exception):
+    """Another receiver has taken the slot over: stop, and write nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write for one slot, until someone takes it over."""
+
+    slot_id: int
+    epoch: int
+    owner: str
+
+
+def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease | None:
+    """Take a slot that is wanted running and whose lease has run out; None if it is not ours.
+
+    A row that is locked is being written by a live receiver at this moment, whatever the age of
+    its heartbeat: it is left alone.
+    """
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(
+            """
+            UPDATE slot SET epoch = epoch + 1, lease_owner = %(owner)s,
+                   heartbeat_at = clock_timestamp(), state = 'starting', state_since = now()
+            WHERE id = (
+                SELECT id FROM slot
+                WHERE id = %(slot_id)s AND desired = 'running'
+                  AND (lease_owner = '' OR heartbeat_at IS NULL OR heartbeat_at
+                       < clock_timestamp() - make_interval(secs => %(seconds)s))
+                FOR UPDATE SKIP LOCKED)
+            RETURNING epoch
+            """,
+            {"slot_id": slot_id, "owner": owner, "seconds": LEASE_SECONDS},
+        ).fetchone()
+    return None if row is None else Lease(slot_id, row["epoch"], owner)
+
+
+def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -> str:
+    """Give a sign of life and set further columns of the slot; returns what is desired.
+
+    Raises ``Fenced`` when the lease was lost.
+    """
+    names = sorted(columns)
+    assignments = sql.SQL("").join(
+        sql.SQL(", {} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in names
+    )
+    query = sql.SQL(
+        "UPDATE slot SET heartbeat_at = clock_timestamp(){} "
+        "WHERE id = %(lease_slot)s AND epoch = %(lease_epoch)s RETURNING desired"
+    ).format(assignments)
+    row = connection.execute(
+        query, {**columns, "lease_slot": lease.slot_id, "lease_epoch": lease.epoch}
+    ).fetchone()
+    if row is None:
+        raise Fenced(f"slot {lease.slot_id} was taken over by another receiver")
+    return str(row[0])
+
+
+@contextmanager
+def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterator[None]:
+    """Give signs of life from a thread and a connection of its own, while the caller waits for
+    something that may take longer than a lease (a host that does not answer, a slow start).
+    """
+    done = threading.Event()
+
+    def keep() -> None:
+        with suppress(psycopg.Error, Fenced):
+            if done.wait(KEEP_SECONDS):
+                return
+            with connect() as connection:
+                beat(connection, lease)
+                while not done.wait(KEEP_SECONDS):
+                    beat(connection, lease)
+
+    thread = threading.Thread(target=keep, name="lease-keeper", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(KEEP_SECONDS)
+
+
+def release(connection: psycopg.Connection[Any], lease: Lease) -> None:
+    """Let the slot go, so that another may take it at once; nothing happens if it was lost."""
+    connection.execute(
+        "UPDATE slot SET lease_owner = '', heartbeat_at = NULL WHERE id = %s AND epoch = %s",
+        [lease.slot_id, lease.epoch],
+    )

@@ -1,0 +1,25 @@
+"""The store's tables as Django models.
+
+Two tables are partitioned and written by COPY alone (``change``, ``slot_sample``): Django knows
+their columns for reading, the migration holds their SQL.
+"""
+
+from replview.store.models.history import AbortedSubtransaction, Change, LargeValue, Transaction
+from replview.store.models.relations import Relation, RelationVersion, TypeName
+from replview.store.models.samples import SlotEvent, SlotSample
+from replview.store.models.sources import Slot, SlotIncarnation, Source
+
+__all__ = [
+    "AbortedSubtransaction",
+    "Change",
+    "LargeValue",
+    "Relation",
+    "RelationVersion",
+    "Slot",
+    "SlotEvent",
+    "SlotIncarnation",
+    "SlotSample",
+    "Source",
+    "Transaction",
+    "TypeName",
+]

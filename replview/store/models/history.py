@@ -1,0 +1,169 @@
+"""Transactions and their changes: the record itself."""
+
+from django.db import models
+
+from replview.store.fields import CharCodeField, LSNField
+
+
+class Transaction(models.Model):
+    """A transaction as a slot's stream told it; a row that grows while it is open.
+
+    The identifier is given when a transaction is first seen and orders nothing: its upper bits
+    are the hour of that moment, so that ranges of identifiers are ranges of time
+    (``store.partitions``). History's order is ``commit_seq``.
+    """
+
+    class State(models.TextChoices):
+        """Where in its life the transaction is; DISCARDED ones are hidden and swept away."""
+
+        RECEIVING = "receiving"
+        STREAMING = "streaming"
+        PREPARED = "prepared"
+        COMMITTED = "committed"
+        ABORTED = "aborted"
+        ROLLED_BACK = "rolled back"
+        #: A non-transactional logical message: a record of its own.
+        MESSAGE = "message"
+        DISCARDED = "discarded"
+
+    id = models.BigIntegerField(primary_key=True)
+    incarnation = models.ForeignKey(
+        "SlotIncarnation", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False
+    )
+    #: Its place in history, without holes; None until committed.
+    commit_seq = models.BigIntegerField(null=True)
+    xid = models.BigIntegerField(null=True)
+    gid = models.TextField(null=True)
+    state = models.TextField(choices=State)
+    #: Streamed while in progress (larger than logical_decoding_work_mem).
+    streamed = models.BooleanField(default=False)
+
+    first_lsn = LSNField(null=True)
+    prepare_lsn = LSNField(null=True)
+    #: The commit's (or COMMIT PREPARED's, abort's, ROLLBACK PREPARED's) record.
+    commit_lsn = LSNField(null=True)
+    #: Where that record ends: the position to confirm.
+    end_lsn = LSNField(null=True)
+    #: The source's clock; None where unknown or not finite (then told in ``context``).
+    commit_time = models.DateTimeField(null=True)
+    prepared_at = models.DateTimeField(null=True)
+    #: When an aborted or rolled-back one ended, by the source's clock if it told.
+    ended_at = models.DateTimeField(null=True)
+
+    origin = models.TextField(null=True)
+    actor = models.TextField(null=True)
+    #: ``claimed`` (the application's message said so) or ``stamped`` (the database did).
+    actor_grade = models.TextField(null=True)
+    context = models.JSONField(null=True)
+
+    inserts = models.BigIntegerField(default=0)
+    updates = models.BigIntegerField(default=0)
+    deletes = models.BigIntegerField(default=0)
+    truncates = models.BigIntegerField(default=0)
+    messages = models.BigIntegerField(default=0)
+    #: Sum of the lengths of its pgoutput messages.
+    size_bytes = models.BigIntegerField(default=0)
+    #: ``{relation id: [inserts, updates, deletes, truncates]}``.
+    relations = models.JSONField(default=dict)
+    #: Changes taken away again by aborted subtransactions; counted in the columns above.
+    aborted_changes = models.BigIntegerField(default=0)
+
+    #: Our clock: first message received; row last stored.
+    received_at = models.DateTimeField()
+    stored_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "transaction"
+        indexes = [
+            models.Index(
+                fields=["incarnation", "state"],
+                name="transaction_open",
+                condition=models.Q(state__in=["receiving", "streaming", "prepared", "discarded"]),
+            ),
+            models.Index(
+                fields=["gid"], name="transaction_gid", condition=models.Q(gid__isnull=False)
+            ),
+            models.Index(fields=["xid"], name="transaction_xid"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["incarnation", "commit_seq"],
+                name="transaction_in_order",
+                condition=models.Q(commit_seq__isnull=False),
+            )
+        ]
+
+
+class Change(models.Model):
+    """One change of a row, a truncation of one table, or a logical message.
+
+    ``old`` and ``new`` map column names to the server's exact text as a JSON string; JSON null is
+    SQL NULL; an absent column was not sent. An object in a value's place is a marked form:
+    ``{"$binary": base64, "$type": oid}`` (binary format, not decoded), ``{"$bytes": base64,
+    "$type": oid}`` (bytes that are not text in the stream's encoding), ``{"$aside": characters}``
+    (in ``large_value``), ``{"$masked": true}``.
+    The row's key is not stored twice: it is the version's ``key_columns`` looked up in ``old``,
+    then ``new``; ``key_hash`` finds it.
+    """
+
+    pk = models.CompositePrimaryKey("transaction_id", "seq")
+    transaction_id = models.BigIntegerField()
+    #: Its ordinal in the transaction, from 1, in arrival order.
+    seq = models.IntegerField()
+    lsn = LSNField()
+    #: The subtransaction, where the stream named one.
+    subxid = models.BigIntegerField(null=True)
+    relation_id = models.BigIntegerField(null=True)
+    version_id = models.BigIntegerField(null=True)
+    #: I, U, D, T, M or S (snapshot).
+    op = CharCodeField()
+    #: What ``old`` is: K (the key) or O (the whole old row).
+    old_kind = CharCodeField(null=True)
+    old = models.JSONField(null=True)
+    new = models.JSONField(null=True)
+    #: 64-bit hash of the key after the change (before it, for a delete).
+    key_hash = models.BigIntegerField(null=True)
+    #: The same of the key before the change, where the change moved it.
+    old_key_hash = models.BigIntegerField(null=True)
+
+    class Meta:
+        db_table = "change"
+        managed = False
+
+
+class LargeValue(models.Model):
+    """A value too long for JSONB (268,435,455 characters), in pieces."""
+
+    pk = models.CompositePrimaryKey("transaction_id", "seq", "side", "column", "piece")
+    transaction_id = models.BigIntegerField()
+    seq = models.IntegerField()
+    #: ``old`` or ``new``.
+    side = models.TextField()
+    column = models.TextField()
+    piece = models.IntegerField()
+    content = models.TextField()
+
+    class Meta:
+        db_table = "large_value"
+
+
+class AbortedSubtransaction(models.Model):
+    """A tombstone: the changes of this subtransaction do not count and are hidden on read."""
+
+    pk = models.CompositePrimaryKey("transaction_id", "subxid")
+    transaction_id = models.BigIntegerField()
+    subxid = models.BigIntegerField()
+    abort_lsn = LSNField(null=True)
+    aborted_at = models.DateTimeField(null=True)
+    #: How many changes it took away; None where it was not counted.
+    changes = models.BigIntegerField(null=True)
+    #: Its rows were deleted from ``change``.
+    swept = models.BooleanField(default=False)
+
+    class Meta:
+        db_table = "aborted_subtransaction"
+        indexes = [
+            models.Index(
+                fields=["transaction_id"], name="tombstone_unswept", condition=models.Q(swept=False)
+            )
+        ]

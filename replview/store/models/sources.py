@@ -1,0 +1,137 @@
+"""Sources, their slots, and the lives of those slots."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+from replview.store.fields import LSNField
+
+
+class Source(models.Model):
+    """A PostgreSQL cluster and database that replview reads."""
+
+    name = models.CharField(max_length=63, unique=True)
+    #: libpq connection string without a password; may be ``service=…`` or ``env:NAME``.
+    conninfo = models.TextField()
+    #: The password, encrypted with the instance's secret key; empty when the DSN held none.
+    sealed_password = models.TextField(default="", blank=True)
+    #: Made by ``replview watch``: forgotten when the watch ends.
+    ephemeral = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    #: As last seen; None while never reached.
+    server_version = models.IntegerField(null=True)
+    system_identifier = models.TextField(null=True)
+    timeline = models.IntegerField(null=True)
+    encoding = models.TextField(null=True)
+    in_recovery = models.BooleanField(null=True)
+    max_slot_wal_keep_bytes = models.BigIntegerField(null=True)
+    checked_at = models.DateTimeField(null=True)
+    #: What is wrong with reaching the source: a code of ``receiver.problems``, its cause, its
+    #: remedy (often SQL).
+    problem_code = models.TextField(default="", blank=True)
+    problem_cause = models.TextField(default="", blank=True)
+    problem_remedy = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "source"
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Slot(models.Model):
+    """A replication slot replview receives: what is wanted, who reads it, how far it is stored."""
+
+    class Desired(models.TextChoices):
+        """What the user wants of the slot."""
+
+        RUNNING = "running"
+        STOPPED = "stopped"
+        REMOVING = "removing"
+
+    class State(models.TextChoices):
+        """What the receiver last said of itself."""
+
+        STOPPED = "stopped"
+        STARTING = "starting"
+        STREAMING = "streaming"
+        RECONNECTING = "reconnecting"
+        FAILED = "failed"
+
+    source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="slots")
+    name = models.CharField(max_length=63)
+    plugin = models.TextField(default="pgoutput")
+    publications = ArrayField(models.TextField(), default=list)
+    #: pgoutput's options as given to START_REPLICATION: proto_version, binary, messages,
+    #: streaming, two_phase, origin. An absent key: the default for the server's version.
+    options = models.JSONField(default=dict, blank=True)
+    #: replview created the slot and may drop it.
+    owned = models.BooleanField(default=True)
+    #: A TEMPORARY slot, gone with its connection (``replview watch``).
+    temporary = models.BooleanField(default=False)
+    #: ``{"schema.table": {"column": "drop" | "mask"}}``, applied before anything is kept.
+    column_rules = models.JSONField(default=dict, blank=True)
+    #: Keep (marked) the changes of aborted subtransactions and transactions.
+    keep_aborted = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    desired = models.CharField(max_length=12, choices=Desired, default=Desired.RUNNING)
+    #: Raised when a receiver takes the slot over; a write with an older one changes nothing.
+    epoch = models.BigIntegerField(default=0)
+    lease_owner = models.TextField(default="", blank=True)
+    #: The receiver's sign of life, about once a second.
+    heartbeat_at = models.DateTimeField(null=True)
+
+    state = models.CharField(max_length=14, choices=State, default=State.STOPPED)
+    state_since = models.DateTimeField(default=timezone.now)
+    problem_code = models.TextField(default="", blank=True)
+    problem_cause = models.TextField(default="", blank=True)
+    problem_remedy = models.TextField(default="", blank=True)
+    #: When the receiver tries again after a problem; None: not by itself.
+    retry_at = models.DateTimeField(null=True)
+    connected_at = models.DateTimeField(null=True)
+
+    incarnation = models.ForeignKey(
+        "SlotIncarnation", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    #: Everything that ends at or before this is in the store: the LSN confirmed to the server.
+    checkpoint_lsn = LSNField(null=True)
+    #: The server's position as last heard of (keepalive or data).
+    server_lsn = LSNField(null=True)
+    #: Counters of the current incarnation, moved with the checkpoint.
+    transactions_stored = models.BigIntegerField(default=0)
+    changes_stored = models.BigIntegerField(default=0)
+    last_commit_time = models.DateTimeField(null=True)
+    last_stored_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "slot"
+        ordering = ["source__name", "name"]
+        constraints = [models.UniqueConstraint(fields=["source", "name"], name="slot_by_name")]
+
+    def __str__(self) -> str:
+        return f"{self.source.name}/{self.name}"
+
+
+class SlotIncarnation(models.Model):
+    """One life of one slot on one cluster: LSNs compare only within it."""
+
+    slot = models.ForeignKey(Slot, on_delete=models.CASCADE, related_name="incarnations")
+    #: 1 for the slot's first life.
+    number = models.IntegerField()
+    system_identifier = models.TextField()
+    timeline = models.IntegerField()
+    started_lsn = LSNField(null=True)
+    started_at = models.DateTimeField(default=timezone.now)
+    #: Why a new life began: ``created``, ``adopted``, ``recreated``, ``re-pointed``, ``temporary``.
+    reason = models.TextField()
+    #: The last commit_seq given out; assigned without holes under the slot row's lock.
+    commit_seq = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "slot_incarnation"
+        constraints = [
+            models.UniqueConstraint(fields=["slot", "number"], name="incarnation_by_number")
+        ]

@@ -1,0 +1,170 @@
+"""Tables and the versions of their shape, stored as Relation messages name them.
+
+A version is a new shape, not a new message: the server repeats Relation messages at will.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import psycopg
+from psycopg.types.json import Jsonb
+
+from decoder.scalars import LSN
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnShape:
+    """A column of a Relation message."""
+
+    name: str
+    type_oid: int
+    typmod: int
+    #: The type as ``format_type()`` writes it; None where no catalog or Type message told.
+    type_name: str | None
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A table as one Relation message describes it."""
+
+    oid: int
+    schema: str
+    table: str
+    replica_identity: str
+    columns: Sequence[ColumnShape]
+    #: What a row is known by: the identity's columns, or under FULL the primary key.
+    key_columns: Sequence[str]
+
+    def digest(self) -> str:
+        """SHA-256 of all that makes a version; type names excepted, which can be learnt later."""
+        document = [
+            self.schema,
+            self.table,
+            self.replica_identity,
+            [[c.name, c.type_oid, c.typmod, c.is_key] for c in self.columns],
+            list(self.key_columns),
+        ]
+        return hashlib.sha256(orjson.dumps(document)).hexdigest()
+
+    def columns_json(self) -> list[dict[str, Any]]:
+        """The columns as ``relation_version.columns`` keeps them."""
+        return [
+            {
+                "name": c.name,
+                "type_oid": c.type_oid,
+                "type": c.type_name,
+                "typmod": c.typmod,
+                "key": c.is_key,
+            }
+            for c in self.columns
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredShape:
+    """Where a shape is in the store."""
+
+    relation_id: int
+    version_id: int
+    #: 1 for the table's first shape.
+    number: int
+    #: Seen for the first time just now.
+    is_new: bool
+
+
+def store_shape(
+    connection: psycopg.Connection[Any],
+    slot_id: int,
+    system_identifier: str,
+    shape: Shape,
+    *,
+    lsn: int,
+    xid: int | None,
+) -> StoredShape:
+    """Find or make the relation and the version of ``shape``, and note that it is in force.
+
+    Runs inside the store transaction that holds the slot row's lock, so no two can race.
+    """
+    relation_id = _relation(connection, slot_id, system_identifier, shape)
+    digest = shape.digest()
+    found = connection.execute(
+        "SELECT id, number FROM relation_version WHERE relation_id = %s AND digest = %s",
+        [relation_id, digest],
+    ).fetchone()
+    interval = Jsonb([{"lsn": str(LSN(lsn)) if lsn else None, "xid": xid}])
+    if found is not None:
+        # Back in force only if another version was in force in between.
+        connection.execute(
+            """
+            UPDATE relation_version SET intervals = intervals || %s
+            WHERE id = %s AND id <> (SELECT current_version_id FROM relation WHERE id = %s)
+            """,
+            [interval, found[0], relation_id],
+        )
+        stored = StoredShape(relation_id, found[0], found[1], is_new=False)
+    else:
+        stored = _new_version(connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid)
+    connection.execute(
+        "UPDATE relation SET current_version_id = %s WHERE id = %s",
+        [stored.version_id, relation_id],
+    )
+    return stored
+
+
+def _relation(
+    connection: psycopg.Connection[Any], slot_id: int, system_identifier: str, shape: Shape
+) -> int:
+    """The relation's row, its names brought up to date."""
+    row = connection.execute(
+        """
+        INSERT INTO relation (slot_id, system_identifier, oid, schema, "table")
+        VALUES (%s, %s, %s, %s, %s)
+        ON CONFLICT (slot_id, system_identifier, oid)
+        DO UPDATE SET schema = excluded.schema, "table" = excluded."table"
+        RETURNING id
+        """,
+        [slot_id, system_identifier, shape.oid, shape.schema, shape.table],
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _new_version(
+    connection: psycopg.Connection[Any],
+    relation_id: int,
+    digest: str,
+    shape: Shape,
+    interval: Jsonb,
+    *,
+    lsn: int,
+    xid: int | None,
+) -> StoredShape:
+    row = connection.execute(
+        """
+        INSERT INTO relation_version (relation_id, number, digest, schema, "table",
+            replica_identity, columns, key_columns, first_lsn, first_xid, first_seen_at, intervals)
+        VALUES (%s,
+            (SELECT coalesce(max(number), 0) + 1 FROM relation_version WHERE relation_id = %s),
+            %s, %s, %s, %s, %s, %s, %s, %s, now(), %s)
+        RETURNING id, number
+        """,
+        [
+            relation_id,
+            relation_id,
+            digest,
+            shape.schema,
+            shape.table,
+            shape.replica_identity,
+            Jsonb(shape.columns_json()),
+            Jsonb(list(shape.key_columns)),
+            str(LSN(lsn)) if lsn else None,
+            xid,
+            interval,
+        ],
+    ).fetchone()
+    assert row is not None
+    return StoredShape(relation_id, int(row[0]), int(row[1]), is_new=True)

@@ -1,0 +1,149 @@
+"""A transaction while it is being written: its counters, and its row as binary COPY."""
+
+import struct
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from decoder.scalars import INFINITY_US, MINUS_INFINITY_US, us_from_datetime
+
+#: Column order of the binary COPY: those that are never null first, so that one ``struct`` packs
+#: them, then the rest.
+COPY_COLUMNS = (
+    "id",
+    "incarnation_id",
+    "received_at",
+    "stored_at",
+    "inserts",
+    "updates",
+    "deletes",
+    "truncates",
+    "messages",
+    "size_bytes",
+    "aborted_changes",
+    "streamed",
+    "state",
+    "relations",
+    "commit_seq",
+    "xid",
+    "first_lsn",
+    "prepare_lsn",
+    "commit_lsn",
+    "end_lsn",
+    "commit_time",
+    "prepared_at",
+    "ended_at",
+    "gid",
+    "origin",
+    "actor",
+    "actor_grade",
+    "context",
+)
+_FIXED = struct.Struct("!h" + "iq" * 11 + "ib")
+_INT8 = struct.Struct("!iq")
+_UINT8 = struct.Struct("!iQ")
+_LENGTH = struct.Struct("!i")
+_NULL = b"\xff\xff\xff\xff"
+#: What a Python datetime can hold (years 1 to 9999). A commit time outside, or infinite, is told in
+#: ``context`` instead of in its column, which nothing could read back.
+_FIRST_US = us_from_datetime(datetime.min.replace(tzinfo=UTC))
+_LAST_US = us_from_datetime(datetime.max.replace(tzinfo=UTC))
+
+
+@dataclass(slots=True, eq=False)
+class TransactionRow:
+    """One row of ``transaction`` in the making. Times are microseconds since 2000-01-01 UTC."""
+
+    id: int
+    incarnation_id: int
+    received_at_us: int
+    xid: int | None
+    state: str
+    gid: str | None = None
+    streamed: bool = False
+    commit_seq: int | None = None
+    first_lsn: int | None = None
+    prepare_lsn: int | None = None
+    commit_lsn: int | None = None
+    end_lsn: int | None = None
+    commit_time_us: int | None = None
+    prepared_at_us: int | None = None
+    ended_at_us: int | None = None
+    origin: str | None = None
+    actor: str | None = None
+    actor_grade: str | None = None
+    context: dict[str, Any] | None = None
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    truncates: int = 0
+    messages: int = 0
+    size_bytes: int = 0
+    aborted_changes: int = 0
+    #: relation id → [inserts, updates, deletes, truncates].
+    relations: dict[int, list[int]] = field(default_factory=dict)
+    #: Changes per subtransaction still counted, to say what an abort took away.
+    subxid_changes: dict[int, int] = field(default_factory=dict)
+    #: Its row is in the store: update it instead of inserting it.
+    stored: bool = False
+    #: What the checkpoint covers already: keep nothing of it.
+    skipped: bool = False
+
+    @property
+    def changes(self) -> int:
+        """All its changes and messages."""
+        return self.inserts + self.updates + self.deletes + self.truncates + self.messages
+
+    def set_commit_time(self, time_us: int) -> None:
+        """Keep the commit time; one no datetime can hold goes into the context."""
+        if _FIRST_US <= time_us <= _LAST_US:
+            self.commit_time_us = time_us
+            return
+        infinite = {INFINITY_US: "infinity", MINUS_INFINITY_US: "-infinity"}
+        text = infinite.get(time_us, f"{time_us} µs after 2000-01-01 UTC")
+        self.context = {**(self.context or {}), "$commit_time": text}
+
+    def pack(self, stored_at_us: int) -> bytes:
+        """The row for ``COPY transaction (COPY_COLUMNS) FROM STDIN (FORMAT BINARY)``."""
+        # fmt: off
+        fixed = _FIXED.pack(
+            28, 8, self.id, 8, self.incarnation_id, 8, self.received_at_us, 8, stored_at_us,
+            8, self.inserts, 8, self.updates, 8, self.deletes, 8, self.truncates,
+            8, self.messages, 8, self.size_bytes, 8, self.aborted_changes, 1, self.streamed,
+        )
+        return b"".join((
+            fixed, _text(self.state), _jsonb(self.relations_json()),
+            _int8(self.commit_seq), _int8(self.xid),
+            _lsn(self.first_lsn), _lsn(self.prepare_lsn), _lsn(self.commit_lsn),
+            _lsn(self.end_lsn), _int8(self.commit_time_us), _int8(self.prepared_at_us),
+            _int8(self.ended_at_us), _text(self.gid), _text(self.origin), _text(self.actor),
+            _text(self.actor_grade),
+            _NULL if self.context is None else _jsonb(orjson.dumps(self.context)),
+        ))
+        # fmt: on
+
+    def relations_json(self) -> bytes:
+        """``{"relation id": [inserts, updates, deletes, truncates]}``."""
+        return orjson.dumps(self.relations, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _int8(value: int | None) -> bytes:
+    return _NULL if value is None else _INT8.pack(8, value)
+
+
+def _lsn(value: int | None) -> bytes:
+    return _NULL if value is None else _UINT8.pack(8, value)
+
+
+def _text(value: str | None) -> bytes:
+    if value is None:
+        return _NULL
+    encoded = value.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+def _jsonb(document: bytes) -> bytes:
+    # Binary jsonb is a version byte, then the text.
+    return _LENGTH.pack(len(document) + 1) + b"\x01" + document
