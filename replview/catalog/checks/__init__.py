@@ -1,0 +1,1 @@
+"""Doctor's checks, a file for each thing they look at."""

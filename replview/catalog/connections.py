@@ -1,0 +1,120 @@
+"""Connections to a source: short to open, bounded in every statement, read-only unless asked.
+
+Everything is set by SQL after connecting rather than by libpq's ``options``, which a pooler such
+as PgBouncer refuses. ``search_path`` is emptied, so nothing a source's users define can be called
+in place of PostgreSQL's own.
+"""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import conninfo as libpq
+
+from replview.catalog.problems import SourceTrouble, explain
+
+APPLICATION_NAME = "replview"
+CONNECT_TIMEOUT_SECONDS = 5
+STATEMENT_TIMEOUT_MS = 5000
+LOCK_TIMEOUT_MS = 5000
+
+Connection = psycopg.Connection[Any]
+
+
+def connect(
+    conninfo: str,
+    *,
+    read_only: bool = True,
+    statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
+    connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS,
+) -> Connection:
+    """An autocommit connection to a source. Raises ``psycopg.Error``; see ``problems``."""
+    connection = _open(conninfo, connect_timeout_seconds)
+    try:
+        _bind(connection, read_only, statement_timeout_ms)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_replication(
+    conninfo: str, *, connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS
+) -> Connection:
+    """A walsender session on the DSN's database: only the simple protocol, only autocommit."""
+    parameters = _bounded(conninfo, connect_timeout_seconds)
+    return psycopg.connect(
+        libpq.make_conninfo(parameters, replication="database"),
+        autocommit=True,
+        prepare_threshold=None,
+    )
+
+
+@contextmanager
+def connected(conninfo: str, *, deadline_seconds: float = 10.0) -> Iterator[Connection]:
+    """A read-only connection that is cut when the deadline passes.
+
+    A frozen host neither answers nor closes, and no server-side timeout helps against it: then the
+    socket is shut down under the waiting query, which fails with ``OperationalError``.
+    """
+    connection = _open(conninfo, CONNECT_TIMEOUT_SECONDS)
+    watch = threading.Timer(deadline_seconds, _shut_down, [connection.fileno()])
+    watch.daemon = True
+    watch.start()
+    try:
+        _bind(connection, True, STATEMENT_TIMEOUT_MS)
+        yield connection
+    finally:
+        watch.cancel()
+        watch.join()  # or it might shut down whatever gets the same descriptor next
+        connection.close()
+
+
+def _open(conninfo: str, connect_timeout_seconds: int) -> Connection:
+    return psycopg.connect(
+        _bounded(conninfo, connect_timeout_seconds), autocommit=True, prepare_threshold=None
+    )
+
+
+def _bind(connection: Connection, read_only: bool, statement_timeout_ms: int) -> None:
+    """Bound every statement that follows."""
+    connection.execute(
+        """
+        SELECT pg_catalog.set_config('statement_timeout', %s, false),
+               pg_catalog.set_config('lock_timeout', %s, false),
+               pg_catalog.set_config('search_path', 'pg_catalog', false),
+               pg_catalog.set_config('default_transaction_read_only', %s, false)
+        """,
+        [str(statement_timeout_ms), str(LOCK_TIMEOUT_MS), "on" if read_only else "off"],
+    )
+
+
+@contextmanager
+def reading(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
+    """``connected``, with whatever goes wrong named: raises ``SourceTrouble``."""
+    try:
+        with connected(conninfo, deadline_seconds=deadline_seconds) as connection:
+            yield connection
+    except psycopg.Error as error:
+        raise SourceTrouble(explain(error, conninfo)) from None
+
+
+def _shut_down(descriptor: int) -> None:
+    """End both directions of a socket that another thread waits on, without closing it."""
+    with suppress(OSError), socket.socket(fileno=descriptor) as handle:
+        try:
+            handle.shutdown(socket.SHUT_RDWR)
+        finally:
+            handle.detach()  # it is libpq's to close
+
+
+def _bounded(conninfo: str, connect_timeout_seconds: int) -> str:
+    """The DSN with our name, and a time limit unless it has one of its own."""
+    given = libpq.conninfo_to_dict(conninfo)
+    ours: dict[str, Any] = {"application_name": APPLICATION_NAME, "client_encoding": "UTF8"}
+    if "connect_timeout" not in given:
+        ours["connect_timeout"] = connect_timeout_seconds
+    return libpq.make_conninfo(conninfo, **ours)

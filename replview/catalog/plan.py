@@ -1,0 +1,160 @@
+"""First, do no harm: what a new slot needs, every statement with its rights and its cost."""
+
+from dataclasses import dataclass, field
+
+from psycopg import sql
+
+from replview.catalog.column_rules import rules_for_slot
+from replview.catalog.connections import Connection
+from replview.catalog.naming import slot_name_fault
+from replview.catalog.open_transactions import OpenTransaction, read_open_transactions
+from replview.catalog.publication_steps import publication_steps
+from replview.catalog.server import ServerFacts, read_server_facts
+from replview.catalog.slots import SlotFacts, read_slots
+from replview.catalog.steps import Step
+from replview.catalog.wishes import Wish, refuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What will be done on the source, in this order, and what the store will know of the slot."""
+
+    slot_name: str
+    steps: tuple[Step, ...]
+    #: All publications the slot reads: existing ones and those this plan makes.
+    publications: tuple[str, ...]
+    #: As ``Slot.column_rules``.
+    column_rules: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: The slot is or becomes a two-phase one.
+    two_phase: bool = False
+    #: replview makes the slot and may drop it; not so when adopted.
+    owned: bool = True
+    notes: tuple[str, ...] = ()
+    #: Slot creation would wait for these now.
+    waits_for: tuple[OpenTransaction, ...] = ()
+
+    @property
+    def made_publications(self) -> tuple[str, ...]:
+        """The publications this plan creates, and which removing the slot drops again."""
+        return tuple(step.name for step in self.steps if step.kind == "publication")
+
+
+def make_plan(connection: Connection, wish: Wish) -> Plan:
+    """Look at the source and say what would be done. Raises ``SourceTrouble`` to refuse."""
+    if fault := slot_name_fault(wish.slot_name):
+        raise refuse("bad_slot_name", fault, "Choose another name")
+    server = read_server_facts(connection)
+    _check_standby(wish, server)
+    existing = _existing_slot(wish, server, read_slots(connection))
+    publications, notes = publication_steps(connection, wish, server)
+    steps = list(publications)
+    waits_for: tuple[OpenTransaction, ...] = ()
+    two_phase = False
+    if existing is not None:
+        two_phase = bool(existing.two_phase)
+        notes.append("the slot is adopted as it is: replview reads and advances it, never drops it")
+    elif not wish.temporary:
+        two_phase, more = _two_phase(wish, server)
+        notes += more
+        steps.append(_slot_step(wish.slot_name, two_phase, server))
+        waits_for = tuple(read_open_transactions(connection))
+    made = [step.name for step in publications]
+    return Plan(
+        slot_name=wish.slot_name,
+        steps=tuple(steps),
+        publications=wish.publications or tuple(made),
+        column_rules=rules_for_slot(wish),
+        two_phase=two_phase,
+        owned=existing is None,
+        notes=tuple(notes),
+        waits_for=waits_for,
+    )
+
+
+def _check_standby(wish: Wish, server: ServerFacts) -> None:
+    """A standby has slots from 16 on, and never makes publications of its own."""
+    if not server.in_recovery:
+        return
+    if server.major < 16:
+        raise refuse(
+            "standby",
+            "this server is a standby; logical slots on one need PostgreSQL 16",
+            "Give the DSN of the primary",
+        )
+    if not wish.publications:
+        raise refuse(
+            "standby",
+            "this server is a standby: publications are made on its primary",
+            "Create one there and give it with --publication",
+        )
+
+
+def _existing_slot(wish: Wish, server: ServerFacts, slots: list[SlotFacts]) -> SlotFacts | None:
+    """The slot to adopt; refuses where taking or making one would be wrong."""
+    found = next((slot for slot in slots if slot.slot_name == wish.slot_name), None)
+    if found is None:
+        if wish.adopt:
+            raise refuse(
+                "no_such_slot",
+                f"there is no slot {wish.slot_name} to adopt",
+                "Leave --adopt out to create it",
+            )
+        if server.slots_used >= server.max_replication_slots:
+            raise refuse(
+                "no_free_slot",
+                f"all {server.max_replication_slots} replication slots are in use",
+                f"ALTER SYSTEM SET max_replication_slots = {server.slots_used + 4}; then restart",
+            )
+        if server.wal_level != "logical" and server.major < 19:
+            raise refuse(
+                "wal_level",
+                f"wal_level is {server.wal_level}, it must be logical",
+                "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
+            )
+        return None
+    if not wish.adopt:
+        raise refuse(
+            "slot_exists",
+            f"there is already a slot {wish.slot_name}, and replview did not create it",
+            "Choose another name, or take it over with --adopt (a slot has one reader: whoever "
+            "reads it now must stop)",
+        )
+    if found.plugin != "pgoutput" or found.database != server.database:
+        raise refuse(
+            "other_slot",
+            f"slot {wish.slot_name} is of plugin {found.plugin or 'none'} and database "
+            f"{found.database or 'none'}; replview reads pgoutput slots of {server.database}",
+            "Choose another slot, or the DSN of its database",
+        )
+    return found
+
+
+def _two_phase(wish: Wish, server: ServerFacts) -> tuple[bool, list[str]]:
+    """Whether to make a two-phase slot, which shows transactions when they are prepared."""
+    if not wish.two_phase:
+        return False, ["prepared transactions appear when they are committed (--no-two-phase)"]
+    # 14 knows the flag, but its pgoutput does not send prepared transactions.
+    if server.version < 150000:
+        return False, ["prepared transactions appear when they are committed (before 15)"]
+    if server.max_prepared_transactions == 0:
+        return False, ["max_prepared_transactions is 0: the slot is not made a two-phase one"]
+    return True, []
+
+
+def _slot_step(name: str, two_phase: bool, server: ServerFacts) -> Step:
+    """pg_create_logical_replication_slot()."""
+    arguments = sql.SQL("{}, 'pgoutput', false").format(sql.Literal(name))
+    if server.version >= 140000:
+        arguments += sql.SQL(", {}").format(sql.Literal(two_phase))
+    limit = server.max_slot_wal_keep_bytes
+    megabytes = None if limit is None or limit < 0 else limit // 1024**2
+    bound = " until the disk is full" if megabytes is None else f", up to {megabytes:,} MB"
+    return Step(
+        statement=sql.SQL("SELECT pg_create_logical_replication_slot({})").format(arguments),
+        undo=sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(name)),
+        needs="REPLICATION (or a role that grants it)",
+        costs="waits for all open transactions; while nobody reads the slot, the server keeps WAL"
+        + bound,
+        kind="slot",
+        name=name,
+    )

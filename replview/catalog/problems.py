@@ -1,0 +1,178 @@
+"""Why a source cannot be reached or refuses us: a code, the cause in a sentence, what mends it.
+
+A failed connection gives no SQLSTATE, so libpq's and the server's English texts are read. Only
+texts we know are told with their names; of a text we do not know, the part that the server sent is
+repeated, never the connection string.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import conninfo as libpq
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong and how to mend it. Holds no secret and no value of the source."""
+
+    #: ``unreachable``, ``wrong_password``, ``no_such_database`` …
+    code: str
+    #: One sentence without a full stop.
+    cause: str
+    #: SQL, a setting, or a sentence.
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.cause}. {self.remedy}"
+
+
+class SourceTrouble(Exception):
+    """Raised where a trouble ends what was asked for."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(str(trouble))
+        self.trouble = trouble
+
+
+_NAMED = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
+#: Pattern in the message → code, cause, remedy; ``{name}`` is what the server named,
+#: ``{host}``, ``{user}`` and ``{database}`` come from the DSN.
+_KNOWN: list[tuple[str, str, str, str]] = [
+    (
+        r"password authentication failed|no password supplied|fe_sendauth|SASL.*failed",
+        "wrong_password",
+        "the server at {host} refused the password of role {user}, or none was given",
+        "Correct the DSN; to set a new one: ALTER ROLE {user_sql} PASSWORD '…'",
+    ),
+    (
+        r"no pg_hba\.conf entry for replication|pg_hba\.conf rejects replication",
+        "hba_refused",
+        "pg_hba.conf of {host} does not let role {user} open a replication connection",
+        "Add to pg_hba.conf, then SELECT pg_reload_conf(): "
+        "host {database} {user} <address of replview>/32 scram-sha-256",
+    ),
+    (
+        r"no pg_hba\.conf entry|pg_hba\.conf rejects",
+        "hba_refused",
+        "pg_hba.conf of {host} does not let role {user} connect to {database} from here",
+        "Add to pg_hba.conf, then SELECT pg_reload_conf(): "
+        "host {database} {user} <address of replview>/32 scram-sha-256",
+    ),
+    (
+        rf"database {_NAMED} does not exist|no such database",
+        "no_such_database",
+        "there is no database {name} on {host}",
+        "Name an existing one in the DSN (SELECT datname FROM pg_database)",
+    ),
+    (
+        rf"role {_NAMED} does not exist",
+        "no_such_role",
+        "there is no role {name} on {host}",
+        "CREATE ROLE {user_sql} LOGIN REPLICATION PASSWORD '…'",
+    ),
+    (
+        rf"role {_NAMED} is not permitted to log in",
+        "no_login",
+        "role {name} may not log in",
+        "ALTER ROLE {user_sql} LOGIN",
+    ),
+    (
+        r"must be superuser or replication role|permission denied to start WAL sender"
+        r"|REPLICATION attribute|must have replication",
+        "no_replication_privilege",
+        "role {user} may not open a replication connection",
+        "ALTER ROLE {user_sql} REPLICATION (on managed services their own role, such as "
+        "GRANT rds_replication TO {user_sql})",
+    ),
+    (
+        r"number of requested standby connections exceeds max_wal_senders",
+        "no_free_walsender",
+        "all walsenders of {host} are in use",
+        "ALTER SYSTEM SET max_wal_senders = <more>, then restart the server",
+    ),
+    (
+        r"too many (clients|connections)|remaining connection slots|too_many_connections",
+        "too_many_connections",
+        "{host} has no connection left for role {user}",
+        "End unused sessions, or ALTER SYSTEM SET max_connections = <more> and restart",
+    ),
+    (
+        r"unsupported startup parameter: replication|replication.* not supported.*pgbouncer",
+        "pooler",
+        "a connection pooler stands between: it does not pass replication connections on",
+        "Give the DSN of the server itself",
+    ),
+    (
+        r"database system is (starting up|shutting down|in recovery)|not yet accepting",
+        "starting_up",
+        "the server at {host} is starting up or shutting down",
+        "Wait until it accepts connections",
+    ),
+    (
+        r"could not translate host name|Name or service not known|failed to resolve",
+        "unknown_host",
+        "the host name {host} is not known here",
+        "Correct the host in the DSN, or this machine's name resolution",
+    ),
+    (
+        r"definition of service .* not found|service file .* not found",
+        "unknown_service",
+        "the service that the DSN names is in no service file of this user",
+        "Define it in ~/.pg_service.conf, or set PGSERVICEFILE",
+    ),
+    (
+        r"SSL error|SSL was required|not support SSL|certificate|sslmode|root\.crt",
+        "tls",
+        "no TLS connection to {host} as the DSN's sslmode asks for",
+        "Correct sslmode, sslrootcert or sslcert in the DSN, or the server's TLS settings",
+    ),
+    (
+        r"Connection refused|timeout|timed out|No route to host|unreachable|is the server running"
+        r"|Connection reset|server closed the connection|SSL SYSCALL|connection is closed"
+        r"|No such file or directory",
+        "unreachable",
+        "no server answers at {host}",
+        "Check host and port in the DSN, listen_addresses on the server, and firewalls between",
+    ),
+]
+
+
+def explain(error: psycopg.Error, conninfo: str) -> Trouble:
+    """What a failed connection means. ``conninfo`` gives names; its password is not looked at."""
+    if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
+        # libpq quotes the string it could not read: the error's text must not be shown.
+        return Trouble(
+            "bad_dsn",
+            "the DSN is not a libpq connection string",
+            "Write postgresql://user:password@host:port/database, or host=… dbname=… user=…",
+        )
+    text = str(error)
+    names = _names(conninfo)
+    for pattern, code, cause, remedy in _KNOWN:
+        if match := re.search(pattern, text, re.IGNORECASE):
+            found = {**names, "name": match.groupdict().get("name") or names["database"]}
+            return Trouble(code, cause.format(**found), remedy.format(**found))
+    said = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
+    return Trouble(
+        "refused",
+        f"{names['host']} refused the connection, saying: {said[0].strip()[:200]}",
+        "Look into the server's log",
+    )
+
+
+def _names(conninfo: str) -> dict[str, str]:
+    """Who and where, for sentences: never a secret."""
+    try:
+        given: dict[str, Any] = libpq.conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        given = {}
+    host = given.get("host") or given.get("hostaddr") or "the local socket"
+    user = str(given.get("user") or "of the operating system's user")
+    return {
+        "host": f"{host}:{given['port']}" if given.get("port") else str(host),
+        "user": user,
+        "user_sql": '"' + user.replace('"', '""') + '"',
+        "database": str(given.get("dbname") or user),
+    }

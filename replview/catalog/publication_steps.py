@@ -1,0 +1,162 @@
+"""The publications a new slot needs, made table by table.
+
+A table without a usable replica identity goes into a second publication that publishes only its
+inserts and truncations: publishing its updates would make the application's own UPDATE and DELETE
+fail.
+"""
+
+from psycopg import sql
+
+from replview.catalog import wishes
+from replview.catalog.column_rules import check_columns, column_list
+from replview.catalog.connections import Connection
+from replview.catalog.findings import some_of
+from replview.catalog.naming import LONGEST_NAME_BYTES
+from replview.catalog.publications import read_publications
+from replview.catalog.server import ServerFacts
+from replview.catalog.steps import Step
+from replview.catalog.tables import TableFacts, read_tables
+from replview.catalog.wishes import Wish, refuse
+
+
+def publication_steps(
+    connection: Connection, wish: Wish, server: ServerFacts
+) -> tuple[list[Step], list[str]]:
+    """The CREATE PUBLICATION statements, and what the user should know of them."""
+    known = {publication.name for publication in read_publications(connection)}
+    tables = read_tables(connection)
+    if wish.publications:
+        if missing := [name for name in wish.publications if name not in known]:
+            raise refuse(
+                "no_such_publication",
+                f"there is no publication {some_of(missing)} in {server.database}",
+                "Correct --publication, or leave it out to have one made",
+            )
+        check_columns(wish, tables, None)
+        notes = ["the publications are used as they are"]
+        if wish.exclude:
+            notes.append("excluded columns are still sent by the source; replview keeps none")
+        return [], notes
+    chosen = wishes.chosen_tables(wish, tables, server.version)
+    wishes.check_owned(chosen, tables, server.may_create)
+    usable = [table for table in chosen if wishes.fully_usable(table, tables)]
+    unusable = [table for table in chosen if table not in usable]
+    check_columns(wish, tables, usable)
+    if wish.all_tables:
+        return [_all_tables_step(wish, server, unusable, known)], []
+    steps = []
+    if usable:
+        steps.append(_step(wish.slot_name, usable, wish, server, known, inserts_only=False))
+    if unusable:
+        name = f"{wish.slot_name}_inserts"
+        steps.append(_step(name, unusable, wish, server, known, inserts_only=True))
+    return steps, _notes(unusable, chosen, wish, server)
+
+
+def _notes(
+    unusable: list[TableFacts], chosen: list[TableFacts], wish: Wish, server: ServerFacts
+) -> list[str]:
+    notes = ["tables created later are not in the publication: ALTER PUBLICATION … ADD TABLE"]
+    if unusable:
+        notes.append(
+            "only inserts and truncations are published of tables without a usable replica "
+            f"identity: {some_of([str(table) for table in unusable])}"
+        )
+    if any(table.partitioned for table in chosen):
+        notes.append("partitioned tables are published by their root, under its name")
+    if wish.exclude and server.version < 150000:
+        notes.append("before 15 excluded columns are still sent by the source; replview keeps none")
+    return notes
+
+
+def _step(
+    name: str,
+    tables: list[TableFacts],
+    wish: Wish,
+    server: ServerFacts,
+    known: set[str],
+    *,
+    inserts_only: bool,
+) -> Step:
+    """CREATE PUBLICATION for these tables."""
+    _check_new_name(name, known)
+    options = [sql.SQL("publish = 'insert, truncate'")] if inserts_only else []
+    if server.version >= 130000 and any(table.partitioned for table in tables):
+        options.append(sql.SQL("publish_via_partition_root = true"))
+    items = [
+        sql.SQL("{}{}").format(
+            sql.Identifier(table.schema, table.name), column_list(table, wish, server.version)
+        )
+        for table in tables
+    ]
+    statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(
+        sql.Identifier(name), sql.SQL(", ").join(items)
+    )
+    if options:
+        statement += sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
+    return Step(
+        statement=statement,
+        undo=_drop_publication(name),
+        needs="CREATE on the database, and ownership of the tables",
+        costs="a moment's lock on each table that lets reads and writes pass "
+        "(SHARE UPDATE EXCLUSIVE: it waits for VACUUM, ANALYZE and ALTER TABLE)",
+        kind="publication",
+        name=name,
+    )
+
+
+def _all_tables_step(
+    wish: Wish, server: ServerFacts, unusable: list[TableFacts], known: set[str]
+) -> Step:
+    """FOR ALL TABLES, where no table suffers from it."""
+    if unusable:
+        raise refuse(
+            "unusable_tables",
+            "FOR ALL TABLES would make UPDATE and DELETE fail on tables without a usable replica "
+            f"identity: {some_of([str(table) for table in unusable])}",
+            "Leave --all-tables out: replview then publishes table by table",
+        )
+    if not server.superuser:
+        raise refuse(
+            "not_superuser",
+            "FOR ALL TABLES needs a superuser",
+            "Leave --all-tables out: replview then publishes table by table",
+        )
+    if wish.exclude:
+        raise refuse(
+            "all_tables_columns",
+            "FOR ALL TABLES cannot leave columns out",
+            "Leave --all-tables out, or mask the columns with --mask-column",
+        )
+    _check_new_name(wish.slot_name, known)
+    name = sql.Identifier(wish.slot_name)
+    statement = sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name)
+    if server.version >= 130000:
+        statement += sql.SQL(" WITH (publish_via_partition_root = true)")
+    return Step(
+        statement=statement + sql.SQL(""),
+        undo=_drop_publication(wish.slot_name),
+        needs="superuser",
+        costs="nothing now; every later table without a primary key refuses UPDATE and DELETE",
+        kind="publication",
+        name=wish.slot_name,
+    )
+
+
+def _check_new_name(name: str, known: set[str]) -> None:
+    if len(name.encode()) > LONGEST_NAME_BYTES:
+        raise refuse(
+            "bad_publication_name",
+            f"publication {name} would have more than {LONGEST_NAME_BYTES} bytes",
+            "Choose a shorter slot name",
+        )
+    if name in known:
+        raise refuse(
+            "publication_exists",
+            f"there is already a publication {name}",
+            f"Use it with --publication {name}, or choose another slot name",
+        )
+
+
+def _drop_publication(name: str) -> sql.Composed:
+    return sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name))

@@ -1,0 +1,143 @@
+"""The server as a whole: version, identity, settings that replication depends on, position."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from decoder.scalars import LSN
+from replview.catalog.connections import Connection
+from replview.catalog.queries import Query
+
+#: PostgreSQL counts memory settings in these.
+_UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "MB": 1024**2, "GB": 1024**3, "ms": 1, "s": 1000}
+
+SERVER = Query(
+    name="server",
+    about="Version, database, encoding, recovery, senders and slots in use; anyone may read it.",
+    sql="""
+        SELECT current_setting('server_version_num')::int AS version,
+               current_setting('server_version') AS version_text,
+               current_database() AS database,
+               current_user AS role,
+               pg_encoding_to_char(d.encoding) AS encoding,
+               pg_is_in_recovery() AS in_recovery,
+               has_database_privilege(current_database(), 'CREATE') AS may_create,
+               (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
+               (SELECT count(*) FROM pg_stat_get_wal_senders()) AS walsenders_used,
+               (SELECT count(*) FROM pg_replication_slots) AS slots_used
+          FROM pg_database AS d
+         WHERE d.datname = current_database()
+    """,
+)
+SETTINGS = Query(
+    name="settings",
+    about="The settings that replication depends on; absent ones are unknown to the version.",
+    sql="SELECT name, setting, unit FROM pg_settings WHERE name = ANY (%s)",
+)
+IDENTITY = Query(
+    name="identity",
+    about="System identifier and timeline, from the control file; some services forbid it.",
+    sql="""
+        SELECT s.system_identifier, c.timeline_id
+          FROM pg_control_system() AS s, pg_control_checkpoint() AS c
+    """,
+)
+POSITION = Query(
+    name="position",
+    about="Where the WAL is now: written on a primary, replayed on a standby.",
+    sql="""
+        SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                    ELSE pg_current_wal_lsn() END::text AS lsn
+    """,
+)
+_SETTINGS = [
+    "wal_level",
+    "effective_wal_level",
+    "max_replication_slots",
+    "max_wal_senders",
+    "max_slot_wal_keep_size",
+    "logical_decoding_work_mem",
+    "max_prepared_transactions",
+    "wal_sender_timeout",
+    "idle_replication_slot_timeout",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """A server as the connected role sees it. None is unknown, never zero."""
+
+    #: As ``server_version_num``: 180004 is 18.4.
+    version: int
+    version_text: str
+    database: str
+    role: str
+    superuser: bool
+    #: The role may create publications in the database (it must also own the tables).
+    may_create: bool
+    encoding: str
+    in_recovery: bool
+    system_identifier: str | None
+    timeline: int | None
+    wal_level: str
+    max_replication_slots: int
+    slots_used: int
+    max_wal_senders: int
+    walsenders_used: int
+    #: None: unknown to the version (before 13); -1: without limit.
+    max_slot_wal_keep_bytes: int | None
+    logical_decoding_work_mem_bytes: int | None
+    max_prepared_transactions: int
+    #: 0: a vanished reader is never noticed.
+    wal_sender_timeout_ms: int
+    #: 18 and later: idle slots are invalidated after this; 0: never.
+    idle_replication_slot_timeout_ms: int | None
+
+    @property
+    def major(self) -> int:
+        """14, 15, … (9 for all of 9.x)."""
+        return self.version // 10000
+
+
+def read_server_facts(connection: Connection) -> ServerFacts:
+    """Everything about the server that replication depends on."""
+    settings = {row["name"]: row for row in SETTINGS.rows(connection, _SETTINGS)}
+    identity = _identity(connection)
+    return ServerFacts(
+        **SERVER.row(connection),
+        system_identifier=identity["system_identifier"],
+        timeline=identity["timeline_id"],
+        wal_level=(settings.get("effective_wal_level") or settings["wal_level"])["setting"],
+        max_replication_slots=int(settings["max_replication_slots"]["setting"]),
+        max_wal_senders=int(settings["max_wal_senders"]["setting"]),
+        max_slot_wal_keep_bytes=_quantity(settings.get("max_slot_wal_keep_size")),
+        logical_decoding_work_mem_bytes=_quantity(settings.get("logical_decoding_work_mem")),
+        max_prepared_transactions=int(settings["max_prepared_transactions"]["setting"]),
+        wal_sender_timeout_ms=int(settings["wal_sender_timeout"]["setting"]),
+        idle_replication_slot_timeout_ms=_quantity(settings.get("idle_replication_slot_timeout")),
+    )
+
+
+def read_position(connection: Connection) -> LSN | None:
+    """Where the server's WAL is now; None on a standby that has replayed nothing."""
+    text = POSITION.row(connection)["lsn"]
+    return None if text is None else LSN.parse(text)
+
+
+def _identity(connection: Connection) -> dict[str, Any]:
+    """System identifier (as text, as IDENTIFY_SYSTEM gives it) and timeline; None if forbidden."""
+    try:
+        row = IDENTITY.row(connection)
+    except psycopg.errors.InsufficientPrivilege:
+        return {"system_identifier": None, "timeline_id": None}
+    # The function gives a signed number, IDENTIFY_SYSTEM an unsigned one.
+    return {**row, "system_identifier": str(row["system_identifier"] % (1 << 64))}
+
+
+def _quantity(row: dict[str, Any] | None) -> int | None:
+    """A setting in bytes (or milliseconds), whatever unit the server counts it in."""
+    if row is None:
+        return None
+    value = int(row["setting"])
+    return value if value < 0 else value * _UNITS.get(row["unit"], 1)

@@ -1,0 +1,118 @@
+"""Replication slots and what their readers do, with whatever columns the server's version has."""
+
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from decoder.scalars import LSN
+from replview.catalog.connections import Connection
+from replview.catalog.queries import Query
+
+SLOTS = Query(
+    name="slots",
+    about="All slots of the cluster with the WAL each holds; anyone may read it.",
+    sql="""
+        WITH position AS (
+            SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                        ELSE pg_current_wal_lsn() END AS lsn
+        )
+        SELECT s.*,
+               pg_wal_lsn_diff(p.lsn, s.restart_lsn)::bigint AS retained_wal_bytes,
+               pg_wal_lsn_diff(p.lsn, s.confirmed_flush_lsn)::bigint AS unconfirmed_wal_bytes
+          FROM pg_replication_slots AS s, position AS p
+         ORDER BY s.slot_name
+    """,
+)
+STAT_REPLICATION = Query(
+    name="stat_replication",
+    about="The walsenders; positions and times only for a member of pg_read_all_stats.",
+    sql="SELECT * FROM pg_stat_replication ORDER BY pid",
+)
+STAT_REPLICATION_SLOTS = Query(
+    name="stat_replication_slots",
+    about="Spilled, streamed and total decoded per slot; 14 and later.",
+    sql="SELECT * FROM pg_stat_replication_slots ORDER BY slot_name",
+)
+_LSN_COLUMNS = {"restart_lsn", "confirmed_flush_lsn", "two_phase_at"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotFacts:
+    """A row of pg_replication_slots. None is unknown to this server, never zero."""
+
+    slot_name: str
+    slot_type: str
+    active: bool
+    plugin: str | None = None
+    database: str | None = None
+    temporary: bool | None = None
+    active_pid: int | None = None
+    restart_lsn: LSN | None = None
+    confirmed_flush_lsn: LSN | None = None
+    #: 13 and later: reserved, extended, unreserved, lost.
+    wal_status: str | None = None
+    #: 13 and later: WAL that may still be written before the slot is in danger.
+    safe_wal_size: int | None = None
+    #: 14 and later.
+    two_phase: bool | None = None
+    #: 18 and later.
+    two_phase_at: LSN | None = None
+    #: 16 and later.
+    conflicting: bool | None = None
+    #: 17 and later.
+    invalidation_reason: str | None = None
+    inactive_since: datetime | None = None
+    failover: bool | None = None
+    synced: bool | None = None
+    #: Current position less restart_lsn; None for a lost slot, which holds nothing.
+    retained_wal_bytes: int | None = None
+    #: Current position less confirmed_flush_lsn.
+    unconfirmed_wal_bytes: int | None = None
+    #: Every other column, as the server spells it.
+    further: dict[str, Any] = field(default_factory=dict)
+
+
+def read_slots(connection: Connection) -> list[SlotFacts]:
+    """All slots of the cluster, by name."""
+    return [_slot(row) for row in SLOTS.rows(connection)]
+
+
+def read_stat_replication(connection: Connection) -> dict[int, dict[str, Any]]:
+    """The walsenders by their process id, in JSON's types, times in seconds."""
+    return {row["pid"]: plain(row) for row in STAT_REPLICATION.rows(connection)}
+
+
+def read_stat_replication_slots(connection: Connection) -> dict[str, dict[str, Any]]:
+    """Counters of decoding by slot name; empty before 14."""
+    if connection.info.server_version < 140000:
+        return {}
+    return {row["slot_name"]: plain(row) for row in STAT_REPLICATION_SLOTS.rows(connection)}
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A row in JSON's types: intervals in seconds under a name that says so, the rest as text."""
+    result: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, timedelta):
+            result[f"{name}_seconds"] = value.total_seconds()
+        elif isinstance(value, datetime):
+            result[name] = value.isoformat()
+        elif isinstance(value, LSN):
+            result[name] = str(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            result[name] = value
+        else:
+            result[name] = str(value)
+    return result
+
+
+def _slot(row: dict[str, Any]) -> SlotFacts:
+    """Columns we know into their fields, all others into ``further``."""
+    known = {item.name for item in fields(SlotFacts)}
+    values: dict[str, Any] = {
+        name: LSN.parse(value) if name in _LSN_COLUMNS and value is not None else value
+        for name, value in row.items()
+        if name in known
+    }
+    further = plain({name: value for name, value in row.items() if name not in known})
+    return SlotFacts(**values, further=further)

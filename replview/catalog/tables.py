@@ -1,0 +1,159 @@
+"""Tables as replication sees them: can their updates be published, by which key, at what cost."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from replview.catalog.connections import Connection
+from replview.catalog.queries import Query
+
+_IDENTITIES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "INDEX"}
+
+TABLES = Query(
+    name="tables",
+    about="Permanent tables of the database with replica identity and keys; anyone may read it.",
+    sql="""
+        SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relkind AS kind,
+               c.relispartition AS partition, c.relreplident AS identity,
+               pg_has_role(c.relowner, 'USAGE') AS owned,
+               GREATEST(c.reltuples, 0)::bigint AS estimated_rows,
+               NULLIF((SELECT inhparent FROM pg_inherits
+                        WHERE inhrelid = c.oid AND c.relispartition), 0) AS parent,
+               ARRAY(SELECT a.attname::text FROM pg_index AS i, unnest(i.indkey)
+                            WITH ORDINALITY AS k (attnum, place)
+                       JOIN pg_attribute AS a USING (attnum)
+                      WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid
+                        AND a.attrelid = c.oid ORDER BY k.place) AS primary_key,
+               ARRAY(SELECT a.attname::text FROM pg_index AS i, unnest(i.indkey)
+                            WITH ORDINALITY AS k (attnum, place)
+                       JOIN pg_attribute AS a USING (attnum)
+                      WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisvalid
+                        AND k.place <= i.indnkeyatts
+                        AND a.attrelid = c.oid ORDER BY k.place) AS identity_index,
+               ARRAY(SELECT a.attname::text FROM pg_attribute AS a
+                      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                      ORDER BY a.attnum) AS columns
+          FROM pg_class AS c
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace
+         WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
+           AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+         ORDER BY n.nspname, c.relname
+    """,
+)
+GENERATED = Query(
+    name="generated_columns",
+    about="Generated columns, which a column list may name only on 18 and later; 12 and later.",
+    sql="""
+        SELECT attrelid AS oid, attname::text AS name FROM pg_attribute
+         WHERE attgenerated <> '' AND attnum > 0 AND NOT attisdropped
+    """,
+)
+PRIMARY_KEY = Query(
+    name="primary_key_columns",
+    about="The columns of a table's primary key in their order; anyone may read it.",
+    sql="""
+        SELECT a.attname::text AS name
+          FROM pg_index AS i
+         CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
+          JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+         WHERE i.indrelid = %s AND i.indisprimary AND i.indisvalid AND k.place <= i.indnkeyatts
+         ORDER BY k.place
+    """,
+)
+TYPE_NAMES = Query(
+    name="type_names",
+    about="Names of types as SQL writes them, qualified unless they are PostgreSQL's own.",
+    sql="SELECT oid, format_type(oid, NULL) AS name FROM pg_type WHERE oid = ANY (%s)",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """A permanent table: ordinary, partitioned, or a partition."""
+
+    oid: int
+    schema: str
+    name: str
+    #: DEFAULT, NOTHING, FULL or INDEX.
+    replica_identity: str
+    primary_key: tuple[str, ...]
+    #: The columns of the index that REPLICA IDENTITY USING INDEX names.
+    identity_index: tuple[str, ...]
+    columns: tuple[str, ...]
+    #: Columns computed from others; published on 18 and later alone.
+    generated: frozenset[str] = frozenset()
+    partitioned: bool = False
+    #: The partitioned table this is a partition of.
+    parent: int | None = None
+    #: The connected role owns it (or is a member of its owner): needed to publish it.
+    owned: bool = True
+    estimated_rows: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def identity_columns(self) -> tuple[str, ...]:
+        """The columns an UPDATE or DELETE is published with; empty: it cannot be."""
+        match self.replica_identity:
+            case "FULL":
+                return self.columns
+            case "INDEX":
+                return self.identity_index
+            case "DEFAULT":
+                return self.primary_key
+        return ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether UPDATE and DELETE still work once they are published.
+
+        Without it the *application's* UPDATE fails: "does not have a replica identity and
+        publishes updates". An INDEX identity whose index was dropped counts as NOTHING.
+        """
+        return self.replica_identity == "FULL" or bool(self.identity_columns)
+
+
+def read_tables(connection: Connection) -> list[TableFacts]:
+    """All permanent tables outside the system's schemas, partitions too, by name."""
+    generated: dict[int, set[str]] = {}
+    if connection.info.server_version >= 120000:
+        for row in GENERATED.rows(connection):
+            generated.setdefault(row["oid"], set()).add(row["name"])
+    return [
+        TableFacts(
+            oid=row["oid"],
+            schema=row["schema"],
+            name=row["name"],
+            replica_identity=_IDENTITIES[row["identity"]],
+            primary_key=tuple(row["primary_key"]),
+            identity_index=tuple(row["identity_index"]),
+            columns=tuple(row["columns"]),
+            generated=frozenset(generated.get(row["oid"], ())),
+            partitioned=row["kind"] == "p",
+            parent=row["parent"],
+            owned=row["owned"],
+            estimated_rows=row["estimated_rows"],
+        )
+        for row in TABLES.rows(connection)
+    ]
+
+
+def leaves_of(table: TableFacts, tables: Iterable[TableFacts]) -> list[TableFacts]:
+    """All partitions below a partitioned table, at every level; empty for an ordinary one."""
+    everything = list(tables)
+    below: list[TableFacts] = []
+    parents = {table.oid}
+    while children := [item for item in everything if item.parent in parents]:
+        below += children
+        parents = {item.oid for item in children}
+    return below
+
+
+def primary_key_columns(connection: Connection, relation_oid: int) -> list[str]:
+    """The primary key of a table; empty without one. The stream does not tell it under FULL."""
+    return [row["name"] for row in PRIMARY_KEY.rows(connection, relation_oid)]
+
+
+def type_names(connection: Connection, oids: Iterable[int]) -> dict[int, str]:
+    """``{oid: name}`` as SQL writes types; oids the server does not know are left out."""
+    return {row["oid"]: row["name"] for row in TYPE_NAMES.rows(connection, list(oids))}

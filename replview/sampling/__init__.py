@@ -1,0 +1,1 @@
+"""Regular samples of the sources, and regular tidying of the store, by Celery beat."""

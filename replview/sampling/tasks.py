@@ -1,0 +1,66 @@
+"""Celery's tasks: sample every source, tidy the store. Beat runs them every 5 and 30 seconds."""
+
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from celery import shared_task
+
+from replview.sampling.sample import sample_source
+from replview.store import tidy
+from replview.store.connecting import orm_connection
+from replview.store.models import Source
+
+log = logging.getLogger(__name__)
+
+#: Sources looked at side by side. Each is cut off after a few seconds, so none holds a place long.
+_THREADS = 8
+#: How long the task waits for its sources; slower ones end by themselves.
+_WAIT_SECONDS = 4.5
+#: How long one run of tidying may last: the next one goes on.
+_TIDY_SECONDS = 20.0
+
+_pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sampling")
+_lock = threading.Lock()
+#: Sources being looked at by this process.
+_busy: set[int] = set()
+
+
+@shared_task(name="replview.sample_slots", ignore_result=True)
+def sample_slots() -> None:
+    """Look at all sources at once; one that has not answered the last look is left alone."""
+    pending: list[Future[None]] = []
+    for source in Source.objects.all():
+        with _lock:
+            if source.pk in _busy:
+                continue
+            _busy.add(source.pk)
+        pending.append(_pool.submit(_sample, source))
+    wait(pending, timeout=_WAIT_SECONDS)
+
+
+@shared_task(name="replview.tidy_store", ignore_result=True)
+def tidy_store() -> None:
+    """Make partitions, delete what is no longer wanted; a bounded piece at a time."""
+    with orm_connection(), tidy.alone() as mine:
+        if not mine:
+            return
+        deadline = time.monotonic() + _TIDY_SECONDS
+        tidy.make_partitions()
+        tidy.sweep_discarded(deadline)
+        tidy.sweep_tombstones(deadline)
+        tidy.forget_ended_watches()
+        tidy.remove_slots(deadline)
+
+
+def _sample(source: Source) -> None:
+    """In a thread: with a store connection of its own, closed again."""
+    try:
+        with orm_connection():
+            sample_source(source)
+    except Exception:
+        log.exception("sampling source %s failed", source.name)
+    finally:
+        with _lock:
+            _busy.discard(source.pk)

@@ -1,0 +1,239 @@
+"""What a new slot needs: the statements, the refusals, and that nothing half-done stays behind."""
+
+import threading
+
+import psycopg
+import pytest
+
+from replview.catalog.carry_out import carry_out, undo
+from replview.catalog.connections import connect
+from replview.catalog.plan import Plan, make_plan
+from replview.catalog.problems import SourceTrouble
+from replview.catalog.wishes import Wish, parse_columns
+
+
+def plan_for(source, name: str = "shop", **wish) -> Plan:
+    with connect(source.dsn) as connection:
+        return make_plan(connection, Wish(slot_name=name, **wish))
+
+
+def refusal(source, name: str = "shop", **wish) -> str:
+    with pytest.raises(SourceTrouble) as caught:
+        plan_for(source, name, **wish)
+    return caught.value.trouble.code
+
+
+def left_on(source) -> tuple[set[str], set[str]]:
+    """Publications of the database and its slots."""
+    with source.connect() as connection:
+        publications = connection.execute("SELECT pubname FROM pg_publication").fetchall()
+        slots = connection.execute(
+            "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+        ).fetchall()
+    return {name for (name,) in publications}, {name for (name,) in slots}
+
+
+def test_tables_without_identity_get_a_publication_of_their_own(any_shop) -> None:
+    plan = plan_for(any_shop)
+
+    assert [str(step) for step in plan.steps] == [
+        'CREATE PUBLICATION "shop" FOR TABLE "public"."by_index", "public"."events", '
+        '"public"."orders", "public"."whole" WITH (publish_via_partition_root = true)',
+        'CREATE PUBLICATION "shop_inserts" FOR TABLE "public"."audit", "public"."silent" '
+        "WITH (publish = 'insert, truncate')",
+        "SELECT pg_create_logical_replication_slot('shop', 'pgoutput', false, true)",
+    ]
+    assert plan.publications == ("shop", "shop_inserts")
+    assert plan.two_phase
+    assert all(step.needs and step.costs for step in plan.steps)
+
+
+def test_carried_out_no_update_of_the_application_fails(any_shop) -> None:
+    carry_out(any_shop.dsn, plan_for(any_shop), print)
+
+    any_shop.run(
+        "INSERT INTO audit VALUES (now(), 'x')",
+        "UPDATE audit SET what = 'y'",
+        "INSERT INTO silent VALUES (1)",
+        "DELETE FROM silent",
+        "INSERT INTO events VALUES ('2026-02-02', 1)",
+        "UPDATE events SET id = 2",
+        "INSERT INTO whole VALUES (1, 'a')",
+        "UPDATE whole SET b = 'b'",
+    )
+    assert left_on(any_shop) == ({"shop", "shop_inserts"}, {"shop"})
+
+
+def test_undo_takes_everything_back(shop) -> None:
+    done = carry_out(shop.dsn, plan_for(shop), print)
+
+    undo(shop.dsn, done, print)
+
+    assert left_on(shop) == (set(), set())
+
+
+def test_a_failing_slot_leaves_no_publication_behind(shop) -> None:
+    plan = plan_for(shop)
+    shop.run("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')")
+
+    with pytest.raises(SourceTrouble, match="already exists"):
+        carry_out(shop.dsn, plan, print)
+
+    assert left_on(shop) == (set(), {"shop"})
+
+
+def test_waiting_for_an_open_transaction_is_told_and_can_be_stopped(shop, monkeypatch) -> None:
+    monkeypatch.setattr("replview.catalog.carry_out._PROGRESS_SECONDS", 0.2)
+    stop = threading.Event()
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "waits for" in line:
+            stop.set()
+
+    with shop.connect() as writer:
+        writer.execute("BEGIN; INSERT INTO orders VALUES (1)")
+        plan = plan_for(shop)
+        pid = writer.info.backend_pid
+        assert [item.pid for item in plan.waits_for] == [pid]
+        with pytest.raises(SourceTrouble, match="stopped"):
+            carry_out(shop.dsn, plan, say, stop=stop)
+        assert left_on(shop) == (set(), set())
+
+    assert f"process {pid} " in said[0]
+
+
+def test_a_role_without_rights_is_refused_before_anything_is_made(shop, make_role) -> None:
+    dsn = make_role("helper", "REPLICATION")
+    with connect(dsn) as connection, pytest.raises(SourceTrouble) as caught:
+        make_plan(connection, Wish(slot_name="shop"))
+    assert caught.value.trouble.code == "may_not_publish"
+
+    shop.run(f'GRANT CREATE ON DATABASE "{shop.name}" TO helper')
+    with connect(dsn) as connection, pytest.raises(SourceTrouble) as caught:
+        make_plan(connection, Wish(slot_name="shop"))
+    assert caught.value.trouble.code == "not_owner"
+
+
+def test_a_role_that_may_publish_but_not_replicate_leaves_nothing(shop, make_role) -> None:
+    dsn = make_role("owner_only")
+    shop.run(
+        f'GRANT CREATE ON DATABASE "{shop.name}" TO owner_only',
+        "ALTER TABLE orders OWNER TO owner_only",
+    )
+    with connect(dsn) as connection:
+        plan = make_plan(connection, Wish(slot_name="shop", tables=("orders",)))
+
+    with pytest.raises(SourceTrouble) as caught:
+        carry_out(dsn, plan, print)
+
+    assert caught.value.trouble.code == "missing_right"
+    assert left_on(shop) == (set(), set())
+
+
+@pytest.mark.parametrize("name", ["x" * 64, "Shop", "a-b", "", "naïve", "a; DROP TABLE orders"])
+def test_names_the_server_would_cut_or_refuse(shop, name) -> None:
+    assert refusal(shop, name) == "bad_slot_name"
+
+
+def test_a_name_too_long_for_its_publication(shop) -> None:
+    assert refusal(shop, "x" * 60) == "bad_publication_name"
+
+
+def test_all_tables_is_refused_while_it_would_break_updates(shop) -> None:
+    assert refusal(shop, all_tables=True) == "unusable_tables"
+
+    shop.run("DROP TABLE audit, silent")
+
+    plan = plan_for(shop, all_tables=True)
+    assert str(plan.steps[0]).startswith('CREATE PUBLICATION "shop" FOR ALL TABLES')
+    carry_out(shop.dsn, plan, print)
+
+
+def test_chosen_tables_and_schemas(shop) -> None:
+    shop.run('CREATE SCHEMA other CREATE TABLE "Odd ""name" (id int PRIMARY KEY)')
+
+    assert str(plan_for(shop, tables=("orders",)).steps[0]) == (
+        'CREATE PUBLICATION "shop" FOR TABLE "public"."orders"'
+    )
+    plan = plan_for(shop, schemas=("other",))
+    assert str(plan.steps[0]) == 'CREATE PUBLICATION "shop" FOR TABLE "other"."Odd ""name"'
+    carry_out(shop.dsn, plan, print)
+    assert refusal(shop, "other_name", tables=("nowhere.t",)) == "no_such_table"
+    assert refusal(shop, "other_name", schemas=("nowhere",)) == "no_such_schema"
+
+
+def test_one_unusable_partition_makes_the_whole_insert_only(shop) -> None:
+    shop.run("ALTER TABLE events_2026 REPLICA IDENTITY NOTHING")
+    plan = plan_for(shop, tables=("events",))
+
+    assert plan.publications == ("shop_inserts",)
+    carry_out(shop.dsn, plan, print)
+    shop.run("INSERT INTO events VALUES ('2026-02-02', 1)", "UPDATE events SET id = 2")
+
+
+def test_an_existing_slot_needs_adopt_and_keeps_what_it_is(shop) -> None:
+    shop.run("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')")
+    assert refusal(shop) == "slot_exists"
+
+    plan = plan_for(shop, adopt=True, tables=("orders",))
+
+    assert not plan.owned
+    assert not plan.two_phase
+    assert [step.kind for step in plan.steps] == ["publication"]
+    assert refusal(shop, "not_there", adopt=True) == "no_such_slot"
+
+
+def test_existing_publications_are_used_as_they_are(shop) -> None:
+    shop.run("CREATE PUBLICATION mine FOR TABLE orders")
+
+    plan = plan_for(shop, publications=("mine",))
+
+    assert plan.publications == ("mine",)
+    assert plan.made_publications == ()
+    assert refusal(shop, publications=("theirs",)) == "no_such_publication"
+    assert refusal(shop, "mine") == "publication_exists"
+
+
+def test_excluded_columns_become_a_column_list(any_shop) -> None:
+    any_shop.run("ALTER TABLE orders ADD twice int GENERATED ALWAYS AS (id * 2) STORED")
+    exclude = parse_columns(["orders.note", "public.audit.what"])
+    mask = parse_columns(["orders.id"])
+
+    plan = plan_for(any_shop, tables=("orders", "audit"), exclude=exclude, mask=mask)
+
+    computed = ', "twice"' if any_shop.server.version >= 18 else ""
+    assert f'"public"."orders" ("id", "status"{computed})' in str(plan.steps[0])
+    assert '"public"."audit" ("at")' in str(plan.steps[1])
+    assert plan.column_rules == {
+        "public.orders": {"id": "mask", "note": "drop"},
+        "public.audit": {"what": "drop"},
+    }
+    carry_out(any_shop.dsn, plan, print)
+    any_shop.run("INSERT INTO orders VALUES (1)", "UPDATE orders SET note = 'x'")
+
+
+def test_identity_columns_cannot_be_excluded(shop) -> None:
+    for column in ("orders.id", "whole.b", "by_index.code"):
+        assert refusal(shop, exclude=parse_columns([column])) == "identity_column"
+    plan_for(shop, exclude=parse_columns(["silent.id"]), tables=("silent",))
+    assert refusal(shop, exclude=parse_columns(["orders.nothing"])) == "no_such_column"
+    assert refusal(shop, mask=parse_columns(["nothing.a"])) == "no_such_column"
+
+
+def test_without_prepared_transactions_the_slot_is_a_plain_one(shop) -> None:
+    plan = plan_for(shop, two_phase=False)
+    assert str(plan.steps[-1]).endswith("false, false)")
+    assert not plan.two_phase
+
+
+def test_a_watch_plans_no_slot(shop) -> None:
+    plan = plan_for(shop, temporary=True, tables=("orders",))
+    assert [step.kind for step in plan.steps] == ["publication"]
+
+
+def test_an_empty_database_has_nothing_to_publish(source) -> None:
+    assert refusal(source) == "no_tables"
+    with pytest.raises(psycopg.errors.UndefinedObject):
+        source.run("DROP PUBLICATION shop")

@@ -1,0 +1,100 @@
+"""Samples of real slots on every version, and sources that do not answer."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from replview.sampling.sample import sample_source
+from replview.sampling.tasks import sample_slots
+from replview.store.dsn import set_dsn
+from replview.store.models import Slot, SlotSample, Source
+from replview.store.tidy import make_partitions
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def known(any_source):
+    """A source with one slot that is on its server, and one that is not."""
+    make_partitions()
+    any_source.run("SELECT pg_create_logical_replication_slot('here', 'pgoutput')")
+    source = Source(name="known")
+    set_dsn(source, any_source.dsn)
+    source.save()
+    for name in ("here", "gone"):
+        Slot.objects.create(source=source, name=name, changes_stored=7)
+    return source
+
+
+def test_a_row_for_each_slot_with_what_the_server_told(known, any_source) -> None:
+    assert sample_source(known) is None
+
+    here, gone = (SlotSample.objects.get(slot_id=slot.pk) for slot in
+                  Slot.objects.order_by("-name"))  # fmt: skip
+    assert here.current_lsn >= here.confirmed_flush_lsn >= here.restart_lsn
+    assert here.retained_wal_bytes == here.current_lsn - here.restart_lsn
+    assert (here.wal_status, here.active, here.changes_stored) == ("reserved", False, 7)
+    assert here.detail["plugin"] == "pgoutput"
+    assert ("failover" in here.detail) == (any_source.server.version >= 17)
+    assert gone.detail == {"missing": True}
+    assert gone.retained_wal_bytes is None
+    known.refresh_from_db()
+    assert known.server_version // 10000 == any_source.server.version
+    assert known.system_identifier
+    assert known.max_slot_wal_keep_bytes == -1
+
+
+def test_a_source_out_of_reach_says_so_and_recovers(source, caplog) -> None:
+    make_partitions()
+    known = Source(name="known")
+    set_dsn(known, "host=127.0.0.1 port=1 user=u password=geheim dbname=x")
+    known.save()
+
+    sample_source(known)
+
+    known.refresh_from_db()
+    assert known.problem_code == "unreachable"
+    assert "no server answers" in caplog.text
+    assert "geheim" not in known.problem_cause + known.problem_remedy + caplog.text
+    set_dsn(known, source.dsn)
+    known.save()
+    assert sample_source(known) is None
+    known.refresh_from_db()
+    assert known.problem_code == ""
+
+
+def test_a_changed_secret_key_is_named(source, settings) -> None:
+    known = Source(name="known")
+    set_dsn(known, source.dsn)
+    known.save()
+    settings.SECRET_KEY = "another"
+
+    trouble = sample_source(known)
+
+    assert "another REPLVIEW_SECRET_KEY" in trouble.cause
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_a_frozen_source_does_not_delay_another(source, source_cluster_16) -> None:
+    make_partitions()
+    source_cluster_16.create_database("frozen")
+    for name, dsn in (("frozen", source_cluster_16.dsn("frozen")), ("live", source.dsn)):
+        known = Source(name=name)
+        set_dsn(known, dsn)
+        known.save()
+    pid = int((source_cluster_16.data_dir.resolve() / "postmaster.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        sample_slots()
+        assert time.monotonic() - began < 6
+        assert Source.objects.get(name="live").checked_at is not None
+        until = time.monotonic() + 10
+        while Source.objects.get(name="frozen").checked_at is None and time.monotonic() < until:
+            time.sleep(0.1)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert Source.objects.get(name="frozen").problem_code == "unreachable"
