@@ -1,0 +1,249 @@
+"""Changes → rows of ``change`` as binary COPY: the receiver's hot loop.
+
+One call of ``encode`` costs about 2 µs a change; what is done once a run or once a table is kept
+out of the loop. See ``store.change_rows`` for the layout and ``store.models.Change`` for the form
+of the values.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import xxhash
+
+from decoder.events import Change, Truncation
+from decoder.messages import LogicalMessage
+from decoder.tuples import UNCHANGED
+from replview.receiver.actors import note_actor
+from replview.receiver.marked_values import Aside, as_json
+from replview.receiver.table_plans import TablePlan, TablePlans
+from replview.store.change_rows import (
+    NULL,
+    pack_hash,
+    pack_jsonb,
+    pack_seq_lsn,
+    pack_subxid,
+    row_head,
+    row_table,
+)
+from replview.store.keys import NULL_MARK, SEPARATOR
+from replview.store.large_values import LargeText
+from replview.store.transaction_rows import TransactionRow
+
+#: Send a piece to the store once it has grown to this.
+PIECE_BYTES = 256 * 1024
+#: A document above this has its longest values set aside: JSONB ends at 268,435,455.
+ASIDE_DOCUMENT_BYTES = 64 * 1024 * 1024
+ASIDE_VALUE_CHARACTERS = 32 * 1024
+#: More subtransactions than this in one transaction are no longer counted apart.
+COUNTED_SUBTRANSACTIONS = 100_000
+
+_NO_OLD = NULL + NULL
+_MESSAGE_HEAD = row_table(None, None, "M")
+_OPERATION = {"I": 0, "U": 1, "D": 2, "T": 3}
+_OLD_KINDS = {"K": b"\x00\x00\x00\x01K", "O": b"\x00\x00\x00\x01O"}
+_digest = xxhash.xxh3_64_intdigest
+_dumps = orjson.dumps
+#: The decoder's mark for a value it could not read is a dataclass: leave it to ``as_json``.
+_MARKS = orjson.OPT_PASSTHROUGH_DATACLASS
+
+
+class ChangeEncoder:
+    """Encodes runs of changes and hands the bytes to ``write`` in pieces."""
+
+    def __init__(self, plans: TablePlans, write: Callable[[bytes], object]) -> None:
+        self._plans = plans
+        self._write = write
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+        #: Values too long for JSONB, to be stored once the COPY is over.
+        self.asides: list[LargeText] = []
+
+    def flush(self) -> None:
+        """Hand over what is left."""
+        if self._parts:
+            self._write(b"".join(self._parts))
+            self._parts = []
+            self._size_bytes = 0
+
+    def encode(self, row: TransactionRow, changes: list[Change]) -> None:
+        """Encode one run and count it on its transaction's row."""
+        head = row_head(row.id)
+        parts = self._parts
+        plan: TablePlan | None = None
+        relation, op, table, started = None, "", b"", 0
+        for index, change in enumerate(changes):
+            seq, lsn, subxid, change_relation, change_op, _kind, _old, new = change
+            if change_relation is not relation or change_op != op:
+                _count(row, plan, op, index - started)
+                relation, op, started = change_relation, change_op, index
+                plan = None if relation is None else self._plans.get(relation)
+                if plan is not None:
+                    table = plan.heads[op]
+            if op == "I" and plan is not None and subxid is None and not plan.has_rules:
+                # The hot road: a whole new row and nothing else.
+                pairs = zip(plan.names, new)  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
+                document = _dumps(dict(pairs), as_json, _MARKS)
+                size = len(document)
+                if size < ASIDE_DOCUMENT_BYTES:
+                    key = plan.single_key
+                    if key >= 0 and (value := new[key]).__class__ is str:  # type: ignore[index]
+                        hashed = pack_hash(8, _digest(value.encode()))
+                    else:
+                        hashed = _hashed(plan, new, None)  # type: ignore[arg-type]
+                    parts += (
+                        head, pack_seq_lsn(4, seq, 8, lsn), table, hashed, NULL, _NO_OLD,
+                        pack_jsonb(size + 1, 1), document, NULL,
+                    )  # fmt: skip
+                    self._size_bytes += size + 80
+                    if self._size_bytes > PIECE_BYTES:
+                        self.flush()
+                        parts = self._parts
+                    continue
+            self._encode_any(row, head, plan, change)
+            if self._size_bytes > PIECE_BYTES:
+                self.flush()
+                parts = self._parts
+        _count(row, plan, op, len(changes) - started)
+
+    def encode_message(self, row: TransactionRow, lsn: int, document: dict[str, Any]) -> None:
+        """The one change of a non-transactional message."""
+        self._parts += (
+            row_head(row.id), pack_seq_lsn(4, 1, 8, lsn), _MESSAGE_HEAD, NULL, NULL, _NO_OLD,
+            _jsonb(document), NULL,
+        )  # fmt: skip
+        self._size_bytes += 100
+
+    def _encode_any(
+        self, row: TransactionRow, head: bytes, plan: TablePlan | None, change: Change
+    ) -> None:
+        """Any change but the plain insert of the hot road."""
+        seq, lsn, subxid, relation, _op, _old_kind, _old, new = change
+        if relation is None:
+            assert isinstance(new, LogicalMessage)
+            note_actor(row, new)
+            parts = (_MESSAGE_HEAD, NULL, _NO_OLD, _jsonb(message_document(new)), NULL)
+        elif plan is None:
+            raise KeyError(f"no plan for relation {relation.oid}")
+        elif isinstance(new, Truncation):
+            document = {"cascade": new.cascade, "restart_identity": new.restart_identity}
+            parts = (plan.heads["T"], NULL, _NO_OLD, _jsonb(document), NULL)
+        else:
+            parts = self._row_parts(row, plan, change)
+        if subxid is not None:
+            _count_subtransaction(row, subxid)
+        subxid_bytes = NULL if subxid is None else pack_subxid(8, subxid)
+        table, hashed, old_bytes, new_bytes, old_hash = parts
+        self._parts += (
+            head, pack_seq_lsn(4, seq, 8, lsn), table, hashed, subxid_bytes, old_bytes,
+            new_bytes, old_hash,
+        )  # fmt: skip
+        self._size_bytes += len(old_bytes) + len(new_bytes) + 80
+
+    def _row_parts(
+        self, row: TransactionRow, plan: TablePlan, change: Change
+    ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """An insert, update or delete: table, key hash, old kind and row, new row, old key hash."""
+        old, new = change.old, change.new
+        assert new is None or isinstance(new, list)
+        if old is None:
+            old_bytes = _NO_OLD
+        else:
+            assert change.old_kind is not None
+            document = self._document(row, plan, change.seq, "old", old)
+            old_bytes = _OLD_KINDS[change.old_kind] + document
+        new_bytes = NULL if new is None else self._document(row, plan, change.seq, "new", new)
+        if not plan.key_positions:
+            return plan.heads[change.op], NULL, old_bytes, new_bytes, NULL
+        hashed = _hashed(plan, new or old or [], old)
+        old_hash = NULL
+        if old is not None and new is not None:
+            before = _hashed(plan, old, None)
+            old_hash = before if before != hashed else NULL
+        return plan.heads[change.op], hashed, old_bytes, new_bytes, old_hash
+
+    def _document(
+        self, row: TransactionRow, plan: TablePlan, seq: int, side: str, values: list[Any]
+    ) -> bytes:
+        """One row as JSONB, without what was not sent or must not be kept."""
+        if side == "new" and not plan.has_rules and UNCHANGED not in values:
+            document = dict(zip(plan.names, values, strict=True))
+        else:
+            document = plan.document(values)
+        encoded = _dumps(document, as_json, _MARKS)
+        if len(encoded) >= ASIDE_DOCUMENT_BYTES:
+            for name, value in document.items():
+                if isinstance(value, str) and len(value) > ASIDE_VALUE_CHARACTERS:
+                    self.asides.append(LargeText(row.id, seq, side, name, value))
+                    document[name] = Aside(len(value))
+            encoded = _dumps(document, as_json, _MARKS)
+        return pack_jsonb(len(encoded) + 1, 1) + encoded
+
+
+def message_document(message: LogicalMessage) -> dict[str, Any]:
+    """A logical message as ``new`` keeps it; its content is text only where it can be."""
+    document: dict[str, Any] = {"prefix": message.prefix}
+    try:
+        content = message.content.decode()
+    except UnicodeDecodeError:
+        content = "\0"
+    if "\0" in content:
+        document["content_base64"] = b64encode(message.content).decode("ascii")
+    else:
+        document["content"] = content
+    document["transactional"] = message.transactional
+    return document
+
+
+def _jsonb(document: dict[str, Any]) -> bytes:
+    encoded = _dumps(document)
+    return pack_jsonb(len(encoded) + 1, 1) + encoded
+
+
+def _hashed(plan: TablePlan, values: list[Any], fallback: list[Any] | None) -> bytes:
+    """The packed hash of the key; NULL where a part of it is not known.
+
+    ``fallback``: the old key, which has a toasted key's value where the new row says unchanged.
+    """
+    texts = []
+    for position in plan.key_positions:
+        value = values[position]
+        if value is UNCHANGED and fallback is not None:
+            value = fallback[position]
+        if value is None:
+            value = NULL_MARK
+        if value.__class__ is not str:
+            return NULL
+        texts.append(value)
+    if not texts:
+        return NULL
+    return pack_hash(8, _digest(SEPARATOR.join(texts).encode()))
+
+
+def _count(row: TransactionRow, plan: TablePlan | None, op: str, number: int) -> None:
+    """Add ``number`` changes of one kind to a transaction's counters."""
+    if number == 0:
+        return
+    if plan is None:
+        row.messages += number
+        return
+    kind = _OPERATION[op]
+    counts = row.relations.get(plan.relation_id)
+    if counts is None:
+        counts = row.relations[plan.relation_id] = [0, 0, 0, 0]
+    counts[kind] += number
+    if kind == 0:
+        row.inserts += number
+    elif kind == 1:
+        row.updates += number
+    elif kind == 2:
+        row.deletes += number
+    else:
+        row.truncates += number
+
+
+def _count_subtransaction(row: TransactionRow, subxid: int) -> None:
+    counts = row.subxid_changes
+    if subxid in counts or len(counts) < COUNTED_SUBTRANSACTIONS:
+        counts[subxid] = counts.get(subxid, 0) + 1

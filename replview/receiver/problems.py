@@ -1,0 +1,152 @@
+"""What went wrong with a slot: a named state with cause and remedy, and when to try again.
+
+The SQL in remedies is shown to people and never run from here.
+"""
+# ruff: noqa: S608
+
+import psycopg
+from psycopg import errors
+
+from decoder.errors import ProtocolError
+from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.receiver.session import StreamEnded
+from replview.receiver.storing import StoreRefused
+
+#: Troubles that nothing but a person mends: tried again seldom.
+_LASTING = {
+    "slot_lost",
+    "slot_missing",
+    "slot_other_plugin",
+    "slot_other_database",
+    "publication_missing",
+    "protocol",
+    "wal_level",
+    "unsupported",
+    "bad_dsn",
+    "binary_refused",
+}
+#: Ordinary interruptions: tried again at once, then with growing pauses.
+_PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up"}
+
+
+def name_trouble(error: Exception, *, conninfo: str, slot: str, publications: list[str]) -> Trouble:
+    """The trouble behind whatever ended a session (or kept it from starting)."""
+    if isinstance(error, SourceTrouble):
+        return error.trouble
+    if isinstance(error, StreamEnded):
+        return Trouble("restarting", "the server is stopping or restarting", "Nothing to do: "
+                       "replview connects again by itself")  # fmt: skip
+    if isinstance(error, ProtocolError):
+        return Trouble(
+            "protocol",
+            f"the server sent what the protocol does not allow ({error})",
+            "Please report it with the server's version; nothing was lost or confirmed",
+        )
+    if isinstance(error, psycopg.Error):
+        known = _by_sqlstate(error, slot, publications)
+        return known if known is not None else explain(error, conninfo)
+    if isinstance(error, StoreRefused):
+        return Trouble(
+            "store_refused",
+            f"the store refused what was received ({error})",
+            "See the log of the store's PostgreSQL; nothing was lost or confirmed",
+        )
+    return Trouble(
+        "internal",
+        f"replview itself failed ({type(error).__name__})",
+        "See the worker's log, and please report it; nothing was lost or confirmed",
+    )
+
+
+def pause_seconds(code: str, attempt: int) -> float:
+    """How long to wait before attempt number ``attempt`` (from 1) after this trouble."""
+    if code in _LASTING:
+        return 30.0
+    if code in _PASSING:
+        return min(0.2 * 2.0 ** (attempt - 1), 5.0)
+    return min(2.0 ** (attempt - 1), 30.0)
+
+
+def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> Trouble | None:
+    """Errors that the server gives on a replication connection, by SQLSTATE."""
+    text = str(error)
+    if isinstance(error, errors.ObjectInUse):
+        return Trouble(
+            "slot_in_use",
+            f"another session is reading the slot {slot}",
+            "Stop the other reader, or end it: SELECT pg_terminate_backend(active_pid) FROM "
+            f"pg_replication_slots WHERE slot_name = '{slot}'",
+        )
+    if isinstance(error, errors.UndefinedObject) and "publication" in text:
+        return _publication_missing(publications)
+    if isinstance(error, errors.UndefinedObject) and "replication slot" in text:
+        return Trouble(
+            "slot_missing",
+            f"the slot {slot} is not on the source any more",
+            "Remove it here (replview slot remove) and add it again; the changes in between are "
+            "not to be had",
+        )
+    if isinstance(error, errors.ObjectNotInPrerequisiteState):
+        return _prerequisite(text, slot)
+    if isinstance(error, errors.AdminShutdown | errors.CrashShutdown):
+        return Trouble(
+            "cut_off",
+            "the server ended our connection (a restart, pg_terminate_backend, or the slot was "
+            "invalidated)",
+            "Nothing to do: replview connects again by itself",
+        )
+    if isinstance(error, errors.ConfigurationLimitExceeded):
+        return _too_few(text)
+    if isinstance(error, errors.UndefinedFunction) and "binary output" in text:
+        return Trouble(
+            "binary_refused",
+            "a column's type has no binary form, which ends a binary stream at this change",
+            "Receive the slot as text: remove binary from its options",
+        )
+    return None
+
+
+def _publication_missing(publications: list[str]) -> Trouble:
+    names = ", ".join(publications)
+    return Trouble(
+        "publication_missing",
+        f"a publication that the slot reads ({names}) does not exist where the stream stands",
+        "On PostgreSQL 16 and earlier re-creating it does not help for changes made while it was "
+        "missing: remove the slot here and add it again",
+    )
+
+
+def _prerequisite(text: str, slot: str) -> Trouble:
+    if "wal_level" in text:
+        return Trouble(
+            "wal_level",
+            "the server's wal_level is not logical",
+            "ALTER SYSTEM SET wal_level = 'logical', then restart the server",
+        )
+    if "can no longer" in text or "invalidated" in text or "max_slot_wal_keep_size" in text:
+        return lost(slot)
+    return Trouble(
+        "not_ready",
+        f"the server cannot start the slot {slot} in its present state",
+        "See its log; replview tries again",
+    )
+
+
+def lost(slot: str, reason: str | None = None) -> Trouble:
+    """The slot was invalidated: the WAL it needs is gone."""
+    why = f" ({reason})" if reason else ""
+    return Trouble(
+        "slot_lost",
+        f"the slot {slot} is lost{why}: the server has removed WAL it needed",
+        f"Run SELECT pg_drop_replication_slot('{slot}'), remove it here and add it again; the "
+        "changes in between are not to be had from this server",
+    )
+
+
+def _too_few(text: str) -> Trouble:
+    setting = "max_wal_senders" if "wal_sender" in text else "max_replication_slots"
+    return Trouble(
+        "too_few_slots",
+        f"all of the server's {setting} are in use",
+        f"Drop what is unused, or ALTER SYSTEM SET {setting} = <more> and restart the server",
+    )

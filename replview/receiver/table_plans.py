@@ -1,0 +1,142 @@
+"""What the hot loop must know of a table, worked out once per shape."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from decoder.messages import Relation
+from decoder.tuples import NoValue
+from replview.receiver.marked_values import MASKED
+from replview.store.change_rows import row_table
+from replview.store.shapes import ColumnShape, Shape, StoredShape, store_shape
+
+#: Answers for a table's primary key and for the names of types, from the source's catalog.
+PrimaryKeyReader = Callable[[int], Sequence[str] | None]
+TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
+#: ``{"schema.table": {"column": "drop" | "mask"}}``.
+ColumnRules = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(slots=True, eq=False)
+class TablePlan:
+    """How to write the changes of one shape of one table."""
+
+    relation: Relation
+    relation_id: int
+    version_id: int
+    names: tuple[str, ...]
+    #: Where the key's columns are; empty: rows cannot be told apart.
+    key_positions: tuple[int, ...]
+    #: The one key column's position, the usual case; -1: none, or several.
+    single_key: int
+    #: ``row_table`` bytes by operation.
+    heads: dict[str, bytes]
+    #: Columns to leave out before anything is kept.
+    dropped: frozenset[int]
+    #: Columns whose value is replaced by a mark.
+    masked: tuple[int, ...]
+    #: Some column is dropped or masked.
+    has_rules: bool
+
+    def document(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Column → value without the columns that were not sent or must not be kept."""
+        masked = self.masked
+        return {
+            name: MASKED if index in masked and value is not None else value
+            for index, (name, value) in enumerate(zip(self.names, values, strict=True))
+            if not isinstance(value, NoValue) and index not in self.dropped
+        }
+
+
+class TablePlans:
+    """The plans of a session, by the decoder's Relation object."""
+
+    def __init__(
+        self,
+        *,
+        slot_id: int,
+        system_identifier: str,
+        primary_key: PrimaryKeyReader,
+        type_names: TypeNameReader,
+        column_rules: ColumnRules,
+    ) -> None:
+        self._slot_id = slot_id
+        self._system_identifier = system_identifier
+        self._primary_key = primary_key
+        self._type_names = type_names
+        self._rules = column_rules
+        # By identity: hashing a Relation would hash all its columns at every look-up. The plan
+        # holds the relation, so that its id() stays taken.
+        self._plans: dict[int, TablePlan] = {}
+
+    def get(self, relation: Relation) -> TablePlan | None:
+        """The plan made for this very object."""
+        return self._plans.get(id(relation))
+
+    def forget_others(self, relation: Relation) -> None:
+        """Drop earlier shapes of the same table: the decoder will not use them again."""
+        stale = [
+            key
+            for key, plan in self._plans.items()
+            if plan.relation.oid == relation.oid and plan.relation is not relation
+        ]
+        for key in stale:
+            del self._plans[key]
+
+    def make(
+        self, connection: psycopg.Connection[Any], relation: Relation, *, lsn: int, xid: int | None
+    ) -> tuple[TablePlan, StoredShape]:
+        """Store the relation's shape and plan for it; runs inside the store transaction."""
+        key_columns = self._key_columns(relation)
+        wanted = [(c.type_oid, c.typmod) for c in relation.columns]
+        type_names = self._type_names(wanted)
+        shape = Shape(
+            oid=relation.oid,
+            schema=relation.namespace,
+            table=relation.name,
+            replica_identity=relation.replica_identity,
+            columns=[
+                ColumnShape(
+                    c.name, c.type_oid, c.typmod, type_names.get((c.type_oid, c.typmod)), c.is_key
+                )
+                for c in relation.columns
+            ],
+            key_columns=key_columns,
+        )
+        stored = store_shape(
+            connection, self._slot_id, self._system_identifier, shape, lsn=lsn, xid=xid
+        )
+        plan = self._plan(relation, stored, key_columns)
+        self._plans[id(relation)] = plan
+        return plan, stored
+
+    def _key_columns(self, relation: Relation) -> Sequence[str]:
+        """The identity's columns; under FULL, where all carry the flag, the catalog's key."""
+        if relation.replica_identity == "FULL":
+            key = self._primary_key(relation.oid) or ()
+            return [name for name in key if name in relation.names] if key else []
+        return [relation.names[index] for index in relation.key_indexes]
+
+    def _plan(
+        self, relation: Relation, stored: StoredShape, key_columns: Sequence[str]
+    ) -> TablePlan:
+        rules = self._rules.get(f"{relation.namespace}.{relation.name}", {})
+        positions = tuple(relation.names.index(name) for name in key_columns)
+        # A hash of a value that must not be kept would betray it.
+        if any(name in rules for name in key_columns):
+            positions = ()
+        indexed = list(enumerate(relation.names))
+        return TablePlan(
+            relation=relation,
+            relation_id=stored.relation_id,
+            version_id=stored.version_id,
+            names=relation.names,
+            key_positions=positions,
+            single_key=positions[0] if len(positions) == 1 else -1,
+            heads={op: row_table(stored.relation_id, stored.version_id, op) for op in "IUDT"},
+            dropped=frozenset(i for i, name in indexed if rules.get(name) == "drop"),
+            masked=tuple(i for i, name in indexed if rules.get(name) == "mask"),
+            has_rules=any(name in rules for name in relation.names),
+        )

@@ -1,0 +1,126 @@
+"""The receivers' tasks, where the parts meet: receiver, store and live know nothing of each other.
+
+One long task a slot, on workers with a thread pool. Beat proposes slots that nobody reads; the
+lease in the store decides who does.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from celery import current_app, shared_task
+from celery.signals import worker_shutting_down
+from celery.utils.nodenames import worker_direct
+
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.live.publisher import Publisher
+from replview.receiver.run import Listeners, receive
+from replview.store.connecting import orm_connection
+from replview.store.dsn import DSNError, full_conninfo
+from replview.store.lease import LEASE_SECONDS
+from replview.store.models import Slot, Source
+from replview.store.secrets import SecretKeyChanged
+
+log = logging.getLogger(__name__)
+
+#: Set when this worker is told to stop; every receiver watches it.
+_stopping = threading.Event()
+#: One a process: wake-ups of all slots share its thread.
+_publisher: Publisher | None = None
+_publisher_lock = threading.Lock()
+#: How long a worker may take to answer when beat looks for one.
+_PING_SECONDS = 0.5
+
+
+@worker_shutting_down.connect
+def _stop_receivers(**_: object) -> None:
+    """SIGTERM: with a thread pool the tasks learn of it here, and end with their last position
+    confirmed.
+    """
+    _stopping.set()
+
+
+def conninfo_of(source_id: int) -> str:
+    """The source's connection string, with its password. Raises ``SourceTrouble``."""
+    try:
+        with orm_connection():
+            return full_conninfo(Source.objects.get(pk=source_id))
+    except (DSNError, SecretKeyChanged) as error:
+        remedy = "Remove the source and add it again with a DSN that works"
+        raise SourceTrouble(Trouble("bad_dsn", str(error), remedy)) from None
+
+
+def publisher() -> Publisher:
+    """This process's publisher of wake-ups."""
+    global _publisher
+    with _publisher_lock:
+        if _publisher is None:
+            _publisher = Publisher()
+        return _publisher
+
+
+@shared_task(name="replview.receive", bind=True, ignore_result=True)
+def receive_slot(self: Any, slot_id: int) -> None:
+    """Receive one slot until this worker stops, the slot is stopped, or another takes it."""
+    wakes = publisher()
+    receive(
+        slot_id,
+        owner=str(self.request.hostname),
+        stop=SlotStop(_stopping),
+        conninfo_of=conninfo_of,
+        listeners=Listeners(
+            committed=lambda slot, incarnation, seq, moved: wakes.wake(
+                slot, incarnation, seq, moved
+            ),
+            slot_changed=wakes.slot_changed,
+        ),
+    )
+
+
+class SlotStop(threading.Event):
+    """Set when the slot is to stop, or the whole worker."""
+
+    def __init__(self, worker: threading.Event) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def is_set(self) -> bool:
+        """Whether to stop now."""
+        return super().is_set() or self._worker.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until told to stop or ``timeout`` seconds have passed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.is_set():
+            left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
+            if left <= 0:
+                return False
+            super().wait(left)
+        return True
+
+
+@shared_task(name="replview.propose_receivers", ignore_result=True)
+def propose_receivers() -> None:
+    """Offer each slot that is wanted and that nobody reads to the worker with the fewest slots."""
+    now = time.time()
+    orphans, load = [], Counter[str]()
+    for slot in Slot.objects.filter(desired=Slot.Desired.RUNNING, temporary=False):
+        beat = slot.heartbeat_at
+        if slot.lease_owner and beat and now - beat.timestamp() < LEASE_SECONDS:
+            load[slot.lease_owner] += 1
+        else:
+            orphans.append(slot.pk)
+    if not orphans:
+        return
+    answers = current_app.control.ping(timeout=_PING_SECONDS)
+    workers = [name for answer in answers for name in answer if name.startswith("receivers")]
+    for slot_id in orphans:
+        if workers:
+            # Its own queue: the shared one would go to whichever worker fetches first.
+            worker = min(workers, key=lambda name: (load[name], name))
+            load[worker] += 1
+            receive_slot.apply_async([slot_id], queue=worker_direct(worker), expires=LEASE_SECONDS)
+        else:
+            receive_slot.apply_async([slot_id], queue="receivers", expires=LEASE_SECONDS)

@@ -1,0 +1,128 @@
+"""A receiver in a thread of the test, against a real source and the real store."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from replview.receiver.run import Listeners, receive
+from replview.store.models import Change, Slot, Source, Transaction
+from tests.conftest import SourceDatabase
+
+_numbers = itertools.count(1)
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> object:
+    """The first true value of ``condition``; fails the test when the time is over."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    pytest.fail(f"not within {seconds} s: {condition}")
+
+
+@dataclass
+class Recording:
+    """A slot being received, and the test's view of what was stored."""
+
+    source: SourceDatabase
+    slot: Slot
+    stop: threading.Event = field(default_factory=threading.Event)
+    threads: list[threading.Thread] = field(default_factory=list)
+    wakes: list[tuple[int, int, int, bool]] = field(default_factory=list)
+    #: How the receiver reaches the source; the superuser's address unless a test changes it.
+    dsn: str = ""
+
+    def start(self, owner: str = "test") -> None:
+        """Run a receiver in a thread."""
+        self.stop = threading.Event()
+        arguments = {
+            "owner": owner,
+            "stop": self.stop,
+            "conninfo_of": lambda _: self.dsn or self.source.dsn,
+            "listeners": Listeners(committed=lambda *wake: self.wakes.append(wake)),
+        }
+        thread = threading.Thread(target=receive, args=[self.slot.pk], kwargs=arguments)
+        thread.start()
+        self.threads.append(thread)
+
+    def end(self) -> None:
+        """Stop it and wait until it has gone."""
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(15)
+            assert not thread.is_alive(), "the receiver did not stop"
+        self.threads.clear()
+
+    def caught_up(self) -> None:
+        """Wait until everything committed on the source so far is stored."""
+        with self.source.connect() as connection:
+            row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        from decoder.scalars import LSN
+
+        target = LSN.parse(row[0])
+
+        def stored() -> bool:
+            self.slot.refresh_from_db()
+            return self.slot.checkpoint_lsn is not None and self.slot.checkpoint_lsn >= target
+
+        wait_for(stored)
+
+    def problem(self, code: str) -> Slot:
+        """Wait until the slot names this problem."""
+
+        def is_named() -> bool:
+            self.slot.refresh_from_db()
+            return self.slot.problem_code == code
+
+        wait_for(is_named)
+        return self.slot
+
+    def streaming(self) -> None:
+        """Wait until the stream has started."""
+
+        def is_streaming() -> bool:
+            self.slot.refresh_from_db()
+            return self.slot.state == Slot.State.STREAMING
+
+        wait_for(is_streaming)
+
+    def transactions(self, **filters: object) -> list[Transaction]:
+        """Its transactions in the order of history, open ones last."""
+        found = Transaction.objects.filter(incarnation__slot=self.slot, **filters)
+        return sorted(found, key=lambda t: (t.commit_seq is None, t.commit_seq, t.id))
+
+    def changes(self, transaction: Transaction) -> list[Change]:
+        """The changes of one transaction, in order."""
+        return list(Change.objects.filter(transaction_id=transaction.pk).order_by("seq"))
+
+
+@pytest.fixture
+def record(transactional_db) -> Iterator[Callable[..., Recording]]:
+    """``record(source, …)``: make publication, slot and record; everything ends with the test."""
+    recordings: list[Recording] = []
+
+    def make(source: SourceDatabase, *, start: bool = True, two_phase: bool = True, **columns):
+        name = f"replview_{next(_numbers)}"
+        with source.connect() as connection:
+            connection.execute(f"CREATE PUBLICATION {name} FOR ALL TABLES")
+            connection.execute(
+                "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, %s)",
+                [name, two_phase],
+            )
+        owner, _ = Source.objects.get_or_create(name=source.name, conninfo="in the test")
+        slot = Slot.objects.create(source=owner, name=name, publications=[name], **columns)
+        recording = Recording(source, slot)
+        recordings.append(recording)
+        if start:
+            recording.start()
+            recording.streaming()
+        return recording
+
+    yield make
+    for recording in recordings:
+        recording.end()

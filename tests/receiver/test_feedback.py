@@ -1,0 +1,55 @@
+"""What is confirmed, and when."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replview.receiver.feedback import ALIVE_SECONDS, Feedback, idle_position
+from replview.receiver.options import choose
+
+LSNS = st.integers(min_value=0, max_value=2**64 - 1)
+
+
+@given(start=LSNS, stored=st.lists(LSNS))
+def test_positions_only_move_forward(start: int, stored: list[int]) -> None:
+    feedback, seen = Feedback(stored_lsn=start), [start]
+    for lsn in stored:
+        feedback.stored(lsn)
+        feedback.told(0.0)
+        seen.append(feedback.confirmed_lsn)
+    assert seen == sorted(seen)
+    assert feedback.confirmed_lsn <= max([start, *stored])
+
+
+def test_the_server_hears_of_us_even_when_nothing_happens() -> None:
+    feedback = Feedback(stored_lsn=5)
+    feedback.told(100.0)
+    assert not feedback.is_due(100.0 + ALIVE_SECONDS / 2, reply_requested=False)
+    assert feedback.is_due(100.0 + ALIVE_SECONDS, reply_requested=False)
+    assert feedback.is_due(100.0, reply_requested=True)
+
+
+def test_nothing_is_confirmed_past_what_is_unstored() -> None:
+    assert idle_position(9, 5, pending=True) is None
+    assert idle_position(9, 5, pending=False) == 9
+    assert idle_position(4, 5, pending=False) is None
+
+
+def test_options_follow_the_servers_version() -> None:
+    chosen = {
+        version: choose(version * 10000, ["p"], {}, slot_two_phase=True, owned=True)
+        for version in (18, 16, 15, 14, 13)
+    }
+    assert [c.proto_version for c in chosen.values()] == [4, 4, 3, 2, 1]
+    assert [c.streaming for c in chosen.values()] == ["parallel", "parallel", "on", "on", "off"]
+    assert [c.two_phase for c in chosen.values()] == [True, True, True, False, False]
+    assert chosen[15].origin is None
+
+
+def test_two_phase_is_never_given_for_a_slot_that_is_not_ours() -> None:
+    adopted = choose(180000, ["p"], {}, slot_two_phase=True, owned=False)
+    assert "two_phase" not in adopted.as_arguments()
+
+
+def test_publication_names_are_quoted() -> None:
+    options = choose(180000, ['a"b', "c,d"], {}, slot_two_phase=False, owned=True)
+    assert options.as_arguments()["publication_names"] == '"a""b","c,d"'

@@ -1,0 +1,97 @@
+"""Exactly one receiver writes for a slot, whatever else believes it should."""
+
+import threading
+
+import pytest
+
+from replview.receiver.run import receive
+from replview.store import lease as leases
+from replview.store.connecting import connect_store
+from replview.store.lease import Fenced
+from tests.conftest import SourceDatabase
+from tests.receiver.conftest import wait_for
+
+TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
+
+
+def test_a_second_receiver_finds_the_slot_taken(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source)
+
+    took = receive(
+        recording.slot.pk,
+        owner="second",
+        stop=threading.Event(),
+        conninfo_of=lambda _: source.dsn,
+    )
+
+    assert took is False
+
+
+def test_a_receiver_that_was_taken_over_stops_and_writes_nothing(
+    source: SourceDatabase, record
+) -> None:
+    source.run(TABLE)
+    recording = record(source)
+    slot = recording.slot
+    # Somebody else takes over, as after a network that was cut in half.
+    type(slot).objects.filter(pk=slot.pk).update(epoch=slot.epoch + 1, lease_owner="other")
+
+    source.run("INSERT INTO t VALUES (1)")
+    wait_for(lambda: not recording.threads[0].is_alive())
+
+    assert recording.transactions() == []
+
+
+def test_a_lease_that_ran_out_is_taken_and_fences_its_former_owner(
+    source: SourceDatabase, record
+) -> None:
+    source.run(TABLE)
+    slot = record(source, start=False).slot
+    with connect_store() as store:
+        first = leases.take(store, slot.pk, "first")
+        assert first is not None
+        assert leases.take(store, slot.pk, "second") is None
+        store.execute("UPDATE slot SET heartbeat_at = now() - interval '1 minute'")
+
+        second = leases.take(store, slot.pk, "second")
+
+        assert second is not None
+        assert second.epoch == first.epoch + 1
+        with pytest.raises(Fenced):
+            leases.beat(store, first)
+        leases.release(store, second)
+
+
+def test_a_row_locked_by_a_writing_receiver_is_alive_whatever_its_heartbeat(
+    source: SourceDatabase, record
+) -> None:
+    source.run(TABLE)
+    slot = record(source, start=False).slot
+    with connect_store() as writing, connect_store() as other:
+        lease = leases.take(writing, slot.pk, "slow")
+        assert lease is not None
+        writing.execute("UPDATE slot SET heartbeat_at = now() - interval '1 minute'")
+        with writing.transaction():
+            leases.beat(writing, lease)
+            assert leases.take(other, slot.pk, "impatient") is None
+
+
+def test_a_stopped_slot_is_not_taken(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    slot = record(source, start=False).slot
+    slot.desired = slot.Desired.STOPPED
+    slot.save()
+    with connect_store() as store:
+        assert leases.take(store, slot.pk, "anyone") is None
+
+
+def test_stopping_the_slot_ends_its_receiver(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source)
+    type(recording.slot).objects.update(desired="stopped")
+
+    wait_for(lambda: not recording.threads[0].is_alive())
+
+    recording.slot.refresh_from_db()
+    assert (recording.slot.state, recording.slot.lease_owner) == ("stopped", "")

@@ -1,0 +1,94 @@
+"""A slow store, a store that goes away, a server that restarts: nothing lost, nothing twice."""
+
+import time
+
+import pytest
+
+from replview.demo.postgres import EmbeddedPostgres
+from replview.store.connecting import connect_store
+from tests.conftest import SOURCE_SETTINGS, SourceDatabase
+from tests.receiver.conftest import wait_for
+
+TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
+
+
+@pytest.mark.slow
+def test_keepalives_are_answered_while_the_store_hangs(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source)
+    with connect_store() as blocker:
+        blocker.execute("BEGIN")
+        blocker.execute("SELECT FROM slot WHERE id = %s FOR UPDATE", [recording.slot.pk])
+        source.run("INSERT INTO t VALUES (1)")
+        # Longer than the walsender's timeout, which our session sets to 10 s.
+        time.sleep(13)
+        blocker.execute("ROLLBACK")
+    recording.caught_up()
+
+    assert not recording.slot.events.filter(kind="disconnected").exists()
+    assert [t.commit_seq for t in recording.transactions()] == [1]
+
+
+def test_a_store_that_drops_the_connection_gets_everything_once(
+    source: SourceDatabase, record
+) -> None:
+    source.run(TABLE)
+    recording = record(source)
+    for number in range(1, 6):
+        source.run(f"INSERT INTO t SELECT generate_series({number * 1000}, {number * 1000 + 499})")
+        with connect_store() as store:
+            store.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'replview receiver' AND datname = current_database()"
+            )
+    source.run("INSERT INTO t VALUES (1)")
+    recording.caught_up()
+
+    stored = recording.transactions(state="committed")
+    assert [t.commit_seq for t in stored] == [1, 2, 3, 4, 5, 6]
+    assert sum(len(recording.changes(t)) for t in stored) == 5 * 500 + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_source_that_restarts_sends_nothing_twice_into_the_record(record, mode: str) -> None:
+    with EmbeddedPostgres.temporary(version=16, settings=SOURCE_SETTINGS) as server:
+        server.create_database("restarts")
+        source = SourceDatabase(server, "restarts")
+        source.run(TABLE)
+        recording = record(source)
+        for number in range(3):
+            source.run(f"INSERT INTO t SELECT generate_series({number * 100}, {number * 100 + 9})")
+            recording.caught_up()
+            server.stop(mode=mode)
+            server.start()
+            recording.dsn = source.dsn
+        source.run("INSERT INTO t VALUES (-1)")
+        recording.caught_up()
+
+        stored = recording.transactions(state="committed")
+        assert [t.commit_seq for t in stored] == [1, 2, 3, 4]
+        assert [t.inserts for t in stored] == [10, 10, 10, 1]
+        recording.end()
+
+
+def test_what_a_crash_left_half_received_is_hidden_and_received_anew(
+    source: SourceDatabase, record
+) -> None:
+    source.run(TABLE, "ALTER TABLE t ADD filler text")
+    recording = record(source)
+    with source.connect() as connection:
+        connection.execute("BEGIN")
+        connection.execute(
+            "INSERT INTO t SELECT n, repeat('x', 200) FROM generate_series(1, 3000) n"
+        )
+        wait_for(lambda: recording.transactions(state="streaming"))
+        recording.end()
+        recording.start()
+        recording.streaming()
+        wait_for(lambda: recording.transactions(state="discarded"))
+        connection.execute("COMMIT")
+    recording.caught_up()
+
+    [committed] = recording.transactions(state="committed")
+    assert (committed.inserts, len(recording.changes(committed))) == (3000, 3000)

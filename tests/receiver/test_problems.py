@@ -1,0 +1,149 @@
+"""Whatever keeps a slot from being received is a named state with cause and remedy."""
+
+import psycopg
+import pytest
+
+from decoder.errors import ProtocolError
+from replview.demo.postgres import EmbeddedPostgres
+from replview.receiver.problems import name_trouble, pause_seconds
+from tests.conftest import SourceDatabase
+from tests.receiver.conftest import wait_for
+
+TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
+
+
+def test_a_slot_in_use_is_named_and_taken_when_it_is_free(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source, start=False)
+    other = psycopg.connect(source.dsn, replication="database", autocommit=True)
+    other.pgconn.exec_(
+        f"START_REPLICATION SLOT {recording.slot.name} LOGICAL 0/0 (proto_version '1', "
+        f"publication_names '{recording.slot.name}')".encode()
+    )
+
+    recording.start()
+    slot = recording.problem("slot_in_use")
+    assert slot.state == "reconnecting"
+    assert "pg_terminate_backend" in slot.problem_remedy
+    other.close()
+
+    recording.streaming()
+    recording.slot.refresh_from_db()
+    assert recording.slot.problem_code == ""
+
+
+def test_a_wrong_password_is_named_without_being_repeated(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source, start=False)
+    recording.dsn = source.server.dsn(source.name, password="not-the-password")
+
+    recording.start()
+
+    slot = recording.problem("wrong_password")
+    assert "not-the-password" not in slot.problem_cause + slot.problem_remedy
+
+
+def test_an_unreachable_host_is_named(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source, start=False)
+    recording.dsn = "host=127.0.0.1 port=1 dbname=x user=y"
+
+    recording.start()
+
+    assert "127.0.0.1" in recording.problem("unreachable").problem_cause
+
+
+def test_a_role_without_replication_is_named(source: SourceDatabase, record) -> None:
+    source.run(TABLE, "CREATE ROLE reader LOGIN PASSWORD 'reader'")
+    recording = record(source, start=False)
+    recording.dsn = source.server.dsn(source.name, user="reader", password="reader")
+
+    recording.start()
+
+    assert "REPLICATION" in recording.problem("no_replication_privilege").problem_remedy
+    recording.end()
+    source.run("DROP ROLE reader")
+
+
+def test_a_slot_that_is_gone_is_named(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source, start=False)
+    with source.connect() as connection:
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [recording.slot.name])
+
+    recording.start()
+
+    assert recording.problem("slot_missing").state == "failed"
+
+
+def test_a_missing_publication_is_named_on_16(source_cluster_16, record) -> None:
+    source_cluster_16.create_database("without_publication")
+    source = SourceDatabase(source_cluster_16, "without_publication")
+    source.run(TABLE)
+    recording = record(source, start=False)
+    source.run(f"DROP PUBLICATION {recording.slot.name}", "INSERT INTO t VALUES (1)")
+
+    recording.start()
+
+    assert recording.problem("publication_missing").state == "failed"
+    recording.end()
+    source.run(f"SELECT pg_drop_replication_slot('{recording.slot.name}')")
+
+
+def test_a_terminated_walsender_is_only_an_interruption(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source)
+    source.run("INSERT INTO t VALUES (1)")
+    recording.caught_up()
+    with source.connect() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+            "WHERE slot_name = %s",
+            [recording.slot.name],
+        )
+
+    wait_for(lambda: recording.slot.events.filter(kind="disconnected").exists())
+    source.run("INSERT INTO t VALUES (2)")
+    recording.caught_up()
+
+    assert [t.commit_seq for t in recording.transactions()] == [1, 2]
+
+
+@pytest.mark.slow
+def test_wal_level_and_a_lost_slot_are_named(record) -> None:
+    settings = {"max_slot_wal_keep_size": "1MB", "max_wal_size": "32MB", "min_wal_size": "32MB"}
+    with EmbeddedPostgres.temporary(settings=settings) as server:
+        server.create_database("loses")
+        source = SourceDatabase(server, "loses")
+        source.run(TABLE)
+        recording = record(source, start=False)
+        source.run(
+            *["SELECT pg_switch_wal()", "INSERT INTO t VALUES (1)", "DELETE FROM t"] * 4,
+            "CHECKPOINT",
+        )
+        recording.start()
+        slot = recording.problem("slot_lost")
+        assert "pg_drop_replication_slot" in slot.problem_remedy
+        recording.end()
+
+        source.run(f"SELECT pg_drop_replication_slot('{slot.name}')")
+        server.stop()
+        server.settings["wal_level"] = "replica"
+        server.start()
+        recording.start()
+        assert "ALTER SYSTEM" in recording.problem("wal_level").problem_remedy
+        recording.end()
+
+
+def test_pauses_grow_and_never_vanish() -> None:
+    for code in ("unreachable", "cut_off", "slot_lost", "anything new"):
+        pauses = [pause_seconds(code, attempt) for attempt in range(1, 12)]
+        assert pauses == sorted(pauses)
+        assert pauses[0] >= 0.2
+        assert pauses[-1] <= 30
+
+
+def test_an_unexpected_failure_names_no_value() -> None:
+    for error in (ProtocolError("Insert", 4, "a column"), ValueError("secret cell")):
+        trouble = name_trouble(error, conninfo="", slot="s", publications=[])
+        assert "secret cell" not in str(trouble)
