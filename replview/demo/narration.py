@@ -1,0 +1,65 @@
+"""What a command tells while it starts, runs and stops: a line a step, then one line of status."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
+
+#: Where standard output is no terminal, status is a line now and then instead of one in place.
+_STATUS_SECONDS = 30.0
+
+
+class Narration:
+    """Prints to ``out``; a terminal that is gone, or a closed pipe, is no reason to stop."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._in_place = self._out.isatty()
+        self._open_line = False
+        self._last_status = 0.0
+
+    def line(self, text: str = "") -> None:
+        """Print a line of its own."""
+        self._end_open_line()
+        self._write(f"{text}\n")
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """Say what begins, and when it is done how long it took."""
+        self._end_open_line()
+        self._write(f"  {what} … ")
+        self._open_line = True
+        began = time.monotonic()
+        yield
+        if self._open_line:
+            self._write(f"{time.monotonic() - began:.1f} s\n")
+            self._open_line = False
+        else:  # something else was said in between
+            self._write(f"  {what}: done, {time.monotonic() - began:.1f} s\n")
+
+    def status(self, text: str) -> None:
+        """Show the state of things: in place on a terminal, else every half minute."""
+        if self._in_place:
+            width = shutil.get_terminal_size().columns - 1
+            self._write(f"\r\x1b[K{text[:width]}")
+            self._open_line = True
+        elif time.monotonic() - self._last_status >= _STATUS_SECONDS:
+            self._last_status = time.monotonic()
+            self._write(f"{text}\n")
+
+    def _end_open_line(self) -> None:
+        if self._open_line:
+            self._write("\n")
+            self._open_line = False
+
+    def _write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except (OSError, ValueError):
+            # Or Python would fail once more at exit, over what is left in the buffer.
+            with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self._out.fileno())

@@ -1,0 +1,151 @@
+"""Schema changes now and then, in cycles that come back to where they began.
+
+Where a cycle stands is read from the catalog, so a restart goes on from there. Replica
+identities move only between ones with a usable key: an application's UPDATE never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import LiteralString
+
+import psycopg
+
+from replview.demo.workload.scenarios import timed
+from replview.demo.workload.session import Session
+
+#: A dropped column keeps its number for ever, and a table has 1,600. Beyond this many a
+#: table's cycle no longer adds and drops; at a step a minute that is some weeks.
+MOST_COLUMN_NUMBERS = 800
+
+STATE: LiteralString = (
+    "SELECT CASE WHEN %(column)s::text IS NULL THEN CASE relreplident"
+    "   WHEN 'd' THEN 'DEFAULT' WHEN 'i' THEN 'INDEX' WHEN 'f' THEN 'FULL' ELSE 'NOTHING' END"
+    " ELSE coalesce((SELECT attname || ' ' || format_type(atttypid, NULL) FROM pg_attribute"
+    "   WHERE attrelid = c.oid AND attname ~ %(column)s AND NOT attisdropped), 'absent') END"
+    " FROM pg_class c WHERE c.oid = %(table)s::regclass"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cycle:
+    """The states one table goes through, and the statement that leads out of each."""
+
+    table: str
+    #: A pattern for the one column that changes; None for the table's replica identity.
+    column: str | None
+    steps: Mapping[str, LiteralString]
+    #: Touches some rows after each step, so that the new shape is sent at once.
+    touch: LiteralString
+    adds_columns: bool = False
+
+    def state(self, conn: psycopg.Connection) -> str:
+        """Where the cycle stands: ``newsletter boolean``, ``absent``, ``FULL`` ..."""
+        row = conn.execute(STATE, {"table": self.table, "column": self.column}).fetchone()
+        return "gone" if row is None else str(row[0])
+
+
+TOUCH_CUSTOMERS: LiteralString = (
+    "UPDATE customers SET vip = NOT vip WHERE id IN (SELECT id FROM customers ORDER BY id LIMIT 3)"
+)
+TOUCH_PRODUCTS: LiteralString = (
+    "UPDATE products SET updated_at = now() WHERE sku IN"
+    " (SELECT sku FROM products ORDER BY sku LIMIT 2)"
+)
+TOUCH_CARTS: LiteralString = (
+    "UPDATE carts SET touched_at = now() WHERE id IN (SELECT id FROM carts ORDER BY id LIMIT 2)"
+)
+TOUCH_STOCK: LiteralString = (
+    "UPDATE stock SET counted_on = current_date WHERE (sku, warehouse) IN"
+    " (SELECT sku, warehouse FROM stock ORDER BY sku, warehouse LIMIT 2)"
+)
+
+CYCLES = (
+    Cycle(
+        table="customers",
+        column="^(newsletter|marketing_opt_in)$",
+        steps={
+            "absent": "ALTER TABLE customers ADD newsletter boolean NOT NULL DEFAULT false",
+            "newsletter boolean": "ALTER TABLE customers RENAME newsletter TO marketing_opt_in",
+            "marketing_opt_in boolean": "ALTER TABLE customers"
+            " ALTER marketing_opt_in DROP DEFAULT,"
+            " ALTER marketing_opt_in TYPE text USING CASE WHEN marketing_opt_in THEN 'yes'"
+            " ELSE 'no' END, ALTER marketing_opt_in SET DEFAULT 'no'",
+            "marketing_opt_in text": "ALTER TABLE customers DROP marketing_opt_in",
+        },
+        touch=TOUCH_CUSTOMERS,
+        adds_columns=True,
+    ),
+    Cycle(
+        table="products",
+        column=None,
+        steps={
+            "DEFAULT": "ALTER TABLE products REPLICA IDENTITY FULL",
+            "FULL": "ALTER TABLE products REPLICA IDENTITY DEFAULT",
+        },
+        touch=TOUCH_PRODUCTS,
+    ),
+    Cycle(
+        table="stock",
+        column="^reorder_at$",
+        steps={
+            "reorder_at integer": "ALTER TABLE stock ALTER reorder_at TYPE bigint",
+            "reorder_at bigint": "ALTER TABLE stock ALTER reorder_at TYPE integer",
+        },
+        touch=TOUCH_STOCK,
+    ),
+    Cycle(
+        table="carts",
+        column=None,
+        steps={
+            "INDEX": "ALTER TABLE carts REPLICA IDENTITY DEFAULT",
+            "DEFAULT": "ALTER TABLE carts REPLICA IDENTITY USING INDEX carts_token",
+        },
+        touch=TOUCH_CARTS,
+    ),
+    Cycle(
+        table="carts",
+        column="^(coupon|voucher)$",
+        steps={
+            "coupon text": "ALTER TABLE carts RENAME coupon TO voucher",
+            "voucher text": "ALTER TABLE carts RENAME voucher TO coupon",
+        },
+        touch=TOUCH_CARTS,
+    ),
+)
+
+
+def take_step(session: Session, cycle: Cycle) -> bool:
+    """Take the cycle's next step; False when it stands where there is none.
+
+    Someone may have changed the table by hand: then it is left as they want it.
+    """
+    state = cycle.state(session.conn)
+    step = cycle.steps.get(state)
+    if step is None or (state == "absent" and cycle.adds_columns and _worn_out(session, cycle)):
+        return False
+    with session.transaction():
+        session.claim(f"/migrations/{cycle.table}", actor="migrations")
+        session.execute(step)
+        session.execute(cycle.touch)
+    session.tally.add("schema changes")
+    return True
+
+
+def _worn_out(session: Session, cycle: Cycle) -> bool:
+    numbers: int = session.value(
+        "SELECT relnatts FROM pg_class WHERE oid = %s::regclass", (cycle.table,)
+    )
+    return numbers > MOST_COLUMN_NUMBERS
+
+
+@timed(
+    session="shop migrate",
+    every_seconds=55,
+    shows="add, rename, retype and drop a column, change a replica identity: one at a time",
+)
+def change_schema(session: Session) -> None:
+    """The customers' cycle has most steps and is taken most often."""
+    weights = [len(cycle.steps) for cycle in CYCLES]
+    take_step(session, session.rng.choices(CYCLES, weights)[0])

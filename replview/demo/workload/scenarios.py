@@ -1,0 +1,60 @@
+"""The list of everything the shop does: what each scenario shows, where and how often.
+
+A *paced* scenario is one of the many small transactions that make up the rate. A *timed*
+one happens every so many seconds, on a session of its own, whatever the rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from replview.demo.workload.session import Session
+
+Run = Callable[[Session], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    name: str
+    #: What replview's pages show when it has run.
+    shows: str
+    #: The application_name of the sessions that run it.
+    session: str
+    run: Run
+    #: Its share among the paced scenarios of its session.
+    weight: float = 0.0
+    #: The mean time between two runs of a timed scenario.
+    every_seconds: float | None = None
+
+
+#: In the order in which the modules that register them are imported.
+SCENARIOS: list[Scenario] = []
+
+
+def paced(*, weight: float, shows: str, session: str = "shop web") -> Callable[[Run], Run]:
+    """Register a function as a paced scenario under its own name."""
+
+    def register(run: Run) -> Run:
+        scenario = Scenario(name=_name(run), shows=shows, session=session, run=run, weight=weight)
+        SCENARIOS.append(scenario)
+        return run
+
+    return register
+
+
+def timed(*, every_seconds: float, shows: str, session: str) -> Callable[[Run], Run]:
+    """Register a function as a timed scenario under its own name."""
+
+    def register(run: Run) -> Run:
+        scenario = Scenario(
+            name=_name(run), shows=shows, session=session, run=run, every_seconds=every_seconds
+        )
+        SCENARIOS.append(scenario)
+        return run
+
+    return register
+
+
+def _name(run: Run) -> str:
+    return getattr(run, "__name__", repr(run))

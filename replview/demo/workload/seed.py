@@ -1,0 +1,144 @@
+"""The rows the shop opens with, and ``prepare``, which may be called at every start."""
+
+from __future__ import annotations
+
+import random
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from replview.demo.workload import two_phase
+from replview.demo.workload.material import (
+    ACTORS,
+    CURRENCIES,
+    METHODS,
+    REGIONS,
+    WAREHOUSES,
+    Material,
+    invent,
+    invoice_pdf,
+    new_customer,
+    new_shipping,
+    random_uuid,
+)
+from replview.demo.workload.schema import ADVISORY_LOCK, create_schema, is_prepared
+
+CUSTOMERS = 300
+ORDERS = 700
+CARTS = 60
+NOTES = 40
+PRICES = 20_000
+
+GOODS = (
+    ("MUG-350", "Mug 350 ml", 12), ("TEA-ASM", "Assam tea", 9), ("TEA-SEN", "Sencha tea", 11),
+    ("POT-900", "Teapot 900 ml", 39), ("CUP-080", "Espresso cup", 8), ("KET-170", "Kettle", 59),
+    ("TIN-250", "Tea tin", 14), ("SPN-SLV", "Tea spoon", 6), ("MIL-HND", "Hand mill", 45),
+    ("FIL-100", "Paper filters", 4), ("DRP-V02", "Dripper", 19), ("SCL-300", "Scale", 28),
+)  # fmt: skip
+VARIANTS = (("BL", "blue"), ("GR", "green"), ("WH", "white"), ("RD", "red"), ("BK", "black"))
+
+
+def prepare(conn: psycopg.Connection, *, seed: int = 1) -> bool:
+    """Make the shop if it is not there, and clear up what an earlier run left behind.
+
+    Returns whether it was made now. A second call changes nothing, except that prepared
+    transactions of an earlier run are rolled back, unless a workload is running that
+    still knows them. Needs a connection in autocommit mode.
+    """
+    with conn.transaction():
+        conn.execute("SELECT pg_advisory_xact_lock(%s)", (ADVISORY_LOCK + 1,))
+        created = not is_prepared(conn)
+        if created:
+            create_schema(conn)
+            _fill(conn, random.Random(seed), invent(seed))
+    two_phase.resolve_left_over_if_alone(conn)
+    return created
+
+
+def _fill(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
+    _fill_customers(conn, rng, material)
+    _fill_products(conn, rng, material)
+    _fill_orders(conn, rng, material)
+    _fill_carts(conn, rng)
+    _fill_notes(conn, rng, material)
+    conn.execute(
+        "INSERT INTO price_list (id, sku, region, currency, price, margin)"
+        " SELECT n, (%s::text[])[1 + n %% %s], (%s::text[])[1 + n %% 5], (%s::text[])[1 + n %% 5],"
+        "        round((4 + n %% 97 + (n %% 10) * 0.09)::numeric, 2), 0.2 + (n %% 30) / 100.0"
+        " FROM generate_series(1, %s) n",
+        (_skus(), len(_skus()), list(REGIONS), list(CURRENCIES), PRICES),
+    )
+
+
+def _skus() -> list[str]:
+    return [f"{code}-{variant}" for code, _, _ in GOODS for variant, _ in VARIANTS]
+
+
+def _fill_customers(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
+    columns = "id, email, full_name, phone, address, tags, birthday, vip, last_ip"
+    with conn.cursor().copy(f"COPY customers ({columns}) FROM STDIN") as copy:
+        for _ in range(CUSTOMERS):
+            customer = new_customer(rng, material)
+            customer["address"] = Jsonb(customer["address"])
+            copy.write_row(list(customer.values()))
+
+
+def _fill_products(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
+    columns = "sku, name, price, attributes, thumbnail, manual"
+    with conn.cursor().copy(f"COPY products ({columns}) FROM STDIN") as copy:
+        for code, name, price in GOODS:
+            for variant, colour in VARIANTS:
+                attributes = Jsonb({"colour": colour, "grams": rng.randint(40, 1500)})
+                manual = material.words(rng, at_least=rng.randint(9_000, 13_000))
+                sku, title = f"{code}-{variant}", f"{name}, {colour}"
+                row = (sku, title, f"{price}.90", attributes, rng.randbytes(90), manual)
+                copy.write_row(row)
+    conn.execute(
+        "INSERT INTO stock (sku, warehouse, on_hand, reserved)"
+        " SELECT sku, warehouse, 150 + (random() * 200)::int, 0"
+        " FROM products, unnest(%s::text[]) warehouse",
+        (list(WAREHOUSES),),
+    )
+
+
+def _fill_orders(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
+    """Orders in every state, two items each, and a payment for each that is past pending.
+
+    Every third has an invoice, so that shipping it leaves a large value alone.
+    """
+    shipping = new_shipping(rng, material.people[0].address)
+    conn.execute(
+        "INSERT INTO orders (customer_id, status, channel, shipping, total, paid_at,"
+        " invoice_pdf, updated_by)"
+        " SELECT (array_agg(c.id ORDER BY c.id))[1 + n %% count(*)],"
+        "        (enum_range(NULL::order_status))[1 + n %% 6],"
+        "        'web', %s, 20 + n %% 80, CASE WHEN n %% 6 > 0 THEN now() END,"
+        "        CASE WHEN n %% 3 = 1 THEN %s END, 'seed'"
+        " FROM generate_series(1, %s) n, customers c GROUP BY n ORDER BY n",
+        (Jsonb(shipping), invoice_pdf(rng), ORDERS),
+    )
+    conn.execute(
+        "INSERT INTO order_items (order_id, line_no, sku, quantity, unit_price)"
+        " SELECT o.id, line, (%s::text[])[1 + (o.id * 7 + line) %% %s], 1 + o.id %% 3, 12.90"
+        " FROM orders o, generate_series(1, 2) line",
+        (_skus(), len(_skus())),
+    )
+    paid = conn.execute("SELECT id, total FROM orders WHERE paid_at IS NOT NULL").fetchall()
+    columns = "order_id, amount, method, psp_ref"
+    with conn.cursor().copy(f"COPY payments ({columns}) FROM STDIN") as copy:
+        for order_id, total in paid:
+            copy.write_row((order_id, total, rng.choice(METHODS), random_uuid(rng)))
+
+
+def _fill_carts(conn: psycopg.Connection, rng: random.Random) -> None:
+    with conn.cursor().copy("COPY carts (token, coupon) FROM STDIN") as copy:
+        for number in range(CARTS):
+            copy.write_row((random_uuid(rng), "TEA10" if number % 5 == 0 else None))
+
+
+def _fill_notes(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
+    """One in four is large."""
+    with conn.cursor().copy("COPY audit_notes (subject, author, body) FROM STDIN") as copy:
+        for number in range(NOTES):
+            body = material.words(rng, at_least=9_000 if number % 4 == 0 else 60)
+            copy.write_row((f"order {number}", rng.choice(ACTORS), body))

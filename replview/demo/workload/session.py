@@ -1,0 +1,103 @@
+"""One connection of the shop, with what a scenario needs beside it."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from replview.demo.workload.material import ACTORS, Material
+from replview.demo.workload.tally import Tally
+
+#: Waiting longer than this for a row or table would stall the shop; the scenario gives up.
+LOCK_TIMEOUT = "2s"
+
+#: The share of application transactions that say who acts. The rest show as "unknown".
+SAYS_WHO = 0.85
+
+
+class Stopping(Exception):
+    """Raised out of a pause when the workload is told to stop."""
+
+
+def connect(dsn: str, application_name: str) -> psycopg.Connection:
+    """Connect as one of the shop's sessions.
+
+    Statements are never prepared: a schema change would make the cached plan an error.
+    """
+    return psycopg.connect(
+        dsn,
+        autocommit=True,
+        prepare_threshold=None,
+        application_name=application_name,
+        connect_timeout=3,
+        options=f"-c lock_timeout={LOCK_TIMEOUT} -c timezone=UTC",
+    )
+
+
+class Session:
+    """A connection, its random numbers, and the shop's shared counters.
+
+    ``hurry`` leaves out the pauses that let a person watch; tests use it.
+    """
+
+    def __init__(
+        self,
+        conn: psycopg.Connection,
+        *,
+        rng: random.Random,
+        material: Material,
+        tally: Tally,
+        stop: threading.Event,
+        hurry: bool = False,
+    ) -> None:
+        self.conn = conn
+        self.rng = rng
+        self.material = material
+        self.tally = tally
+        self.stop = stop
+        self.hurry = hurry
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless in a hurry; raise `Stopping` as soon as the workload stops."""
+        if self.stop.wait(0 if self.hurry else seconds):
+            raise Stopping
+
+    @contextmanager
+    def transaction(self, *, discard: bool = False) -> Iterator[None]:
+        """A transaction, or a savepoint inside one; ``discard`` rolls it back at its end."""
+        outermost = self.conn.info.transaction_status == TransactionStatus.IDLE
+        with self.conn.transaction(force_rollback=discard):
+            yield
+        if outermost:
+            self.tally.add("rolled back" if discard else "committed")
+
+    def claim(self, path: str, *, actor: str | None = None) -> str:
+        """Say in a transactional message who makes the changes that follow; mostly.
+
+        Returns the actor's name, said or not. A job that gives its own name always says it.
+        """
+        name = actor or self.rng.choice(ACTORS)
+        if actor is not None or self.rng.random() < SAYS_WHO:
+            request_id = f"{self.rng.getrandbits(24):06x}"
+            content = json.dumps({"actor": name, "request_id": request_id, "path": path})
+            self.conn.execute("SELECT pg_logical_emit_message(true, 'replview', %s)", (content,))
+        return name
+
+    def execute(
+        self, query: LiteralString, params: Sequence[Any] | dict[str, Any] | None = None
+    ) -> psycopg.Cursor:
+        return self.conn.execute(query, params)
+
+    def value(
+        self, query: LiteralString, params: Sequence[Any] | dict[str, Any] | None = None
+    ) -> Any:
+        """The first column of the first row, or None when there is no row."""
+        row = self.conn.execute(query, params).fetchone()
+        return None if row is None else row[0]

@@ -1,0 +1,38 @@
+"""Folders for embedded servers, and what a test may find of them afterwards."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the servers' user can reach under root; pytest's own he cannot."""
+    path = Path(tempfile.mkdtemp(prefix="replview-test-"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+def processes_naming(path: Path) -> list[str]:
+    """The command lines of all live processes in which the path occurs."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(path) in line:
+            found.append(line)
+    return found
+
+
+def shared_memory() -> set[str]:
+    """The System V segments on this machine, and PostgreSQL's POSIX ones."""
+    listed = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=True).stdout
+    segments = {line.split()[1] for line in listed.splitlines() if line.startswith("0x")}
+    return segments | {path.name for path in Path("/dev/shm").glob("PostgreSQL.*")}
