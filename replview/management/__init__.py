@@ -1,0 +1,1 @@
+"""Django's hook for replview's commands."""

@@ -1,0 +1,1 @@
+"""replview's commands, one module each."""

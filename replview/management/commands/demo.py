@@ -1,0 +1,61 @@
+"""``replview demo``: a shop, its replication slot, and replview, with one command."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+
+from replview.demo.data_folder import DataFolder
+from replview.demo.foreground import run_in_foreground
+from replview.demo.narration import Narration
+from replview.demo.stack import Stack
+from replview.management.instance import PlainCommand
+
+
+class Command(PlainCommand):
+    """Start the demo, show how it does, stop it in order at Ctrl-C."""
+
+    help = (
+        "Start two embedded PostgreSQL servers (a shop and the store), Redis, replview itself and "
+        "a workload that keeps the shop busy. Ctrl-C stops everything; the next start goes on with "
+        "the same data."
+    )
+    # There is no store to check before it has been started.
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The options of the command."""
+        option = parser.add_argument
+        option("--port", type=int, default=8642, help="of the pages (default: 8642)")
+        option("--rate", type=float, default=20, help="transactions a second (default: 20)")
+        option("--no-workload", action="store_true", help="leave the shop in peace")
+        option("--data", default=settings.DATA_DIR, help="data folder (default: .replview)")
+
+    def handle(self, **options: Any) -> None:
+        """Run until asked to stop; a problem is one line and exit status 1."""
+        say = Narration()
+        stack = Stack(
+            folder=DataFolder(options["data"]),
+            port=options["port"],
+            rate=options["rate"],
+            workload=not options["no_workload"],
+            say=say,
+        )
+        say.line(f"replview demo, data in {stack.folder.path}")
+        run_in_foreground(stack, check=lambda: None, welcome=lambda: _welcome(stack))
+        say.line("stopped; the data stays for the next start")
+
+
+def _welcome(stack: Stack) -> None:
+    """Where to look and how to get in, standing out from what came before."""
+    name, password = stack.login
+    for line in (
+        "",
+        f"  Open   {stack.url}",
+        f"  Login  {name}",
+        f"         {password}",
+        "",
+        f"  Ctrl-C stops everything. Logs: {stack.folder.logs}",
+        "",
+    ):
+        stack.say.line(line)

@@ -1,0 +1,72 @@
+"""``replview doctor DSN``: everything a source lacks to be replicated, and what mends it."""
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from replview.catalog.doctor import examine
+from replview.catalog.findings import Finding, Grade, blocks
+from replview.management.instance import PlainCommand, store_system_identifier
+from replview.store.dsn import full_conninfo, resolve
+from replview.store.models import Source
+
+
+class Command(PlainCommand):
+    """Examine a source; exit status 1 when something blocks replication."""
+
+    help = (
+        "Say everything a source lacks to be replicated, each with the SQL or setting that mends "
+        "it. Only reads, and tries a real replication connection."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The options of the command."""
+        parser.add_argument(
+            "dsn",
+            metavar="DSN",
+            help="a libpq connection string, service=NAME, env:VARIABLE, or a source's name",
+        )
+        parser.add_argument("--format", choices=["text", "json"], default="text")
+        self.add_data(parser)
+
+    def handle(self, **options: Any) -> None:
+        """Print the findings."""
+        store = store_system_identifier()
+        findings = examine(_conninfo(options["dsn"], store), store_system_identifier=store)
+        if options["format"] == "json":
+            self.say(json.dumps([finding.as_json() for finding in findings], indent=2))
+        else:
+            for line in lines_of(findings):
+                self.say(line)
+        if blocks(findings):
+            sys.exit(1)
+
+
+def lines_of(findings: list[Finding]) -> list[str]:
+    """A line a finding, its remedy below it (unwrapped, to be copied), a last one that sums up."""
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.grade:<8} {finding.message}")
+        if finding.remedy:
+            lines += [
+                f"{'':8} → {part}" if number == 0 else f"{'':10} {part}"
+                for number, part in enumerate(finding.remedy.split("; "))
+            ]
+    counts = {grade: sum(item.grade is grade for item in findings) for grade in Grade}
+    if counts[Grade.PROBLEM]:
+        lines.append(f"\n{counts[Grade.PROBLEM]} to mend before this source can be replicated")
+    elif counts[Grade.WARNING]:
+        lines.append(f"\ncan be replicated; {counts[Grade.WARNING]} warnings")
+    else:
+        lines.append("\ncan be replicated")
+    return lines
+
+
+def _conninfo(text: str, store: str | None) -> str:
+    """A source's name where the store knows it, else a DSN."""
+    if store is not None and "=" not in text and ":" not in text:
+        source = Source.objects.filter(name=text).first()
+        if source is not None:
+            return full_conninfo(source)
+    return resolve(text)

@@ -1,0 +1,232 @@
+"""``replview slot add|list|start|stop|remove``: the replication slots replview receives."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+import psycopg
+from django.core.management.base import CommandError
+
+from replview.catalog.connections import connected
+from replview.catalog.plan import Plan, make_plan
+from replview.catalog.problems import SourceTrouble, explain
+from replview.catalog.wishes import Wish, parse_columns
+from replview.management.instance import InstanceCommand, find_slot, find_source, table_of
+from replview.management.slot_changes import (
+    drop_on_source,
+    lines_of_plan,
+    make_slot,
+    statements_to_drop,
+)
+from replview.store.dsn import full_conninfo
+from replview.store.models import Slot
+
+#: pgoutput's options a user may set, with the values that make sense.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "binary": ("on", "off"),
+    "messages": ("on", "off"),
+    "streaming": ("off", "on", "parallel"),
+    "origin": ("any", "none"),
+    "proto_version": ("1", "2", "3", "4"),
+}
+
+
+class Command(InstanceCommand):
+    """Slots: add, list, start, stop, remove."""
+
+    help = "Add, list, start, stop or remove the replication slots that replview receives."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        add = actions.add_parser("add", help="create (or adopt) a slot, after showing how")
+        add.add_argument("source", metavar="SOURCE")
+        add.add_argument("name", metavar="NAME")
+        add_plan_options(add)
+        add.add_argument("--adopt", action="store_true", help="take over a slot that exists")
+        add.add_argument("--no-two-phase", action="store_true", help="show prepared transactions "
+                         "only once they are committed")  # fmt: skip
+        add.add_argument("--stopped", action="store_true", help="do not start receiving yet")
+        add.add_argument("--yes", action="store_true", help="do not ask")
+        self.add_data(add)
+        listing = actions.add_parser("list", help="all slots with state and position")
+        listing.add_argument("--format", choices=["text", "json"], default="text")
+        self.add_data(listing)
+        for name, text in (
+            ("start", "receive the slot"),
+            ("stop", "stop receiving; the slot stays and holds WAL"),
+            ("remove", "drop our own slot and publications, and forget what was stored of it"),
+        ):
+            action = actions.add_parser(name, help=text)
+            action.add_argument("source", metavar="SOURCE")
+            action.add_argument("name", metavar="NAME")
+            self.add_data(action)
+        action.add_argument("--yes", action="store_true", help="do not ask")
+        action.add_argument("--leave-on-source", action="store_true", help="only forget it here")
+
+    def handle(self, **options: Any) -> None:
+        """Run the action."""
+        getattr(self, f"_{options['action']}")(options)
+
+    def _add(self, options: dict[str, Any]) -> None:
+        source = find_source(options["source"])
+        if Slot.objects.filter(source=source, name=options["name"]).exists():
+            raise CommandError(f"replview already has a slot {source}/{options['name']}")
+        pgoutput = parse_options(options["option"])
+        wish = wish_from(options, options["name"], adopt=options["adopt"],
+                         two_phase=not options["no_two_phase"])  # fmt: skip
+        conninfo = full_conninfo(source)
+        plan = plan_for(conninfo, wish)
+        self.say(f"on {source} this will run:" if plan.steps else f"on {source} nothing is made:")
+        for line in lines_of_plan(plan):
+            self.say(line)
+        if plan.steps and not self.confirm("Run this?", options["yes"]):
+            raise CommandError("nothing was done")
+        slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
+                         options=pgoutput)  # fmt: skip
+        state = "stopped" if options["stopped"] else "receiving starts within a few seconds"
+        self.say(f"slot {slot} added; {state}")
+
+    def _list(self, options: dict[str, Any]) -> None:
+        slots = [_facts(slot) for slot in Slot.objects.select_related("source")]
+        if options["format"] == "json":
+            self.say(json.dumps(slots, indent=2))
+        elif not slots:
+            self.say("no slots yet: replview slot add SOURCE NAME")
+        else:
+            heading = ["SLOT", "STATE", "STORED UP TO", "TRANSACTIONS", "CHANGES", "PROBLEM"]
+            self.say(table_of([heading] + [_row(facts) for facts in slots]))
+
+    def _start(self, options: dict[str, Any]) -> None:
+        slot = _named(options)
+        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
+        self.say(f"slot {slot} starts within a few seconds")
+
+    def _stop(self, options: dict[str, Any]) -> None:
+        slot = _named(options)
+        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
+        self.say(f"slot {slot} stops; on its source it stays and holds WAL")
+
+    def _remove(self, options: dict[str, Any]) -> None:
+        slot = _named(options, removing=True)
+        statements = statements_to_drop(slot)
+        shown = [f"  {statement.as_string(None)};" for statement in statements]
+        if options["leave_on_source"]:
+            self.say(f"left on {slot.source}, to be run there by you:" if shown else
+                     "nothing of ours is on the source")  # fmt: skip
+        else:
+            self.say(f"on {slot.source} this will run:" if shown else
+                     "nothing is dropped on the source: replview made nothing there")  # fmt: skip
+        for line in shown:
+            self.say(line)
+        question = f"Remove slot {slot} and the {slot.transactions_stored:,} transactions stored?"
+        if not self.confirm(question, options["yes"]):
+            raise CommandError("nothing was done")
+        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
+        if statements and not options["leave_on_source"]:
+            drop_on_source(slot, full_conninfo(slot.source), statements, self.say)
+        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.REMOVING)
+        self.say(f"slot {slot} removed; what was stored of it is deleted in the background "
+                 "('replview slot list' shows how far)")  # fmt: skip
+
+
+def add_plan_options(parser: ArgumentParser) -> None:
+    """What to publish, and what not to keep: the same for ``slot add`` and ``watch``."""
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+    parser.add_argument("--publication", **several, metavar="NAME", help="use existing ones as "
+                        "they are")  # fmt: skip
+    parser.add_argument("--tables", **several, metavar="SCHEMA.TABLE", help="publish these "
+                        "(default: all)")  # fmt: skip
+    parser.add_argument("--schema", **several, metavar="SCHEMA", help="publish all of these "
+                        "schemas")  # fmt: skip
+    parser.add_argument("--all-tables", action="store_true", help="one publication FOR ALL TABLES")
+    column: dict[str, Any] = {
+        "nargs": "+",
+        "action": "extend",
+        "default": [],
+        "metavar": "SCHEMA.TABLE.COLUMN",
+    }
+    parser.add_argument("--exclude-column", **column, help="never keep it; from 15 on the source "
+                        "does not even send it")  # fmt: skip
+    parser.add_argument("--mask-column", **column, help="keep only that there was a value")
+    parser.add_argument("--option", nargs="+", action="extend", default=[], metavar="NAME=VALUE",
+                        help=f"of pgoutput: {', '.join(OPTIONS)}")  # fmt: skip
+
+
+def wish_from(options: dict[str, Any], slot_name: str, **more: Any) -> Wish:
+    """The options as a wish. Raises ``CommandError`` for those that exclude each other."""
+    chosen = options["tables"] or options["schema"] or options["all_tables"]
+    if options["publication"] and chosen:
+        raise CommandError(
+            "--publication uses existing publications as they are: it does not go with --tables, "
+            "--schema or --all-tables"
+        )
+    return Wish(
+        slot_name=slot_name,
+        publications=tuple(options["publication"]),
+        tables=tuple(options["tables"]),
+        schemas=tuple(options["schema"]),
+        all_tables=options["all_tables"],
+        exclude=parse_columns(options["exclude_column"]),
+        mask=parse_columns(options["mask_column"]),
+        **more,
+    )
+
+
+def plan_for(conninfo: str, wish: Wish) -> Plan:
+    """The plan, or the trouble with reaching the source as ``SourceTrouble``."""
+    try:
+        with connected(conninfo, deadline_seconds=60) as connection:
+            return make_plan(connection, wish)
+    except psycopg.Error as error:
+        raise SourceTrouble(explain(error, conninfo)) from None
+
+
+def parse_options(texts: list[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` as ``Slot.options``. Raises ``CommandError`` with what is allowed."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if value not in OPTIONS.get(name, ()):
+            allowed = "; ".join(f"{key}={'|'.join(values)}" for key, values in OPTIONS.items())
+            raise CommandError(f"--option {text} is not one of: {allowed}")
+        found[name] = value
+    return found
+
+
+def _named(options: dict[str, Any], *, removing: bool = False) -> Slot:
+    slot = find_slot(f"{options['source']}/{options['name']}")
+    if slot.desired == Slot.Desired.REMOVING and not removing:
+        raise CommandError(f"slot {slot} is being removed")
+    return slot
+
+
+def _facts(slot: Slot) -> dict[str, Any]:
+    removing = slot.desired == Slot.Desired.REMOVING
+    return {
+        "source": slot.source.name,
+        "name": slot.name,
+        "publications": slot.publications,
+        "options": slot.options,
+        "owned": slot.owned,
+        "temporary": slot.temporary,
+        "desired": slot.desired,
+        "state": "removing" if removing else slot.state,
+        "checkpoint_lsn": str(slot.checkpoint_lsn) if slot.checkpoint_lsn else None,
+        "server_lsn": str(slot.server_lsn) if slot.server_lsn else None,
+        "transactions_stored": slot.transactions_stored,
+        "changes_stored": slot.changes_stored,
+        "problem": slot.problem_cause or None,
+        "remedy": slot.problem_remedy or None,
+    }
+
+
+def _row(facts: dict[str, Any]) -> list[str]:
+    return [
+        f"{facts['source']}/{facts['name']}",
+        facts["state"],
+        facts["checkpoint_lsn"] or "unknown",
+        f"{facts['transactions_stored']:,}",
+        f"{facts['changes_stored']:,}",
+        facts["problem"] or "",
+    ]

@@ -1,0 +1,125 @@
+"""``replview source add|list|remove``: the PostgreSQL databases that replview reads."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.catalog.doctor import examine
+from replview.catalog.findings import Grade
+from replview.management.commands.doctor import lines_of
+from replview.management.instance import (
+    InstanceCommand,
+    find_source,
+    store_system_identifier,
+    table_of,
+)
+from replview.store.dsn import resolve, set_dsn
+from replview.store.models import Slot, Source
+
+#: Without these nothing could ever be read: the source is not taken without --yes.
+_UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
+                "unknown_host", "unknown_service", "hba_refused", "tls"}  # fmt: skip
+
+
+class Command(InstanceCommand):
+    """Sources: add, list, remove."""
+
+    help = "Add, list or remove the PostgreSQL databases that replview reads."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        add = actions.add_parser("add", help="make a database known to replview")
+        add.add_argument("name", metavar="NAME")
+        add.add_argument("dsn", metavar="DSN", nargs="?", help="see --dsn")
+        add.add_argument(
+            "--dsn",
+            dest="dsn_option",
+            metavar="DSN",
+            help="a libpq connection string, service=NAME or env:VARIABLE; other users of this "
+            "machine may see a password given here, one in a service file or variable they do not",
+        )
+        add.add_argument("--yes", action="store_true", help="add it though it cannot be reached")
+        listing = actions.add_parser("list", help="the sources replview knows")
+        listing.add_argument("--format", choices=["text", "json"], default="text")
+        remove = actions.add_parser("remove", help="forget a source that has no slots")
+        remove.add_argument("name", metavar="NAME")
+        for action in (add, listing, remove):
+            self.add_data(action)
+
+    def handle(self, **options: Any) -> None:
+        """Run the action."""
+        action = {"add": self._add, "list": self._list, "remove": self._remove}
+        action[options["action"]](options)
+
+    def _add(self, options: dict[str, Any]) -> None:
+        name, dsn = options["name"], options["dsn_option"] or options["dsn"]
+        if not dsn:
+            raise CommandError("name the database: replview source add NAME DSN")
+        if "/" in name or not name.strip() or len(name) > 63:
+            raise CommandError("a source's name has 1 to 63 characters and no slash")
+        if Source.objects.filter(name=name).exists():
+            raise CommandError(f"there is already a source {name}; remove it first, or choose "
+                               "another name")  # fmt: skip
+        source = Source(name=name)
+        set_dsn(source, dsn)
+        findings = examine(resolve(dsn), store_system_identifier=store_system_identifier())
+        for line in lines_of([item for item in findings if item.grade is not Grade.OK]):
+            self.say(line)
+        if any(item.code in _UNREACHABLE for item in findings) and not self.confirm(
+            "The source cannot be reached. Add it all the same?", options["yes"]
+        ):
+            raise CommandError("not added")
+        source.save()
+        self.say(f"source {name} added; next: replview slot add {name} SLOT")
+
+    def _list(self, options: dict[str, Any]) -> None:
+        sources = [_facts(source) for source in Source.objects.filter(ephemeral=False)]
+        if options["format"] == "json":
+            self.say(json.dumps(sources, indent=2))
+        elif not sources:
+            self.say("no sources yet: replview source add NAME DSN")
+        else:
+            heading = ["SOURCE", "SERVER", "SLOTS", "STATE", "ADDRESS"]
+            self.say(table_of([heading] + [_row(facts) for facts in sources]))
+
+    def _remove(self, options: dict[str, Any]) -> None:
+        source = find_source(options["name"])
+        slots = Slot.objects.filter(source=source)
+        names = ", ".join(slot.name for slot in slots.exclude(desired=Slot.Desired.REMOVING))
+        if slots and not names:
+            raise CommandError(
+                f"the slots of {source} are still being removed in the background; "
+                "see 'replview slot list' and try again"
+            )
+        if names:
+            raise CommandError(
+                f"source {source} still has slots ({names}), which hold WAL on it: remove each "
+                f"first with 'replview slot remove {source} SLOT'"
+            )
+        source.delete()
+        self.say(f"source {options['name']} forgotten; nothing was changed on its server")
+
+
+def _facts(source: Source) -> dict[str, Any]:
+    version = source.server_version
+    return {
+        "name": source.name,
+        "conninfo": source.conninfo,
+        "password_sealed": bool(source.sealed_password),
+        "server_version": version,
+        "system_identifier": source.system_identifier,
+        "slots": [slot.name for slot in source.slots.all()],
+        "checked_at": source.checked_at.isoformat() if source.checked_at else None,
+        "problem": source.problem_cause or None,
+        "remedy": source.problem_remedy or None,
+    }
+
+
+def _row(facts: dict[str, Any]) -> list[str]:
+    version = facts["server_version"]
+    server = f"{version // 10000}.{version % 10000}" if version else "unknown"
+    state = facts["problem"] or ("ok" if facts["checked_at"] else "not checked yet")
+    return [facts["name"], server, str(len(facts["slots"])), state, facts["conninfo"]]

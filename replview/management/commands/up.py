@@ -1,0 +1,101 @@
+"""``replview up``: all of replview's processes, against a store and a broker of one's own."""
+
+import os
+from argparse import ArgumentParser
+from typing import Any
+
+import psycopg
+import redis
+from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from replview.demo.data_folder import DataFolder
+from replview.demo.foreground import run_in_foreground
+from replview.demo.problems import StackProblem
+from replview.demo.stack import Stack
+from replview.management.instance import PlainCommand
+
+
+class Command(PlainCommand):
+    """Migrate the store, start everything, restart what ends, stop in order at SIGTERM."""
+
+    help = (
+        "Start replview's workers, scheduler and web server against the store and the broker named "
+        "by REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL (the README's table lists every variable)."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The options of the command."""
+        option = parser.add_argument
+        option("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+        option("--port", type=int, default=8642, help="of the pages (default: 8642)")
+        receivers = "workers for slots, a process each (default: 1)"
+        option("--receivers", type=int, default=1, metavar="N", help=receivers)
+        data = "folder for logs and process files (default: .replview)"
+        option("--data", default=settings.DATA_DIR, help=data)
+
+    def handle(self, **options: Any) -> None:
+        """Run until asked to stop; a problem is one line and exit status 1."""
+        stack = Stack(
+            folder=DataFolder(options["data"]),
+            host=options["host"],
+            port=options["port"],
+            receivers=max(1, options["receivers"]),
+            own_servers=False,
+        )
+
+        def welcome() -> None:
+            stack.say.line(f"replview is at {stack.url}, logs in {stack.folder.logs}")
+
+        run_in_foreground(stack, check=check_environment, welcome=welcome)
+
+
+def check_environment() -> None:
+    """Raise with a remedy unless the variables are there and both servers answer."""
+    for name, example in (
+        ("REPLVIEW_STORE_URL", "postgresql://replview:secret@db.example:5432/replview"),
+        ("REPLVIEW_REDIS_URL", "redis://:secret@cache.example:6379/0"),
+        ("REPLVIEW_SECRET_KEY", "a long random text, the same at every start"),
+    ):
+        if not os.environ.get(name):
+            raise StackProblem(f"{name} is not set", f"Set it, for example: {name}={example}")
+    check_store(os.environ["REPLVIEW_STORE_URL"])
+    check_redis(os.environ["REPLVIEW_REDIS_URL"])
+
+
+def check_store(url: str) -> None:
+    """Raise unless the store can be reached and may be written."""
+    try:
+        with psycopg.connect(url, connect_timeout=5) as connection:
+            row = connection.execute(
+                "SELECT has_schema_privilege(current_schema(), 'CREATE'), pg_is_in_recovery()"
+            ).fetchone()
+    except psycopg.Error as error:
+        # libpq names host, port and user, never the password.
+        raise StackProblem(
+            f"the store cannot be reached: {' '.join(str(error).split())}",
+            "Check REPLVIEW_STORE_URL and that the database exists",
+        ) from None
+    may_create, is_standby = row or (False, False)
+    if is_standby:
+        raise StackProblem("the store is a standby", "Point REPLVIEW_STORE_URL at the primary")
+    if not may_create:
+        raise StackProblem(
+            "the store's user may not create tables",
+            "As the owner of the database: GRANT CREATE ON SCHEMA public TO that user",
+        )
+
+
+def check_redis(url: str) -> None:
+    """Raise unless the broker answers."""
+    try:
+        once = Retry(NoBackoff(), 0)
+        client = redis.Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5, retry=once)
+        with client:
+            client.ping()
+    except (redis.RedisError, ValueError) as error:
+        raise StackProblem(
+            f"Redis cannot be reached: {error}",
+            "Check REPLVIEW_REDIS_URL and that the server runs",
+        ) from None

@@ -1,0 +1,154 @@
+"""``replview watch DSN``: the live page of a source, on a slot that leaves no trace."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+from replview.catalog.carry_out import carry_out, undo
+from replview.catalog.plan import Plan
+from replview.demo.data_folder import DataFolder
+from replview.demo.narration import Narration
+from replview.demo.problems import StackProblem, Stopped
+from replview.demo.stack import Stack
+from replview.demo.stopping import stop_on_signals
+from replview.management.commands.slot import (
+    add_plan_options,
+    parse_options,
+    plan_for,
+    wish_from,
+)
+from replview.management.instance import PlainCommand, require_instance
+from replview.management.slot_changes import lines_of_plan
+from replview.management.watching import (
+    Watching,
+    existing_publications,
+    live_address,
+    new_slot_name,
+)
+from replview.store.dsn import resolve
+
+#: How the DSN reaches the process that watches, off everybody's list of processes.
+_DSN_VARIABLE = "REPLVIEW_WATCH_DSN"
+
+
+class Command(PlainCommand):
+    """Watch a source until Ctrl-C."""
+
+    help = (
+        "Open the live page of a source on a TEMPORARY slot: when the watch ends, the slot is "
+        "gone from the source and what was seen is gone from the store."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The options of the command."""
+        parser.add_argument(
+            "dsn",
+            metavar="DSN",
+            help="a libpq connection string, service=NAME or env:VARIABLE",
+        )
+        parser.add_argument(
+            "--port",
+            type=int,
+            default=8642,
+            help="of the pages, where no replview is running yet (default: 8642)",
+        )
+        add_plan_options(parser)
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        self.add_data(parser)
+
+    def handle(self, **options: Any) -> None:
+        """On the running instance, or on one started for the time of the watch."""
+        conninfo = resolve(options["dsn"])
+        if settings.STORE_URL:
+            require_instance()
+            self._watch(conninfo, options)
+        else:
+            self._start_and_watch(conninfo, options)
+
+    def _watch(self, conninfo: str, options: dict[str, Any]) -> None:
+        """Plan, ask where something must be made, watch, take it back."""
+        logging.getLogger("replview").setLevel(logging.WARNING)
+        plan = self._plan(conninfo, options)
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(number, lambda *_: stop.set())
+        made = carry_out(conninfo, plan, self.say, stop=stop)
+        try:
+            watching = Watching(conninfo, plan, parse_options(options["option"]), self.say)
+            with watching.registered() as slot:
+                self.say(f"Open {live_address(slot)}")
+                self.say("Ctrl-C ends the watch")
+                watching.receive(slot, stop)
+        finally:
+            undo(conninfo, made, self.say)
+        self.say("the watch has ended; its slot is gone")
+
+    def _plan(self, conninfo: str, options: dict[str, Any]) -> Plan:
+        """Use publications that are there; else say exactly which would be made, and ask."""
+        chosen = options["tables"] or options["schema"] or options["all_tables"]
+        if not options["publication"] and not chosen:
+            options = {**options, "publication": list(existing_publications(conninfo))}
+        wish = wish_from(options, new_slot_name(), temporary=True)
+        plan = plan_for(conninfo, wish)
+        if not plan.steps:
+            self.say(f"reading through publication {', '.join(plan.publications)}")
+            return plan
+        self.say("pgoutput reads through a publication. For the time of the watch this will run:")
+        for line in lines_of_plan(plan):
+            self.say(line)
+        for step in plan.steps:
+            self.say(f"  and at its end: {step.undo.as_string(None)};")
+        if not self.confirm("Run this?", options["yes"]):
+            raise CommandError("nothing was done; name a publication with --publication")
+        return plan
+
+    def _start_and_watch(self, conninfo: str, options: dict[str, Any]) -> None:
+        """Start an instance of our own beside the demo's data, watch in a process of its own.
+
+        Settings were read before there was a store: the second process reads them anew.
+        """
+        say = Narration()
+        stack = Stack(
+            folder=DataFolder(settings.DATA_DIR / "watch"),
+            port=options["port"],
+            source=False,
+            workload=False,
+            say=say,
+        )
+        with stop_on_signals(stack.stopping, say):
+            try:
+                stack.start()
+                say.line(f"  Login  {stack.login[0]}   {stack.login[1]}")
+                self._run_watcher(stack, conninfo, options)
+            except Stopped:
+                pass
+            except StackProblem as problem:
+                raise CommandError(str(problem)) from None
+            finally:
+                stack.stop()
+
+    def _run_watcher(self, stack: Stack, conninfo: str, options: dict[str, Any]) -> None:
+        words = [sys.executable, sys.argv[0], "watch", f"env:{_DSN_VARIABLE}"]
+        for name in ("publication", "tables", "schema", "exclude_column", "mask_column", "option"):
+            if options[name]:
+                words += [f"--{name.replace('_', '-')}", *options[name]]
+        words += ["--all-tables"] * options["all_tables"] + ["--yes"] * options["yes"]
+        environment = {**os.environ, **stack.environment}
+        environment |= {_DSN_VARIABLE: conninfo, "REPLVIEW_URL": stack.url}
+        with subprocess.Popen(words, env=environment) as watcher:
+            while watcher.poll() is None:
+                if stack.stopping.wait(0.2):
+                    # Ctrl-C has reached it already; a SIGTERM to us alone has not.
+                    watcher.send_signal(signal.SIGTERM)
+                    watcher.wait()
+        if watcher.returncode and not stack.stopping.is_set():
+            raise CommandError("the watch could not go on (see above)")

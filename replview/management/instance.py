@@ -1,0 +1,150 @@
+"""What replview's commands share: the instance they talk to, errors in one line, questions."""
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+import psycopg
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, handle_default_options
+from django.db import DatabaseError, OperationalError, ProgrammingError, connection, connections
+
+from replview.catalog.problems import SourceTrouble
+from replview.store.dsn import DSNError
+from replview.store.models import Slot, Source
+from replview.store.secrets import SecretKeyChanged
+
+NO_INSTANCE = (
+    "no replview is running here: start one with 'replview demo', or set REPLVIEW_STORE_URL"
+)
+#: Exit status when there is no instance to talk to.
+NO_INSTANCE_STATUS = 2
+
+
+class PlainCommand(BaseCommand):
+    """A command whose expected errors are one line with a remedy: no traceback, no class name."""
+
+    requires_system_checks: list[str] = []
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """As Django's, with the error's text alone."""
+        self._called_from_command_line = True
+        parsed = self.create_parser(argv[0], argv[1]).parse_args(argv[2:])
+        handle_default_options(parsed)
+        options = vars(parsed)
+        try:
+            self.execute(*options.pop("args", ()), **options)
+        except CommandError as error:
+            if options.get("traceback"):
+                raise
+            self.stderr.write(f"replview: {error}")
+            sys.exit(error.returncode)
+        except KeyboardInterrupt:
+            self.stderr.write("replview: stopped")
+            sys.exit(130)
+        finally:
+            connections.close_all()
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run; what a source, a DSN or a store may refuse becomes a ``CommandError``."""
+        try:
+            return super().execute(*args, **options)
+        except (SourceTrouble, DSNError, SecretKeyChanged) as error:
+            raise CommandError(str(error)) from None
+        except ProgrammingError as error:
+            if not isinstance(error.__cause__, psycopg.errors.UndefinedTable):
+                raise
+            raise CommandError(
+                "the store has no tables of this version yet: 'replview up' makes them, or "
+                "'replview migrate'"
+            ) from None
+        except OperationalError:
+            raise CommandError("the store does not answer any more; try again") from None
+
+    def add_data(self, parser: ArgumentParser) -> None:
+        """``--data``, which ``replview.cli`` has already read before settings were loaded."""
+        parser.add_argument(
+            "--data", metavar="FOLDER", help="of the running instance (default: .replview)"
+        )
+
+    def say(self, line: str) -> None:
+        """A line for the person at the terminal, in order with what went before."""
+        self.stdout.write(line)
+        self.stdout.flush()
+
+    def confirm(self, question: str, yes: bool) -> bool:
+        """Ask y/N at a terminal; elsewhere ``--yes`` must have answered."""
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise CommandError(f"{question} Answer with --yes: there is no terminal to ask at")
+        self.stdout.write(f"{question} [y/N] ", ending="")
+        self.stdout.flush()
+        return input().strip().lower() in ("y", "yes")
+
+
+class InstanceCommand(PlainCommand):
+    """A command that needs the store of a running instance."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Check that there is an instance, then run."""
+        require_instance()
+        return super().execute(*args, **options)
+
+
+def require_instance() -> None:
+    """Raise ``CommandError`` (exit status 2) unless a store is named and answers."""
+    if not settings.STORE_URL:
+        raise CommandError(NO_INSTANCE, returncode=NO_INSTANCE_STATUS)
+    try:
+        connection.ensure_connection()
+    except OperationalError:
+        place = f"{connection.settings_dict['HOST']}:{connection.settings_dict['PORT']}"
+        raise CommandError(
+            f"the store at {place} does not answer: start it, or correct REPLVIEW_STORE_URL",
+            returncode=NO_INSTANCE_STATUS,
+        ) from None
+
+
+def find_source(name: str) -> Source:
+    """The source of this name. Raises ``CommandError`` naming those there are."""
+    source = Source.objects.filter(name=name).first()
+    if source is None:
+        known = ", ".join(Source.objects.values_list("name", flat=True)) or "none yet"
+        raise CommandError(f"there is no source {name}; known: {known}. See 'replview source list'")
+    return source
+
+
+def find_slot(text: str) -> Slot:
+    """The slot named ``SOURCE/NAME``, or ``NAME`` where only one source has it."""
+    source, slash, name = text.rpartition("/")
+    found = Slot.objects.filter(name=name).select_related("source", "incarnation")
+    if slash:
+        found = found.filter(source__name=source)
+    slots = list(found[:2])
+    if len(slots) == 1:
+        return slots[0]
+    if slots:
+        raise CommandError(f"several sources have a slot {name}: say SOURCE/{name}")
+    known = ", ".join(str(slot) for slot in Slot.objects.select_related("source")) or "none yet"
+    raise CommandError(f"there is no slot {text}; known: {known}. See 'replview slot list'")
+
+
+def store_system_identifier() -> str | None:
+    """The cluster the store is in, to compare with a source's; None when it cannot be told."""
+    if not settings.STORE_URL:
+        return None
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT system_identifier FROM pg_control_system()")
+            return str(int(cursor.fetchone()[0]) % (1 << 64))
+    except DatabaseError:
+        return None
+
+
+def table_of(rows: list[list[str]]) -> str:
+    """Rows in aligned columns, the first one a heading."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+             for row in rows)  # fmt: skip
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,174 @@
+"""Looking at a source without a trace: a temporary slot, received in this process.
+
+The source and the slot are in the store only while the watch lasts; on the server the slot goes
+with its connection. A publication is used if there is one, else made for the time and dropped.
+"""
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+from django.db import connection as store
+from django.urls import reverse
+from psycopg import conninfo as libpq
+
+from replview.catalog.carry_out import waiting_for
+from replview.catalog.connections import connected
+from replview.catalog.findings import some_of
+from replview.catalog.plan import Plan
+from replview.catalog.problems import SourceTrouble, explain
+from replview.catalog.publications import Publication, read_publications
+from replview.catalog.slots import read_slots
+from replview.catalog.wishes import refuse
+from replview.receiver.run import Listeners, receive
+from replview.store import tidy
+from replview.store.dsn import set_dsn
+from replview.store.models import Slot, Source
+from replview.tasks import publisher
+
+Say = Callable[[str], None]
+#: How long a receiver has to stop; deleting what was stored may go on in the background.
+_STOP_SECONDS = 4.0
+_FORGET_SECONDS = 5.0
+_LOOK_SECONDS = 0.5
+#: A slot that is not there by then waits for something.
+_PATIENCE_SECONDS = 3.0
+
+
+def new_slot_name() -> str:
+    """A name nobody else has: several may watch one source."""
+    return f"replview_watch_{secrets.token_hex(4)}"
+
+
+def existing_publications(conninfo: str) -> tuple[str, ...]:
+    """All publications of the database, if the server will read them together; maybe none."""
+    try:
+        with connected(conninfo) as connection:
+            found = read_publications(connection)
+    except psycopg.Error as error:
+        raise SourceTrouble(explain(error, conninfo)) from None
+    if clash := _clash(found):
+        raise refuse(
+            "publications_clash",
+            f"several publications give table {clash} different column lists, which one slot "
+            "cannot read",
+            f"Choose with --publication among: {some_of([item.name for item in found])}",
+        )
+    return tuple(item.name for item in found)
+
+
+def _clash(publications: list[Publication]) -> str:
+    """A table that two publications narrow to different columns; empty if there is none."""
+    seen: dict[tuple[str, str], tuple[str, ...] | None] = {}
+    for publication in publications:
+        for table in publication.tables:
+            columns = seen.setdefault((table.schema, table.name), table.columns)
+            if columns != table.columns:
+                return f"{table.schema}.{table.name}"
+    return ""
+
+
+@dataclass
+class Watching:
+    """One watch, from its rows in the store to their removal."""
+
+    conninfo: str
+    plan: Plan
+    options: dict[str, Any]
+    say: Say
+
+    @contextmanager
+    def registered(self) -> Iterator[Slot]:
+        """The ephemeral source and slot, gone again afterwards."""
+        given = libpq.conninfo_to_dict(self.conninfo)
+        place = given.get("dbname") or given.get("service") or "source"
+        # The password is sealed for the time, so that sampling reaches the source too.
+        source = Source(name=f"watch-{str(place)[:40]}-{self.plan.slot_name[-8:]}", ephemeral=True)
+        set_dsn(source, self.conninfo)
+        source.save()
+        try:
+            yield Slot.objects.create(
+                source=source,
+                name=self.plan.slot_name,
+                publications=list(self.plan.publications),
+                options=self.options,
+                column_rules=self.plan.column_rules,
+                temporary=True,
+            )
+        finally:
+            self._forget(source)
+
+    def receive(self, slot: Slot, stop: threading.Event) -> None:
+        """Receive until ``stop`` is set, saying what happens to the slot."""
+        wakes = publisher()
+        reader = threading.Thread(
+            target=receive,
+            args=[slot.pk],
+            kwargs={
+                "owner": f"watch@{socket.gethostname()}:{os.getpid()}",
+                "stop": stop,
+                "conninfo_of": lambda source_id: self.conninfo,
+                "listeners": Listeners(
+                    committed=lambda slot_id, life, seq, moved: wakes.wake(
+                        slot_id, life, seq, moved
+                    ),
+                    slot_changed=wakes.slot_changed,
+                ),
+            },
+            name="receiver",
+        )
+        reader.start()
+        try:
+            self._tell(slot, stop, reader)
+        finally:
+            stop.set()
+            reader.join(_STOP_SECONDS)
+            if reader.is_alive():
+                self._cut_own_session()
+                reader.join(_STOP_SECONDS)
+            wakes.slot_changed(slot.pk)
+
+    def _tell(self, slot: Slot, stop: threading.Event, reader: threading.Thread) -> None:
+        """A line at each change of state; ends with the receiver."""
+        told = ""
+        began = time.monotonic()
+        while reader.is_alive() and not stop.wait(_LOOK_SECONDS):
+            slot.refresh_from_db()
+            line = f"{slot.state}"
+            if slot.problem_cause:
+                line = f"{slot.problem_cause}. {slot.problem_remedy}"
+            elif slot.state == Slot.State.STARTING and time.monotonic() - began > _PATIENCE_SECONDS:
+                line = waiting_for(self.conninfo)
+                began = time.monotonic()
+            if line != told:
+                self.say(line)
+                told = line
+
+    def _cut_own_session(self) -> None:
+        """End our walsender: creating the slot still waits, and does not hear us."""
+        with suppress(psycopg.Error), connected(self.conninfo) as connection:
+            for slot in read_slots(connection):
+                if slot.slot_name == self.plan.slot_name and slot.active_pid:
+                    connection.execute("SELECT pg_terminate_backend(%s)", [slot.active_pid])
+
+    def _forget(self, source: Source) -> None:
+        """Take source and slot out of the store; what cannot be deleted at once, beat deletes."""
+        Slot.objects.filter(source=source).update(desired=Slot.Desired.REMOVING, lease_owner="")
+        with tidy.alone() as mine:
+            if mine:
+                tidy.remove_slots(time.monotonic() + _FORGET_SECONDS)
+        store.close()
+
+
+def live_address(slot: Slot) -> str:
+    """The live page of this slot on the running instance."""
+    base = os.environ.get("REPLVIEW_URL", "http://127.0.0.1:8642/").rstrip("/")
+    return f"{base}{reverse('live')}?slot={quote(str(slot), safe='/')}"

@@ -1,0 +1,102 @@
+"""``replview changes``."""
+
+import json
+import threading
+import time
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from replview.store.tidy import make_partitions
+from tests.store.history_rows import History, insert
+
+
+@pytest.fixture
+def history(db) -> History:
+    make_partitions()
+    return History()
+
+
+def lines(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_json_lines_in_commit_order(run, history) -> None:
+    history.commit(insert(1), insert(2))
+    history.commit(insert(3))
+
+    found = lines(run("changes", "--slot", "shop/replview"))
+
+    assert [(r["commit_seq"], r["key"]["id"]) for r in found] == [(1, "1"), (1, "2"), (2, "3")]
+
+
+def test_filters(run, history) -> None:
+    items = history.table("items", 2, ["id"])
+    history.commit(insert(1), {"op": "I", "new": {"id": "7"}, "version": items})
+    history.commit(insert(2))
+    (last,) = lines(run("changes", "--slot", "replview", "--relation", "items"))
+    assert last["table"] == "items"
+    (record,) = lines(
+        run("changes", "--slot", "replview", "--relation", "public.orders", "--to-lsn", "0/76C")
+    )
+    assert record["commit_lsn"] == "0/76C"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (["--slot", "none"], "there is no slot none; known: shop/replview"),
+        (["--slot", "replview", "--from-lsn", "zero"], "zero is not an LSN"),
+        (["--slot", "replview", "--relation", "orders."], "write schema.table"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(run, history, words, cause) -> None:
+    with pytest.raises(CommandError, match=cause):
+        run("changes", *words)
+
+
+def test_a_name_that_two_sources_have_must_be_qualified(run, history) -> None:
+    from replview.store.models import Slot, Source
+
+    Slot.objects.create(source=Source.objects.create(name="other", conninfo=""), name="replview")
+    with pytest.raises(CommandError, match="say SOURCE/replview"):
+        run("changes", "--slot", "replview")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_follow_goes_on_with_what_comes_and_ends_with_the_slot(history) -> None:
+    history.commit(insert(1))
+    out = StringIO()
+    words = ["changes", "--slot", "replview", "--follow"]
+    follower = threading.Thread(target=_follow, args=[words, out])
+    follower.start()
+
+    _wait_for(lambda: out.getvalue().count("\n") == 1)
+    history.commit(insert(2))
+    _wait_for(lambda: out.getvalue().count("\n") == 2)
+    history.new_life()
+    history.commit(insert(3))
+    _wait_for(lambda: out.getvalue().count("\n") == 3)
+    history.slot.delete()
+    follower.join(5)
+
+    assert not follower.is_alive()
+    assert [r["incarnation"] for r in lines(out.getvalue())] == [1, 1, 2]
+
+
+def _follow(words: list[str], out: StringIO) -> None:
+    from django.db import connection
+
+    try:
+        call_command(*words, stdout=out)
+    finally:
+        connection.close()
+
+
+def _wait_for(condition) -> None:
+    until = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)

@@ -1,0 +1,156 @@
+"""``replview slot``."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from django.core.management.base import CommandError
+from django.db import connection
+
+from replview.store.models import Slot, SlotEvent
+from tests.catalog.test_plan import left_on
+
+
+def test_add_shows_every_statement_and_makes_it(run, registered, shop) -> None:
+    text = run("slot", "add", "shop", "mine", "--yes", "--option", "binary=on")
+
+    assert 'CREATE PUBLICATION "mine" FOR TABLE "public"."orders";' in text
+    assert text.count("needs:") == text.count("costs:") == 3
+    slot = Slot.objects.get()
+    assert (slot.publications, slot.owned, slot.desired, slot.options) == (
+        ["mine", "mine_inserts"], True, "running", {"binary": "on"}
+    )  # fmt: skip
+    assert left_on(shop) == ({"mine", "mine_inserts"}, {"mine"})
+
+
+def test_without_a_terminal_nothing_is_made_unless_yes(run, registered, shop) -> None:
+    with pytest.raises(CommandError, match="--yes"):
+        run("slot", "add", "shop", "mine")
+    assert left_on(shop) == (set(), set())
+    assert not Slot.objects.exists()
+
+
+def test_when_the_store_fails_the_source_is_left_as_it_was(
+    run, registered, shop, monkeypatch
+) -> None:
+    def fail(**values: object) -> None:
+        raise RuntimeError("the store is full")
+
+    monkeypatch.setattr(SlotEvent.objects, "create", fail)
+    with pytest.raises(RuntimeError):
+        run("slot", "add", "shop", "mine", "--yes")
+    assert left_on(shop) == (set(), set())
+
+
+def test_columns_to_exclude_and_to_mask(run, registered, shop) -> None:
+    run("slot", "add", "shop", "mine", "--yes", "--tables", "orders", "--stopped",
+        "--exclude-column", "orders.note", "--mask-column", "public.orders.status")  # fmt: skip
+
+    slot = Slot.objects.get()
+    assert slot.column_rules == {"public.orders": {"note": "drop", "status": "mask"}}
+    assert slot.desired == "stopped"
+
+
+@pytest.mark.parametrize("option", ["binary=maybe", "two_phase=on", "nonsense"])
+def test_options_of_pgoutput_are_checked(run, registered, option) -> None:
+    with pytest.raises(CommandError, match="is not one of"):
+        run("slot", "add", "shop", "mine", "--yes", "--option", option)
+
+
+def test_publication_and_tables_exclude_each_other(run, registered) -> None:
+    with pytest.raises(CommandError, match="does not go with"):
+        run("slot", "add", "shop", "x", "--publication", "p", "--tables", "orders")
+
+
+def test_stop_and_start(run, registered) -> None:
+    slot = Slot.objects.create(source=registered, name="mine")
+    run("slot", "stop", "shop", "mine")
+    slot.refresh_from_db()
+    assert slot.desired == "stopped"
+    run("slot", "start", "shop", "mine")
+    slot.refresh_from_db()
+    assert slot.desired == "running"
+
+
+def test_list(run, registered) -> None:
+    assert "no slots yet" in run("slot", "list")
+    Slot.objects.create(source=registered, name="mine", problem_cause="the slot is lost")
+
+    assert "shop/mine" in run("slot", "list")
+    (facts,) = json.loads(run("slot", "list", "--format", "json"))
+    assert facts["problem"] == "the slot is lost"
+    assert facts["checkpoint_lsn"] is None
+
+
+def test_remove_drops_what_replview_made_and_nothing_else(run, registered, shop) -> None:
+    shop.run("CREATE PUBLICATION theirs FOR TABLE orders")
+    run("slot", "add", "shop", "mine", "--yes")
+
+    text = run("slot", "remove", "shop", "mine", "--yes")
+
+    assert "SELECT pg_drop_replication_slot('mine');" in text
+    assert left_on(shop) == ({"theirs"}, set())
+    assert Slot.objects.get().desired == "removing"
+
+
+def test_an_adopted_slot_is_never_dropped(run, registered, shop) -> None:
+    shop.run(
+        "CREATE PUBLICATION theirs FOR TABLE orders",
+        "SELECT pg_create_logical_replication_slot('old', 'pgoutput')",
+    )
+    with pytest.raises(CommandError, match="--adopt"):
+        run("slot", "add", "shop", "old", "--yes")
+    run("slot", "add", "shop", "old", "--adopt", "--publication", "theirs")
+
+    assert not Slot.objects.get().owned
+    assert "replview made nothing there" in run("slot", "remove", "shop", "old", "--yes")
+    assert left_on(shop) == ({"theirs"}, {"old"})
+
+
+def test_remove_when_the_source_is_gone_says_what_is_left(run, registered, shop) -> None:
+    run("slot", "add", "shop", "mine", "--yes")
+    registered.conninfo = "host=127.0.0.1 port=1 user=postgres"
+    registered.save()
+
+    with pytest.raises(CommandError, match="--leave-on-source") as caught:
+        run("slot", "remove", "shop", "mine", "--yes")
+    assert 'DROP PUBLICATION IF EXISTS "mine"' in str(caught.value)
+    assert Slot.objects.get().desired == "stopped"
+
+    text = run("slot", "remove", "shop", "mine", "--yes", "--leave-on-source")
+    assert "to be run there by you" in text
+    assert Slot.objects.get().desired == "removing"
+
+
+def test_remove_after_the_slot_was_dropped_by_hand(run, registered, shop) -> None:
+    run("slot", "add", "shop", "mine", "--yes")
+    shop.run("SELECT pg_drop_replication_slot('mine')")
+
+    run("slot", "remove", "shop", "mine", "--yes")
+
+    assert left_on(shop) == (set(), set())
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_ctrl_c_while_the_slot_waits_leaves_nothing(registered, shop, store_cluster) -> None:
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "replview.settings",
+        "REPLVIEW_STORE_URL": store_cluster.dsn(connection.settings_dict["NAME"]),
+        "PYTHONUNBUFFERED": "1",
+    }
+    words = [sys.executable, "-m", "django", "slot", "add", "shop", "mine", "--yes"]
+    with shop.connect() as writer:
+        writer.execute("BEGIN; INSERT INTO orders VALUES (1)")
+        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as command:
+            assert any("waits for: process" in line for line in command.stdout)
+            command.send_signal(signal.SIGINT)
+            command.communicate(timeout=20)
+
+    assert command.returncode == 130
+    assert left_on(shop) == (set(), set())
+    assert not Slot.objects.exists()
