@@ -1,0 +1,159 @@
+"""What surrounds every page: navigation with counts, the scope, the scope's health."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
+
+from replview.web.addresses import stream_url
+from replview.web.fleet import Fleet, SlotView, read_fleet
+from replview.web.health import Level
+from replview.web.words import rate_words
+
+#: Word, name of its address, icon, name of its count; in groups.
+NAVIGATION = (
+    ("Watch", False, (("Overview", "overview", "overview", ""), ("Live", "live", "live", "open"))),
+    ("Health", False, (("Slots", "slots", "slot", "slots"),)),
+    ("", True, (("Sources", "sources", "source", "sources"),)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """An entry of the navigation."""
+
+    word: str
+    name: str
+    url: str
+    icon: str
+    current: bool
+    count: int | None
+    count_of: str
+    danger: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An entry of the scope selector."""
+
+    word: str
+    url: str
+    current: bool = False
+    level: Level | None = None
+    within: bool = False
+
+
+def fleet_of(request: HttpRequest) -> Fleet:
+    """The fleet as of this request, read once however many parts of the page ask."""
+    fleet: Fleet | None = getattr(request, "replview_fleet", None)
+    if fleet is None:
+        fleet = read_fleet()
+        request.replview_fleet = fleet  # type: ignore[attr-defined]
+    return fleet
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """The context processor; nothing is read for pages before the login."""
+    user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated:
+        return {"shell": None}
+    return {"shell": SimpleLazyObject(lambda: build_shell(request))}
+
+
+def build_shell(request: HttpRequest) -> dict[str, Any]:
+    """Navigation, tabs, scope and health, for the templates in ``shell/``."""
+    fleet = fleet_of(request)
+    slot = fleet.find_slot(request.GET.get("slot", ""))
+    groups: list[dict[str, Any]] = [
+        {"title": title, "apart": apart, "pages": [_page(request, fleet, *page) for page in pages]}
+        for title, apart, pages in NAVIGATION
+    ]
+    return {
+        "navigation": groups,
+        "tabs": [page for group in groups for page in group["pages"]],
+        "scope": _scope(request, fleet, slot),
+        "health": _health(fleet, slot),
+        "checked_at": _checked_at(fleet, slot),
+    }
+
+
+def _page(
+    request: HttpRequest, fleet: Fleet, word: str, name: str, icon: str, count_name: str
+) -> Page:
+    bad = sum(1 for view in fleet.slots if view.level == Level.NOW)
+    count, count_of, danger = {
+        "open": (fleet.open or None, "open transactions", False),
+        "slots": (bad or None, "need you now", True),
+        "sources": (len(fleet.sources) or None, "in all", False),
+    }.get(count_name, (None, "", False))
+    match = request.resolver_match
+    return Page(
+        word=word,
+        name=name,
+        url=reverse(name),
+        icon=icon,
+        current=match is not None and match.url_name == name,
+        count=count,
+        count_of=count_of,
+        danger=danger,
+    )
+
+
+def _scope(request: HttpRequest, fleet: Fleet, slot: SlotView | None) -> dict[str, Any]:
+    """All sources stay on their page; a source leads to its block, a slot to its stream."""
+    match = request.resolver_match
+    name = match.url_name if match else None
+    here = name if name in ("sources", "slots") else "overview"
+    entries = [Entry(word="All sources", url=reverse(here), current=slot is None)]
+    for source in sorted(fleet.sources, key=lambda view: view.source.name):
+        entries.append(
+            Entry(
+                word=source.source.name,
+                url=f"{reverse('sources')}#source-{source.source.pk}",
+                level=source.level,
+            )
+        )
+        for view in sorted(source.slots, key=lambda view: view.slot.name):
+            entries.append(
+                Entry(
+                    word=view.slot.name,
+                    url=stream_url(view.slot),
+                    level=view.level,
+                    within=True,
+                    current=view is slot,
+                )
+            )
+    return {
+        "label": str(slot.slot) if slot else "All sources",
+        "source": slot.slot.source.name if slot else "",
+        "slot": slot.slot.name if slot else "",
+        "entries": entries,
+        "query": urlencode({"slot": str(slot.slot)}, safe="/") if slot else "",
+    }
+
+
+def _health(fleet: Fleet, slot: SlotView | None) -> dict[str, Any] | None:
+    if slot is not None:
+        rate = slot.transactions_per_second
+        return {
+            "level": slot.level,
+            "word": slot.level.word,
+            "rest": "rate unknown" if rate is None else rate_words(rate),
+            "lsn": slot.slot.checkpoint_lsn,
+        }
+    worst = fleet.worst
+    if worst is None:
+        return None
+    word, _, rest = fleet.summary().partition(" · ")
+    return {"level": worst.level, "word": word, "rest": rest}
+
+
+def _checked_at(fleet: Fleet, slot: SlotView | None) -> datetime | None:
+    if slot is None:
+        return fleet.checked_at
+    signs = (slot.slot.heartbeat_at, slot.reading.sampled_at)
+    return max((sign for sign in signs if sign), default=None)

@@ -1,0 +1,69 @@
+"""Buckets of retained WAL as the points of a small SVG: gaps stay gaps, and are hatched."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+WIDTH, HEIGHT, PAD = 168, 32, 3
+#: Less than this does not fill the height: little WAL looks like little.
+SMALL_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sparkline:
+    """Coordinates in a box of WIDTH by HEIGHT."""
+
+    #: A line and its area for each run of known buckets.
+    lines: tuple[str, ...] = ()
+    areas: tuple[str, ...] = ()
+    #: ``(x, width)`` of what is not known since the first sample.
+    unknown: tuple[tuple[float, float], ...] = ()
+    #: The newest point, where the present is known.
+    dot: tuple[float, float] | None = None
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def sparkline(points: Mapping[int, int], buckets: int, *, present_known: bool) -> Sparkline:
+    """Draw ``{bucket: bytes}``. One missing bucket is the beat of sampling, two are a gap."""
+    if not points:
+        return Sparkline()
+    peak = max(*points.values(), SMALL_BYTES)
+    step = (WIDTH - PAD) / max(buckets - 1, 1)
+
+    def place(bucket: int) -> tuple[float, float]:
+        x, y = bucket * step, HEIGHT - (HEIGHT - 2 * PAD) * points[bucket] / peak - 1
+        return round(x, 1), round(y, 1)
+
+    known = sorted(points)
+    runs: list[list[int]] = [[known[0]]]
+    unknown: list[tuple[float, float]] = []
+    for before, bucket in pairwise(known):
+        if bucket - before > 2:
+            unknown.append(_span(before, bucket, step))
+            runs.append([])
+        runs[-1].append(bucket)
+    if not present_known and known[-1] < buckets - 1:
+        unknown.append(_span(known[-1], buckets - 1, step))
+
+    drawn = [[place(bucket) for bucket in run] for run in runs]
+    return Sparkline(
+        lines=tuple(_line(run) for run in drawn),
+        areas=tuple(
+            f"{_line(run)} {run[-1][0]},{HEIGHT - 1} {run[0][0]},{HEIGHT - 1}" for run in drawn
+        ),
+        unknown=tuple(unknown),
+        dot=drawn[-1][-1] if present_known else None,
+    )
+
+
+def _span(first: int, last: int, step: float) -> tuple[float, float]:
+    return round(first * step, 1), round((last - first) * step, 1)
+
+
+def _line(run: list[tuple[float, float]]) -> str:
+    if len(run) == 1:
+        # A lone point is as wide as the line's stroke, else it could not be seen.
+        (x, y), *_ = run
+        run = [(x, y), (x + 1, y)]
+    return " ".join(f"{x},{y}" for x, y in run)

@@ -1,0 +1,212 @@
+"""The components as template tags: icons, chips, operations, states, times, values to copy."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from replview.store.models import Slot
+from replview.web import words
+from replview.web.addresses import stream_url
+from replview.web.health import WORDS, Level
+from replview.web.remedies import Remedy, split_remedy
+
+register = template.Library()
+
+KEY_WORDS = re.compile(
+    r"\b(ALTER|CREATE|DROP|GRANT|REVOKE|SELECT|FROM|WHERE|AND|OR|IN|ON|TO|FOR|SET|WITH|ROLE|SYSTEM|"
+    r"PUBLICATION|REPLICATION|TABLE|TABLES|ALL|ADD|REPLICA|IDENTITY|FULL|USING|INDEX|LOGIN|"
+    r"PASSWORD|COMMIT|ROLLBACK|PREPARED|DATABASE|SCHEMA|USAGE|VACUUM|ONLY)\b"
+)
+
+OPERATIONS = {
+    "I": "insert",
+    "U": "update",
+    "D": "delete",
+    "T": "truncate",
+    "M": "message",
+    "S": "snapshot",
+}
+
+
+@register.simple_tag
+def icon(name: str, size: str = "16") -> SafeString:
+    """``{% icon "copy" %}``: a symbol of ``components/icons.svg``; sizes 14, 16, 20."""
+    extra = "" if str(size) == "16" else f" icon-{size}"
+    return format_html(
+        '<svg class="icon{}" aria-hidden="true"><use href="#i-{}"/></svg>', extra, name
+    )
+
+
+@register.simple_tag
+def health_icon(level: str) -> SafeString:
+    """The shape of a health, without its word (which must stand beside it)."""
+    return format_html(
+        '<svg class="icon health-{0}" aria-hidden="true"><use href="#i-health-{0}"/></svg>', level
+    )
+
+
+#: A symbol for each kind of line in a slot's log; any other is a quiet dot.
+EVENTS = {
+    "connected": "ok",
+    "problem": "now",
+    "disconnected": "look",
+    "gap": "look",
+    "stopped": "idle",
+}
+
+
+@register.simple_tag
+def event_icon(kind: str) -> SafeString:
+    """The symbol of a line in a slot's log."""
+    if kind == "schema":
+        return format_html('<span class="quiet">{}</span>', icon("table", "14"))
+    return format_html(
+        '<svg class="icon icon-14 health-{0}" aria-hidden="true"><use href="#i-health-{0}"/></svg>',
+        EVENTS.get(kind, "idle"),
+    )
+
+
+@register.inclusion_tag("components/health.html")
+def health(level: str) -> dict[str, str]:
+    """``{% health "now" %}``: shape and word."""
+    return {"level": level, "symbol": f"health-{level}", "word": WORDS[Level(level)]}
+
+
+@register.inclusion_tag("components/state.html")
+def state(value: str, wordless: bool = False) -> dict[str, Any]:
+    """``{% state "rolled back" %}``: a transaction's state; ``wordless`` keeps the label alone."""
+    shape = value.replace(" ", "-")
+    return {"shape": shape, "symbol": f"state-{shape}", "word": value, "wordless": wordless}
+
+
+@register.inclusion_tag("components/op.html")
+def op(letter: str, number: int | None = None) -> dict[str, Any]:
+    """``{% op "I" 3 %}``: the letter in its tile, then how many."""
+    return {"letter": letter, "name": OPERATIONS.get(letter, "operation"), "number": number}
+
+
+@register.inclusion_tag("components/chip.html")
+def chip(word: str, kind: str = "fact") -> dict[str, str]:
+    """A chip; ``kind``: ``fact`` (solid), ``claim`` (dashed), ``unknown``, ``plain``."""
+    return {"word": word, "kind": kind}
+
+
+@register.inclusion_tag("components/copy.html")
+def copy(value: Any, name: str = "", plain: bool = False, cut: bool = False) -> dict[str, Any]:
+    """A value that copies on click; ``cut`` shows its end where the place is short."""
+    return {"value": str(value), "name": name, "plain": plain, "cut": cut}
+
+
+@register.inclusion_tag("components/copy.html")
+def lsn(value: Any, plain: bool = False) -> dict[str, Any]:
+    """``{% lsn slot.checkpoint_lsn %}``."""
+    return {"value": str(value), "name": "LSN", "plain": plain, "cut": False}
+
+
+@register.inclusion_tag("components/time.html")
+def clock(moment: datetime) -> dict[str, Any]:
+    """``07:57:11.969``, with the date where it is not today; UTC on hover and focus."""
+    text = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}"
+    return {"iso": moment.isoformat(), "form": "clock", "text": text}
+
+
+@register.inclusion_tag("components/time.html")
+def second(moment: datetime) -> dict[str, Any]:
+    """The same to the second: ``07:57:11``."""
+    return {"iso": moment.isoformat(), "form": "second", "text": f"{moment:%H:%M:%S}"}
+
+
+@register.inclusion_tag("components/time.html")
+def ago(moment: datetime) -> dict[str, Any]:
+    """``2 s ago``, counted on by the browser."""
+    age = words.age_words(timezone.now() - moment)
+    return {"iso": moment.isoformat(), "form": "ago", "text": f"{age} ago"}
+
+
+@register.inclusion_tag("components/figure.html")
+def figure(
+    label: str, number: str | None, rest: str = "", main: bool = False, danger: bool = False
+) -> dict[str, Any]:
+    """One of the figures in a strip; ``number`` None says unknown."""
+    return {"label": label, "number": number, "rest": rest, "main": main, "danger": danger}
+
+
+@register.simple_tag
+def now_iso() -> str:
+    """The server's moment, from which browsers with a wrong clock count ages."""
+    return timezone.now().isoformat()
+
+
+@register.filter
+def health_word(level: str) -> str:
+    """``needs a look``."""
+    return WORDS[Level(level)]
+
+
+@register.filter(name="bytes")
+def bytes_filter(number: int | None) -> str:
+    """``32.2 GB``; unknown says so."""
+    return "unknown" if number is None else words.bytes_words(number)
+
+
+@register.filter
+def count(number: int | None) -> str:
+    """``2,318,644``; unknown says so."""
+    return "unknown" if number is None else words.count_words(number)
+
+
+@register.filter
+def rate(per_second: float | None) -> str:
+    """``23 tx/s``; unknown says so."""
+    return "unknown" if per_second is None else words.rate_words(per_second)
+
+
+@register.filter
+def age(value: datetime | timedelta | float | None) -> str:
+    """``9 h 12 min``, of a moment or of a length of time; unknown says so."""
+    if value is None:
+        return "unknown"
+    return words.age_words(timezone.now() - value if isinstance(value, datetime) else value)
+
+
+@register.filter
+def version(server_version: int | None) -> str:
+    """``PG 18.4``."""
+    return words.version_words(server_version)
+
+
+@register.simple_tag
+def sql_words(text: str) -> SafeString:
+    """SQL with its key words set apart; everything is escaped."""
+    pieces = KEY_WORDS.split(text)
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (format_html('<span class="word">{}</span>', piece) if number % 2 else piece,)
+            for number, piece in enumerate(pieces)
+        ),
+    )
+
+
+@register.filter
+def remedy(text: str) -> Remedy:
+    """Words, what is to be run, words."""
+    return split_remedy(text)
+
+
+@register.filter
+def option(value: Any) -> str:
+    """An option of pgoutput as START_REPLICATION spells it: ``on``, ``off``, ``4``."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+@register.simple_tag
+def slot_url(slot: Slot) -> str:
+    """The live page of a slot."""
+    return stream_url(slot)

@@ -1,0 +1,19 @@
+"""Addresses of the pages."""
+
+from django.contrib.auth import views as auth_views
+from django.urls import include, path
+
+from replview.web.views import gallery, overview, search, sources
+
+urlpatterns = [
+    path("", overview.overview, name="overview"),
+    path("live/", include("replview.web.live_urls")),
+    path("sources/", sources.sources, name="sources"),
+    path("slots/", sources.slots, name="slots"),
+    path("search/", search.search, name="search"),
+    path("shell/health/", overview.shell_health, name="shell-health"),
+    path("components/", gallery.components, name="components"),
+    path("login/", auth_views.LoginView.as_view(), name="login"),
+    path("logout/", auth_views.LogoutView.as_view(), name="logout"),
+]
+urlpatterns.append(path("", include("replview.web.live_urls")))

@@ -1,0 +1,1 @@
+"""Views, a module a noun."""

@@ -1,0 +1,20 @@
+// One polite live region: it speaks when a state changes, never because a number moved.
+
+let said = null;
+
+export function announce(text) {
+  const region = document.getElementById("announcer");
+  if (region) region.textContent = text;
+}
+
+// The status sentence carries its state in data-say.
+export function announceSentence() {
+  const sentence = document.getElementById("sentence");
+  if (!sentence) return;
+  const state = sentence.dataset.say;
+  if (said !== null && said !== state) announce(sentence.querySelector("h1").textContent);
+  said = state;
+}
+
+announceSentence();
+document.body.addEventListener("htmx:oobAfterSwap", announceSentence);
