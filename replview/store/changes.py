@@ -88,10 +88,10 @@ _PREVIOUS = """
 _VALUE_LIMIT = 2_000_000
 
 
-def _rows(sql: str, parameters: Sequence[object] | dict[str, object]) -> list[tuple[Any, ...]]:
+def _rows(sql: str, parameters: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def _json(text: str | None) -> Any:
@@ -105,19 +105,13 @@ def _letter(code: str | bytes | None) -> str | None:
 
 def changes_of(transaction_id: int, after_seq: int = 0, limit: int = 50) -> list[ChangeRow]:
     """The changes of a transaction that count, in order, from after ``after_seq`` on."""
-    return [
-        ChangeRow(
-            *row[:4],
-            _letter(row[4]) or "",
-            _letter(row[5]),
-            _json(row[6]),
-            _json(row[7]),
-            *row[8:15],
-            _json(row[15]) or [],
-            _json(row[16]) or [],
-        )
-        for row in _rows(_CHANGES_OF, [transaction_id, after_seq, limit])
-    ]
+    found = []
+    for row in _rows(_CHANGES_OF, [transaction_id, after_seq, limit]):
+        values = list(row)
+        values[4:8] = _letter(row[4]) or "", _letter(row[5]), _json(row[6]), _json(row[7])
+        values[15:17] = _json(row[15]) or [], _json(row[16]) or []
+        found.append(ChangeRow(*values))
+    return found
 
 
 def matching_text(ids: Collection[int], text: str) -> set[int]:

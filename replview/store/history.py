@@ -141,13 +141,13 @@ _LAST_SEQ = (1 << 63) - 1
 _END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
 
-def _rows(sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+def _rows(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
-def _transactions(sql: str, parameters: Sequence[object]) -> list[TransactionRow]:
+def _transactions(sql: str, parameters: Sequence[Any]) -> list[TransactionRow]:
     found = []
     for row in _rows(sql, parameters):
         values = list(row)
@@ -210,10 +210,13 @@ def relation_names(ids: Collection[int]) -> dict[int, tuple[str, str]]:
     return {row[0]: (row[1], row[2]) for row in _rows(sql, [list(ids)])} if ids else {}
 
 
-def _events(sql: str, parameters: Sequence[object]) -> list[EventRow]:
-    return [
-        EventRow(*row[:4], orjson.loads(row[4] or "{}"), *row[5:]) for row in _rows(sql, parameters)
-    ]
+def _events(sql: str, parameters: Sequence[Any]) -> list[EventRow]:
+    found = []
+    for row in _rows(sql, parameters):
+        values = list(row)
+        values[4] = orjson.loads(row[4] or "{}")
+        found.append(EventRow(*values))
+    return found
 
 
 def events_after(slot_id: int, event_id: int, limit: int = 100) -> list[EventRow]:

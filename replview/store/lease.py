@@ -87,13 +87,13 @@ def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterat
     done = threading.Event()
 
     def keep() -> None:
-        with suppress(psycopg.Error, Fenced):
-            if done.wait(KEEP_SECONDS):
-                return
-            with connect() as connection:
-                beat(connection, lease)
-                while not done.wait(KEEP_SECONDS):
+        with suppress(Fenced):
+            while not done.wait(KEEP_SECONDS):
+                # A store that has no connection to spare at this moment is asked again.
+                with suppress(psycopg.Error), connect() as connection:
                     beat(connection, lease)
+                    while not done.wait(KEEP_SECONDS):
+                        beat(connection, lease)
 
     thread = threading.Thread(target=keep, name="lease-keeper", daemon=True)
     thread.start()
@@ -104,9 +104,17 @@ def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterat
         thread.join(KEEP_SECONDS)
 
 
-def release(connection: psycopg.Connection[Any], lease: Lease) -> None:
-    """Let the slot go, so that another may take it at once; nothing happens if it was lost."""
-    connection.execute(
-        "UPDATE slot SET lease_owner = '', heartbeat_at = NULL WHERE id = %s AND epoch = %s",
+def release(connection: psycopg.Connection[Any], lease: Lease) -> bool:
+    """Let the slot go, so that another may take it at once; False if it was lost already.
+
+    Raises the epoch: whatever of this receiver still hangs somewhere can write nothing any more.
+    """
+    released = connection.execute(
+        """
+        UPDATE slot SET epoch = epoch + 1, lease_owner = '', heartbeat_at = NULL,
+               state = 'stopped', state_since = now(), retry_at = NULL
+        WHERE id = %s AND epoch = %s
+        """,
         [lease.slot_id, lease.epoch],
     )
+    return released.rowcount == 1

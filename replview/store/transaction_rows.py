@@ -117,8 +117,8 @@ class TransactionRow:
             fixed, _text(self.state), _jsonb(self.relations_json()),
             _int8(self.commit_seq), _int8(self.xid),
             _lsn(self.first_lsn), _lsn(self.prepare_lsn), _lsn(self.commit_lsn),
-            _lsn(self.end_lsn), _int8(self.commit_time_us), _int8(self.prepared_at_us),
-            _int8(self.ended_at_us), _text(self.gid), _text(self.origin), _text(self.actor),
+            _lsn(self.end_lsn), _int8(self.commit_time_us), _time(self.prepared_at_us),
+            _time(self.ended_at_us), _text(self.gid), _text(self.origin), _text(self.actor),
             _text(self.actor_grade),
             _NULL if self.context is None else _jsonb(orjson.dumps(self.context)),
         ))
@@ -131,6 +131,11 @@ class TransactionRow:
 
 def _int8(value: int | None) -> bytes:
     return _NULL if value is None else _INT8.pack(8, value)
+
+
+def _time(time_us: int | None) -> bytes:
+    """A time of the source's clock; what no datetime can hold could not be read back."""
+    return _NULL if time_us is None or not _FIRST_US <= time_us <= _LAST_US else _int8(time_us)
 
 
 def _lsn(value: int | None) -> bytes:

@@ -7,7 +7,7 @@ from replview.web.views import gallery, overview, search, sources
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
-    path("live/", include("replview.web.live_urls")),
+    path("", include("replview.web.live_urls")),
     path("sources/", sources.sources, name="sources"),
     path("slots/", sources.slots, name="slots"),
     path("search/", search.search, name="search"),
@@ -16,4 +16,3 @@ urlpatterns = [
     path("login/", auth_views.LoginView.as_view(), name="login"),
     path("logout/", auth_views.LogoutView.as_view(), name="logout"),
 ]
-urlpatterns.append(path("", include("replview.web.live_urls")))

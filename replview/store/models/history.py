@@ -84,6 +84,11 @@ class Transaction(models.Model):
                 fields=["gid"], name="transaction_gid", condition=models.Q(gid__isnull=False)
             ),
             models.Index(fields=["xid"], name="transaction_xid"),
+            models.Index(
+                fields=["incarnation", "stored_at"],
+                name="transaction_ended",
+                condition=models.Q(state__in=["aborted", "rolled back"]),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

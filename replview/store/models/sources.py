@@ -92,6 +92,8 @@ class Slot(models.Model):
     #: When the receiver tries again after a problem; None: not by itself.
     retry_at = models.DateTimeField(null=True)
     connected_at = models.DateTimeField(null=True)
+    #: How many tables its publications held when the stream began; None where not known.
+    published_tables = models.IntegerField(null=True)
 
     incarnation = models.ForeignKey(
         "SlotIncarnation", null=True, on_delete=models.SET_NULL, related_name="+"

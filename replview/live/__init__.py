@@ -1,0 +1,1 @@
+"""Live streams to the browser, through Channels."""

@@ -1,0 +1,72 @@
+"""The vocabulary of the live stream: what travels over the channel layer and to browsers.
+
+Imports nothing but the standard library, so that the receiver can use it without Django.
+
+The channel layer carries wake-ups and cursors, never rows: whoever is woken reads the store.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+#: The ``type`` of a wake-up on the channel layer.
+WAKE = "replview.wake"
+
+#: Transactions were stored (or an open one grew).
+COMMIT = "commit"
+#: The slot's state changed, or its log got a line.
+SLOT = "slot"
+
+#: Close codes of the socket (4000 to 4999 are the application's).
+NOT_SIGNED_IN = 4401
+NO_SUCH_SLOT = 4404
+NOT_UNDERSTOOD = 4400
+
+
+def group_of(slot_id: int) -> str:
+    """The channel layer's group of everyone who watches a slot."""
+    return f"slot.{slot_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """Something new is in the store, up to this place in history."""
+
+    slot_id: int
+    kind: str = COMMIT
+    incarnation_id: int | None = None
+    #: The last commit_seq given out; 0 where unknown.
+    commit_seq: int = 0
+    #: A streaming or prepared transaction began, grew or ended.
+    open_changed: bool = False
+
+    def merged_with(self, later: "Wake") -> "Wake":
+        """One wake-up that says what both say; the later cursor wins."""
+        return replace(
+            later,
+            kind=SLOT if SLOT in (self.kind, later.kind) else COMMIT,
+            incarnation_id=later.incarnation_id or self.incarnation_id,
+            commit_seq=later.commit_seq or self.commit_seq,
+            open_changed=self.open_changed or later.open_changed,
+        )
+
+    def to_message(self) -> dict[str, Any]:
+        """As the channel layer carries it."""
+        return {
+            "type": WAKE,
+            "kind": self.kind,
+            "slot": self.slot_id,
+            "incarnation": self.incarnation_id,
+            "commit_seq": self.commit_seq,
+            "open_changed": self.open_changed,
+        }
+
+    @classmethod
+    def from_message(cls, message: dict[str, Any]) -> "Wake":
+        """From what the channel layer carried."""
+        return cls(
+            slot_id=message["slot"],
+            kind=message.get("kind", COMMIT),
+            incarnation_id=message.get("incarnation"),
+            commit_seq=message.get("commit_seq", 0),
+            open_changed=message.get("open_changed", False),
+        )

@@ -1,0 +1,91 @@
+"""What one browser wants to see, applied on the server.
+
+The same words stand in the page's address and in the socket's messages: ``tables``, ``ops``,
+``actor``, ``origin``, ``q``, ``states``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replview.live.summaries import Summary
+
+#: Operations in the order the toolbar shows them.
+OPERATIONS = "IUDTM"
+#: In ``actor``: nobody was named. In ``origin``: written on the source itself.
+UNKNOWN_ACTOR = "?"
+NO_ORIGIN = "-"
+
+_TEXT_LIMIT = 200
+_LIST_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """An empty filter lets everything through."""
+
+    #: ``schema.table``
+    tables: frozenset[str] = frozenset()
+    ops: str = OPERATIONS
+    actor: str = ""
+    origin: str = ""
+    text: str = ""
+    states: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any]) -> "Filters":
+        """From an address's parameters or a socket's message; what is unknown is left out."""
+        ops = str(words.get("ops") or OPERATIONS).upper()
+        return cls(
+            tables=_names(words.get("tables")),
+            ops="".join(letter for letter in OPERATIONS if letter in ops) or OPERATIONS,
+            actor=str(words.get("actor") or "")[:_TEXT_LIMIT],
+            origin=str(words.get("origin") or "")[:_TEXT_LIMIT],
+            text=str(words.get("q") or "").strip().replace("\0", "")[:_TEXT_LIMIT],
+            states=_names(words.get("states")),
+        )
+
+    @property
+    def everything(self) -> bool:
+        """No filter is set."""
+        return self == Filters()
+
+    def lets_through(self, summary: Summary, text_hits: set[int] | None = None) -> bool:
+        """Whether this browser sees the transaction.
+
+        ``text_hits`` are the transactions whose values hold the text; the rest of the text
+        (names, xid, gid) is looked for here.
+        """
+        row = summary.row
+        if self.states and row.state not in self.states:
+            return False
+        if self.actor and (row.actor or UNKNOWN_ACTOR) != self.actor:
+            return False
+        if self.origin and (row.origin or NO_ORIGIN) != self.origin:
+            return False
+        if not self._lets_operations_through(summary):
+            return False
+        return not self.text or row.id in (text_hits or ()) or summary.mentions(self.text)
+
+    def _lets_operations_through(self, summary: Summary) -> bool:
+        """Some operation that is asked for, on some table that is asked for."""
+        if self.ops == OPERATIONS and not self.tables:
+            return True
+        if "M" in self.ops and summary.row.messages and not self.tables:
+            return True
+        for name, *counts in summary.tables:
+            if self.tables and name not in self.tables:
+                continue
+            if any(
+                count and letter in self.ops for letter, count in zip("IUDT", counts, strict=True)
+            ):
+                return True
+        # A transaction of nothing published is shown while no operation is asked for.
+        return self.ops == OPERATIONS and not self.tables
+
+
+def _names(words: Any) -> frozenset[str]:
+    parts = words.split(",") if isinstance(words, str) else words or ()
+    if not isinstance(parts, list | tuple):
+        return frozenset()
+    return frozenset(str(part) for part in parts[:_LIST_LIMIT] if part)

@@ -1,0 +1,249 @@
+"""One hub a web process: hears wake-ups, reads the store once, hands the news to all sockets.
+
+A feed is one slot's task. It is woken by the channel layer, or by its own poll where a wake-up was
+lost, reads what is new in a thread and delivers it in memory. While it reads, further wake-ups
+coalesce into one more read.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from dataclasses import replace
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from channels.layers import channel_layers
+from django.db import Error as DatabaseError
+
+from replview.live import reading
+from replview.live.ending import end
+from replview.live.events import SLOT, Wake, group_of
+from replview.live.reading import Names, News, Position
+
+log = logging.getLogger(__name__)
+
+#: The safety net for lost wake-ups, and how old the slot's state may get.
+POLL_SECONDS = 2.0
+#: Reads of one feed are at least so far apart.
+_PAUSE_SECONDS = 0.02
+#: Memberships of groups are renewed so often: Redis may have been restarted empty.
+_RENEW_SECONDS = 10.0
+_RATE_SECONDS = 5.0
+
+
+class Subscriber(Protocol):
+    """Whoever watches a feed. ``deliver`` must return at once."""
+
+    @property
+    def text(self) -> str:
+        """The text it filters by; empty for none."""
+
+    def deliver(self, news: News, feed: "Feed") -> None:
+        """Take note of news."""
+
+
+class Feed:
+    """One slot, read once for everybody."""
+
+    def __init__(self, slot_id: int) -> None:
+        self.position = Position(slot_id=slot_id)
+        self.slot: dict[str, Any] | None = None
+        self.open: list[Any] = []
+        self.subscribers: set[Subscriber] = set()
+        self.ready = asyncio.Event()
+        #: Reads made, for tests and for the curious.
+        self.reads = 0
+        self._names = Names()
+        self._woken = asyncio.Event()
+        self._slot_wanted = self._open_wanted = True
+        #: When the slot's state and the open transactions were last read.
+        self._looked_at = 0.0
+        self._heads: deque[tuple[float, int]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Transactions a second over the last five; None while too short to say."""
+        if len(self._heads) < 2 or self._heads[-1][0] - self._heads[0][0] < 0.5:
+            return None
+        (first_at, first), (_last_at, last) = self._heads[0], self._heads[-1]
+        return round((last - first) / max(time.monotonic() - first_at, 0.5), 1)
+
+    def start(self) -> None:
+        """Begin to read, at the present end of history."""
+        self._task = asyncio.create_task(self._run(), name=f"feed-{self.position.slot_id}")
+
+    async def stop(self) -> None:
+        """End the task."""
+        await end(self._task)
+
+    def wake(self, wake: Wake) -> None:
+        """There is something new; read soon."""
+        if wake.kind == SLOT or wake.incarnation_id not in (None, self.position.incarnation_id):
+            self._slot_wanted = True
+        elif not wake.open_changed and 0 < wake.commit_seq <= self.position.commit_seq:
+            return
+        self._open_wanted = self._open_wanted or wake.open_changed or wake.kind == SLOT
+        self._woken.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if not self.ready.is_set():
+                    await self._begin()
+                await self._read()
+            except (DatabaseError, OSError) as error:
+                # The store is away; the receiver's state tells the page, we try again.
+                log.warning("live feed cannot read the store: %s", type(error).__name__)
+                await asyncio.sleep(1)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._woken.wait()
+            self._woken.clear()
+            if time.monotonic() - self._looked_at >= POLL_SECONDS * 0.9:
+                self._slot_wanted = self._open_wanted = True
+
+    async def _begin(self) -> None:
+        """Start at the end of history: what was before is each socket's own to ask for."""
+        position = self.position
+        await reading.begin(position)
+        self._heads.append((time.monotonic(), position.commit_seq))
+        self.ready.set()
+
+    async def _read(self) -> None:
+        with_slot, with_open = self._slot_wanted, self._open_wanted
+        self._slot_wanted = self._open_wanted = False
+        if with_slot and with_open:
+            self._looked_at = time.monotonic()
+        # The thread moves a copy: until news is delivered the feed stands where it stood, and a
+        # socket that starts meanwhile reads history up to there.
+        position = replace(self.position)
+        incarnation_id = position.incarnation_id
+        self.reads += 1
+        news = await reading.news(
+            position, self._names, with_slot=with_slot, with_open=with_open, texts=self._texts()
+        )
+        while missing := self._texts() - news.text_hits.keys():
+            # A browser began to look for it while we read.
+            await reading.more_hits(news, missing)
+        self.position = position
+        if self.position.incarnation_id != incarnation_id:
+            self._heads.clear()
+        self._note_head()
+        if news.slot is not None:
+            self.slot = news.slot
+        if news.open is not None:
+            self.open = news.open
+        if not news.empty:
+            for subscriber in list(self.subscribers):
+                subscriber.deliver(news, self)
+
+    def _texts(self) -> set[str]:
+        return {subscriber.text for subscriber in self.subscribers if subscriber.text}
+
+    def _note_head(self) -> None:
+        now = time.monotonic()
+        self._heads.append((now, self.position.commit_seq))
+        while len(self._heads) > 2 and now - self._heads[0][0] > _RATE_SECONDS:
+            self._heads.popleft()
+
+
+class Hub:
+    """The feeds of this process and the one channel that wakes them."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[int, Feed] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._membership_changed = asyncio.Event()
+        self._joined: set[int] = set()
+
+    def feed(self, slot_id: int) -> Feed | None:
+        """The slot's feed, if anybody watches."""
+        return self._feeds.get(slot_id)
+
+    async def subscribe(self, slot_id: int, subscriber: Subscriber) -> Feed:
+        """Watch a slot; returns once the feed knows where history ends."""
+        feed = self._feeds.get(slot_id)
+        if feed is None:
+            feed = self._feeds[slot_id] = Feed(slot_id)
+            feed.start()
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.create_task(self._listen(), name="live-hub")
+        self._membership_changed.set()
+        await feed.ready.wait()
+        feed.subscribers.add(subscriber)
+        return feed
+
+    async def unsubscribe(self, slot_id: int, subscriber: Subscriber) -> None:
+        """Watch no longer; a feed nobody watches ends, and with the last one the listener."""
+        feed = self._feeds.get(slot_id)
+        if feed is None:
+            return
+        feed.subscribers.discard(subscriber)
+        if not feed.subscribers:
+            del self._feeds[slot_id]
+            await feed.stop()
+        if not self._feeds and self._listener is not None:
+            listener, self._listener = self._listener, None
+            await end(listener)
+
+    async def _listen(self) -> None:
+        """Hear wake-ups; while Redis is away the feeds poll."""
+        while True:
+            layer = channel_layers.make_backend("default")
+            try:
+                await self._hear(layer)
+            except Exception as error:
+                # Whatever the layer raises: OSError, redis errors, timeouts.
+                log.warning("live wake-ups cannot be heard (%s); polling", type(error).__name__)
+                await asyncio.sleep(1)
+            finally:
+                if hasattr(layer, "close_pools"):
+                    with contextlib.suppress(Exception):
+                        await layer.close_pools()
+
+    async def _hear(self, layer: Any) -> None:
+        channel = await layer.new_channel("live")
+        joiner = asyncio.create_task(self._join(layer, channel))
+        hearing: asyncio.Task[Any] | None = None
+        try:
+            while True:
+                hearing = asyncio.create_task(layer.receive(channel))
+                done, _ = await asyncio.wait({hearing, joiner}, return_when=asyncio.FIRST_COMPLETED)
+                if joiner in done:
+                    joiner.result()
+                wake = Wake.from_message(await hearing)
+                feed = self._feeds.get(wake.slot_id)
+                if feed is not None:
+                    feed.wake(wake)
+        finally:
+            await end(joiner, hearing)
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(1):
+                    for slot_id in self._joined:
+                        await layer.group_discard(group_of(slot_id), channel)
+
+    async def _join(self, layer: Any, channel: str) -> None:
+        """Be a member of every watched slot's group, and stay one."""
+        while True:
+            self._membership_changed.clear()
+            for slot_id in self._joined - self._feeds.keys():
+                await layer.group_discard(group_of(slot_id), channel)
+            self._joined = set(self._feeds)
+            for slot_id in self._joined:
+                await layer.group_add(group_of(slot_id), channel)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RENEW_SECONDS):
+                    await self._membership_changed.wait()
+
+
+_hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()
+
+
+def the_hub() -> Hub:
+    """The hub of the running event loop: one a web process."""
+    loop = asyncio.get_running_loop()
+    return _hubs.setdefault(loop, Hub())

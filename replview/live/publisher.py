@@ -1,0 +1,159 @@
+"""Sends wake-ups to web processes, without ever making the receiver wait.
+
+``wake()`` only notes the latest cursor of a slot. A thread with an event loop of its own sends it:
+the first at once, later ones at most ``sends_per_second`` a slot, the latest cursor winning. While
+Redis is away wake-ups are dropped; whoever missed one finds it by polling the store.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from typing import Any
+
+from channels.layers import channel_layers
+
+from replview.live.events import COMMIT, SLOT, Wake, group_of
+
+log = logging.getLogger(__name__)
+
+#: A send that takes longer is given up: Redis is away.
+_SEND_TIMEOUT_SECONDS = 2.0
+#: How long to leave Redis alone after a failed send.
+_BACK_OFF_SECONDS = 1.0
+#: A web process that has not renewed its membership for so long is gone.
+_MEMBER_SECONDS = 60
+#: How long closing may take to send what is pending.
+_FLUSH_SECONDS = 1.5
+
+
+class Publisher:
+    """Coalesces wake-ups and sends them from a thread of its own; safe to call from any thread."""
+
+    def __init__(self, layer: Any = None, *, sends_per_second: float = 20.0) -> None:
+        self._layer = layer
+        self._interval_seconds = 1.0 / sends_per_second
+        self._lock = threading.Lock()
+        self._pending: dict[int, Wake] = {}
+        self._last_sent: dict[int, float] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._woken: asyncio.Event | None = None
+        self._closing = False
+        self._away = False
+
+    def wake(
+        self,
+        slot_id: int,
+        incarnation_id: int | None,
+        commit_seq: int,
+        open_changed: bool = False,
+        *,
+        kind: str = COMMIT,
+    ) -> None:
+        """Say that the store holds something new of a slot; returns at once."""
+        self._note(
+            Wake(
+                slot_id=slot_id,
+                kind=kind,
+                incarnation_id=incarnation_id,
+                commit_seq=commit_seq,
+                open_changed=open_changed,
+            )
+        )
+
+    def slot_changed(self, slot_id: int) -> None:
+        """Say that a slot's state changed or its log got a line; returns at once."""
+        self._note(Wake(slot_id=slot_id, kind=SLOT))
+
+    def close(self) -> None:
+        """Send what is pending (for at most 1.5 s) and end the thread."""
+        with self._lock:
+            self._closing = True
+            thread = self._thread
+            if self._loop is not None and self._woken is not None:
+                self._loop.call_soon_threadsafe(self._woken.set)
+        if thread is not None:
+            thread.join(timeout=_FLUSH_SECONDS + _SEND_TIMEOUT_SECONDS)
+
+    def _note(self, wake: Wake) -> None:
+        with self._lock:
+            if self._closing:
+                return
+            earlier = self._pending.get(wake.slot_id)
+            self._pending[wake.slot_id] = earlier.merged_with(wake) if earlier else wake
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="live-publisher", daemon=True
+                )
+                self._thread.start()
+            elif earlier is None and self._loop is not None and self._woken is not None:
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    def _run(self) -> None:
+        asyncio.run(self._send_until_closed())
+
+    async def _send_until_closed(self) -> None:
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+            self._woken = asyncio.Event()
+        layer = self._layer or channel_layers.make_backend("default")
+        # Hubs renew their membership every 10 s: a web process that was killed is soon forgotten.
+        layer.group_expiry = _MEMBER_SECONDS
+        try:
+            while True:
+                due, wait_seconds = self._take_due()
+                for wake in due:
+                    await self._send(layer, wake)
+                if due:
+                    continue
+                if self._closing and wait_seconds is None:
+                    return
+                await self._sleep(wait_seconds)
+        finally:
+            with self._lock:
+                self._loop = None
+            if hasattr(layer, "close_pools"):
+                await layer.close_pools()
+
+    def _take_due(self) -> tuple[list[Wake], float | None]:
+        """What may be sent now, and how long until the next may (None: nothing is pending)."""
+        now = time.monotonic()
+        with self._lock:
+            waits = {
+                slot_id: 0.0
+                if self._closing
+                else self._last_sent.get(slot_id, 0.0) + self._interval_seconds - now
+                for slot_id in self._pending
+            }
+            due = [self._pending.pop(slot_id) for slot_id, wait in waits.items() if wait <= 0]
+        for wake in due:
+            self._last_sent[wake.slot_id] = now
+        return due, min((wait for wait in waits.values() if wait > 0), default=None)
+
+    async def _sleep(self, seconds: float | None) -> None:
+        assert self._woken is not None
+        # Another slot's wake-up, or closing, ends the sleep early.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        self._woken.clear()
+
+    async def _send(self, layer: Any, wake: Wake) -> None:
+        """Send one wake-up; drop it when Redis is away."""
+        try:
+            await asyncio.wait_for(
+                layer.group_send(group_of(wake.slot_id), wake.to_message()), _SEND_TIMEOUT_SECONDS
+            )
+        except Exception as error:
+            # Whatever the layer raises (OSError, redis errors, a full channel): live is a view.
+            if not self._away:
+                log.warning("live wake-ups cannot be sent (%s); pages poll", type(error).__name__)
+            self._away = True
+            if not self._closing:
+                await asyncio.sleep(_BACK_OFF_SECONDS)
+        else:
+            if self._away:
+                log.info("live wake-ups are sent again")
+            self._away = False

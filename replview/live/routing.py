@@ -1,0 +1,7 @@
+"""Addresses of the sockets."""
+
+from django.urls import path
+
+from replview.live.sockets import LiveSocket
+
+websocket_urlpatterns = [path("ws/live/<int:slot_id>/", LiveSocket.as_asgi())]

@@ -1,0 +1,118 @@
+"""Pieces of history for one browser: the last so many, older ones, or what it missed."""
+
+import datetime as dt
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from channels.db import DatabaseSyncToAsync
+
+from replview.live.filters import Filters
+from replview.live.reading import READ_LIMIT, Names
+from replview.live.summaries import Summary, marker
+from replview.store import history
+from replview.store.history import TransactionRow
+
+#: How far a filtered search of history goes back at once, in pages of READ_LIMIT.
+_SEARCH_PAGES = 4
+#: A log line may have been written so long before the first transaction after it was stored.
+_EARLIER = dt.timedelta(minutes=5)
+
+
+@dataclass(slots=True)
+class Stretch:
+    """A piece of history for one browser, oldest first."""
+
+    rows: list[Summary]
+    markers: list[dict[str, Any]]
+    #: The last commit_seq looked at, going back; 1 or 0: history's beginning is reached.
+    searched_to: int
+    #: How many transactions were looked at, whatever the filter let through.
+    searched: int
+
+
+def _with_ended(
+    incarnation_id: int, rows: list[TransactionRow], names: Names, newest: bool
+) -> list[Summary]:
+    """Rows in order with those that ended without counting put in by when they were stored."""
+    summaries = names.summaries(rows)
+    stored = [row.stored_at for row in rows if row.stored_at is not None]
+    if not stored or len(stored) != len(rows):
+        return summaries
+    until = None if newest else stored[-1]
+    # A whole batch is stored at one moment: the first row's batch is looked at too. Browsers know
+    # by its identifier one they already have.
+    since = stored[0] - dt.timedelta(microseconds=1)
+    ended = history.ended_since(incarnation_id, since, 50, stored_until=until)[::-1]
+    places = [
+        rows[max(0, bisect_right(stored, row.stored_at) - 1)].commit_seq or 0
+        for row in ended
+        if row.stored_at is not None
+    ]
+    merged = [*summaries, *names.summaries(ended, after_seqs=places)]
+    return sorted(merged, key=lambda summary: (summary.data["seq"], not summary.data["placed"]))
+
+
+def _let_through(summaries: Iterable[Summary], filters: Filters) -> list[Summary]:
+    summaries = list(summaries)
+    hits = None
+    if filters.text:
+        hits = history.matching_text([summary.row.id for summary in summaries], filters.text)
+    return [summary for summary in summaries if filters.lets_through(summary, hits)]
+
+
+def read_before(
+    slot_id: int, incarnation_id: int, before: int | None, filters: Filters, wanted: int
+) -> Stretch:
+    """The last ``wanted`` matching transactions before a place (None: the end of history)."""
+    names = Names()
+    stretch = Stretch(rows=[], markers=[], searched_to=before or 0, searched=0)
+    page = wanted if filters.everything else READ_LIMIT
+    oldest: TransactionRow | None = None
+    for turn in range(1 if filters.everything else _SEARCH_PAGES):
+        rows = history.committed_before(incarnation_id, before, page)[::-1]
+        if not rows:
+            stretch.searched_to = 0
+            break
+        found = _with_ended(incarnation_id, rows, names, newest=turn == 0 and before is None)
+        stretch.rows = _let_through(found, filters) + stretch.rows
+        stretch.searched += len(rows)
+        oldest = rows[0]
+        before = stretch.searched_to = oldest.commit_seq or 0
+        if len(rows) < page:
+            stretch.searched_to = 0
+        if len(stretch.rows) >= wanted or len(rows) < page:
+            break
+    if oldest is not None:
+        stretch.markers = _markers_since(slot_id, incarnation_id, oldest, stretch.rows)
+    return stretch
+
+
+def _markers_since(
+    slot_id: int, incarnation_id: int, oldest: TransactionRow, rows: list[Summary]
+) -> list[dict[str, Any]]:
+    last = max((summary.data["seq"] for summary in rows), default=oldest.commit_seq or 0)
+    since = (oldest.stored_at or oldest.received_at) - _EARLIER
+    events = history.events_around(
+        slot_id, incarnation_id, oldest.commit_seq or 0, last, since=since
+    )
+    return [marker(event) for event in reversed(events)]
+
+
+def read_between(
+    slot_id: int, incarnation_id: int, after: int, up_to: int, filters: Filters, limit: int
+) -> Stretch:
+    """The newest ``limit`` of those after one place and up to another, both known."""
+    names = Names()
+    rows = history.committed_before(incarnation_id, up_to + 1, limit)[::-1]
+    rows = [row for row in rows if (row.commit_seq or 0) > after]
+    found = _let_through(_with_ended(incarnation_id, rows, names, newest=False), filters)
+    first = (rows[0].commit_seq or 0) - 1 if rows else after
+    markers = _markers_since(slot_id, incarnation_id, rows[0], found) if rows else []
+    return Stretch(rows=found, markers=markers, searched_to=max(first, after), searched=len(rows))
+
+
+#: In a thread of the pool, with a connection of its own.
+before = DatabaseSyncToAsync(read_before, thread_sensitive=False)
+between = DatabaseSyncToAsync(read_between, thread_sensitive=False)

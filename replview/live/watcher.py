@@ -1,0 +1,138 @@
+"""One browser's view of a feed: its filters, its mailbox, and the pace it is sent at.
+
+Batches are at least 50 ms apart. A browser that acknowledges them is never more than a few ahead:
+what it cannot take waits in the bounded mailbox, where it is folded.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from replview.live.filters import Filters
+from replview.live.hub import Feed
+from replview.live.mailbox import Mailbox
+from replview.live.reading import News
+from replview.live.summaries import Summary
+
+#: At most twenty batches a second.
+BATCH_SECONDS = 0.05
+#: Batches a browser may have under way before it must acknowledge one.
+UNACKNOWLEDGED = 4
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Watcher:
+    """Takes a feed's news, keeps what the browser's filters let through, sends it in batches."""
+
+    def __init__(self, send: Send) -> None:
+        self.filters = Filters()
+        self.mailbox = Mailbox()
+        #: The browser sends ``ack``; without it only the socket's own flow control holds us back.
+        self.acknowledges = False
+        self._send = send
+        self._held: int | None = None
+        self._number = 0
+        self._acknowledged = 0
+        self._wanted = asyncio.Event()
+        self._started = False
+        self._ready = False
+
+    @property
+    def text(self) -> str:
+        """The text it filters by."""
+        return self.filters.text
+
+    @property
+    def paused(self) -> bool:
+        """Transactions are counted instead of sent."""
+        return self._held is not None
+
+    def deliver(self, news: News, feed: Feed) -> None:
+        """Put what the filters let through into the mailbox; returns at once."""
+        if not self._started:
+            return
+        hits = news.text_hits.get(self.filters.text)
+
+        def through(summaries: list[Summary]) -> list[dict[str, Any]]:
+            return [s.data for s in summaries if self.filters.lets_through(s, hits)]
+
+        rows = through([*news.ended, *news.rows])
+        rows.sort(key=lambda row: (row["seq"], not row["placed"]))
+        if self._held is not None:
+            skipped = news.skipped[1] - news.skipped[0] + 1 if news.skipped else 0
+            self._held += len(rows) + skipped
+            self.mailbox.put_latest(held=self._held)
+        else:
+            if news.skipped:
+                self.mailbox.skip(*news.skipped)
+            self.mailbox.put_rows(rows)
+            self.mailbox.put_markers(news.markers)
+            self.mailbox.put_latest(cursor=cursor_of(feed))
+        if news.open is not None:
+            self.mailbox.put_latest(open=through(news.open))
+        if news.slot is not None:
+            self.mailbox.put_latest(slot=news.slot)
+        self.mailbox.put_latest(rate=feed.rate)
+        self._wanted.set()
+
+    def start(self, feed: Feed) -> None:
+        """From now on take news, to be sent after ``go``; the feed's state is the first of it."""
+        self.mailbox.clear()
+        self._held = None
+        self._started = True
+        self._ready = False
+        self.mailbox.put_latest(
+            slot=feed.slot,
+            rate=feed.rate,
+            open=[s.data for s in feed.open if self.filters.lets_through(s)],
+        )
+
+    def go(self) -> None:
+        """What was before is sent: batches may follow."""
+        self._ready = True
+        self._wanted.set()
+
+    def hold(self) -> None:
+        """Pause: count what comes."""
+        self.mailbox.clear()
+        self._held = 0
+
+    def acknowledge(self, number: int) -> None:
+        """The browser has shown a batch."""
+        self._acknowledged = max(self._acknowledged, min(number, self._number))
+        self._wanted.set()
+
+    async def send_batches(self) -> None:
+        """Send what the mailbox holds, as it comes and as the browser can take it."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            if self.mailbox.empty or not self._may_send():
+                continue
+            sent_at = time.monotonic()
+            batch = self.mailbox.take()
+            self._number += 1
+            await self._send({"type": "batch", "n": self._number, **batch, "server_ms": now_ms()})
+            await asyncio.sleep(max(0.0, BATCH_SECONDS - (time.monotonic() - sent_at)))
+            if not self.mailbox.empty:
+                self._wanted.set()
+
+    def _may_send(self) -> bool:
+        if not self._ready:
+            return False
+        return not self.acknowledges or self._number - self._acknowledged < UNACKNOWLEDGED
+
+
+def cursor_of(feed: Feed) -> dict[str, Any]:
+    """Where a feed stands, as a browser keeps it for its next connection."""
+    return {
+        "incarnation": feed.position.incarnation_id,
+        "commit_seq": feed.position.commit_seq,
+    }
+
+
+def now_ms() -> float:
+    """This process's clock, for browsers to compare theirs with."""
+    return round(time.time() * 1000, 3)

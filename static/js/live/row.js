@@ -1,0 +1,152 @@
+// One transaction as a row, and markers between them.
+
+import { el, icon } from "./dom.js";
+import { age, bytes, clock, count, delay, tableName } from "./words.js";
+
+const LETTERS = ["I", "U", "D", "T"];
+const NAMES = { I: "inserts", U: "updates", D: "deletes", T: "truncates", M: "messages" };
+// "To screen" of a transaction that was there before this page was.
+export const EARLIER = "from store";
+const MARKER_ICONS = { schema: "table", connected: "check", disconnected: "gap", problem: "health-look" };
+
+const tiles = Object.fromEntries(["I", "U", "D", "T", "M"].map((letter) => {
+  const tile = el("span", `op op-${letter}`);
+  const mark = el("b", "", letter);
+  mark.setAttribute("aria-hidden", "true");
+  tile.append(mark, el("span", "visually-hidden", `${NAMES[letter]} `), el("span", "n"));
+  return [letter, tile];
+}));
+
+function operation(letter, number) {
+  const tile = tiles[letter].cloneNode(true);
+  if (number === null) tile.lastChild.remove();
+  else tile.lastChild.textContent = count(number);
+  return tile;
+}
+
+function cell(className, text) {
+  const made = el("span", className, text);
+  made.setAttribute("role", "gridcell");
+  return made;
+}
+
+function stateCell(state) {
+  const made = cell("c-state");
+  const shape = state.replace(" ", "-");
+  const inner = el("span", `state state-${shape}`);
+  const quiet = state === "committed" || state === "message";
+  inner.append(icon(`state-${shape}`), el("span", quiet ? "visually-hidden" : "", state));
+  made.append(inner);
+  return made;
+}
+
+function fillTables(made, data) {
+  made.textContent = "";
+  if (data.origin) made.append(el("span", "chip chip-plain from", `from ${data.origin}`));
+  for (const [name, ...counts] of data.tables) {
+    const touched = el("span", "touched");
+    touched.append(el("code", "", tableName(name)));
+    counts.forEach((number, at) => { if (number) touched.append(operation(LETTERS[at], number)); });
+    made.append(touched);
+  }
+  if (data.more_tables) made.append(el("span", "quiet", `${data.more_tables} more tables`));
+  if (data.messages && !data.tables.length) {
+    made.append(operation("M", data.messages > 1 ? data.messages : null));
+    if (data.prefix !== null) made.append(" ", el("code", "", data.prefix));
+    made.append(el("span", "quiet tail", `message only, ${bytes(data.bytes)}`));
+  } else if (data.messages) made.append(operation("M", null));
+  if (!data.tables.length && !data.messages) made.append(el("span", "quiet", "no published change"));
+}
+
+function actorCell(data) {
+  const made = cell("c-actor");
+  if (!data.actor) made.append(el("i", "unknown", "unknown"));
+  else {
+    made.append(el("span", "cut", data.actor));
+    if (data.grade) made.append(el("span", `chip chip-${data.grade === "stamped" ? "fact" : "claim"}`, data.grade));
+  }
+  return made;
+}
+
+export const isOpen = (data) => ["receiving", "streaming", "prepared"].includes(data.state);
+export const isLost = (data) => data.state === "aborted" || data.state === "rolled back";
+
+export function timeOf(data) {
+  return isLost(data) ? data.ended_ms ?? data.stored_ms : data.commit_ms ?? data.stored_ms;
+}
+
+// The row alone, to hold its place: 500 rows are kept, some thirty are seen.
+export function bareRow(data) {
+  const row = el("div", isLost(data) ? "row no-longer" : "row");
+  row.setAttribute("role", "row");
+  row.tabIndex = -1;
+  row.dataset.id = data.id;
+  return row;
+}
+
+export function buildRow(data) {
+  return fillRow(bareRow(data), data, isOpen(data) ? "open" : "");
+}
+
+export function fillRow(row, data, screen) {
+  if (row.firstChild) return row;
+  const tables = cell("c-tables");
+  fillTables(tables, data);
+  const at = timeOf(data);
+  row.append(
+    cell("c-time", isOpen(data) ? "" : at === null ? "unknown" : clock(at)),
+    data.gid ? gidCell(data.gid) : cell("c-xid", data.xid === null ? "" : String(data.xid)),
+    stateCell(data.state),
+    tables,
+    actorCell(data),
+    cell("c-origin", data.origin ?? ""),
+    cell("c-size num", bytes(data.bytes)),
+    cell(screen === EARLIER ? "c-screen num earlier" : "c-screen num", screen),
+  );
+  return row;
+}
+
+// A long gid loses its beginning, never its end.
+function gidCell(gid) {
+  const made = cell("c-xid gid");
+  made.dataset.tip = gid;
+  made.append(el("bdi", "", gid));
+  return made;
+}
+
+export const latencyWords = (latency) => (latency === null ? "clocks differ" : delay(latency));
+
+// An open transaction's row is kept and changed in place.
+export function updateOpen(row, data, grown) {
+  fillTables(row.querySelector(".c-tables"), data);
+  if (grown > 0) row.querySelector(".c-tables").append(el("span", "quiet tail growing", `growing ${count(Math.round(grown))}/s`));
+  row.querySelector(".c-size").textContent = bytes(data.bytes);
+}
+
+export function tickOpen(row, data, serverMs) {
+  const since = data.prepared_ms ?? data.received_ms;
+  row.querySelector(".c-time").textContent = `open ${age(serverMs - since)}`;
+}
+
+// A line in the order of things that is no transaction. action: {word, run}
+export function buildMarker({ kind, at, title, text, action, code }) {
+  const row = el("div", kind === "gap" ? "row marker marker-gap" : "row marker");
+  row.setAttribute("role", "row");
+  const words = cell("c-words");
+  if (MARKER_ICONS[kind]) words.append(icon(MARKER_ICONS[kind], 14));
+  const sentence = el("span", "cut");
+  if (title) sentence.append(el("b", "", title), ": ");
+  sentence.append(text);
+  if (code) sentence.append(" ", el("code", "", code));
+  words.append(sentence);
+  row.append(cell("c-time", at ? clock(at) : ""), words);
+  const end = cell("c-end");
+  if (action) {
+    const button = el("button", "btn btn-text", action.word);
+    button.type = "button";
+    button.addEventListener("click", () => action.run(button));
+    end.append(button);
+  }
+  row.append(end);
+  return row;
+}

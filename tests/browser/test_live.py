@@ -1,0 +1,268 @@
+"""The live page in a real Chromium, served by a real uvicorn, fed through a real Redis."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from playwright.sync_api import Page, expect, sync_playwright
+
+from replview.demo.ports import free_port
+from tests.live.conftest import cookie as cookie  # a fixture
+from tests.live.conftest import feeder as feeder  # a fixture
+from tests.live.conftest import store_dsn
+from tests.live.feeder import Feeder, NewChange, NewTransaction, single
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ROOT = Path(__file__).resolve().parents[2]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+class Server:
+    """uvicorn on the test's store and Redis; stops and starts on the same port."""
+
+    def __init__(self, redis_url: str, folder: Path) -> None:
+        parts = dict(pair.split("=", 1) for pair in store_dsn().split())
+        store = (
+            f"postgresql://{parts['user']}:{parts['password']}"
+            f"@{parts['host']}:{parts['port']}/{parts['dbname']}"
+        )
+        self.port = free_port(None)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._environment = {
+            **os.environ,
+            "REPLVIEW_STORE_URL": store,
+            "REPLVIEW_REDIS_URL": redis_url,
+            # Sessions made by the test hold there too.
+            "REPLVIEW_SECRET_KEY": settings.SECRET_KEY,
+            "REPLVIEW_DATA": str(folder),
+            "REPLVIEW_DEBUG": "1",
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start and wait for its first answer."""
+        command = [sys.executable, "-m", "uvicorn", "replview.asgi:application"]
+        self._process = subprocess.Popen(
+            [*command, "--port", str(self.port), "--log-level", "warning"],
+            cwd=ROOT,
+            env=self._environment,
+        )
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            try:
+                with urllib.request.urlopen(f"{self.url}/login/", timeout=1):
+                    return
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError("uvicorn did not answer")
+
+    def stop(self) -> None:
+        """Kill it, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture
+def server(feeder: Feeder, redis_server: Any, tmp_path: Path) -> Iterator[Server]:
+    """A running web server beside the feeder; both on one channel layer."""
+    settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = "replview"
+    running = Server(redis_server.url(), tmp_path)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def page(server: Server, cookie: str) -> Iterator[Page]:
+    """A signed-in page that fails the test on any script error."""
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed (Debian's chromium)")
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # Playwright's loop runs in this thread
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        page = context.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        name, value = cookie.split("=", 1)
+        context.add_cookies([{"name": name, "value": value, "url": server.url}])
+        page.goto(f"{server.url}/live/")
+        expect(page.locator("#sentence-title")).not_to_have_text("Connecting.")
+        yield page
+        browser.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+    assert errors == []
+
+
+def rows(page: Page) -> Any:
+    """The transactions in the list."""
+    return page.locator("#rows > .row[data-id]")
+
+
+def test_a_commit_appears_and_says_how_long_it_took(page: Page, feeder: Feeder) -> None:
+    expect(page.locator("#empty")).to_be_visible()
+    feeder.commit(single())
+
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page).first.locator("code")).to_have_text("payments")
+    expect(rows(page).first.locator(".c-screen")).to_contain_text("ms")
+    expect(page.locator("#empty")).to_be_hidden()
+
+
+def test_the_drawer_opens_by_click_and_by_enter(page: Page, feeder: Feeder) -> None:
+    feeder.commit(single(1))
+    feeder.commit(single(2))
+    expect(rows(page)).to_have_count(2)
+    rows(page).nth(1).click()
+    expect(page.locator(".drawer .change")).to_have_count(1)
+    expect(page.locator(".drawer .key")).to_contain_text("1")
+    page.keyboard.press("k")
+    expect(page.locator(".drawer .key")).to_contain_text("2")
+    page.keyboard.press("Escape")
+    expect(page.locator(".drawer")).to_be_hidden()
+    expect(rows(page).first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".drawer .key")).to_contain_text("1")
+    assert "tx=" in page.url
+
+
+def test_a_pause_holds_and_resuming_fills_in(page: Page, feeder: Feeder) -> None:
+    feeder.commit(single())
+    expect(rows(page)).to_have_count(1)
+    page.keyboard.press("Space")
+    expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
+    page.wait_for_timeout(300)
+    feeder.commit(*(single() for _ in range(5)))
+    expect(page.locator("#pause-word")).to_contain_text("5 new")
+    expect(rows(page)).to_have_count(1)
+    page.keyboard.press("Space")
+
+    expect(rows(page)).to_have_count(6)
+    expect(page.locator(".marker-gap")).to_contain_text("5 transactions filled")
+
+
+def test_a_restarted_server_leaves_no_hole(page: Page, feeder: Feeder, server: Server) -> None:
+    feeder.commit(single())
+    expect(rows(page)).to_have_count(1)
+    server.stop()
+    expect(page.locator("#sentence-title")).to_have_text("Connection lost.")
+    feeder.commit(*(single() for _ in range(12)))
+    server.start()
+
+    expect(rows(page)).to_have_count(13, timeout=15_000)
+    expect(page.locator(".marker-gap")).to_contain_text("12 transactions filled from the store")
+    feeder.commit(single())
+    expect(rows(page)).to_have_count(14)
+
+
+def test_the_address_restores_the_view(page: Page, feeder: Feeder, server: Server) -> None:
+    change = NewChange("orders", "U", {"id": "1", "status": "paid"})
+    feeder.commit(single(), NewTransaction([change], actor="alice", grade="claimed"))
+    expect(rows(page)).to_have_count(2)
+    page.locator("[data-op=I]").click()
+    expect(rows(page)).to_have_count(1)
+    page.fill("#text", "paid")
+    page.wait_for_url("**q=paid**")
+    rows(page).first.click()
+    expect(page.locator(".drawer .change")).to_have_count(1)
+    other = page.context.new_page()
+    other.goto(page.url)
+
+    expect(rows(other)).to_have_count(1)
+    expect(other.locator(".drawer .change")).to_have_count(1)
+    expect(other.locator("#text")).to_have_value("paid")
+    expect(other.locator("[data-op=I]")).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_hostile_value_stays_text(page: Page, feeder: Feeder) -> None:
+    hostile = "<img src=x onerror=\"document.body.dataset.hacked='yes'\">"
+    change = NewChange("orders", "I", {"id": hostile, "note": hostile, "status": hostile})
+    message = NewChange(None, "M", {"prefix": hostile, "content": hostile})
+    feeder.commit(
+        NewTransaction([change, message], actor=hostile, grade="claimed", origin=hostile),
+        NewTransaction([message], state="message", gid=hostile),
+    )
+    expect(rows(page)).to_have_count(2)
+    rows(page).nth(1).click()
+    expect(page.locator(".drawer .change")).to_have_count(2)
+
+    expect(page.locator(".drawer-sentence")).to_contain_text("<img src=x")
+    assert page.locator("img").count() == 0
+    assert page.evaluate("document.body.dataset.hacked") is None
+
+
+def test_a_large_value_is_cut_and_shown_whole_on_demand(page: Page, feeder: Feeder) -> None:
+    change = NewChange("orders", "I", {"id": "1", "note": "x" * 5000})
+    feeder.commit(NewTransaction([change]))
+    rows(page).first.click()
+    page.locator(".show-all").click()
+
+    expect(page.locator(".whole")).to_have_text("x" * 5000)
+
+
+def test_a_long_transaction_is_loaded_a_page_at_a_time(page: Page, feeder: Feeder) -> None:
+    changes = [NewChange("payments", "I", {"id": str(n)}) for n in range(120)]
+    feeder.commit(NewTransaction(changes))
+    rows(page).first.click()
+    expect(page.locator(".drawer .change")).to_have_count(50)
+    page.locator("[data-more]").click()
+
+    expect(page.locator(".drawer .change")).to_have_count(100)
+
+
+def test_an_open_transaction_grows_and_drops_into_the_list(page: Page, feeder: Feeder) -> None:
+    counts = {"price_list": [0, 10, 0, 0]}
+    opened = feeder.open(NewTransaction(state="streaming", streamed=True, counts=counts))
+    band = page.locator("#band > .row")
+    expect(band).to_have_count(1)
+    feeder.grow(opened, "price_list", 90)
+    expect(band).to_contain_text("100")
+    feeder.end(opened, "aborted")
+
+    expect(band).to_have_count(0)
+    expect(rows(page).first).to_contain_text("aborted")
+
+
+def test_a_flood_is_folded_and_the_list_stays_bounded(page: Page, feeder: Feeder) -> None:
+    feeder.flood(2000, 4)
+
+    expect(page.locator(".row.fold").first).to_contain_text("folded to keep up")
+    assert page.locator("#rows > .row").count() <= 500
+    page.locator(".row.fold button").first.click()
+    page.wait_for_timeout(500)
+    assert page.locator("#rows > .row").count() > 100
+
+
+def test_no_page_scrolls_sideways_at_390_pixels(page: Page, feeder: Feeder) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    feeder.commit(single())
+    expect(rows(page)).to_have_count(1)
+    rows(page).first.click()
+    expect(page.locator(".drawer .change")).to_have_count(1)
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
