@@ -20,7 +20,7 @@ _STORE_SETTINGS = {"shared_buffers": "128MB", "wal_level": "replica", "max_wal_s
 #: A small ``logical_decoding_work_mem`` makes the shop's larger transactions stream while in
 #: progress; a bound on kept WAL protects the disk should replview stay away.
 _SOURCE_SETTINGS = {
-    "logical_decoding_work_mem": "256kB",
+    "logical_decoding_work_mem": "64kB",
     "max_slot_wal_keep_size": "4GB",
     "track_commit_timestamp": "on",
 }

@@ -14,9 +14,9 @@ from replview.demo.workload.seed import PRICES
 from replview.demo.workload.session import Session
 
 #: Rows a piece changes; some pieces together exceed 64 kB of decoded changes.
-PIECE_ROWS = 100
+PIECE_ROWS = 40
 
-#: Between two pieces: about 650 rows a second.
+#: Between two pieces: about 260 rows a second.
 PIECE_SECONDS = 0.15
 
 IMPORT_LINES = 240
