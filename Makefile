@@ -32,7 +32,7 @@ lint: install-test ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: install-test ## Measure, and compare with the bars (BENCH_ARGS=)
+bench: .venv/installed-bench ## Measure, and compare with the bars (BENCH_ARGS=)
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 clean: ## Remove .venv, caches and the demo's data
@@ -55,6 +55,10 @@ install-test: .venv/installed-test
 .venv/installed-test: pyproject.toml | $(BIN)/python
 	@$(call pip_install,.[test])
 	@touch .venv/installed
+
+.venv/installed-bench: pyproject.toml | $(BIN)/python
+	@$(call pip_install,.[test,bench])
+	@touch .venv/installed .venv/installed-test
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || \

@@ -21,8 +21,8 @@ from replview.demo.postgres import EmbeddedPostgres
 from tests.benchmarks.processes import Failed, module, run, running, said
 
 SOURCE = {"max_replication_slots": 20, "max_wal_size": "8GB", "shared_buffers": "256MB"}
-#: What is stored is flushed to disk, as in earnest.
-STORE = {
+#: What is stored is flushed to disk before it is confirmed, as in earnest.
+STORE: dict[str, str | int] = {
     "fsync": "on",
     "max_wal_size": "8GB",
     "shared_buffers": "512MB",
@@ -40,6 +40,8 @@ INSERT INTO measured SELECT n, n % 10000, n % 500, n % 7, (n % 1000) + 0.25, 'pe
     now(), 'a short note of the row' FROM generate_series({first}, {last}) AS n
 """
 _LOOK_SECONDS = 0.05
+#: Longer than any benchmark's largest load takes on a slow machine.
+_STORED_SECONDS = 180
 
 
 @dataclass
@@ -147,12 +149,26 @@ class Bench:
             SELECT extract(epoch FROM last_stored_at - connected_at)::float8 FROM slot
             WHERE name = %s AND checkpoint_lsn >= %s::pg_lsn
         """
+        give_up_at = time.monotonic() + _STORED_SECONDS
         with psycopg.connect(self.store.dsn("replview"), autocommit=True) as connection:
             while (row := connection.execute(query, [slot, end_lsn]).fetchone()) is None:
+                log = said(self.folder / f"{slot}.log")
                 if process.poll() is not None:
-                    raise Failed(f"the receiver ended: {said(self.folder / f'{slot}.log')}")
+                    raise Failed(f"the receiver ended: {log}")
+                if time.monotonic() > give_up_at:
+                    raise Failed(f"{slot} waits for {end_lsn}: {self._state_of(slot)}; {log}")
                 time.sleep(_LOOK_SECONDS)
         return float(row[0])
+
+    def _state_of(self, slot: str) -> str:
+        """What the store says of a slot that does not come on."""
+        return str(
+            self.store_row(
+                "SELECT state, problem_cause, checkpoint_lsn, server_lsn, changes_stored, now() - "
+                "last_stored_at, now() - heartbeat_at FROM slot WHERE name = %s",
+                slot,
+            )
+        )
 
     def stored_seconds(self, slot: str, end_lsn: str) -> float:
         """How long replview takes to store the slot's changes up to ``end_lsn``."""
