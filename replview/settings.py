@@ -76,6 +76,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    # The outermost: static files and answers of the other middlewares get the policy too.
+    "replview.web.security.ContentSecurityPolicyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -85,7 +87,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "replview.web.security.ContentSecurityPolicyMiddleware",
 ]
 
 ROOT_URLCONF = "replview.urls"
@@ -138,6 +139,8 @@ STATICFILES_DIRS = [
 STATIC_ROOT = DATA_DIR / "static"
 SERVESTATIC_USE_FINDERS = True
 SERVESTATIC_AUTOREFRESH = DEBUG
+# No page of another site may read them.
+SERVESTATIC_ALLOW_ALL_ORIGINS = False
 
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"

@@ -16,6 +16,10 @@ OPERATIONS = "IUDTM"
 UNKNOWN_ACTOR = "?"
 NO_ORIGIN = "-"
 
+#: In ``states``: whatever is still open.
+OPEN = "open"
+OPEN_STATES = frozenset({"receiving", "streaming", "prepared"})
+
 _TEXT_LIMIT = 200
 _LIST_LIMIT = 100
 
@@ -50,6 +54,11 @@ class Filters:
         """No filter is set."""
         return self == Filters()
 
+    @property
+    def only_open(self) -> bool:
+        """Nothing that has ended passes: history need not be searched."""
+        return bool(self.states) and self.states <= OPEN_STATES | {OPEN}
+
     def lets_through(self, summary: Summary, text_hits: set[int] | None = None) -> bool:
         """Whether this browser sees the transaction.
 
@@ -57,7 +66,7 @@ class Filters:
         (names, xid, gid) is looked for here.
         """
         row = summary.row
-        if self.states and row.state not in self.states:
+        if self.states and not self._lets_state_through(row.state):
             return False
         if self.actor and (row.actor or UNKNOWN_ACTOR) != self.actor:
             return False
@@ -66,6 +75,9 @@ class Filters:
         if not self._lets_operations_through(summary):
             return False
         return not self.text or row.id in (text_hits or ()) or summary.mentions(self.text)
+
+    def _lets_state_through(self, state: str) -> bool:
+        return state in self.states or (OPEN in self.states and state in OPEN_STATES)
 
     def _lets_operations_through(self, summary: Summary) -> bool:
         """Some operation that is asked for, on some table that is asked for."""

@@ -95,7 +95,7 @@ def slot_facts(slot: Slot) -> dict[str, Any]:
         "confirmed_lsn": None if slot.checkpoint_lsn is None else str(slot.checkpoint_lsn),
         "heartbeat_ms": milliseconds(slot.heartbeat_at),
         "stored": slot.transactions_stored,
-        "tables": slot.relations.count(),
+        "published_tables": slot.published_tables,
     }
 
 

@@ -68,6 +68,9 @@ def read_before(
     """The last ``wanted`` matching transactions before a place (None: the end of history)."""
     names = Names()
     stretch = Stretch(rows=[], markers=[], searched_to=before or 0, searched=0)
+    if filters.only_open:
+        stretch.searched_to = 0
+        return stretch
     page = wanted if filters.everything else READ_LIMIT
     oldest: TransactionRow | None = None
     for turn in range(1 if filters.everything else _SEARCH_PAGES):

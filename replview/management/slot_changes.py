@@ -57,7 +57,7 @@ def record_made(slot: Slot, plan: Plan) -> None:
     SlotEvent.objects.create(
         slot=slot,
         kind="created" if plan.owned else "adopted",
-        message="the slot was created" if plan.owned else "the slot was adopted as it is",
+        message="The slot was created." if plan.owned else "The slot was adopted as it is.",
         detail={
             "statements": [str(step) for step in plan.steps],
             "made_publications": list(plan.made_publications),

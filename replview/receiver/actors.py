@@ -14,6 +14,8 @@ from replview.store.transaction_rows import TransactionRow
 GRADES = {"replview": "claimed", "replview.stamp": "stamped"}
 #: A longer message is stored like any other, but not read as an actor.
 MAX_CONTENT_BYTES = 64 * 1024
+#: What a transaction's messages add to its context beyond this is not kept there.
+MAX_CONTEXT_BYTES = 64 * 1024
 MAX_ACTOR_CHARACTERS = 200
 
 
@@ -38,6 +40,16 @@ def note_actor(row: TransactionRow, message: LogicalMessage) -> None:
     if not isinstance(document, dict):
         return
     actor = document.pop("actor", None)
-    row.context = {**(row.context or {}), **document} or None
+    context = {**(row.context or {}), **document}
+    if context and _can_be_kept(context):
+        row.context = context
     if isinstance(actor, str) and actor and (row.actor is None or grade == "claimed"):
         row.actor, row.actor_grade = actor[:MAX_ACTOR_CHARACTERS], grade
+
+
+def _can_be_kept(context: dict[str, object]) -> bool:
+    """Short enough; and orjson reads documents that are too deep for it to write."""
+    try:
+        return len(orjson.dumps(context)) <= MAX_CONTEXT_BYTES
+    except TypeError:
+        return False

@@ -1,25 +1,22 @@
-"""Opening a session: who the server is, which life of the slot this is, where to start."""
+"""Opening a session: who the server is, whether the slot can be read, where to start."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
 from decoder.binary import UserType
-from decoder.scalars import LSN
-from replview.catalog.columns import format_types
-from replview.catalog.connections import connect
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.catalog.server import ServerFacts, read_server_facts
-from replview.catalog.slots import SlotFacts, read_slots
-from replview.catalog.tables import primary_key_columns
-from replview.catalog.user_types import read_user_types
+from replview.catalog.server import ServerFacts
+from replview.catalog.slots import SlotFacts
+from replview.receiver.encodings import encodings_for
+from replview.receiver.lives import life_of, temporary_life
 from replview.receiver.options import StreamOptions, choose
-from replview.receiver.problems import lost
+from replview.receiver.problems import in_use, lost
 from replview.receiver.session import ReplicationSession, SystemIdentity
-from replview.store.incarnations import Incarnation, SlotRow, begin, log_event, resume
+from replview.receiver.source_catalog import SourceCatalog
+from replview.store.incarnations import Incarnation, SlotRow
 from replview.store.lease import Lease
 
 #: Oldest server whose pgoutput this reads.
@@ -36,7 +33,7 @@ class OpenSession:
     system_identifier: str
     #: Python's name of the encoding that text arrives in.
     encoding: str
-    source: "SourceCatalog"
+    source: SourceCatalog
     #: What types that are not built in are made of; needed to read a binary stream.
     user_types: Mapping[int, UserType] = field(default_factory=dict)
     #: Some transaction was stored: the next trouble is a new one.
@@ -46,48 +43,6 @@ class OpenSession:
         """Close all connections to the source."""
         self.session.close()
         self.source.close()
-
-
-class SourceCatalog:
-    """An ordinary connection to the source, opened when first asked, for what no stream tells."""
-
-    def __init__(self, conninfo: str) -> None:
-        self._conninfo = conninfo
-        self._connection: psycopg.Connection[Any] | None = None
-
-    def connection(self) -> psycopg.Connection[Any]:
-        """The connection; opened again if it was lost."""
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(self._conninfo)
-        return self._connection
-
-    def facts(self, slot_name: str) -> tuple[ServerFacts, SlotFacts | None]:
-        """The server, and the slot if it is there."""
-        connection = self.connection()
-        slots = [facts for facts in read_slots(connection) if facts.slot_name == slot_name]
-        return read_server_facts(connection), slots[0] if slots else None
-
-    def primary_key(self, relation_oid: int) -> Sequence[str] | None:
-        """The table's primary key now; None where the catalog cannot be asked."""
-        with suppress(psycopg.Error):
-            return primary_key_columns(self.connection(), relation_oid)
-        return None
-
-    def type_names(self, wanted: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
-        """Types as SQL writes them; empty where the catalog cannot be asked."""
-        with suppress(psycopg.Error):
-            return format_types(self.connection(), wanted)
-        return {}
-
-    def user_types(self) -> dict[int, UserType]:
-        """Enums, domains, arrays, composites and ranges of the database."""
-        rows = read_user_types(self.connection())
-        return {row.oid: UserType(row.kind, row.over_oid) for row in rows}
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        if self._connection is not None:
-            self._connection.close()
 
 
 def open_session(
@@ -101,19 +56,22 @@ def open_session(
     try:
         server, facts = catalog.facts(slot.name)
         _check(server, facts, slot)
-        sql_ascii = server.encoding == "SQL_ASCII"
-        session = ReplicationSession(conninfo, client_encoding="SQL_ASCII" if sql_ascii else "UTF8")
+        client_encoding, encoding = encodings_for(server.encoding)
+        session = ReplicationSession(conninfo, client_encoding=client_encoding)
         identity = session.identify()
         _note_server(store, slot, server, identity)
+        _note_publications(store, slot, catalog)
         if slot.temporary:
             two_phase = bool(slot.options.get("two_phase", True)) and server.version >= 150000
             two_phase = two_phase and server.max_prepared_transactions > 0
             started = session.create_temporary_slot(slot.name, two_phase=two_phase)
-            incarnation = _temporary_life(store, lease, slot, identity, started)
+            incarnation = temporary_life(store, lease, slot, identity, started)
         else:
-            assert facts is not None
+            facts = _free(catalog, slot, facts)
             two_phase = bool(facts.two_phase)
-            incarnation = _life(store, lease, slot, identity, facts)
+            incarnation = life_of(
+                store, lease, slot, identity, facts, in_recovery=bool(server.in_recovery)
+            )
         options = choose(
             server.version,
             slot.publications,
@@ -121,6 +79,7 @@ def open_session(
             slot_two_phase=two_phase,
             owned=slot.owned,
         )
+        user_types = catalog.user_types() if options.binary else {}
         session.start(slot.name, incarnation.checkpoint_lsn, options.as_arguments())
     except BaseException:
         if session is not None:
@@ -132,9 +91,9 @@ def open_session(
         options,
         incarnation,
         identity.system_identifier,
-        "utf-8",
+        encoding,
         catalog,
-        catalog.user_types() if options.binary else {},
+        user_types,
     )
 
 
@@ -187,6 +146,19 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
         )
 
 
+def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> SlotFacts:
+    """The slot once nobody reads it: it can be moved under us until then, which would look like
+    the beginning of another life.
+    """
+    assert facts is not None
+    if facts.active:
+        # It may have been our own last session, just closed.
+        _, facts = catalog.facts(slot.name)
+    if facts is None or facts.active:
+        raise SourceTrouble(in_use(slot.name))
+    return facts
+
+
 def slot_plugin(slot: SlotRow) -> str:
     """The output plugin this receiver reads."""
     return "pgoutput"
@@ -214,88 +186,9 @@ def _note_server(
     )
 
 
-def _temporary_life(
-    store: psycopg.Connection[Any],
-    lease: Lease,
-    slot: SlotRow,
-    identity: SystemIdentity,
-    started: LSN,
-) -> Incarnation:
-    """Each connection of a temporary slot is a life of its own; the time between is a gap."""
-    incarnation = begin(
-        store,
-        lease,
-        slot,
-        system_identifier=identity.system_identifier,
-        timeline=identity.timeline,
-        started_lsn=started,
-        reason="temporary",
-    )
-    if slot.incarnation_id is not None:
-        log_event(
-            store,
-            slot.id,
-            "gap",
-            "The connection was lost and with it the temporary slot: what was committed until "
-            "the new one began was not seen.",
-            incarnation_id=incarnation.id,
-            lsn=started,
-            detail={"from_lsn": str(slot.checkpoint_lsn or ""), "to_lsn": str(started)},
-        )
-    return incarnation
-
-
-def _life(
-    store: psycopg.Connection[Any],
-    lease: Lease,
-    slot: SlotRow,
-    identity: SystemIdentity,
-    facts: SlotFacts,
-) -> Incarnation:
-    """The current life, or a new one where LSNs no longer compare or history was skipped."""
-    confirmed = facts.confirmed_flush_lsn or LSN(0)
-    reason = _reason_for_new_life(slot, identity, confirmed)
-    if reason is None:
-        return resume(store, lease, slot)
-    incarnation = begin(
-        store,
-        lease,
-        slot,
-        system_identifier=identity.system_identifier,
-        timeline=identity.timeline,
-        started_lsn=confirmed,
-        reason=reason,
-    )
-    if slot.incarnation_id is not None:
-        log_event(
-            store,
-            slot.id,
-            "gap",
-            _GAPS[reason],
-            incarnation_id=incarnation.id,
-            lsn=confirmed,
-            detail={"from_lsn": str(slot.checkpoint_lsn or ""), "to_lsn": str(confirmed)},
-        )
-    return incarnation
-
-
-_GAPS = {
-    "re-pointed": "The source is another cluster now: a new record begins here.",
-    "timeline": "The source went to another timeline (a failover or a restore): a new record "
-    "begins here.",
-    "advanced": "The slot stands beyond our record (advanced by somebody else, or created anew): "
-    "what was committed in between was not seen.",
-}
-
-
-def _reason_for_new_life(slot: SlotRow, identity: SystemIdentity, confirmed: LSN) -> str | None:
-    """Why the current life cannot go on; None if it can."""
-    if slot.incarnation_id is None:
-        return "created" if slot.owned else "adopted"
-    if slot.system_identifier != identity.system_identifier:
-        return "re-pointed"
-    if slot.timeline != identity.timeline:
-        return "timeline"
-    if slot.checkpoint_lsn is not None and confirmed > slot.checkpoint_lsn:
-        return "advanced"
-    return None
+def _note_publications(
+    store: psycopg.Connection[Any], slot: SlotRow, catalog: SourceCatalog
+) -> None:
+    """Keep how many tables are published, so that an empty page can say that it looked."""
+    published = catalog.published_tables(slot.publications)
+    store.execute("UPDATE slot SET published_tables = %s WHERE id = %s", [published, slot.id])

@@ -4,6 +4,8 @@ The SQL in remedies is shown to people and never run from here.
 """
 # ruff: noqa: S608
 
+import traceback
+
 import psycopg
 from psycopg import errors
 
@@ -27,6 +29,8 @@ _LASTING = {
 }
 #: Ordinary interruptions: tried again at once, then with growing pauses.
 _PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up"}
+#: SQLSTATE classes whose texts name hosts, roles, objects and limits, but never a value.
+_ABOUT_CONNECTING = {"08", "28", "3D", "42", "53", "57"}
 
 
 def name_trouble(error: Exception, *, conninfo: str, slot: str, publications: list[str]) -> Trouble:
@@ -58,6 +62,12 @@ def name_trouble(error: Exception, *, conninfo: str, slot: str, publications: li
     )
 
 
+def where_it_failed(error: Exception) -> str:
+    """Where in our code, for the log. The error's own text may hold a value and is left out."""
+    where = "".join(traceback.format_tb(error.__traceback__)[-6:])
+    return f"{type(error).__name__} in\n{where}"
+
+
 def pause_seconds(code: str, attempt: int) -> float:
     """How long to wait before attempt number ``attempt`` (from 1) after this trouble."""
     if code in _LASTING:
@@ -71,12 +81,7 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> Tr
     """Errors that the server gives on a replication connection, by SQLSTATE."""
     text = str(error)
     if isinstance(error, errors.ObjectInUse):
-        return Trouble(
-            "slot_in_use",
-            f"another session is reading the slot {slot}",
-            "Stop the other reader, or end it: SELECT pg_terminate_backend(active_pid) FROM "
-            f"pg_replication_slots WHERE slot_name = '{slot}'",
-        )
+        return in_use(slot)
     if isinstance(error, errors.UndefinedObject) and "publication" in text:
         return _publication_missing(publications)
     if isinstance(error, errors.UndefinedObject) and "replication slot" in text:
@@ -102,6 +107,13 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> Tr
             "binary_refused",
             "a column's type has no binary form, which ends a binary stream at this change",
             "Receive the slot as text: remove binary from its options",
+        )
+    if error.sqlstate and error.sqlstate[:2] not in _ABOUT_CONNECTING:
+        # The text of such an error may quote a value.
+        return Trouble(
+            "stream_failed",
+            f"the server could not send the stream (SQLSTATE {error.sqlstate})",
+            "See the server's log, which names the cause; replview tries again",
         )
     return None
 
@@ -129,6 +141,16 @@ def _prerequisite(text: str, slot: str) -> Trouble:
         "not_ready",
         f"the server cannot start the slot {slot} in its present state",
         "See its log; replview tries again",
+    )
+
+
+def in_use(slot: str) -> Trouble:
+    """Only one session at a time can read a slot, and it is not ours."""
+    return Trouble(
+        "slot_in_use",
+        f"another session is reading the slot {slot}",
+        "Stop the other reader, or end it: SELECT pg_terminate_backend(active_pid) FROM "
+        f"pg_replication_slots WHERE slot_name = '{slot}'",
     )
 
 

@@ -12,25 +12,27 @@ import psycopg
 
 from decoder.assembler import Assembler
 from decoder.events import RelationSeen
+from replview.receiver.clock import now_us
 from replview.receiver.feedback import Feedback, idle_position
 from replview.receiver.opening import OpenSession
 from replview.receiver.recorder import Portion, Recorder
-from replview.receiver.storing import StoreWriter, now_us
+from replview.receiver.storing import StoreWriter
 from replview.receiver.table_plans import TablePlans
 from replview.receiver.writing import Batch, WritingThread
 from replview.store.incarnations import SlotRow, log_event
 from replview.store.lease import Lease
 from replview.store.shapes import StoredShape
 
-#: A batch grows no further than this.
+#: A batch grows no further than this. Up to three are held at once (read, waiting, written), and a
+#: row of many small values takes ten times its bytes as Python objects.
 BATCH_FRAMES = 10_000
-BATCH_BYTES = 8 * 1024 * 1024
+BATCH_BYTES = 2 * 1024 * 1024
 #: Frames decoded at a time.
 READ_FRAMES = 2_000
 #: A sign of life (and the idle position) goes into the store this often.
 HEARTBEAT_SECONDS = 1.0
 #: How long stopping waits for the store to take what it was handed.
-FINISH_SECONDS = 3.0
+FINISH_SECONDS = 2.0
 
 
 class StoreFailed(Exception):
@@ -151,7 +153,12 @@ def pump(
     """Run a session until ``stop``. Raises ``Fenced``, ``StoreFailed``, or what the source did."""
     incarnation = opened.incarnation
 
+    new_versions: list[int] = []
+
     def on_stored(portion: Portion, commit_seq: int) -> None:
+        if new_versions:
+            new_versions.clear()
+            listeners.slot_changed(slot.id)
         if portion.committed or portion.open_changed:
             opened.made_progress = True
             listeners.committed(slot.id, incarnation.id, commit_seq, portion.open_changed)
@@ -169,7 +176,7 @@ def pump(
                 lsn=seen.lsn or None,
                 detail={"relation_id": stored.relation_id, "version_id": stored.version_id},
             )
-            listeners.slot_changed(slot.id)
+            new_versions.append(stored.version_id)
 
     plans = TablePlans(
         slot_id=slot.id,
@@ -190,6 +197,7 @@ def pump(
         incarnation_id=incarnation.id,
         checkpoint_lsn=incarnation.checkpoint_lsn,
         next_id=writer.next_id,
+        is_stored=writer.is_stored,
     )
     writing = WritingThread(writer, recorder, on_stored)
     writing.stored_lsn = incarnation.checkpoint_lsn
@@ -199,7 +207,8 @@ def pump(
         loop.run()
         loop.finish()
     finally:
-        if not writing.finish(FINISH_SECONDS):
+        # Told to stop, it had its time already.
+        if not writing.finish(0.1 if stop.is_set() else FINISH_SECONDS):
             store.close()  # breaks a hanging write; its transaction rolls back
-            writing.finish(FINISH_SECONDS)
+            writing.finish(1.0)
         writing.close()

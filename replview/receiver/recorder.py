@@ -1,7 +1,8 @@
 """Events → what one store transaction writes: rows opened, grown and ended, changes, positions.
 
-Pure but for the identifiers it asks for. What the checkpoint covers already is marked skipped here,
-so that a server that sends something twice (16 after a restart) changes nothing.
+Pure but for what it asks the store: identifiers, and seldom whether a prepare is there. What the
+checkpoint covers already is marked skipped here, so that a server that sends something twice (16
+after a restart) changes nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ from decoder.events import (
     TypeSeen,
 )
 from replview.receiver.actors import note_actor
-from replview.receiver.encoding import message_document
+from replview.receiver.message_documents import message_document
 from replview.store.transaction_rows import TransactionRow
 
 
@@ -62,6 +63,8 @@ class Portion:
     rows: dict[int, TransactionRow] = field(default_factory=dict)
     committed: list[Committed] = field(default_factory=list)
     rolled_back: list[PreparedRolledBack] = field(default_factory=list)
+    #: Transactions prepared here, by gid and xid: a gid alone can be used again at once.
+    prepared: dict[tuple[str, int], TransactionRow] = field(default_factory=dict)
     tombstones: list[Tombstone] = field(default_factory=list)
     #: Everything that ends at or before this is stored once the portion is.
     checkpoint_lsn: int = 0
@@ -82,11 +85,17 @@ class Recorder:
     """Keeps the open transactions of one session and turns events into portions."""
 
     def __init__(
-        self, *, incarnation_id: int, checkpoint_lsn: int, next_id: Callable[[], int]
+        self,
+        *,
+        incarnation_id: int,
+        checkpoint_lsn: int,
+        next_id: Callable[[], int],
+        is_stored: Callable[[OpenTransaction], bool],
     ) -> None:
         self._incarnation_id = incarnation_id
         self.checkpoint_lsn = checkpoint_lsn
         self._next_id = next_id
+        self._is_stored = is_stored
 
     def digest(self, events: Iterable[Event], received_at_us: int) -> Portion:
         """Sort the events of one batch into a portion."""
@@ -110,6 +119,10 @@ class Recorder:
         # The checkpoint is where a stored commit or prepare *ended*.
         final_lsn = transaction.final_lsn
         known = final_lsn is not None and final_lsn < self.checkpoint_lsn
+        if known and transaction.kind == "prepared":
+            # Prepared before the slot could send it, it comes whole just before its COMMIT
+            # PREPARED: its prepare lies before our first position, and yet nobody has it.
+            known = self._is_stored(transaction)
         transaction.tag = TransactionRow(
             id=0 if known else self._next_id(),
             incarnation_id=self._incarnation_id,
@@ -199,10 +212,13 @@ class Recorder:
 
     def _prepared(self, portion: Portion, event: TransactionPrepared) -> None:
         row: TransactionRow = event.transaction.tag
-        if row.skipped or not self._ends(portion, event.end_lsn, row):
+        # What is not skipped though the checkpoint lies beyond it is of such a late transaction.
+        late = event.transaction.kind == "prepared" and event.end_lsn <= portion.checkpoint_lsn
+        if row.skipped or not (late or self._ends(portion, event.end_lsn, row)):
             return
         self._touch(portion, event.transaction, row)
         row.state, row.gid = "prepared", event.gid
+        portion.prepared[event.gid, event.transaction.xid] = row
         row.prepare_lsn, row.prepared_at_us = event.prepare_lsn, event.prepare_time_us
         portion.open_changed = True
 

@@ -5,11 +5,9 @@ store failed; the source failed. In the last two it starts anew from the stored 
 pause during which the lease is kept.
 """
 
-import gc
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,18 +15,17 @@ from typing import Any
 import psycopg
 
 from replview.catalog.problems import Trouble
+from replview.receiver.garbage import let_collection_rest
 from replview.receiver.opening import OpenSession, open_session
-from replview.receiver.problems import name_trouble, pause_seconds
+from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
 from replview.receiver.pump import StoreFailed, pump
+from replview.receiver.supervising import let_go, release_in_time, run_until_stopped
 from replview.store import lease as leases
 from replview.store.connecting import connect_store
 from replview.store.incarnations import SlotRow, log_event, read_slot
 from replview.store.lease import Fenced, Lease
 
 log = logging.getLogger(__name__)
-
-#: Objects made before the garbage collector looks at the youngest.
-_GC_THRESHOLD = 200_000
 
 #: Told after each store transaction: slot, incarnation, last commit_seq, whether an open one moved.
 CommitListener = Callable[[int, int, int, bool], None]
@@ -58,7 +55,7 @@ def receive(
 
     Returns False at once if the slot is not wanted or another receiver holds its lease.
     """
-    _let_garbage_collection_rest()
+    let_collection_rest()
     store = connect_store("replview receiver")
     try:
         lease = leases.take(store, slot_id, owner)
@@ -69,22 +66,12 @@ def receive(
         store.close()
         return False
     log.info("slot %s: taken by %s, epoch %s", slot_id, owner, lease.epoch)
-    Receiver(store, lease, stop, conninfo_of, listeners or Listeners()).run()
+    receiver = Receiver(store, lease, stop, conninfo_of, listeners or Listeners())
+    if not run_until_stopped(receiver.run, stop):
+        log.warning("slot %s: what it waits for does not end; left to itself", slot_id)
+    if stop.is_set() and not receiver.let_go:
+        release_in_time(lease)
     return True
-
-
-def _log_without_values(slot_id: int, error: Exception) -> None:
-    """Where in our code it failed. The error's own text may hold a value and is left out."""
-    where = "".join(traceback.format_tb(error.__traceback__)[-6:])
-    log.error("slot %s: %s in\n%s", slot_id, type(error).__name__, where)
-
-
-def _let_garbage_collection_rest() -> None:
-    """A batch makes some hundred thousand objects without a cycle among them: collecting after
-    every 700 (Python's default) would go through them again and again for nothing.
-    """
-    if gc.get_threshold()[0] < _GC_THRESHOLD:
-        gc.set_threshold(_GC_THRESHOLD, 20, 100)
 
 
 class Receiver:
@@ -105,6 +92,8 @@ class Receiver:
         self._listeners = listeners
         self._attempt = 0
         self._last_code = ""
+        #: The lease was given back.
+        self.let_go = False
 
     def run(self) -> None:
         """Sessions, one after another; closes the connection to the store at the end."""
@@ -129,6 +118,14 @@ class Receiver:
     def _run_session(self) -> None:
         """One session; a failure of the source becomes a named problem and a pause."""
         slot = read_slot(self._store, self._lease.slot_id)
+        trouble = self._stream(slot)
+        if trouble is not None:
+            self._pause(trouble)
+
+    def _stream(self, slot: SlotRow) -> Trouble | None:
+        """Until told to stop, or to what ended it; every connection to the source is closed then:
+        a stream that nobody reads would keep the slot from everybody else.
+        """
         conninfo = ""
         opened: OpenSession | None = None
         try:
@@ -137,24 +134,23 @@ class Receiver:
                 opened = open_session(self._store, self._lease, slot, conninfo)
             self._say_streaming(slot, opened)
             pump(opened, self._store, self._lease, slot, self._stop, self._listeners)
-            if self._stop.is_set():
-                return
         except (Fenced, StoreFailed):
             raise
         except Exception as error:
-            if self._store.closed or self._store.broken:
+            if self._store.closed:
                 raise StoreFailed(type(error).__name__) from error
             trouble = name_trouble(
                 error, conninfo=conninfo, slot=slot.name, publications=slot.publications
             )
             if trouble.code == "internal":
-                _log_without_values(slot.id, error)
-            if opened is not None and opened.made_progress:
-                self._attempt = 0
-            self._pause(trouble)
+                log.error("slot %s: %s", slot.id, where_it_failed(error))
+            return trouble
         finally:
             if opened is not None:
+                if opened.made_progress:
+                    self._attempt = 0
                 opened.close()
+        return None
 
     def _say_streaming(self, slot: SlotRow, opened: OpenSession) -> None:
         desired = leases.beat(
@@ -167,7 +163,9 @@ class Receiver:
             retry_at=None,
         )
         self._store.execute(
-            "UPDATE slot SET state_since = now(), connected_at = now() WHERE id = %s", [slot.id]
+            "UPDATE slot SET state_since = now(), connected_at = now() "
+            "WHERE id = %s AND epoch = %s",
+            [slot.id, self._lease.epoch],
         )
         again = "again " if self._last_code else ""
         log_event(
@@ -189,13 +187,6 @@ class Receiver:
         seconds = pause_seconds(trouble.code, self._attempt)
         state = "reconnecting" if seconds < 30.0 else "failed"
         log.warning("slot %s: %s", self._lease.slot_id, trouble.cause)
-        if trouble.code != self._last_code:
-            kind = "disconnected" if state == "reconnecting" else "problem"
-            log_event(
-                self._store, self._lease.slot_id, kind, f"{trouble.cause[:1].upper()}"
-                f"{trouble.cause[1:]}.", detail={"code": trouble.code},
-            )  # fmt: skip
-        self._last_code = trouble.code
         until = time.monotonic() + seconds
         desired = leases.beat(
             self._store,
@@ -206,9 +197,17 @@ class Receiver:
             problem_remedy=trouble.remedy,
         )
         self._store.execute(
-            "UPDATE slot SET retry_at = now() + make_interval(secs => %s) WHERE id = %s",
-            [seconds, self._lease.slot_id],
+            "UPDATE slot SET retry_at = now() + make_interval(secs => %s) "
+            "WHERE id = %s AND epoch = %s",
+            [seconds, self._lease.slot_id, self._lease.epoch],
         )
+        if trouble.code != self._last_code:
+            kind = "disconnected" if state == "reconnecting" else "problem"
+            log_event(
+                self._store, self._lease.slot_id, kind, f"{trouble.cause[:1].upper()}"
+                f"{trouble.cause[1:]}.", detail={"code": trouble.code},
+            )  # fmt: skip
+        self._last_code = trouble.code
         self._listeners.slot_changed(self._lease.slot_id)
         self._obey(desired)
         while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, 1.0)):
@@ -223,7 +222,9 @@ class Receiver:
         cause = error.__cause__ or error
         log.warning("slot %s: the store failed (%s)", self._lease.slot_id, type(cause).__name__)
         self._store.close()
-        pause = 0.2
+        # Longer each time until something was stored: connecting may work where writing does not.
+        self._attempt += 1
+        pause = pause_seconds("restarting", self._attempt)
         while not self._stop.wait(pause):
             pause = min(pause * 2, 5.0)
             try:
@@ -237,11 +238,11 @@ class Receiver:
 
     def _let_go(self) -> None:
         """Told to stop: say so and free the lease."""
-        slot_id = self._lease.slot_id
         try:
-            leases.beat(self._store, self._lease, state="stopped", retry_at=None)
-            log_event(self._store, slot_id, "stopped", "Receiver stopped, as asked.")
-            leases.release(self._store, self._lease)
-        except (psycopg.Error, Fenced) as error:
-            log.warning("slot %s: could not free the lease (%s)", slot_id, type(error).__name__)
-        self._listeners.slot_changed(slot_id)
+            let_go(self._store, self._lease)
+            self.let_go = True
+        except psycopg.Error as error:
+            log.warning(
+                "slot %s: could not free the lease (%s)", self._lease.slot_id, type(error).__name__
+            )
+        self._listeners.slot_changed(self._lease.slot_id)

@@ -14,22 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import conninfo as libpq
 from psycopg import pq
 
 from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, decode_frame
 from decoder.scalars import LSN
+from replview.receiver.addresses import replication_conninfo
+from replview.receiver.grammar import quote_identifier, quote_literal
 
-#: The session's own settings shape text output, not the writer's. A vanished host must free its
-#: slot soon, hence the short timeout.
-_SETTINGS = {
-    "datestyle": "ISO",
-    "intervalstyle": "postgres",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "timezone": "UTC",
-    "wal_sender_timeout": "10s",
-}
 #: After the socket woke us with nothing buffered, wait so that the server's small packets arrive
 #: together: a third of the CPU at one row a transaction, at no cost in throughput.
 _GATHER_SECONDS = 0.001
@@ -49,32 +40,13 @@ class StreamEnded(Exception):
     """The server ended the stream without an error: it is stopping. Connect again."""
 
 
-def quote_identifier(name: str) -> str:
-    """``name`` as a quoted identifier of the replication grammar."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_literal(text: str) -> str:
-    """``text`` as a literal of the replication grammar, which knows no escapes but ``''``."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 class ReplicationSession:
     """One replication connection, from connecting to closing."""
 
     def __init__(self, conninfo: str, *, client_encoding: str = "UTF8") -> None:
         """Connect. Raises ``psycopg.OperationalError``."""
-        settings = {**_SETTINGS, "client_encoding": client_encoding}
-        given = libpq.conninfo_to_dict(conninfo)
-        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         self.connection: psycopg.Connection[Any] = psycopg.Connection.connect(
-            libpq.make_conninfo(
-                conninfo,
-                replication="database",
-                application_name="replview",
-                connect_timeout=given.get("connect_timeout", 10),
-                options=f"{given.get('options', '')} {options}".strip(),
-            ),
+            replication_conninfo(conninfo, client_encoding=client_encoding),
             autocommit=True,
             prepare_threshold=None,
         )
@@ -82,6 +54,8 @@ class ReplicationSession:
         self._poll = select.poll()
         self._socket = self._pgconn.socket
         self._poll.register(self._socket, select.POLLIN)
+        self._sending = select.poll()
+        self._sending.register(self._socket, select.POLLIN | select.POLLOUT)
         self._streaming = False
         #: The server's position as last heard, in keepalives or data.
         self.server_lsn = LSN(0)
@@ -89,6 +63,8 @@ class ReplicationSession:
         self.keepalive_lsn = LSN(0)
         #: A keepalive asked for an answer.
         self.reply_requested = False
+        #: What ended the stream, while the frames before it are handed out.
+        self._ending: Exception | None = None
 
     @property
     def server_version(self) -> int:
@@ -99,7 +75,7 @@ class ReplicationSession:
         """IDENTIFY_SYSTEM."""
         row = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
         assert row is not None
-        return SystemIdentity(str(row[0]), int(row[1]), LSN.parse(row[2]))
+        return SystemIdentity(_text(row[0]), int(row[1]), LSN.parse(_text(row[2])))
 
     def create_temporary_slot(self, name: str, *, two_phase: bool) -> LSN:
         """A slot that is gone when this connection closes; returns its consistent point."""
@@ -112,7 +88,7 @@ class ReplicationSession:
             f"{options}".encode()
         ).fetchone()
         assert row is not None
-        return LSN.parse(row[1])
+        return LSN.parse(_text(row[1]))
 
     def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
         """START_REPLICATION. Raises ``psycopg.Error`` with the server's SQLSTATE."""
@@ -151,6 +127,8 @@ class ReplicationSession:
         Keepalives are taken in on the way: ``server_lsn``, ``reply_requested``. Raises
         ``StreamEnded``, or ``psycopg.Error`` as the server ended the stream.
         """
+        if self._ending is not None:
+            raise self._ending
         frames: list[bytes] = []
         size = 0
         pgconn, get = self._pgconn, self._pgconn.get_copy_data
@@ -191,6 +169,8 @@ class ReplicationSession:
 
         An unset position must never be filled from what was merely received.
         """
+        if self._ending is not None:
+            return  # nobody listens; libpq would complain of that instead of what happened
         lsn = LSN(stored_lsn)
         update = StandbyStatusUpdate(written=lsn, flushed=lsn, applied=lsn, clock_us=clock_us)
         self._pgconn.put_copy_data(update.encode())
@@ -224,19 +204,29 @@ class ReplicationSession:
             self.reply_requested = self.reply_requested or message.reply_requested
 
     def _end_of_stream(self, frames: Sequence[bytes]) -> None:
-        """Raise what ended the stream, once the frames before it were handed out."""
-        if frames:
-            return  # the next read meets the end again
+        """Raise what ended the stream; with frames before it, at the next ``read``.
+
+        libpq tells the end once only.
+        """
         result = self._pgconn.get_result()
         self._streaming = False
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
-            raise _error(result)
-        raise StreamEnded("the server ended the stream: it is stopping or restarting")
+            self._ending = _error(result)
+        else:
+            self._ending = StreamEnded("the server ended the stream: it is stopping or restarting")
+        if not frames:
+            raise self._ending
 
     def _flush(self) -> None:
         while self._pgconn.flush():
-            select.select([self._pgconn.socket], [self._pgconn.socket], [], 1.0)
+            # Not select(), which knows no descriptor beyond 1023.
+            self._sending.poll(1000)
             self._pgconn.consume_input()
+
+
+def _text(value: str | bytes) -> str:
+    """A value of the session; under SQL_ASCII psycopg gives the bytes."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _error(result: Any) -> psycopg.Error:

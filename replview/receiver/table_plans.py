@@ -116,7 +116,8 @@ class TablePlans:
         """The identity's columns; under FULL, where all carry the flag, the catalog's key."""
         if relation.replica_identity == "FULL":
             key = self._primary_key(relation.oid) or ()
-            return [name for name in key if name in relation.names] if key else []
+            # Part of a key (the rest unpublished, or called otherwise by now) tells no rows apart.
+            return key if all(name in relation.names for name in key) else []
         return [relation.names[index] for index in relation.key_indexes]
 
     def _plan(

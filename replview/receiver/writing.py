@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from decoder.events import Event
+from replview.receiver.clock import now_us
 from replview.receiver.recorder import Portion, Recorder
-from replview.receiver.storing import StoreWriter, now_us
+from replview.receiver.storing import StoreWriter
 
 
 @dataclass(slots=True)

@@ -18,6 +18,20 @@ def orm_connection() -> Iterator[None]:
         connection.close()
 
 
+#: Both ends notice a link that swallows packets: a receiver whose host vanished would else hold
+#: its slot's row, and with it the slot, for hours.
+_LIVELINESS: dict[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+_OPTIONS = (
+    "-c timezone=UTC -c idle_in_transaction_session_timeout=10s -c tcp_keepalives_idle=5 "
+    "-c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+)
+
+
 def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]:
     """An autocommit connection to the store Django is configured for."""
     settings: dict[str, Any] = connections["default"].settings_dict
@@ -30,10 +44,11 @@ def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]
         **{name: value for name, value in settings["OPTIONS"].items() if name != "pool"},
     }
     return psycopg.connect(
+        **_LIVELINESS,
         **{name: value for name, value in given.items() if value not in ("", None)},
         autocommit=True,
         application_name=application_name,
         connect_timeout=10,
         client_encoding="UTF8",
-        options="-c timezone=UTC",
+        options=_OPTIONS,
     )

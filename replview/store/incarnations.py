@@ -71,9 +71,16 @@ def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> 
             "WHERE incarnation_id = %s AND state IN ('receiving', 'streaming')",
             [slot.incarnation_id],
         )
-    return Incarnation(
-        slot.incarnation_id, slot.number, slot.commit_seq, slot.checkpoint_lsn or LSN(0)
-    )
+        # Read again under the lock: the last write of our former session, given up as hanging, may
+        # have been committed since ``slot`` was read.
+        row = connection.execute(
+            "SELECT i.commit_seq, s.checkpoint_lsn::text FROM slot s "
+            "JOIN slot_incarnation i ON i.id = s.incarnation_id WHERE s.id = %s",
+            [slot.id],
+        ).fetchone()
+    assert row is not None
+    checkpoint_lsn = LSN(0) if row[1] is None else LSN.parse(row[1])
+    return Incarnation(slot.incarnation_id, slot.number, row[0], checkpoint_lsn)
 
 
 def begin(

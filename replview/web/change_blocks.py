@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.history import ChangeRow, previous_changes
-from replview.web.words import bytes_words, count_words
+from replview.web.cells import Cell, Line, cell
+from replview.web.json_lines import compared
+from replview.web.words import bytes_words
 
-#: Longer values are cut, with "show all".
-CUT_CHARACTERS = 300
 OPERATION_NAMES = {
     "I": "insert",
     "U": "update",
@@ -18,30 +18,6 @@ OPERATION_NAMES = {
     "M": "message",
     "S": "snapshot",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One value as shown."""
-
-    text: str
-    #: ``value``, ``null``, ``marked`` (not the value but a word about it), ``unknown``.
-    kind: str = "value"
-    #: The whole value's length where it was cut.
-    length: int | None = None
-    #: Where the whole value is: ``old`` or ``new``.
-    side: str = ""
-    derived: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One column of a change; a side that is None has no cell."""
-
-    name: str
-    type: str
-    before: Cell | None
-    after: Cell | None
 
 
 @dataclass(slots=True)
@@ -82,32 +58,6 @@ def blocks_of(changes: Iterable[ChangeRow]) -> list[Block]:
     changes = list(changes)
     before = previous_changes(changes)
     return [_block(change, before.get(change.seq)) for change in changes]
-
-
-def cell(value: Any, side: str, *, derived: bool = False) -> Cell:
-    """A value of ``old`` or ``new``: the server's text, NULL, or a marked form in words."""
-    if value is None:
-        return Cell("null", "null", side=side, derived=derived)
-    if isinstance(value, Mapping):
-        words, length = _marked(value)
-        return Cell(words, "marked", length=length, side=side, derived=derived)
-    text = str(value)
-    if len(text) > CUT_CHARACTERS:
-        return Cell(text[:CUT_CHARACTERS], length=len(text), side=side, derived=derived)
-    return Cell(text, side=side, derived=derived)
-
-
-def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
-    """A marked form in words, and its length if it can be asked for."""
-    if "$masked" in value:
-        return "masked before it was stored", None
-    if "$aside" in value:
-        return f"{count_words(int(value['$aside']))} characters, kept aside", int(value["$aside"])
-    for mark, words in (("$binary", "binary, not decoded"), ("$bytes", "bytes, not text")):
-        if mark in value:
-            size = len(str(value[mark])) * 3 // 4
-            return f"{words}, {bytes_words(size)}", None
-    return "a form this version does not know", None
 
 
 def _block(change: ChangeRow, previous: Any) -> Block:
@@ -152,8 +102,7 @@ def _tell_message(block: Block, message: Mapping[str, Any]) -> None:
         block.content = Cell(f"{bytes_words(size)} that are not text", "marked")
     else:
         size = len(str(content or "").encode())
-        shown = cell(str(content or ""), "new")
-        block.content = shown
+        block.content = cell(str(content or ""), "new", json=size > 80)
     kind = "transactional" if message.get("transactional", True) else "not transactional"
     block.words = f"{kind}, {bytes_words(size)}"
 
@@ -175,6 +124,10 @@ def _columns(change: ChangeRow, *images: Mapping[str, Any]) -> list[tuple[str, s
     return known + list(dict.fromkeys(extra))
 
 
+def _is_json(type_name: str) -> bool:
+    return type_name in ("json", "jsonb")
+
+
 def _tell_update(block: Block, change: ChangeRow, previous: Any) -> None:
     new = change.new or {}
     sent_old = change.old or {}
@@ -194,7 +147,8 @@ def _tell_update(block: Block, change: ChangeRow, previous: Any) -> None:
         if name not in new:
             block.not_sent.append(name)
             continue
-        after = cell(new[name], "new")
+        json = _is_json(type_name)
+        after = cell(new[name], "new", json=json)
         if name not in before:
             # Nobody knows whether it changed; the key did not, or it would have been sent.
             target = block.folded if name in change.key_columns else block.lines
@@ -203,8 +157,10 @@ def _tell_update(block: Block, change: ChangeRow, previous: Any) -> None:
         elif before[name] == new[name]:
             block.folded.append(Line(name, type_name, None, after))
         else:
-            was = cell(before[name], "old", derived=derived and name not in sent_old)
-            block.lines.append(Line(name, type_name, was, after))
+            was = cell(before[name], "old", derived=derived and name not in sent_old, json=json)
+            both = isinstance(before[name], str) and isinstance(new[name], str)
+            differ = compared(before[name], new[name]) if json and both else None
+            block.lines.append(Line(name, type_name, was, after, differ))
     block.fold_word = "unchanged"
     if block.before in ("unknown", "key") and len(block.lines) > _SHOWN:
         block.folded, block.lines = block.lines[_SHOWN:] + block.folded, block.lines[:_SHOWN]
@@ -232,7 +188,8 @@ def _tell_one_side(block: Block, change: ChangeRow, previous: Any) -> None:
             block.not_sent.append(name)
             continue
         derived = deleted and name not in sent
-        value = cell(image[name], "old" if deleted else "new", derived=derived)
+        side, json = "old" if deleted else "new", _is_json(type_name)
+        value = cell(image[name], side, derived=derived, json=json)
         line = Line(name, type_name, value, None) if deleted else Line(name, type_name, None, value)
         lines.append(line)
     # The key stands in the block's head already.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
@@ -24,7 +25,11 @@ POLICY = (
 def policy_for(request: HttpRequest) -> str:
     """The policy of one answer; older browsers do not count sockets among ``'self'``."""
     scheme = "wss" if request.is_secure() else "ws"
-    return "; ".join([*POLICY, f"connect-src 'self' {scheme}://{request.get_host()}"])
+    try:
+        sockets = f" {scheme}://{request.get_host()}"
+    except DisallowedHost:
+        sockets = ""
+    return "; ".join([*POLICY, f"connect-src 'self'{sockets}"])
 
 
 @sync_and_async_middleware

@@ -141,6 +141,9 @@ def _health(fleet: Fleet, slot: SlotView | None) -> dict[str, Any] | None:
         rate = slot.transactions_per_second
         return {
             "level": slot.level,
+            "title": slot.health.title,
+            "cause": slot.health.cause,
+            "next": slot.health.next_step,
             "word": slot.level.word,
             "rest": "rate unknown" if rate is None else rate_words(rate),
             "lsn": slot.slot.checkpoint_lsn,

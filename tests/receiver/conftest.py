@@ -60,7 +60,7 @@ class Recording:
 
     def caught_up(self) -> None:
         """Wait until everything committed on the source so far is stored."""
-        with self.source.connect() as connection:
+        with self.source.connect(client_encoding="UTF8") as connection:
             row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
         from decoder.scalars import LSN
 
@@ -106,10 +106,17 @@ def record(transactional_db) -> Iterator[Callable[..., Recording]]:
     """``record(source, …)``: make publication, slot and record; everything ends with the test."""
     recordings: list[Recording] = []
 
-    def make(source: SourceDatabase, *, start: bool = True, two_phase: bool = True, **columns):
+    def make(
+        source: SourceDatabase,
+        *,
+        start: bool = True,
+        two_phase: bool = True,
+        publish: str = "ALL TABLES",
+        **columns,
+    ):
         name = f"replview_{next(_numbers)}"
         with source.connect() as connection:
-            connection.execute(f"CREATE PUBLICATION {name} FOR ALL TABLES")
+            connection.execute(f"CREATE PUBLICATION {name} FOR {publish}")
             connection.execute(
                 "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, %s)",
                 [name, two_phase],

@@ -2,11 +2,13 @@
 
 import threading
 
+import psycopg
 import pytest
 
 from replview.receiver.run import receive
 from replview.store import lease as leases
 from replview.store.connecting import connect_store
+from replview.store.incarnations import Incarnation, read_slot, resume
 from replview.store.lease import Fenced
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
@@ -75,6 +77,69 @@ def test_a_row_locked_by_a_writing_receiver_is_alive_whatever_its_heartbeat(
         with writing.transaction():
             leases.beat(writing, lease)
             assert leases.take(other, slot.pk, "impatient") is None
+
+
+def test_what_still_hangs_when_a_lease_is_given_back_can_write_no_more(
+    source: SourceDatabase, record
+) -> None:
+    source.run(TABLE)
+    slot = record(source, start=False).slot
+    with connect_store() as store:
+        lease = leases.take(store, slot.pk, "first")
+        assert lease is not None
+        assert leases.release(store, lease)
+
+        with pytest.raises(Fenced):
+            leases.beat(store, lease)
+        assert not leases.release(store, lease)
+
+
+def test_a_session_resumes_behind_a_write_that_was_still_in_flight(
+    source: SourceDatabase, record
+) -> None:
+    """Given up as hanging, the write of the former session was committed after all."""
+    source.run(TABLE)
+    recording = record(source)
+    source.run("INSERT INTO t VALUES (1)")
+    recording.caught_up()
+    recording.end()
+    resumed: list[Incarnation] = []
+    with connect_store() as hanging, connect_store() as store:
+        lease = leases.take(store, recording.slot.pk, "next")
+        assert lease is not None
+        slot = read_slot(store, recording.slot.pk)
+        with hanging.transaction():
+            hanging.execute("UPDATE slot SET checkpoint_lsn = '7/0' WHERE id = %s", [slot.id])
+            hanging.execute("UPDATE slot_incarnation SET commit_seq = 9")
+            resuming = threading.Thread(target=lambda: resumed.append(resume(store, lease, slot)))
+            resuming.start()
+            resuming.join(0.3)
+        resuming.join(5)
+
+    [incarnation] = resumed
+    assert (str(incarnation.checkpoint_lsn), incarnation.commit_seq) == ("7/0", 9)
+
+
+def test_a_lease_is_kept_though_the_store_has_no_connection_for_a_moment(
+    source: SourceDatabase, record, monkeypatch
+) -> None:
+    monkeypatch.setattr(leases, "KEEP_SECONDS", 0.05)
+    source.run(TABLE)
+    slot = record(source, start=False).slot
+    refusals = iter([psycopg.OperationalError("too many clients")] * 3)
+
+    def connect() -> psycopg.Connection:
+        for refusal in refusals:
+            raise refusal
+        return connect_store()
+
+    with connect_store() as store:
+        lease = leases.take(store, slot.pk, "first")
+        assert lease is not None
+        store.execute("UPDATE slot SET heartbeat_at = NULL WHERE id = %s", [slot.pk])
+        with leases.kept(connect, lease):
+            wait_for(lambda: type(slot).objects.get(pk=slot.pk).heartbeat_at, 5)
+        leases.release(store, lease)
 
 
 def test_a_stopped_slot_is_not_taken(source: SourceDatabase, record) -> None:

@@ -1,5 +1,7 @@
 """A slow store, a store that goes away, a server that restarts: nothing lost, nothing twice."""
 
+import os
+import threading
 import time
 
 import pytest
@@ -17,6 +19,7 @@ def test_keepalives_are_answered_while_the_store_hangs(source: SourceDatabase, r
     source.run(TABLE)
     recording = record(source)
     with connect_store() as blocker:
+        blocker.execute("SET idle_in_transaction_session_timeout = 0")
         blocker.execute("BEGIN")
         blocker.execute("SELECT FROM slot WHERE id = %s FOR UPDATE", [recording.slot.pk])
         source.run("INSERT INTO t VALUES (1)")
@@ -47,6 +50,34 @@ def test_a_store_that_drops_the_connection_gets_everything_once(
     stored = recording.transactions(state="committed")
     assert [t.commit_seq for t in stored] == [1, 2, 3, 4, 5, 6]
     assert sum(len(recording.changes(t)) for t in stored) == 5 * 500 + 1
+
+
+@pytest.mark.slow
+def test_fifty_reconnections_leave_no_descriptor_and_no_thread(
+    source: SourceDatabase, record
+) -> None:
+    source.run(TABLE)
+    recording = record(source)
+
+    def connected() -> int:
+        return recording.slot.events.filter(kind="connected").count()
+
+    def reconnect(times: int) -> None:
+        for wanted in range(connected() + 1, connected() + 1 + times):
+            source.run(
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+                f"WHERE slot_name = '{recording.slot.name}' AND active"
+            )
+            wait_for(lambda wanted=wanted: connected() >= wanted)
+            source.run("INSERT INTO t SELECT coalesce(max(n), 0) + 1 FROM t")
+            recording.caught_up()
+
+    reconnect(2)
+    before = (len(os.listdir("/proc/self/fd")), threading.active_count())
+    reconnect(50)
+
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) <= before
+    assert [t.commit_seq for t in recording.transactions()] == list(range(1, 53))
 
 
 @pytest.mark.slow

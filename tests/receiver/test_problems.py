@@ -24,6 +24,7 @@ def test_a_slot_in_use_is_named_and_taken_when_it_is_free(source: SourceDatabase
     recording.start()
     slot = recording.problem("slot_in_use")
     assert slot.state == "reconnecting"
+    assert slot.incarnation is None, "no life begins while somebody else moves the slot"
     assert "pg_terminate_backend" in slot.problem_remedy
     other.close()
 
@@ -107,6 +108,67 @@ def test_a_terminated_walsender_is_only_an_interruption(source: SourceDatabase, 
     recording.caught_up()
 
     assert [t.commit_seq for t in recording.transactions()] == [1, 2]
+
+
+def test_what_ended_a_stream_is_named_though_data_came_just_before(
+    source_cluster_16, record
+) -> None:
+    source_cluster_16.create_database("ends_behind_data")
+    source = SourceDatabase(source_cluster_16, "ends_behind_data")
+    source.run(TABLE)
+    recording = record(source, start=False)
+    source.run(
+        "INSERT INTO t VALUES (1)",
+        f"DROP PUBLICATION {recording.slot.name}",
+        "INSERT INTO t VALUES (2)",
+    )
+    with source.connect() as session:
+        [before] = session.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+
+    recording.start()
+
+    slot = recording.problem("publication_missing")
+    recording.end()
+    assert {e.detail["code"] for e in slot.events.filter(kind__in=["disconnected", "problem"])} == {
+        "publication_missing"
+    }, before
+    source.run(f"SELECT pg_drop_replication_slot('{recording.slot.name}')")
+
+
+def test_a_value_that_ends_the_stream_is_in_no_message(source: SourceDatabase, record) -> None:
+    """A row filter that fails on a value: the server's own error quotes it."""
+    source.run("CREATE TABLE t (y int, m int, d int)")
+    only_dates = "TABLE t WHERE (make_date(y, m, d) > '2000-01-01') WITH (publish = 'insert')"
+    recording = record(source, publish=only_dates)
+    source.run("INSERT INTO t VALUES (4711, 0, 815)")
+
+    slot = recording.problem("stream_failed")
+
+    recording.end()
+    told = [slot.problem_cause, slot.problem_remedy, *slot.events.values_list("message", flat=True)]
+    assert "4711" not in " ".join(told)
+
+
+def test_a_server_restored_from_an_older_copy_begins_a_new_record(
+    source: SourceDatabase, record
+) -> None:
+    """The server would skip, without a word, all up to the position that we had reached."""
+    source.run(TABLE)
+    recording = record(source)
+    source.run("INSERT INTO t VALUES (1)")
+    recording.caught_up()
+    recording.end()
+    type(recording.slot).objects.filter(pk=recording.slot.pk).update(checkpoint_lsn="FFFF/0")
+
+    recording.start()
+    recording.streaming()
+    source.run("INSERT INTO t VALUES (2)")
+
+    [first, second] = wait_for(
+        lambda: len(found := recording.transactions(state="committed")) == 2 and found
+    )
+    assert {first.incarnation.number, second.incarnation.number} == {1, 2}
+    assert recording.slot.events.filter(kind="gap").count() == 1
 
 
 @pytest.mark.slow

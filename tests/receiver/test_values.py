@@ -49,6 +49,73 @@ def test_under_full_the_key_is_the_primary_key_of_the_catalog(
     assert RelationVersion.objects.get(pk=change.version_id).key_columns == ["b"]
 
 
+def test_the_key_is_found_though_the_catalogs_connection_was_lost(
+    source: SourceDatabase, record
+) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "ALTER TABLE t REPLICA IDENTITY FULL")
+    recording = record(source)
+    source.run(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = "
+        "current_database() AND application_name = 'replview' AND backend_type = 'client backend'",
+        "INSERT INTO t VALUES (1)",
+    )
+    recording.caught_up()
+
+    [change] = recording.changes(recording.transactions()[0])
+    assert change.key_hash == signed_hash(["1"])
+
+
+def test_part_of_a_primary_key_is_no_key(source: SourceDatabase, record) -> None:
+    source.run(
+        "CREATE TABLE t (a int, b int, v text, PRIMARY KEY (a, b))",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+    )
+    recording = record(source, publish="TABLE t (a, v) WITH (publish = 'insert')")
+    source.run("INSERT INTO t VALUES (1, 2, 'x')")
+    recording.caught_up()
+
+    [change] = recording.changes(recording.transactions()[0])
+    assert change.key_hash is None
+    assert RelationVersion.objects.get(pk=change.version_id).key_columns == []
+
+
+def test_a_message_too_long_for_jsonb_goes_aside(source, record, monkeypatch) -> None:
+    monkeypatch.setattr(encoding, "ASIDE_DOCUMENT_BYTES", 100_000)
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    recording = record(source)
+    emit = "SELECT pg_logical_emit_message({}, 'long', repeat('m', 200000))"
+    source.run(emit.format("false"), emit.format("true"))
+    recording.caught_up()
+
+    for transaction in recording.transactions():
+        [change] = recording.changes(transaction)
+        assert change.new["content"] == {"$aside": 200_000}
+        [piece] = LargeValue.objects.filter(transaction_id=transaction.pk)
+        assert (piece.side, piece.column, piece.content) == ("new", "content", "m" * 200_000)
+
+
+def test_times_that_no_calendar_has_are_left_out(source: SourceDatabase, record) -> None:
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "SELECT pg_replication_origin_create('elsewhere')",
+    )
+    recording = record(source)
+    with source.connect() as session:
+        session.execute("SELECT pg_replication_origin_session_setup('elsewhere')")
+        for number, time in enumerate(["infinity", "200000-01-01"]):
+            session.execute("BEGIN")
+            session.execute("INSERT INTO t VALUES (%s)", [number])
+            session.execute("SELECT pg_replication_origin_xact_setup('1/1', %s)", [time])
+            session.execute(f"PREPARE TRANSACTION 'far {number}'")
+        session.execute("COMMIT PREPARED 'far 0'")
+    source.run("ROLLBACK PREPARED 'far 1'", "SELECT pg_replication_origin_drop('elsewhere')")
+    recording.caught_up()
+
+    stored = recording.transactions()
+    assert [t.prepared_at for t in stored] == [None, None]
+    assert [t.state for t in stored] == ["committed", "rolled back"]
+
+
 def test_dropped_and_masked_columns_are_never_kept(source: SourceDatabase, record) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, card text, mail text)",
@@ -147,3 +214,37 @@ def test_each_shape_is_a_version_and_a_flip_back_is_none(source: SourceDatabase,
     ]  # fmt: skip
     assert relation.current_version == versions[1]
     assert len(versions[1].intervals) == 2
+
+
+def test_shapes_that_flip_within_one_batch_stay_with_their_rows(
+    any_source: SourceDatabase, record
+) -> None:
+    any_source.run("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE other (id int PRIMARY KEY)")
+    recording = record(any_source, start=False)
+    any_source.run(
+        "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t ADD b text",
+        "INSERT INTO t VALUES (2, 'x')",
+        "ALTER TABLE t DROP b",
+        "INSERT INTO t VALUES (3)",
+        "BEGIN; INSERT INTO t VALUES (4); ALTER TABLE t ADD b text; "
+        "INSERT INTO t VALUES (5, 'y'); COMMIT",
+        "TRUNCATE t, other RESTART IDENTITY CASCADE",
+    )
+    recording.start()
+    recording.caught_up()
+
+    *inserting, truncating = recording.transactions()
+    inserted = [change for t in inserting for change in recording.changes(t)]
+    assert [c.new for c in inserted] == [
+        {"id": "1"}, {"id": "2", "b": "x"}, {"id": "3"}, {"id": "4"}, {"id": "5", "b": "y"},
+    ]  # fmt: skip
+    wide = {c.version_id for c in inserted if "b" in c.new}
+    narrow = {c.version_id for c in inserted if "b" not in c.new}
+    assert not wide & narrow
+    versions = RelationVersion.objects.in_bulk(wide | narrow)
+    assert all(len(versions[c.version_id].columns) == len(c.new) for c in inserted)
+    truncations = recording.changes(truncating)
+    assert [c.op for c in truncations] == ["T", "T"]
+    assert truncations[0].new == {"cascade": True, "restart_identity": True}
+    assert len({c.relation_id for c in truncations}) == 2

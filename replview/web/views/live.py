@@ -7,6 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from replview.catalog.test_message import statement
 from replview.store import history
 from replview.store.history import TransactionRow
 from replview.store.models import Relation, Slot, SlotIncarnation
@@ -43,7 +44,8 @@ def live_page(request: HttpRequest) -> HttpResponse:
             ("T", "truncates"),
             ("M", "messages"),
         ],
-        "states": ["committed", "message", "aborted", "rolled back"],
+        "states": ["streaming", "prepared", "committed", "message", "aborted", "rolled back"],
+        "test_statement": statement(request.user.get_username()),
     }
     return render(request, "live/live.html", page)
 

@@ -1,0 +1,74 @@
+"""A test message: a transaction of nothing but a logical message, to see the whole road work.
+
+It takes a few hundred bytes of WAL and touches no table; any role that may connect may send it.
+"""
+
+import json
+
+import psycopg
+from psycopg import sql
+
+from replview.catalog.connections import Connection, connected
+from replview.catalog.problems import SourceTrouble, Trouble, explain
+
+#: Connecting, sending and the answer, all together.
+_DEADLINE_SECONDS = 10.0
+#: The prefix the receiver takes the actor from.
+_PREFIX = "replview"
+
+
+def statement(actor: str) -> str:
+    """What is run, as one would type it."""
+    call = sql.SQL("SELECT pg_logical_emit_message(true, {}, {});")
+    return call.format(sql.Literal(_PREFIX), sql.Literal(_content(actor))).as_string(None)
+
+
+def send_test_message(conninfo: str, actor: str) -> str:
+    """Send it; returns the LSN of the message. Raises ``SourceTrouble``."""
+    try:
+        with connected(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+            return _send(connection, actor)
+    except psycopg.Error as error:
+        raise SourceTrouble(explain(error, conninfo)) from None
+
+
+def _send(connection: Connection, actor: str) -> str:
+    connection.execute("SELECT pg_catalog.set_config('default_transaction_read_only','off',false)")
+    try:
+        row = connection.execute(
+            "SELECT pg_catalog.pg_logical_emit_message(true, %s::text, %s::text)::text",
+            [_PREFIX, _content(actor)],
+        ).fetchone()
+    except psycopg.Error as error:
+        if error.sqlstate is None:
+            raise
+        raise SourceTrouble(_refusal(error, connection, actor)) from None
+    assert row is not None
+    return str(row[0])
+
+
+def _content(actor: str) -> str:
+    return json.dumps({"actor": actor, "test": True}, ensure_ascii=False)
+
+
+def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> Trouble:
+    """Why the server did not take it."""
+    said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        flush = ", boolean" if connection.info.server_version >= 170000 else ""
+        grant = sql.SQL(
+            "GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text{}) TO {}"
+        ).format(sql.SQL(flush), sql.Identifier(connection.info.user))
+        return Trouble(
+            "missing_right",
+            f"role {connection.info.user} may not send logical messages",
+            grant.as_string(None),
+        )
+    standby = isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "recovery" in said
+    if standby:
+        return Trouble(
+            "read_only",
+            "the server accepts no writes: it is a standby, or read-only",
+            f"Run it on the primary: {statement(actor).rstrip(';')}",
+        )
+    return Trouble("refused", f"the server refused the message, saying: {said[:200]}", "Try again")

@@ -1,0 +1,32 @@
+"""In which encoding a source's text is asked for."""
+
+#: Single-byte encodings in which some bytes stand for nothing, by PostgreSQL's name, with Python's
+#: codec; byte for byte the two agree (PostgreSQL 18, Python 3.11).
+WITH_HOLES = {
+    "LATIN3": "iso8859-3",
+    "ISO_8859_6": "iso8859-6",
+    "ISO_8859_7": "iso8859-7",
+    "ISO_8859_8": "iso8859-8",
+    "WIN874": "cp874",
+    "WIN1250": "cp1250",
+    "WIN1251": "cp1251",
+    "WIN1252": "cp1252",
+    "WIN1253": "cp1253",
+    "WIN1254": "cp1254",
+    "WIN1255": "cp1255",
+    "WIN1257": "cp1257",
+    "WIN1258": "cp1258",
+}
+
+
+def encodings_for(server_encoding: str | None) -> tuple[str, str]:
+    """``client_encoding``, and Python's name of it.
+
+    UTF8, unless the server could then meet a byte that it can store but not convert: that would
+    end the stream at this change every time. We mark such values instead.
+    """
+    if server_encoding == "SQL_ASCII":
+        return "SQL_ASCII", "utf-8"
+    if server_encoding in WITH_HOLES:
+        return server_encoding, WITH_HOLES[server_encoding]
+    return "UTF8", "utf-8"

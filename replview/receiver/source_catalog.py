@@ -1,0 +1,76 @@
+"""What a session must ask of the source's catalog, because no stream tells it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import conninfo as libpq
+
+from decoder.binary import UserType
+from replview.catalog.columns import format_types
+from replview.catalog.connections import connect
+from replview.catalog.publications import read_publications
+from replview.catalog.server import ServerFacts, read_server_facts
+from replview.catalog.slots import SlotFacts, read_slots
+from replview.catalog.tables import primary_key_columns
+from replview.catalog.user_types import read_user_types
+from replview.receiver.addresses import given_up_after
+
+Answer = TypeVar("Answer")
+
+
+class SourceCatalog:
+    """An ordinary connection to the source, opened when first asked, for what no stream tells."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = libpq.make_conninfo(conninfo, **given_up_after(conninfo))
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection; opened again if it was lost."""
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._conninfo)
+        return self._connection
+
+    def facts(self, slot_name: str) -> tuple[ServerFacts, SlotFacts | None]:
+        """The server, and the slot if it is there."""
+        connection = self.connection()
+        slots = [facts for facts in read_slots(connection) if facts.slot_name == slot_name]
+        return read_server_facts(connection), slots[0] if slots else None
+
+    def primary_key(self, relation_oid: int) -> Sequence[str] | None:
+        """The table's primary key now; None where the catalog cannot be asked."""
+        return self._ask(lambda connection: primary_key_columns(connection, relation_oid))
+
+    def type_names(self, wanted: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
+        """Types as SQL writes them; empty where the catalog cannot be asked."""
+        return self._ask(lambda connection: format_types(connection, wanted)) or {}
+
+    def published_tables(self, publications: Sequence[str]) -> int | None:
+        """How many tables these publish; None where the catalog cannot be asked."""
+
+        def count(connection: psycopg.Connection[Any]) -> int:
+            found = [p for p in read_publications(connection) if p.name in publications]
+            return len({(table.schema, table.name) for p in found for table in p.tables})
+
+        return self._ask(count)
+
+    def _ask(self, question: Callable[[psycopg.Connection[Any]], Answer]) -> Answer | None:
+        """Ask once more if the connection was lost: idle for long, it may have been for long."""
+        for _ in range(2):
+            with suppress(psycopg.Error):
+                return question(self.connection())
+            if self._connection is not None and not self._connection.closed:
+                break
+        return None
+
+    def user_types(self) -> dict[int, UserType]:
+        """Enums, domains, arrays, composites and ranges of the database."""
+        rows = read_user_types(self.connection())
+        return {row.oid: UserType(row.kind, row.over_oid) for row in rows}
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()

@@ -1,0 +1,91 @@
+"""Told to stop, a receiver is gone within 5 s, whatever it waits for."""
+
+import socket
+import threading
+import time
+
+from replview.store.connecting import connect_store
+from replview.store.lease import LEASE_SECONDS
+from tests.conftest import SourceDatabase
+from tests.receiver.conftest import Recording, wait_for
+
+TABLE = "CREATE TABLE t (n int PRIMARY KEY, filler text)"
+
+
+def _seconds_to_stop(recording: Recording) -> float:
+    started = time.monotonic()
+    recording.end()
+    return time.monotonic() - started
+
+
+def test_while_a_host_does_not_answer(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source, start=False)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        recording.dsn = f"host=127.0.0.1 port={deaf.getsockname()[1]} dbname=x user=y"
+        recording.start()
+        with deaf.accept()[0]:
+            assert _seconds_to_stop(recording) < 5
+
+    recording.slot.refresh_from_db()
+    assert (recording.slot.lease_owner, recording.slot.state) == ("", "stopped")
+
+
+def test_while_waiting_out_a_pause(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source, start=False)
+    recording.dsn = "host=127.0.0.1 port=1 dbname=x user=y"
+    recording.start()
+    recording.problem("unreachable")
+
+    assert _seconds_to_stop(recording) < 2
+
+
+def test_while_the_store_hangs(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source)
+    with connect_store() as blocker:
+        blocker.execute("BEGIN")
+        blocker.execute("SELECT FROM slot WHERE id = %s FOR UPDATE", [recording.slot.pk])
+        source.run("INSERT INTO t VALUES (1)")
+        time.sleep(1.5)
+
+        assert _seconds_to_stop(recording) < 5
+
+        blocker.execute("ROLLBACK")
+    # The lease could not be given back: it runs out.
+    time.sleep(LEASE_SECONDS)
+    recording.start()
+    recording.caught_up()
+    assert [t.commit_seq for t in recording.transactions()] == [1]
+
+
+def test_in_the_middle_of_a_flood(source: SourceDatabase, record) -> None:
+    source.run(TABLE)
+    recording = record(source)
+    stop = threading.Event()
+
+    def flood() -> None:
+        with source.connect() as session:
+            first = 0
+            while not stop.is_set():
+                session.execute(
+                    "INSERT INTO t SELECT n, repeat('x', 200) "
+                    f"FROM generate_series({first}, {first + 1999}) n"
+                )
+                first += 2000
+
+    flooding = threading.Thread(target=flood)
+    flooding.start()
+    wait_for(lambda: len(recording.transactions(state="committed")) > 5, 60)
+    assert _seconds_to_stop(recording) < 5
+    stop.set()
+    flooding.join()
+    recording.start()
+    recording.caught_up()
+
+    stored = recording.transactions(state="committed")
+    assert [t.commit_seq for t in stored] == list(range(1, len(stored) + 1))
+    with source.connect() as session:
+        [rows] = session.execute("SELECT count(*) FROM t").fetchone()
+    assert sum(t.inserts for t in stored) == rows
