@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from replview.catalog.problems import Trouble
-from replview.receiver.garbage import let_collection_rest
+from replview.receiver.process_memory import prepare_for_batches
 from replview.receiver.opening import OpenSession, open_session
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
 from replview.receiver.pump import StoreFailed, pump
@@ -55,7 +55,7 @@ def receive(
 
     Returns False at once if the slot is not wanted or another receiver holds its lease.
     """
-    let_collection_rest()
+    prepare_for_batches()
     store = connect_store("replview receiver")
     try:
         lease = leases.take(store, slot_id, owner)

@@ -3,7 +3,7 @@
 from django.db import migrations
 
 CHANGE = """
-CREATE SEQUENCE transaction_id_block INCREMENT BY 1000;
+CREATE SEQUENCE transaction_id_block INCREMENT BY 20000;
 
 CREATE TABLE change (
     transaction_id bigint NOT NULL,
