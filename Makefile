@@ -7,7 +7,10 @@ BIN := .venv/bin
 DEMO_ARGS ?=
 override DEMO_ARGS += $(if $(PORT),--port $(PORT)) $(if $(RATE),--rate $(RATE)) $(if $(DATA),--data '$(DATA)')
 
+# Side by side, each worker with servers of its own: make test PYTEST_WORKERS=0 for one after another
+PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
+override PYTEST_ARGS += -n $(PYTEST_WORKERS) --dist loadfile
 BENCH_ARGS ?=
 
 .PHONY: help install install-test demo test test-fast lint bench clean chromium

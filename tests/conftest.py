@@ -50,6 +50,22 @@ def django_db_modify_db_settings(store_cluster: EmbeddedPostgres) -> None:
     connections["default"].settings_dict.update(address)
 
 
+@pytest.fixture(autouse=True)
+def _unmanaged_tables_are_emptied(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Django's flush after a committing test leaves the tables it does not manage."""
+    yield
+    marker = request.node.get_closest_marker("django_db")
+    commits = marker is not None and marker.kwargs.get("transaction")
+    if commits or "transactional_db" in request.fixturenames:
+        from django.db import connection
+
+        request.getfixturevalue("django_db_blocker").unblock()
+        with connection.cursor() as cursor:
+            cursor.execute("TRUNCATE change, slot_sample")
+        connection.close()
+        request.getfixturevalue("django_db_blocker").restore()
+
+
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[EmbeddedRedis]:
     """A real Redis: broker and channel layer."""

@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 
 from replview.catalog.problems import Trouble
-from replview.receiver.process_memory import prepare_for_batches
 from replview.receiver.opening import OpenSession, open_session
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
+from replview.receiver.process_memory import prepare_for_batches
 from replview.receiver.pump import StoreFailed, pump
 from replview.receiver.supervising import let_go, release_in_time, run_until_stopped
 from replview.store import lease as leases

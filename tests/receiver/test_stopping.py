@@ -41,6 +41,7 @@ def test_while_waiting_out_a_pause(source: SourceDatabase, record) -> None:
     assert _seconds_to_stop(recording) < 2
 
 
+@pytest.mark.slow
 def test_while_the_store_hangs(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source)
@@ -60,6 +61,7 @@ def test_while_the_store_hangs(source: SourceDatabase, record) -> None:
     assert [t.commit_seq for t in recording.transactions()] == [1]
 
 
+@pytest.mark.slow
 def test_in_the_middle_of_a_flood(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source)
