@@ -4,6 +4,8 @@ import socket
 import threading
 import time
 
+import pytest
+
 from replview.store.connecting import connect_store
 from replview.store.lease import LEASE_SECONDS
 from tests.conftest import SourceDatabase
