@@ -113,7 +113,12 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.core.RedisChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "capacity": 100, "prefix": "replview"},
+        "CONFIG": {
+            # Listening waits five seconds at a time: the socket must be more patient than that.
+            "hosts": [{"address": REDIS_URL, "socket_timeout": 15}],
+            "capacity": 100,
+            "prefix": "replview",
+        },
     },
 }
 

@@ -51,8 +51,11 @@ export function startTips() {
   });
   document.addEventListener("focusin", (event) => {
     hide();
-    const element = target(event);
-    if (element?.matches(":focus-visible")) show(element);
+    // A row that has the focus shows its gid whole.
+    const gid = event.target.matches?.(".row") ? event.target.querySelector(".gid") : null;
+    const element = gid ?? target(event);
+    if (gid ? event.target.matches(":focus-visible") && gid.scrollWidth > gid.clientWidth
+      : element?.matches(":focus-visible, :focus-within")) show(element);
   });
   document.addEventListener("focusout", hide);
   document.addEventListener("pointerdown", hide);

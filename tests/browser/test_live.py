@@ -1,23 +1,9 @@
-"""The live page in a real Chromium, served by a real uvicorn, fed through a real Redis."""
-
-import os
-import shutil
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+"""The live page: commits, the drawer, pausing, filters, values."""
 
 import pytest
-from django.conf import settings
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from replview.demo.ports import free_port
-from tests.live.conftest import cookie as cookie  # a fixture
-from tests.live.conftest import feeder as feeder  # a fixture
-from tests.live.conftest import store_dsn
+from tests.browser.conftest import Server, rows
 from tests.live.feeder import Feeder, NewChange, NewTransaction, single
 
 pytestmark = [
@@ -25,101 +11,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
 ]
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-ROOT = Path(__file__).resolve().parents[2]
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-class Server:
-    """uvicorn on the test's store and Redis; stops and starts on the same port."""
-
-    def __init__(self, redis_url: str, folder: Path) -> None:
-        parts = dict(pair.split("=", 1) for pair in store_dsn().split())
-        store = (
-            f"postgresql://{parts['user']}:{parts['password']}"
-            f"@{parts['host']}:{parts['port']}/{parts['dbname']}"
-        )
-        self.port = free_port(None)
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._environment = {
-            **os.environ,
-            "REPLVIEW_STORE_URL": store,
-            "REPLVIEW_REDIS_URL": redis_url,
-            # Sessions made by the test hold there too.
-            "REPLVIEW_SECRET_KEY": settings.SECRET_KEY,
-            "REPLVIEW_DATA": str(folder),
-            "REPLVIEW_DEBUG": "1",
-        }
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start and wait for its first answer."""
-        command = [sys.executable, "-m", "uvicorn", "replview.asgi:application"]
-        self._process = subprocess.Popen(
-            [*command, "--port", str(self.port), "--log-level", "warning"],
-            cwd=ROOT,
-            env=self._environment,
-        )
-        until = time.monotonic() + 30
-        while time.monotonic() < until:
-            try:
-                with urllib.request.urlopen(f"{self.url}/login/", timeout=1):
-                    return
-            except OSError:
-                time.sleep(0.1)
-        raise AssertionError("uvicorn did not answer")
-
-    def stop(self) -> None:
-        """Kill it, as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-
-@pytest.fixture
-def server(feeder: Feeder, redis_server: Any, tmp_path: Path) -> Iterator[Server]:
-    """A running web server beside the feeder; both on one channel layer."""
-    settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = "replview"
-    running = Server(redis_server.url(), tmp_path)
-    running.start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def page(server: Server, cookie: str) -> Iterator[Page]:
-    """A signed-in page that fails the test on any script error."""
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed (Debian's chromium)")
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # Playwright's loop runs in this thread
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        context = browser.new_context(viewport={"width": 1440, "height": 900})
-        page = context.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        name, value = cookie.split("=", 1)
-        context.add_cookies([{"name": name, "value": value, "url": server.url}])
-        page.goto(f"{server.url}/live/")
-        expect(page.locator("#sentence-title")).not_to_have_text("Connecting.")
-        yield page
-        browser.close()
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
-    assert errors == []
-
-
-def rows(page: Page) -> Any:
-    """The transactions in the list."""
-    return page.locator("#rows > .row[data-id]")
 
 
 def test_a_commit_appears_and_says_how_long_it_took(page: Page, feeder: Feeder) -> None:
@@ -164,20 +55,6 @@ def test_a_pause_holds_and_resuming_fills_in(page: Page, feeder: Feeder) -> None
 
     expect(rows(page)).to_have_count(6)
     expect(page.locator(".marker-gap")).to_contain_text("5 transactions filled")
-
-
-def test_a_restarted_server_leaves_no_hole(page: Page, feeder: Feeder, server: Server) -> None:
-    feeder.commit(single())
-    expect(rows(page)).to_have_count(1)
-    server.stop()
-    expect(page.locator("#sentence-title")).to_have_text("Connection lost.")
-    feeder.commit(*(single() for _ in range(12)))
-    server.start()
-
-    expect(rows(page)).to_have_count(13, timeout=15_000)
-    expect(page.locator(".marker-gap")).to_contain_text("12 transactions filled from the store")
-    feeder.commit(single())
-    expect(rows(page)).to_have_count(14)
 
 
 def test_the_address_restores_the_view(page: Page, feeder: Feeder, server: Server) -> None:

@@ -246,6 +246,36 @@ async def test_open_transactions_grow_and_drop_into_the_list(feeder: Feeder, coo
     assert ended["placed"] is False
 
 
+@pytest.mark.parametrize("states", ["open", "streaming", "streaming,prepared"])
+async def test_open_ones_are_shown_when_only_they_are_asked_for(
+    feeder: Feeder, cookie: str, states: str
+) -> None:
+    await commit(feeder, *(single() for _ in range(5)))
+    counts = {"price_list": [0, 10, 0, 0]}
+    opened = NewTransaction(state="streaming", streamed=True, counts=counts)
+    await asyncio.to_thread(feeder.open, opened)
+    async with connected(feeder.slot_id, cookie) as socket:
+        history = await socket.start(cursor=None, filters={"states": states})
+        while not (batch := await socket.receive("batch")).get("open"):
+            pass
+
+    assert (history["rows"], history["searched_to"]) == ([], 0)
+    assert [row["state"] for row in batch["open"]] == ["streaming"]
+
+
+async def test_the_number_of_published_tables_is_told(feeder: Feeder, cookie: str) -> None:
+    await asyncio.to_thread(
+        feeder.connection.execute, "UPDATE slot SET published_tables = 7 WHERE id = %s",
+        [feeder.slot_id],
+    )  # fmt: skip
+    async with connected(feeder.slot_id, cookie) as socket:
+        await socket.start(cursor=None)
+        while not (slot := (await socket.receive("batch")).get("slot")):
+            pass
+
+    assert slot["published_tables"] == 7
+
+
 async def test_lines_of_the_slot_s_log_come_in_order(feeder: Feeder, cookie: str) -> None:
     await commit(feeder, single())
     await asyncio.to_thread(feeder.event, "gap", "Slot re-created; not recorded")

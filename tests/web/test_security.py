@@ -24,6 +24,21 @@ def test_the_policy_lets_nothing_in_from_elsewhere(signed_in: Client, scene, pag
     assert policy["frame-ancestors"] == policy["object-src"] == "'none'"
 
 
+def test_static_files_have_the_policy_and_are_for_this_site_alone(client: Client) -> None:
+    response = client.get("/static/js/shell.js")
+
+    assert response.status_code == 200
+    assert "default-src 'self'" in response["Content-Security-Policy"]
+    assert "Access-Control-Allow-Origin" not in response
+
+
+def test_an_answer_to_a_host_we_are_not_has_the_policy_too(client: Client, db) -> None:
+    response = client.get("/login/", headers={"host": "elsewhere.example"})
+
+    assert response.status_code == 400
+    assert directives(response["Content-Security-Policy"])["connect-src"] == "'self'"
+
+
 @pytest.mark.parametrize("page", ["/login/", *PAGES])
 def test_no_script_and_no_style_stands_inside_a_page(
     signed_in: Client, scene: Scene, page: str

@@ -17,18 +17,25 @@ export class Band {
   get(id) { return this.rows.get(id) ?? null; }
   ids() { return [...this.rows.keys()]; }
 
-  // All open ones, oldest first; returns the ids whose state changed.
-  show(list) {
-    const changed = [];
+  // What can change in place: growth and state. Returns the ids that changed state or are gone.
+  update(list) {
     const present = new Set(list.map((data) => data.id));
-    for (const id of this.ids()) if (!present.has(id)) { this.leave(id); changed.push(id); }
+    const changed = this.ids().filter((id) => !present.has(id));
     for (const data of list) {
       const known = this.rows.get(data.id);
-      if (known && known.data.state === data.state) this.grow(known, data);
-      else { this.enter(data, known); if (known) changed.push(data.id); }
+      if (!known) continue;
+      if (known.data.state === data.state) this.grow(known, data);
+      else { this.enter(data, known); changed.push(data.id); }
     }
-    this.tick();
     return changed;
+  }
+
+  // All open ones, oldest first: who is new enters, who is gone leaves.
+  show(list) {
+    const present = new Set(list.map((data) => data.id));
+    for (const id of this.ids()) if (!present.has(id)) this.leave(id);
+    for (const data of list) if (!this.rows.has(data.id)) this.enter(data);
+    this.tick();
   }
 
   enter(data, known) {

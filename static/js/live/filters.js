@@ -4,6 +4,7 @@ import { el, find } from "./dom.js";
 
 const ALL = "IUDTM";
 const WORDS = ["tables", "ops", "actor", "origin", "states", "q"];
+const OPEN = ["open", "receiving", "streaming", "prepared"];
 const TYPING_MS = 250;
 
 export class Filters {
@@ -49,6 +50,15 @@ export class Filters {
   }
 
   get any() { return WORDS.some((word) => this.values[word]); }
+
+  // Some other filter than the state is set.
+  get others() { return WORDS.some((word) => word !== "states" && this.values[word]); }
+
+  // Nothing that has ended passes.
+  get onlyOpen() {
+    const { states } = this.values;
+    return states !== "" && states.split(",").every((state) => OPEN.includes(state));
+  }
 
   set(word, value) {
     if (this.values[word] === value) return;

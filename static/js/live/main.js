@@ -5,12 +5,16 @@ import { Clock } from "./clock.js";
 import { Connection } from "./connection.js";
 import { find, setIcon } from "./dom.js";
 import { copyLink, Drawer } from "./drawer.js";
+import { showEmpty } from "./empty.js";
 import { Filters } from "./filters.js";
+import { Hold } from "./hold.js";
 import { List } from "./list.js";
-import { timeOf } from "./row.js";
+import { refitTables, timeOf } from "./row.js";
 import { Selection } from "./selection.js";
-import { showCounters, showEmpty, showSentence } from "./sentence.js";
+import { showCounters, showSentence } from "./sentence.js";
 import { Stream } from "./stream.js";
+import { measureFonts, setRoom } from "./tables.js";
+import { startTestMessage } from "./test-message.js";
 import { utc } from "./words.js";
 
 const page = {
@@ -28,6 +32,7 @@ page.drawer = new Drawer({
   step: (by) => page.selection.move(by),
   latency: (id) => page.stream.latency(id),
 });
+page.hold = new Hold(() => page.stream.release());
 page.stream = new Stream(page);
 page.selection = new Selection(page.list, page.band, {
   open: (id) => {
@@ -36,6 +41,7 @@ page.selection = new Selection(page.list, page.band, {
   },
   close: () => page.drawer.close(),
   pause: () => togglePause(),
+  newest: () => page.hold.toTop(),
   isDrawerOpen: () => page.drawer.isOpen,
 });
 
@@ -105,9 +111,23 @@ function drawSoon() {
 
 find("pause").addEventListener("click", togglePause);
 find("clear").addEventListener("click", () => { page.stream.clear(); draw(); });
+startTestMessage();
 find("empty-action").addEventListener("click", () => page.filters.reset());
 find("older").addEventListener("click", () => page.stream.older());
 find("sentence").querySelector("[data-copy-link]").addEventListener("click", () => copyLink(location.href));
+
+// The tables' column is as wide as its head; on a phone, where there is none, the row less its edges.
+measureFonts(find("grid"));
+const tablesHead = find("head").querySelector(".c-tables");
+const measureRoom = () => {
+  const width = tablesHead.clientWidth || find("live").clientWidth - 46 - 58;
+  if (!setRoom(width - 12)) return;
+  for (const { element, data } of [...page.list.items, ...page.band.rows.values()]) {
+    if (data) refitTables(element, data);
+  }
+};
+measureRoom();
+new ResizeObserver(measureRoom).observe(find("live"));
 
 // The other form of a time: UTC, made only when somebody asks.
 find("grid").addEventListener("pointerover", (event) => {

@@ -1,28 +1,12 @@
 // One transaction as a row, and markers between them.
 
 import { el, icon } from "./dom.js";
-import { age, bytes, clock, count, delay, tableName } from "./words.js";
+import { fillTables } from "./tables.js";
+import { age, bytes, clock, delay } from "./words.js";
 
-const LETTERS = ["I", "U", "D", "T"];
-const NAMES = { I: "inserts", U: "updates", D: "deletes", T: "truncates", M: "messages" };
 // "To screen" of a transaction that was there before this page was.
 export const EARLIER = "from store";
 const MARKER_ICONS = { schema: "table", connected: "check", disconnected: "gap", problem: "health-look" };
-
-const tiles = Object.fromEntries(["I", "U", "D", "T", "M"].map((letter) => {
-  const tile = el("span", `op op-${letter}`);
-  const mark = el("b", "", letter);
-  mark.setAttribute("aria-hidden", "true");
-  tile.append(mark, el("span", "visually-hidden", `${NAMES[letter]} `), el("span", "n"));
-  return [letter, tile];
-}));
-
-function operation(letter, number) {
-  const tile = tiles[letter].cloneNode(true);
-  if (number === null) tile.lastChild.remove();
-  else tile.lastChild.textContent = count(number);
-  return tile;
-}
 
 function cell(className, text) {
   const made = el("span", className, text);
@@ -38,24 +22,6 @@ function stateCell(state) {
   inner.append(icon(`state-${shape}`), el("span", quiet ? "visually-hidden" : "", state));
   made.append(inner);
   return made;
-}
-
-function fillTables(made, data) {
-  made.textContent = "";
-  if (data.origin) made.append(el("span", "chip chip-plain from", `from ${data.origin}`));
-  for (const [name, ...counts] of data.tables) {
-    const touched = el("span", "touched");
-    touched.append(el("code", "", tableName(name)));
-    counts.forEach((number, at) => { if (number) touched.append(operation(LETTERS[at], number)); });
-    made.append(touched);
-  }
-  if (data.more_tables) made.append(el("span", "quiet", `${data.more_tables} more tables`));
-  if (data.messages && !data.tables.length) {
-    made.append(operation("M", data.messages > 1 ? data.messages : null));
-    if (data.prefix !== null) made.append(" ", el("code", "", data.prefix));
-    made.append(el("span", "quiet tail", `message only, ${bytes(data.bytes)}`));
-  } else if (data.messages) made.append(operation("M", null));
-  if (!data.tables.length && !data.messages) made.append(el("span", "quiet", "no published change"));
 }
 
 function actorCell(data) {
@@ -118,14 +84,19 @@ export const latencyWords = (latency) => (latency === null ? "clocks differ" : d
 
 // An open transaction's row is kept and changed in place.
 export function updateOpen(row, data, grown) {
-  fillTables(row.querySelector(".c-tables"), data);
-  if (grown > 0) row.querySelector(".c-tables").append(el("span", "quiet tail growing", `growing ${count(Math.round(grown))}/s`));
+  fillTables(row.querySelector(".c-tables"), data, grown);
   row.querySelector(".c-size").textContent = bytes(data.bytes);
 }
 
 export function tickOpen(row, data, serverMs) {
   const since = data.prepared_ms ?? data.received_ms;
   row.querySelector(".c-time").textContent = `open ${age(serverMs - since)}`;
+}
+
+// The column has another width: what fits is another.
+export function refitTables(row, data) {
+  const tables = row.querySelector('.c-tables[data-fits="some"]');
+  if (tables) fillTables(tables, data);
 }
 
 // A line in the order of things that is no transaction. action: {word, run}

@@ -3,7 +3,7 @@
 import { find } from "./dom.js";
 
 export class Selection {
-  // on: {open(id), close(), pause(), isDrawerOpen()}
+  // on: {open(id), close(), pause(), newest(), isDrawerOpen()}
   constructor(list, band, on) {
     Object.assign(this, { list, band, on, id: null });
     find("grid").addEventListener("click", (event) => this.clicked(event));
@@ -83,6 +83,7 @@ export class Selection {
       Enter: pressable || inDrawer || !this.element() ? null : () => this.on.open(this.id),
       Escape: this.on.isDrawerOpen() ? () => this.on.close() : null,
       " ": pressable || inDrawer ? null : () => this.on.pause(),
+      Home: pressable || inDrawer ? null : () => this.on.newest(),
       f: () => { find("text").focus(); find("text").select(); },
     };
     const run = keys[event.key];

@@ -1,4 +1,4 @@
-// The status sentence, the counters, the notice with its remedy, and the empty state.
+// The status sentence, the counters and the notice with its remedy.
 // Numbers change in place; the live region speaks only when the state itself changes.
 
 import { announce } from "../shell.js";
@@ -10,7 +10,7 @@ const narrow = matchMedia("(max-width: 639px)");
 let said = "";
 
 // One state of the page: {key, level, title, rest}
-function judge({ stream, band, clock, connected, ended, awayMs }) {
+function judge({ stream, band, clock, filters, connected, ended, awayMs }) {
   const { slot } = stream;
   if (ended === "signed-out") return state("signed-out", "now", "Signed out.", "Your session ended. Next: sign in again.");
   if (ended === "no-slot") return state("no-slot", "now", "Slot removed.", "replview no longer knows this slot. Next: choose another above.");
@@ -26,8 +26,28 @@ function judge({ stream, band, clock, connected, ended, awayMs }) {
   if (slot.heartbeat_ms !== null && clock.known && clock.server() - slot.heartbeat_ms > STALE_MS) {
     return state("silent", "look", "No sign of the receiver.", `Its last was ${age(clock.server() - slot.heartbeat_ms)} ago. Another worker takes over by itself.`);
   }
-  if (stream.paused) return state("paused", "idle", "Paused.", `${plural(stream.held, "new transaction")} since. Next: resume to fill them in.`);
+  const health = bad(headerHealth());
+  if (stream.paused) return state("paused", health?.level ?? "idle", "Paused.", `${plural(stream.since, "new transaction")} since. Next: resume to fill them in.`);
+  if (health) return state(`health-${health.title}`, health.level, health.title, healthRest(health, stream));
+  if (filters.onlyOpen) return state("live", "ok", "Live.", openRest(band, filters));
   return state("live", "ok", "Live.", liveRest(stream, band, clock));
+}
+
+// The slot's health as the header tells it: what is wrong there is no "Live" with a tick here.
+const headerHealth = () => document.querySelector("#head-health [data-health]")?.dataset ?? {};
+
+const bad = (health) => (["now", "look"].includes(health.health)
+  ? { level: health.health, title: health.title, cause: health.cause, next: health.next } : null);
+
+function healthRest({ cause, next }, stream) {
+  const rest = [cause, next && `Next: ${next}`].filter(Boolean).join(" ");
+  return `${rest}${stream.rate ? ` ${rate(stream.rate)} go on coming.` : ""}`;
+}
+
+function openRest(band, filters) {
+  const kind = filters.values.states === "open" ? "open" : filters.values.states.replace(",", " or ");
+  const many = band.size === 1 ? "One transaction is" : `${words(band.size)} transactions are`;
+  return `${many} ${kind}; what has ended is filtered out.`;
 }
 
 const state = (key, level, title, rest) => ({ key, level, title, rest });
@@ -42,7 +62,7 @@ function problemRest(slot, clock) {
 }
 
 function liveRest(stream, band, clock) {
-  const tables = stream.slot.tables ? ` from ${plural(stream.slot.tables, "table")}` : "";
+  const tables = publishedTables(stream.slot, " from ");
   const median = clock.median;
   if (narrow.matches) {
     const reach = median === null ? "" : ` · ${delay(median)} to screen`;
@@ -54,6 +74,12 @@ function liveRest(stream, band, clock) {
   const rounded = Math.round(stream.rate);
   const many = rounded < 1 ? "Less than one transaction" : plural(rounded, "transaction");
   return `${many} a second${tables}${reach}.${open}`;
+}
+
+// " from 7 published tables"; nothing where their number is not known.
+export function publishedTables(slot, before, otherwise = "") {
+  const number = slot?.published_tables ?? null;
+  return number === null ? otherwise : `${before}${plural(number, "published table")}`;
 }
 
 const words = (number) => ["No", "One", "Two", "Three", "Four", "Five", "Six"][number] ?? count(number);
@@ -74,7 +100,7 @@ export function showCounters({ stream, clock }) {
   put("rate", rate(stream.rate));
   put("p50", clock.median === null ? "no commit yet" : delay(clock.median));
   put("folded", count(stream.folded));
-  put("pause-word", stream.paused ? `Resume${stream.held ? ` · ${count(stream.held)} new` : ""}` : "Pause");
+  put("pause-word", stream.paused ? `Resume${stream.since ? ` · ${count(stream.since)} new` : ""}` : "Pause");
 }
 
 // The remedy stands below the sentence, with a button that copies it.
@@ -96,30 +122,7 @@ function showNotice(key, { stream }) {
   notice.hidden = !notice.childElementCount;
 }
 
-export function showEmpty(page) {
-  const { stream, list, band, filters, connected } = page;
-  const empty = stream.loaded && connected && !list.size;
-  find("empty").hidden = !empty;
-  const oldest = list.oldestSeq();
-  const more = stream.loaded && (list.dropped || stream.searchedTo > 1 || (oldest?.seq > 1 && stream.searchedTo !== 0));
-  find("list-end").hidden = !more;
-  put("older", list.size ? "Load older" : filters.any ? "Search further back" : "Load the last ones");
-  if (!empty) return;
-  const { slot } = stream;
-  const stored = slot?.stored > 0 || more;
-  put("empty-title", filters.any ? "Nothing matches" : stored ? "Cleared" : "No commits yet");
-  const checked = slot?.heartbeat_ms ? `, checked ${age(page.clock.server() - slot.heartbeat_ms)} ago` : "";
-  const at = slot?.lsn ? `Connected at ${slot.lsn}${checked}.` : "No position is known yet.";
-  const tables = slot?.tables ? ` on ${plural(slot.tables, "table")}` : " on the published tables";
-  put("empty-why", filters.any
-    ? "No transaction looked at so far passes the filters. New ones that do appear here."
-    : stored ? "New transactions appear here as they commit."
-      : `${at} No commits${tables}.${band.size ? " What is still open stands above." : ""}`);
-  find("empty-action").hidden = !filters.any;
-  put("empty-action", "Clear the filters");
-}
-
-function put(id, text) {
+export function put(id, text) {
   const place = find(id);
   if (place.textContent !== text) place.textContent = text;
 }

@@ -1,6 +1,7 @@
 // What the socket says, put on the page: coalesced, at most ten times a second, and acknowledged
 // only once it is there, so that the server never runs ahead of what this browser can show.
 
+import { Held } from "./held.js";
 import { rowItem } from "./list.js";
 import { EARLIER, isLost, latencyWords, timeOf } from "./row.js";
 import { eventItem, foldItem, gapItems } from "./markers.js";
@@ -15,7 +16,7 @@ const FLUSH_SLOW_MS = 400;
 const SHARE = 3;
 
 export class Stream {
-  // page: {list, band, clock, filters, drawer, send(), changed()}
+  // page: {list, band, clock, filters, drawer, hold, send(), changed()}
   constructor(page) {
     this.page = page;
     this.cursor = null;
@@ -31,6 +32,7 @@ export class Stream {
     this.loaded = false;
     this.searchedTo = null;
     this.paused = false;
+    this.back = new Held(page, (id) => this.latencies.delete(id));
     page.list.onDrop = (item) => this.latencies.delete(item.id);
   }
 
@@ -54,6 +56,7 @@ export class Stream {
   // Filters changed, or the page opened: everything is drawn anew.
   showHistory(message) {
     this.waiting = [];
+    this.back.forget();
     this.page.list.clear();
     this.latencies.clear();
     this.folded = 0;
@@ -67,6 +70,7 @@ export class Stream {
 
   catchUp(message, away) {
     const { list } = this.page;
+    this.back.release();
     if (message.new_life) {
       list.add(gapItems(this.cursor, message, away, null));
       this.cursor = message.cursor;
@@ -75,7 +79,8 @@ export class Stream {
     // What the socket lost on its way may be here already: the list knows its own.
     this.putStored(message, { room: true });
     if (message.missed) {
-      list.add(gapItems(this.cursor, message, away, (from, upTo, id) => this.fill(from, upTo, id)));
+      const gaps = gapItems(this.cursor, message, away, (...range) => this.fill(...range));
+      this.page.hold.steady(() => list.add(gaps));
     }
     this.cursor = message.cursor;
     this.page.changed();
@@ -107,7 +112,8 @@ export class Stream {
       filters.learn(data);
       return rowItem(data, EARLIER);
     });
-    list.add([...items, ...message.markers.map((marker) => eventItem(marker))], options);
+    items.push(...message.markers.map((marker) => eventItem(marker)));
+    this.page.hold.steady(() => list.add(items, options));
   }
 
   fill(after, upTo, id) {
@@ -141,11 +147,23 @@ export class Stream {
     const items = [];
     for (const batch of batches) this.take(batch, items);
     for (const item of items) this.measure(item);
-    this.page.list.add(items, { fresh: true });
+    this.back.put(items);
+    if (!this.holding) this.back.release();
     this.page.send({ type: "ack", n: batches.at(-1).n });
     this.page.changed();
     if (items.length > FEW_ROWS) this.weigh();
   }
+
+  // What came just before a pause waits with it.
+  get holding() { return this.paused || this.page.hold.on; }
+
+  // Nobody points any longer.
+  release() {
+    if (!this.holding) this.back.release();
+  }
+
+  // How many have come since the pause, or wait for another reason.
+  get since() { return this.held + this.back.size; }
 
   // What a flush costs until its frame is painted: the first task after that frame.
   weigh() {
@@ -162,10 +180,13 @@ export class Stream {
     if (batch.slot) { this.slot = batch.slot; this.slotAt = performance.now(); }
     if (batch.rate !== undefined) this.rate = batch.rate;
     if (batch.held !== undefined) this.held = batch.held;
-    if (batch.open) for (const id of band.show(batch.open)) drawer.refresh(id);
+    if (batch.open) {
+      this.back.open = batch.open;
+      for (const id of band.update(batch.open)) drawer.refresh(id);
+    }
     for (const data of batch.rows ?? []) {
       filters.learn(data);
-      if (band.get(data.id)) { band.leave(data.id); drawer.refresh(data.id); }
+      if (band.get(data.id)) drawer.refresh(data.id);
       items.push(rowItem(data));
     }
     for (const marker of batch.markers ?? []) items.push(eventItem(marker));
@@ -177,7 +198,7 @@ export class Stream {
     if (batch.cursor) this.cursor = batch.cursor;
   }
 
-  // Commit to screen: to the moment it is put into the page.
+  // Commit to screen: to the moment it is put into the page, or held because somebody points.
   measure(item) {
     const { data } = item;
     if (!data || this.page.list.has(item.id)) return;
@@ -195,15 +216,18 @@ export class Stream {
     this.paused = true;
     this.held = 0;
     this.pausedAt = performance.now();
+    this.page.hold.show(0);
     this.page.send({ type: "pause" });
   }
 
   resume() {
     this.paused = false;
+    this.back.release();
     this.start();
   }
 
   clear() {
+    this.back.forget();
     this.page.list.clear();
     this.latencies.clear();
     this.folded = 0;

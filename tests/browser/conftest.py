@@ -1,0 +1,147 @@
+"""The live page in a real Chromium, served by a real uvicorn, fed through a real Redis."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from playwright.sync_api import Page, expect, sync_playwright
+
+from replview.demo.ports import free_port
+from tests.live.conftest import cookie as cookie  # a fixture
+from tests.live.conftest import feeder as feeder  # a fixture
+from tests.live.conftest import store_dsn
+from tests.live.feeder import Feeder
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ROOT = Path(__file__).resolve().parents[2]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+#: The server's sessions in the store are known by this name.
+SESSIONS = "replview-browser-test"
+#: What a page is waited for: a busy machine may take its time.
+PATIENCE_MS = 20_000
+
+
+@pytest.fixture(autouse=True)
+def patience() -> Iterator[None]:
+    """Expectations wait as long as a busy machine needs."""
+    expect.set_options(timeout=PATIENCE_MS)
+    yield
+    expect.set_options(timeout=5_000)
+
+
+class Server:
+    """uvicorn on the test's store and Redis; stops and starts on the same port."""
+
+    def __init__(self, redis_url: str, folder: Path) -> None:
+        parts = dict(pair.split("=", 1) for pair in store_dsn().split())
+        store = (
+            f"postgresql://{parts['user']}:{parts['password']}"
+            f"@{parts['host']}:{parts['port']}/{parts['dbname']}"
+        )
+        self.port = free_port(None)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._environment = {
+            **os.environ,
+            "REPLVIEW_STORE_URL": store,
+            "REPLVIEW_REDIS_URL": redis_url,
+            # Sessions made by the test hold there too.
+            "REPLVIEW_SECRET_KEY": settings.SECRET_KEY,
+            "REPLVIEW_DATA": str(folder),
+            "REPLVIEW_DEBUG": "1",
+            "PGAPPNAME": SESSIONS,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start and wait for its first answer."""
+        command = [sys.executable, "-m", "uvicorn", "replview.asgi:application"]
+        self._process = subprocess.Popen(
+            [*command, "--port", str(self.port), "--log-level", "warning"],
+            cwd=ROOT,
+            env=self._environment,
+        )
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                with urllib.request.urlopen(f"{self.url}/login/", timeout=5):
+                    return
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError("uvicorn did not answer")
+
+    def stop(self) -> None:
+        """Kill it, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture
+def server(feeder: Feeder, redis_server: Any, tmp_path: Path) -> Iterator[Server]:
+    """A running web server beside the feeder; both on one channel layer."""
+    settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = "replview"
+    # A receiver that gives a sign of life for as long as a test takes.
+    feeder.connection.execute("UPDATE slot SET heartbeat_at = now() + interval '1 hour'")
+    running = Server(redis_server.url(), tmp_path)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+        wait_for_its_sessions_to_end(feeder)
+
+
+def wait_for_its_sessions_to_end(feeder: Feeder) -> None:
+    """A killed server's sessions end a moment later, and hold the test database until then."""
+    left = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE application_name = %s AND datname = current_database()"
+    )
+    until = time.monotonic() + 20
+    while feeder.connection.execute(left, [SESSIONS]).fetchone() != (0,):
+        assert time.monotonic() < until, "the server's sessions in the store did not end"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def page(server: Server, cookie: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    """A signed-in page that fails the test on any script error."""
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed (Debian's chromium)")
+    # Playwright's loop runs in this thread.
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        name, value = cookie.split("=", 1)
+        context.add_cookies([{"name": name, "value": value, "url": server.url}])
+        page.goto(f"{server.url}/live/")
+        expect(page.locator("#sentence-title")).not_to_have_text("Connecting.")
+        yield page
+        browser.close()
+    assert errors == []
+
+
+def rows(page: Page) -> Any:
+    """The transactions in the list."""
+    return page.locator("#rows > .row[data-id]")

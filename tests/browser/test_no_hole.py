@@ -1,0 +1,82 @@
+"""Whatever is stopped and started meanwhile, no browser has a hole in its list."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from replview.demo.redis import EmbeddedRedis
+from tests.browser.conftest import Server, rows
+from tests.live.feeder import Feeder, single
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+]
+
+
+@pytest.fixture
+def redis_server() -> Iterator[EmbeddedRedis]:
+    """A Redis of this test alone, which it may stop."""
+    with EmbeddedRedis.temporary() as server:
+        yield server
+
+
+def xids(page: Page) -> list[int]:
+    """The list's xids, newest first."""
+    return [int(text) for text in page.locator("#rows > .row > .c-xid").all_text_contents()]
+
+
+def without_hole(page: Page, wanted: int) -> bool:
+    """As many transactions as were committed, one after the other."""
+    found = xids(page)
+    return len(found) == wanted and found == list(range(found[0], found[0] - wanted, -1))
+
+
+def test_a_restarted_server_leaves_no_hole(page: Page, feeder: Feeder, server: Server) -> None:
+    feeder.commit(single())
+    expect(rows(page)).to_have_count(1)
+    server.stop()
+    expect(page.locator("#sentence-title")).to_have_text("Connection lost.")
+    feeder.commit(*(single() for _ in range(12)))
+    server.start()
+
+    expect(rows(page)).to_have_count(13, timeout=15_000)
+    expect(page.locator(".marker-gap")).to_contain_text("12 transactions filled from the store")
+    feeder.commit(single())
+    expect(rows(page)).to_have_count(14)
+
+
+def test_a_redis_that_was_away_leaves_no_hole(
+    page: Page, feeder: Feeder, redis_server: EmbeddedRedis
+) -> None:
+    feeder.commit(single())
+    expect(rows(page)).to_have_count(1)
+    redis_server.stop()
+    for _ in range(6):
+        feeder.commit(single(), single())
+        page.wait_for_timeout(100)
+    # Nobody is woken: the store is looked at every two seconds.
+    expect(rows(page)).to_have_count(13)
+    redis_server.start()
+    for _ in range(6):
+        feeder.commit(single(), single())
+        page.wait_for_timeout(100)
+
+    expect(rows(page)).to_have_count(25)
+    assert without_hole(page, 25)
+
+
+def test_five_browsers_see_every_commit(page: Page, feeder: Feeder, server: Server) -> None:
+    pages = [page, *(page.context.new_page() for _ in range(4))]
+    for other in pages[1:]:
+        other.goto(f"{server.url}/live/")
+        expect(other.locator("#empty")).to_be_visible()
+    for _ in range(20):
+        feeder.commit(single())
+
+    for each in pages:
+        each.bring_to_front()  # a page in the background draws nothing
+        expect(rows(each)).to_have_count(20)
+        assert without_hole(each, 20)
