@@ -38,6 +38,7 @@ Say = Callable[[str], None]
 #: How long a receiver has to stop; deleting what was stored may go on in the background.
 _STOP_SECONDS = 4.0
 _FORGET_SECONDS = 5.0
+_CUT_SECONDS = 3.0
 _LOOK_SECONDS = 0.5
 #: A slot that is not there by then waits for something.
 _PATIENCE_SECONDS = 3.0
@@ -131,9 +132,8 @@ class Watching:
         finally:
             stop.set()
             reader.join(_STOP_SECONDS)
-            if reader.is_alive():
-                self._cut_own_session()
-                reader.join(_STOP_SECONDS)
+            self._cut_own_session()
+            reader.join(_STOP_SECONDS)
             wakes.slot_changed(slot.pk)
 
     def _tell(self, slot: Slot, stop: threading.Event, reader: threading.Thread) -> None:
@@ -153,11 +153,19 @@ class Watching:
                 told = line
 
     def _cut_own_session(self) -> None:
-        """End our walsender: creating the slot still waits, and does not hear us."""
+        """End our walsender if it is still there, and wait until it took the slot with it.
+
+        While creating the slot waits for somebody's transaction it notices no closed connection.
+        """
+        deadline = time.monotonic() + _CUT_SECONDS
         with suppress(psycopg.Error), connected(self.conninfo) as connection:
-            for slot in read_slots(connection):
-                if slot.slot_name == self.plan.slot_name and slot.active_pid:
-                    connection.execute("SELECT pg_terminate_backend(%s)", [slot.active_pid])
+            while time.monotonic() < deadline:
+                ours = [s for s in read_slots(connection) if s.slot_name == self.plan.slot_name]
+                if not ours:
+                    return
+                if ours[0].active_pid:
+                    connection.execute("SELECT pg_terminate_backend(%s)", [ours[0].active_pid])
+                time.sleep(0.05)
 
     def _forget(self, source: Source) -> None:
         """Take source and slot out of the store; what cannot be deleted at once, beat deletes."""
