@@ -60,7 +60,7 @@ install-test: .venv/installed-test
 	@touch .venv/installed
 
 .venv/installed-bench: pyproject.toml | $(BIN)/python
-	@$(call pip_install,.[test,bench])
+	@$(call pip_install,.[bench])
 	@touch .venv/installed .venv/installed-test
 
 $(BIN)/python:

@@ -5,6 +5,7 @@ asks for a database. Sources are further clusters, one a version, with a fresh d
 """
 
 import itertools
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ SOURCE_SETTINGS = {
     "max_wal_senders": 40,
 }
 _names = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """A run that is told to end (a time limit, CI) takes its servers along, as with Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -122,3 +122,8 @@ os.kill(os.getpid(), signal.SIGKILL)
     subprocess.run([sys.executable, "-c", script], check=False)
     until(lambda: not marked_processes(tmp_path / "data"))
     assert not (tmp_path / "data" / "run" / "supervisor.sock").exists()
+    # A killed process cannot remove its socket's folder: the next start does.
+    following = DataFolder(tmp_path / "data")
+    following.acquire("http://127.0.0.1:1/")
+    following.release()
+    assert not list((tmp_path / "data" / "run").glob("socket-folder"))
