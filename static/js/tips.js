@@ -20,7 +20,8 @@ function wordsOf(element) {
 
 function show(element) {
   const words = wordsOf(element);
-  if (!words) return;
+  // What was pointed at may have been drawn anew meanwhile: then there is no place to show it.
+  if (!words || !element.isConnected || !element.getClientRects().length) return;
   owner = element;
   tip.textContent = words;
   document.body.append(tip);
@@ -59,6 +60,7 @@ export function startTips() {
   });
   document.addEventListener("focusout", hide);
   document.addEventListener("pointerdown", hide);
+  document.addEventListener("click", hide, true);
   document.addEventListener("scroll", hide, true);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 }

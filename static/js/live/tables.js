@@ -59,7 +59,7 @@ function touched([name, ...counts]) {
 }
 
 const told = ([name, ...counts]) => {
-  const done = counts.map((number, at) => (number ? `${count(number)} ${NAMES[LETTERS[at]]}` : ""));
+  const done = counts.map((number, at) => (number ? `${count(number)} ${number === 1 ? NAMES[LETTERS[at]].slice(0, -1) : NAMES[LETTERS[at]]}` : ""));
   return `${tableName(name)}: ${done.filter(Boolean).join(", ")}`;
 };
 
