@@ -4,22 +4,33 @@ Two tables are partitioned and written by COPY alone (``change``, ``slot_sample`
 their columns for reading, the migration holds their SQL.
 """
 
-from replview.store.models.history import AbortedSubtransaction, Change, LargeValue, Transaction
+from replview.store.models.history import (
+    AbortedSubtransaction,
+    Change,
+    LargeValue,
+    Transaction,
+    Transition,
+)
+from replview.store.models.quarantine import Quarantine
 from replview.store.models.relations import Relation, RelationVersion, TypeName
-from replview.store.models.samples import SlotEvent, SlotSample
+from replview.store.models.samples import SlotEvent, SlotPeek, SlotSample, SourceLook
 from replview.store.models.sources import Slot, SlotIncarnation, Source
 
 __all__ = [
     "AbortedSubtransaction",
     "Change",
     "LargeValue",
+    "Quarantine",
     "Relation",
     "RelationVersion",
     "Slot",
     "SlotEvent",
     "SlotIncarnation",
+    "SlotPeek",
     "SlotSample",
     "Source",
+    "SourceLook",
     "Transaction",
+    "Transition",
     "TypeName",
 ]

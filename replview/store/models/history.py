@@ -24,6 +24,10 @@ class Transaction(models.Model):
         ROLLED_BACK = "rolled back"
         #: A non-transactional logical message: a record of its own.
         MESSAGE = "message"
+        #: Left out by somebody's decision, because it could not be stored; it keeps its place.
+        SKIPPED = "skipped"
+        #: Prepared in a life of the slot that ended before it did: nobody can tell its end.
+        UNKNOWN = "unknown"
         DISCARDED = "discarded"
 
     id = models.BigIntegerField(primary_key=True)
@@ -89,6 +93,15 @@ class Transaction(models.Model):
                 name="transaction_ended",
                 condition=models.Q(state__in=["aborted", "rolled back"]),
             ),
+            # Those that were open long enough to be seen so, once they have ended.
+            models.Index(
+                fields=["stored_at"],
+                name="transaction_was_open",
+                condition=models.Q(
+                    models.Q(streamed=True) | models.Q(gid__isnull=False),
+                    state__in=["committed", "aborted", "rolled back", "skipped", "unknown"],
+                ),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -97,6 +110,27 @@ class Transaction(models.Model):
                 condition=models.Q(commit_seq__isnull=False),
             )
         ]
+
+
+class Transition(models.Model):
+    """A streamed or two-phase transaction went from one state to another.
+
+    A plain transaction has none: it arrives whole, and its own columns tell all there is.
+    """
+
+    transaction_id = models.BigIntegerField()
+    #: The state it went to; the first is ``streaming`` or ``prepared``.
+    state = models.TextField()
+    #: Where in the WAL; None where the stream did not say (an abort before protocol 4).
+    lsn = LSNField(null=True)
+    #: By the source's clock; None where the stream did not say.
+    source_time = models.DateTimeField(null=True)
+    #: By our clock, when it was stored.
+    recorded_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "transition"
+        indexes = [models.Index(fields=["transaction_id"], name="transition_by_transaction")]
 
 
 class Change(models.Model):
@@ -153,7 +187,11 @@ class LargeValue(models.Model):
 
 
 class AbortedSubtransaction(models.Model):
-    """A tombstone: the changes of this subtransaction do not count and are hidden on read."""
+    """A tombstone: the changes of this subtransaction do not count and are hidden on read.
+
+    One whose ``subxid`` is the transaction's own ``xid`` says that the whole of it aborted or was
+    rolled back: its changes are shown, marked, until they are swept away.
+    """
 
     pk = models.CompositePrimaryKey("transaction_id", "subxid")
     transaction_id = models.BigIntegerField()

@@ -49,3 +49,64 @@ class SlotSample(models.Model):
     class Meta:
         db_table = "slot_sample"
         managed = False
+
+
+class SourceLook(models.Model):
+    """What holds WAL and vacuum back on a source, as last looked at; None is unknown."""
+
+    source = models.OneToOneField(
+        "Source", on_delete=models.CASCADE, primary_key=True, related_name="look"
+    )
+    looked_at = models.DateTimeField()
+    #: ``[{"gid", "xid", "prepared_at", "owner", "database"}]`` of pg_prepared_xacts, oldest first.
+    prepared = models.JSONField(null=True)
+    #: ``prepared`` was cut off here; None where it was not.
+    prepared_limit = models.IntegerField(null=True)
+    #: ``[{"pid", "database", "role", "application_name", "state", "xact_started_at", "xid",
+    #: "backend_xmin_age"}]`` of pg_stat_activity, oldest first, bounded.
+    running = models.JSONField(null=True)
+    #: ``{slot name: {"restart_lsn", "catalog_xmin_age", "xmin_age", …}}`` and what else holds.
+    holders = models.JSONField(null=True)
+
+    class Meta:
+        db_table = "source_look"
+
+
+class SlotPeek(models.Model):
+    """A look into a slot without moving it: asked for by a page or a command, done by a worker."""
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        REQUESTED = "requested"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+
+    source = models.ForeignKey("Source", on_delete=models.CASCADE, related_name="peeks")
+    slot_name = models.TextField()
+    #: What the plugin must be told: publications for pgoutput.
+    options = models.JSONField(default=dict)
+    max_changes = models.IntegerField()
+    max_seconds = models.FloatField()
+    requested_at = models.DateTimeField(default=timezone.now)
+    requested_by = models.TextField(default="")
+    state = models.CharField(max_length=10, choices=State, default=State.REQUESTED)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    #: What waits in the slot; see ``receiver.peeking``.
+    result = models.JSONField(null=True)
+    problem_code = models.TextField(default="", blank=True)
+    problem_cause = models.TextField(default="", blank=True)
+    problem_remedy = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "slot_peek"
+        indexes = [
+            models.Index(
+                fields=["id"],
+                name="slot_peek_waiting",
+                condition=models.Q(state__in=["requested", "running"]),
+            ),
+            models.Index(fields=["source", "slot_name", "-id"], name="slot_peek_by_slot"),
+        ]

@@ -60,9 +60,20 @@ class Slot(models.Model):
         RECONNECTING = "reconnecting"
         FAILED = "failed"
 
+    class Interface(models.TextChoices):
+        """How the slot is read."""
+
+        #: A replication connection.
+        WALSENDER = "walsender"
+        #: PostgreSQL's SQL functions over an ordinary connection, for servers and poolers that
+        #: refuse replication connections.
+        SQL = "sql"
+
     source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="slots")
     name = models.CharField(max_length=63)
+    #: ``pgoutput``, ``test_decoding`` or ``wal2json``.
     plugin = models.TextField(default="pgoutput")
+    interface = models.CharField(max_length=9, choices=Interface, default=Interface.WALSENDER)
     publications = ArrayField(models.TextField(), default=list)
     #: pgoutput's options as given to START_REPLICATION: proto_version, binary, messages,
     #: streaming, two_phase, origin. An absent key: the default for the server's version.
