@@ -5,7 +5,9 @@ Sans-I/O: bytes in, events out. Standard library only. Malformed input raises
 
 ``Assembler`` takes the frames of a session and gives transaction events;
 ``decode_message`` decodes a single message; ``decode_frame`` and
-``StandbyStatusUpdate`` are the layer below.
+``StandbyStatusUpdate`` are the layer below. ``TestDecodingAssembler`` and
+``Wal2JsonAssembler`` take the rows of two other plugins and give the same
+events, with what these do not tell left unknown.
 """
 
 from decoder.assembler import Assembler
@@ -56,6 +58,8 @@ from decoder.messages import (
     Type,
     Update,
 )
+from decoder.plugin_relations import ColumnsOf
+from decoder.plugin_run import PluginRow
 from decoder.replication import (
     PrimaryKeepalive,
     StandbyStatusUpdate,
@@ -73,7 +77,9 @@ from decoder.scalars import (
     us_from_datetime,
 )
 from decoder.stream import Streaming
+from decoder.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
 from decoder.tuples import NOT_SENT, UNCHANGED, NoValue, TupleData, Undecoded, Value
+from decoder.wal2json import Wal2JsonAssembler, wal2json_options
 
 __all__ = [
     "INFINITY_US",
@@ -82,6 +88,7 @@ __all__ = [
     "NOT_DECODED",
     "NOT_SENT",
     "POSTGRES_EPOCH",
+    "TEST_DECODING_OPTIONS",
     "UNCHANGED",
     "XID",
     "Assembler",
@@ -91,6 +98,7 @@ __all__ = [
     "Change",
     "ChangeRun",
     "Column",
+    "ColumnsOf",
     "Commit",
     "CommitPrepared",
     "Delete",
@@ -102,6 +110,7 @@ __all__ = [
     "OldKind",
     "OpenTransaction",
     "Origin",
+    "PluginRow",
     "Prepare",
     "PreparedCommitted",
     "PreparedRolledBack",
@@ -120,6 +129,7 @@ __all__ = [
     "StreamStop",
     "Streaming",
     "SubtransactionAborted",
+    "TestDecodingAssembler",
     "TransactionAborted",
     "TransactionCommitted",
     "TransactionOpened",
@@ -134,10 +144,12 @@ __all__ = [
     "Update",
     "UserType",
     "Value",
+    "Wal2JsonAssembler",
     "XLogData",
     "datetime_from_us",
     "decode_frame",
     "decode_message",
     "us_from_datetime",
+    "wal2json_options",
     "xlogdata_frame",
 ]

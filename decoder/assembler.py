@@ -95,27 +95,44 @@ class Assembler(FastRoad):
         lifecycle, insert_run = self._lifecycle, self._insert_run
         shortest = TAG_AT if self._fast else sys.maxsize
         index, count = 0, len(frames)
-        while index < count:
-            frame = frames[index]
-            tag = frame[TAG_AT] if len(frame) > shortest and frame[0] == XLOGDATA else 0
-            current = lifecycle.current
-            taken = 0
-            if current is not None:
-                if tag == INSERT:
-                    taken = insert_run(frames, index, current)
-                elif tag == COMMIT:
-                    taken = self._fast_commit(frame, current)
-                elif tag in (UPDATE, DELETE):
-                    taken = self._fast_change(frame, tag, current)
-            elif tag == BEGIN:
-                taken = self._fast_begin(frame)
-            if not taken:
-                self._readable(frame)
-                taken = 1
-            index += taken
+        try:
+            while index < count:
+                frame = frames[index]
+                tag = frame[TAG_AT] if len(frame) > shortest and frame[0] == XLOGDATA else 0
+                current = lifecycle.current
+                taken = 0
+                if current is not None:
+                    if tag == INSERT:
+                        taken = insert_run(frames, index, current)
+                    elif tag == COMMIT:
+                        taken = self._fast_commit(frame, current)
+                    elif tag in (UPDATE, DELETE):
+                        taken = self._fast_change(frame, tag, current)
+                elif tag == BEGIN:
+                    taken = self._fast_begin(frame)
+                if not taken:
+                    self._readable(frame)
+                    taken = 1
+                index += taken
+        except ProtocolError as error:
+            self._locate(error, frames[index])
+            raise
         self._end_run()
         self._events = []
         return events
+
+    def _locate(self, error: ProtocolError, frame: bytes) -> None:
+        """Say on the error which frame and which transaction it is about."""
+        error.frame = frame
+        transaction = self._lifecycle.current
+        if transaction is not None:
+            error.xid, error.gid = transaction.xid, transaction.gid
+            error.final_lsn = transaction.final_lsn
+        if frame[TAG_AT : TAG_AT + 1] in (b"I", b"U", b"D"):
+            start = TAG_AT + (5 if self._session.stream_xid is not None else 1)
+            oid = int.from_bytes(frame[start : start + 4], "big")
+            relation = self._session.relations.get(oid)
+            error.relation = "" if relation is None else f"{relation.namespace}.{relation.name}"
 
     # The readable road.
 

@@ -54,6 +54,14 @@ class Collector:
         """Between a begin and its end, or inside a stream block."""
         return self._lifecycle.current is not None
 
+    #: pgoutput leaves out what tells nothing; its keepalives say how far the server is.
+    passed_lsn = 0
+
+    @property
+    def in_stream(self) -> bool:
+        """Inside a stream block."""
+        return self._session.stream_xid is not None
+
     def _in_run(self, kind: str) -> OpenTransaction:
         """The current transaction, which the run being collected is now of."""
         transaction = self._lifecycle.transaction(kind)

@@ -3,7 +3,9 @@
 All of it but ``OpenTransaction`` is immutable. What every transaction makes is
 a named tuple, which costs half of what a frozen dataclass does.
 
-Times are microseconds since 2000-01-01 UTC, possibly ±infinity.
+Times are microseconds since 2000-01-01 UTC, possibly ±infinity. Where a field
+may be ``None`` without saying why, other output plugins than pgoutput do not
+tell it (see ``test_decoding`` and ``wal2json``).
 """
 
 from __future__ import annotations
@@ -79,10 +81,10 @@ class OpenTransaction:
 
 
 class Truncation(NamedTuple):
-    """How a table was emptied."""
+    """How a table was emptied; ``None`` where the output plugin does not tell."""
 
-    cascade: bool
-    restart_identity: bool
+    cascade: bool | None
+    restart_identity: bool | None
 
 
 class Change(NamedTuple):
@@ -117,7 +119,7 @@ class ChangeRun(NamedTuple):
 
     transaction: OpenTransaction
     changes: list[Change]
-    #: The length of their pgoutput messages together.
+    #: The length of their messages together, as the output plugin wrote them.
     size_bytes: int
 
 
@@ -162,9 +164,9 @@ class TransactionCommitted(NamedTuple):
     """A plain or streamed transaction is complete. Confirm ``end_lsn``."""
 
     transaction: OpenTransaction
-    commit_lsn: LSN
+    commit_lsn: LSN | None
     end_lsn: LSN
-    commit_time_us: int
+    commit_time_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +185,9 @@ class TransactionPrepared:
 
     transaction: OpenTransaction
     gid: str
-    prepare_lsn: LSN
+    prepare_lsn: LSN | None
     end_lsn: LSN
-    prepare_time_us: int
+    prepare_time_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +196,9 @@ class PreparedCommitted:
 
     gid: str
     xid: XID
-    commit_lsn: LSN
+    commit_lsn: LSN | None
     end_lsn: LSN
-    commit_time_us: int
+    commit_time_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +208,10 @@ class PreparedRolledBack:
     gid: str
     xid: XID
     #: The *end* of the PREPARE record.
-    prepare_end_lsn: LSN
+    prepare_end_lsn: LSN | None
     rollback_end_lsn: LSN
-    prepare_time_us: int
-    rollback_time_us: int
+    prepare_time_us: int | None
+    rollback_time_us: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,14 +156,22 @@ class Lifecycle:
             message.prepare_time_us,
         )
 
+    def _forget(self, xid: XID) -> None:
+        """After a reconnect the server may stream again what it had prepared in an earlier
+        session; that stream gets no end of its own.
+        """
+        self.streams.pop(xid, None)
+
     def _commit_prepared(self, message: b.CommitPrepared, wal_start: int) -> Event:
         self._outside("CommitPrepared")
+        self._forget(message.xid)
         return PreparedCommitted(
             message.gid, message.xid, message.commit_lsn, message.end_lsn, message.commit_time_us
         )
 
     def _rollback_prepared(self, message: b.RollbackPrepared, wal_start: int) -> Event:
         self._outside("RollbackPrepared")
+        self._forget(message.xid)
         return PreparedRolledBack(
             message.gid,
             message.xid,
@@ -198,7 +206,9 @@ class Lifecycle:
         )
 
     def _stream_abort(self, message: b.StreamAbort, wal_start: int) -> Event:
-        lsn, time_us = message.abort_lsn, message.abort_time_us
+        # 0/0 where the server found no abort record (it crashed): not known.
+        lsn = message.abort_lsn or None
+        time_us = message.abort_time_us if lsn else None
         if message.xid not in self.streams:
             # PostgreSQL 18 sends these for transactions it never streamed.
             return UnknownAborted(message.xid, message.subxid, lsn, time_us)

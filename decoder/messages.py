@@ -24,13 +24,16 @@ class Column:
     """One published column of a relation."""
 
     name: str
-    #: ``pg_type.oid``; a domain has its own.
+    #: ``pg_type.oid``; a domain has its own. 0: not told.
     type_oid: int
-    #: ``pg_attribute.atttypmod``; -1 means none.
+    #: ``pg_attribute.atttypmod``; -1 means none, or not told.
     typmod: int
     #: It is part of the replica identity. Under FULL every column is; under
     #: NOTHING, or DEFAULT without a primary key, none.
     is_key: bool
+    #: The type as an output plugin that tells no oid or typmod wrote it:
+    #: ``character varying(40)``. pgoutput leaves it out.
+    type_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +46,14 @@ class Relation:
     Source: proto.c, ``logicalrep_write_rel()``.
     """
 
+    #: ``pg_class.oid``; 0 where the output plugin does not tell it.
     oid: int
     #: The schema. The server sends ``pg_catalog`` as an empty string; here it
     #: is spelled out.
     namespace: str
     name: str
-    replica_identity: ReplicaIdentity
+    #: ``None`` where the output plugin does not tell it: never from pgoutput.
+    replica_identity: ReplicaIdentity | None
     #: Published columns only, in column order.
     columns: tuple[Column, ...]
     #: The subtransaction that sent it.

@@ -96,7 +96,8 @@ def spoil(frames: list[bytes], data: st.DataObject) -> list[bytes]:
     """Change one frame in one place; or repeat it, or leave it out."""
     index = data.draw(st.integers(0, len(frames) - 1))
     frame = frames[index]
-    at = data.draw(st.one_of(st.integers(25, len(frame)), st.integers(0, len(frame))))
+    payload = min(25, len(frame))
+    at = data.draw(st.one_of(st.integers(payload, len(frame)), st.integers(0, len(frame))))
     what = data.draw(st.sampled_from(["set", "insert", "cut", "drop", "repeat", "shift"]))
     byte = bytes([data.draw(st.one_of(st.sampled_from(b"\0\1tnubNKO"), st.integers(0, 255)))])
     spoiled = {

@@ -416,3 +416,28 @@ def test_messages_out_of_place_are_refused(frames: list[bytes], expected: str) -
 def test_options_no_server_accepts_are_refused(proto_version: int, streaming: str) -> None:
     with pytest.raises(ValueError, match="proto"):
         Assembler(proto_version=proto_version, streaming=streaming)  # type: ignore[arg-type]
+
+
+def test_a_prepared_transaction_streamed_again_is_forgotten_with_its_end() -> None:
+    """After a reconnect 18 may stream what an earlier session prepared: only K or r follows."""
+    decoder = Assembler(proto_version=4, streaming="parallel")
+    ended = struct.pack(">cBQQqI", b"K", 0, 0x100, 0x108, 0, wire.XID) + b"gid\0"
+    decoder.feed([wire.stream_start(), wire.stream_stop()])
+
+    [told] = decoder.feed([xlogdata_frame(0x100, ended)])
+
+    assert isinstance(told, PreparedCommitted)
+    assert decoder.open_streams == ()
+    # Its xid may come again, after a wraparound.
+    assert decoder.feed([wire.stream_start()])
+
+
+def test_an_abort_without_a_record_has_no_position_and_no_time() -> None:
+    """A server that crashed finds it aborted, and sends 0/0 in 2000."""
+    decoder = Assembler(proto_version=4, streaming="parallel")
+    abort = struct.pack(">cIIQq", b"A", wire.XID, wire.XID, 0, 0)
+
+    told = decoder.feed([wire.stream_start(), wire.stream_stop(), xlogdata_frame(0, abort)])
+
+    assert isinstance(told[-1], TransactionAborted)
+    assert (told[-1].abort_lsn, told[-1].abort_time_us) == (None, None)

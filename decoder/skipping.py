@@ -1,0 +1,89 @@
+"""Leaving transactions out of a stream before they are decoded.
+
+For a transaction that cannot be decoded: its rows are dropped unread, its
+boundaries stay, so that the transaction is still seen to begin and to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from decoder.decode import decode_message
+from decoder.errors import ProtocolError
+from decoder.replication import XLOGDATA_HEADER_BYTES
+from decoder.stream import Streaming
+
+#: Whether to leave out this transaction: its xid, and where its commit or
+#: prepare is (``None`` for a streamed one).
+Wanted = Callable[[int, int | None], bool]
+
+_TAG_AT = XLOGDATA_HEADER_BYTES
+_ROWS = b"IUDTM"
+_SHAPES = b"RY"
+_ENDS = b"ECP"
+
+
+class TransactionFilter:
+    """Drops the rows of some transactions from the frames of one session."""
+
+    def __init__(self, wanted: Wanted, *, streaming: Streaming, encoding: str) -> None:
+        self._wanted = wanted
+        self._parallel = streaming == "parallel"
+        self._encoding = encoding
+        self._dropping = False
+        self._in_stream = False
+
+    def keep(self, frames: Sequence[bytes]) -> list[bytes]:
+        """The frames without the rows of what is to be left out, in order."""
+        return [frame for frame in frames if self._keeps(frame)]
+
+    def _keeps(self, frame: bytes) -> bool:
+        tag = frame[_TAG_AT : _TAG_AT + 1]
+        opening = opening_of(frame)
+        if opening is not None:
+            self._in_stream = tag == b"S"
+            self._dropping = self._wanted(*opening)
+        elif tag and tag in _ENDS:
+            self._dropping = self._in_stream = False
+        elif self._dropping and tag and tag in _ROWS:
+            return False
+        elif self._dropping and tag and tag in _SHAPES:
+            return self._decodes(frame[_TAG_AT:])
+        return True
+
+    def _decodes(self, payload: bytes) -> bool:
+        """Later transactions need the shapes that come here, if they can be read."""
+        with suppress(ProtocolError):
+            decode_message(
+                payload,
+                in_stream=self._in_stream,
+                parallel=self._parallel,
+                encoding=self._encoding,
+            )
+            return True
+        return False
+
+
+def opening_of(frame: bytes) -> tuple[int, int | None] | None:
+    """The transaction that a frame opens, or goes on with in a stream block.
+
+    Its xid, and where its commit or prepare is (``None`` in a stream); ``None`` for other frames.
+    """
+    tag = frame[_TAG_AT : _TAG_AT + 1]
+    if not tag or tag not in b"BbS":
+        return None
+    body = frame[_TAG_AT + 1 :]
+    if tag == b"B" and len(body) >= 20:
+        # final LSN, commit time, xid
+        return _number(body[16:20]), _number(body[:8])
+    if tag == b"b" and len(body) >= 28:
+        # prepare LSN, end LSN, prepare time, xid
+        return _number(body[24:28]), _number(body[:8])
+    if tag == b"S" and len(body) >= 4:
+        return _number(body[:4]), None
+    return None
+
+
+def _number(octets: bytes) -> int:
+    return int.from_bytes(octets, "big")
