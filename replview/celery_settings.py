@@ -30,6 +30,11 @@ beat_schedule = {
         "schedule": 5.0,
         "options": {"expires": 5.0},
     },
+    "serve-peeks": {
+        "task": "replview.serve_peeks",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
     "tidy-store": {
         "task": "replview.tidy_store",
         "schedule": 30.0,

@@ -5,6 +5,7 @@ lease in the store decides who does.
 """
 
 import logging
+import random
 import threading
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from celery import current_app, shared_task
 from celery.signals import worker_shutting_down
 from celery.utils.nodenames import worker_direct
 
+from replview import peeking
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
@@ -101,6 +103,22 @@ class SlotStop(threading.Event):
         return True
 
 
+@shared_task(name="replview.serve_peeks", ignore_result=True)
+def serve_peeks() -> None:
+    """Begin the looks into slots that pages asked for."""
+    peeking.serve()
+
+
+def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str:
+    """The worker with the fewest slots, ties by chance; not the one whose lease just ran out.
+
+    That one may still answer pings though it cannot reach the store: offered to it again and
+    again, its slot would wait for ever.
+    """
+    others = [name for name in workers if name != former] or workers
+    return min(others, key=lambda name: (load[name], random.random()))
+
+
 @shared_task(name="replview.propose_receivers", ignore_result=True)
 def propose_receivers() -> None:
     """Offer each slot that is wanted and that nobody reads to the worker with the fewest slots."""
@@ -111,15 +129,15 @@ def propose_receivers() -> None:
         if slot.lease_owner and beat and now - beat.timestamp() < LEASE_SECONDS:
             load[slot.lease_owner] += 1
         else:
-            orphans.append(slot.pk)
+            orphans.append((slot.pk, slot.lease_owner))
     if not orphans:
         return
     answers = current_app.control.ping(timeout=_PING_SECONDS)
     workers = [name for answer in answers for name in answer if name.startswith("receivers")]
-    for slot_id in orphans:
+    for slot_id, former in orphans:
         if workers:
             # Its own queue: the shared one would go to whichever worker fetches first.
-            worker = min(workers, key=lambda name: (load[name], name))
+            worker = choose_worker(workers, load, former=former)
             load[worker] += 1
             receive_slot.apply_async([slot_id], queue=worker_direct(worker), expires=LEASE_SECONDS)
         else:

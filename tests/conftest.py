@@ -143,6 +143,7 @@ def source_cluster_15() -> Iterator[EmbeddedPostgres]:
 
 
 def _fresh_database(server: EmbeddedPostgres) -> Iterator[SourceDatabase]:
+    """A database of its own, for a fixture; gone when the test is over."""
     name = f"source_{next(_names)}"
     server.create_database(name)
     yield SourceDatabase(server, name)

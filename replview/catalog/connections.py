@@ -1,8 +1,8 @@
 """Connections to a source: short to open, bounded in every statement, read-only unless asked.
 
 Everything is set by SQL after connecting rather than by libpq's ``options``, which a pooler such
-as PgBouncer refuses. ``search_path`` is emptied, so nothing a source's users define can be called
-in place of PostgreSQL's own.
+as PgBouncer refuses; behind a pooler, in each transaction anew (``pooled``). ``search_path`` is
+emptied, so nothing a source's users define can be called in place of PostgreSQL's own.
 """
 
 import socket
@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import conninfo as libpq
 
+from replview.catalog.pooled import pool_safely
 from replview.catalog.problems import SourceTrouble, explain
 
 APPLICATION_NAME = "replview"
@@ -61,16 +62,27 @@ def connected(conninfo: str, *, deadline_seconds: float = 10.0) -> Iterator[Conn
     socket is shut down under the waiting query, which fails with ``OperationalError``.
     """
     connection = _open(conninfo, CONNECT_TIMEOUT_SECONDS)
-    watch = threading.Timer(deadline_seconds, _shut_down, [connection.fileno()])
+    try:
+        with cut_after(deadline_seconds, connection):
+            _bind(connection, True, STATEMENT_TIMEOUT_MS)
+            yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def cut_after(seconds: float, connection: Connection) -> Iterator[None]:
+    """Shut a connection's socket down if the block takes longer: whatever waits for an answer
+    there fails with ``OperationalError``.
+    """
+    watch = threading.Timer(seconds, _shut_down, [connection.fileno()])
     watch.daemon = True
     watch.start()
     try:
-        _bind(connection, True, STATEMENT_TIMEOUT_MS)
-        yield connection
+        yield
     finally:
         watch.cancel()
         watch.join()  # or it might shut down whatever gets the same descriptor next
-        connection.close()
 
 
 def _open(conninfo: str, connect_timeout_seconds: int) -> Connection:
@@ -81,15 +93,25 @@ def _open(conninfo: str, connect_timeout_seconds: int) -> Connection:
 
 def _bind(connection: Connection, read_only: bool, statement_timeout_ms: int) -> None:
     """Bound every statement that follows."""
-    connection.execute(
+    row = connection.execute(
         """
         SELECT pg_catalog.set_config('statement_timeout', %s, false),
                pg_catalog.set_config('lock_timeout', %s, false),
                pg_catalog.set_config('search_path', 'pg_catalog', false),
                pg_catalog.set_config('default_transaction_read_only', %s, false)
+         WHERE pg_catalog.pg_backend_pid() = %s
         """,
-        [str(statement_timeout_ms), str(LOCK_TIMEOUT_MS), "on" if read_only else "off"],
-    )
+        [
+            str(statement_timeout_ms),
+            str(LOCK_TIMEOUT_MS),
+            "on" if read_only else "off",
+            connection.info.backend_pid,
+        ],
+    ).fetchone()
+    if row is None:
+        # Not the backend that answered when we connected: a pooler, which lends it to others too.
+        timeouts = {"statement_timeout": statement_timeout_ms, "lock_timeout": LOCK_TIMEOUT_MS}
+        pool_safely(connection, read_only=read_only, timeouts_ms=timeouts)
 
 
 @contextmanager

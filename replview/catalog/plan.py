@@ -8,6 +8,7 @@ from replview.catalog.column_rules import rules_for_slot
 from replview.catalog.connections import Connection
 from replview.catalog.naming import slot_name_fault
 from replview.catalog.open_transactions import OpenTransaction, read_open_transactions
+from replview.catalog.peekable import PLUGINS
 from replview.catalog.publication_steps import publication_steps
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
@@ -25,6 +26,8 @@ class Plan:
     publications: tuple[str, ...]
     #: As ``Slot.column_rules``.
     column_rules: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: What the slot speaks: pgoutput, unless one of another plugin is adopted.
+    plugin: str = "pgoutput"
     #: The slot is or becomes a two-phase one.
     two_phase: bool = False
     #: replview makes the slot and may drop it; not so when adopted.
@@ -46,7 +49,11 @@ def make_plan(connection: Connection, wish: Wish) -> Plan:
     server = read_server_facts(connection)
     _check_standby(wish, server)
     existing = _existing_slot(wish, server, read_slots(connection))
-    publications, notes = publication_steps(connection, wish, server)
+    plugin = "pgoutput" if existing is None else existing.plugin or ""
+    if plugin == "pgoutput":
+        publications, notes = publication_steps(connection, wish, server)
+    else:
+        publications, notes = [], [_without_publications(wish, plugin)]
     steps = list(publications)
     waits_for: tuple[OpenTransaction, ...] = ()
     two_phase = False
@@ -64,6 +71,7 @@ def make_plan(connection: Connection, wish: Wish) -> Plan:
         steps=tuple(steps),
         publications=wish.publications or tuple(made),
         column_rules=rules_for_slot(wish),
+        plugin=plugin,
         two_phase=two_phase,
         owned=existing is None,
         notes=tuple(notes),
@@ -119,14 +127,29 @@ def _existing_slot(wish: Wish, server: ServerFacts, slots: list[SlotFacts]) -> S
             "Choose another name, or take it over with --adopt (a slot has one reader: whoever "
             "reads it now must stop)",
         )
-    if found.plugin != "pgoutput" or found.database != server.database:
+    if found.plugin not in PLUGINS or found.database != server.database:
         raise refuse(
             "other_slot",
             f"slot {wish.slot_name} is of plugin {found.plugin or 'none'} and database "
-            f"{found.database or 'none'}; replview reads pgoutput slots of {server.database}",
+            f"{found.database or 'none'}; replview reads slots of {', '.join(PLUGINS)} of "
+            f"{server.database}",
             "Choose another slot, or the DSN of its database",
         )
     return found
+
+
+def _without_publications(wish: Wish, plugin: str) -> str:
+    """A note; refuses the choice of tables to a plugin that knows no publications."""
+    if wish.publications or wish.tables or wish.schemas or wish.all_tables:
+        raise refuse(
+            "no_publications",
+            f"the slot {wish.slot_name} speaks {plugin}, to which publications mean nothing",
+            "Leave --publication, --tables, --schema and --all-tables out",
+        )
+    return (
+        f"the slot speaks {plugin}: every table of the database comes, and what the plugin does "
+        "not tell is shown as unknown"
+    )
 
 
 def _two_phase(wish: Wish, server: ServerFacts) -> tuple[bool, list[str]]:

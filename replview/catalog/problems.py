@@ -37,6 +37,10 @@ class SourceTrouble(Exception):
 
 
 _NAMED = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
+_THROUGH_SQL = (
+    "receive the slot through SQL functions instead: replview slot interface SOURCE NAME sql (or "
+    "--interface sql when adding it)"
+)
 #: Pattern in the message → code, cause, remedy; ``{name}`` is what the server named,
 #: ``{host}``, ``{user}`` and ``{database}`` come from the DSN.
 _KNOWN: list[tuple[str, str, str, str]] = [
@@ -51,7 +55,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         "hba_refused",
         "pg_hba.conf of {host} does not let role {user} open a replication connection",
         "Add to pg_hba.conf, then SELECT pg_reload_conf(): "
-        "host {database} {user} <address of replview>/32 scram-sha-256",
+        "host {database} {user} <address of replview>/32 scram-sha-256; or " + _THROUGH_SQL,
     ),
     (
         r"no pg_hba\.conf entry|pg_hba\.conf rejects",
@@ -82,7 +86,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"must be superuser or replication role|permission denied to start WAL sender"
         r"|REPLICATION attribute|must have replication",
         "no_replication_privilege",
-        "role {user} may not open a replication connection",
+        "role {user} may not replicate",
         "ALTER ROLE {user_sql} REPLICATION (on managed services their own role, such as "
         "GRANT rds_replication TO {user_sql})",
     ),
@@ -90,7 +94,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"number of requested standby connections exceeds max_wal_senders",
         "no_free_walsender",
         "all walsenders of {host} are in use",
-        "ALTER SYSTEM SET max_wal_senders = <more>, then restart the server",
+        "ALTER SYSTEM SET max_wal_senders = <more>, then restart the server; or " + _THROUGH_SQL,
     ),
     (
         r"too many (clients|connections)|remaining connection slots|too_many_connections",
@@ -102,7 +106,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"unsupported startup parameter: replication|replication.* not supported.*pgbouncer",
         "pooler",
         "a connection pooler stands between: it does not pass replication connections on",
-        "Give the DSN of the server itself",
+        "Give the DSN of the server itself, or " + _THROUGH_SQL,
     ),
     (
         r"database system is (starting up|shutting down|in recovery)|not yet accepting",

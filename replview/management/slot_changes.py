@@ -30,7 +30,14 @@ def lines_of_plan(plan: Plan) -> list[str]:
 
 
 def make_slot(
-    source: Source, conninfo: str, plan: Plan, say: Say, *, stopped: bool, options: dict[str, Any]
+    source: Source,
+    conninfo: str,
+    plan: Plan,
+    say: Say,
+    *,
+    stopped: bool,
+    options: dict[str, Any],
+    interface: str = "walsender",
 ) -> Slot:
     """Carry the plan out, then make the slot known; if the latter fails, take the former back."""
     done = carry_out(conninfo, plan, say)
@@ -39,6 +46,8 @@ def make_slot(
             slot = Slot.objects.create(
                 source=source,
                 name=plan.slot_name,
+                plugin=plan.plugin,
+                interface=interface,
                 publications=list(plan.publications),
                 options=options,
                 owned=plan.owned,

@@ -4,16 +4,16 @@ from typing import Any
 
 from psycopg import conninfo as libpq
 
-#: The session's own settings shape text output, not the writer's. A vanished host must free its
-#: slot soon, hence the short timeout.
-_SETTINGS = {
+#: The session's own settings shape text output, not the writer's.
+TEXT_SETTINGS = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
     "extra_float_digits": "3",
     "bytea_output": "hex",
     "timezone": "UTC",
-    "wal_sender_timeout": "10s",
 }
+#: A vanished host must free its slot soon, hence the short timeout.
+_SETTINGS = {**TEXT_SETTINGS, "wal_sender_timeout": "10s"}
 
 
 def given_up_after(conninfo: str) -> dict[str, Any]:
@@ -35,5 +35,23 @@ def replication_conninfo(conninfo: str, *, client_encoding: str) -> str:
         application_name="replview",
         connect_timeout=given.get("connect_timeout", 10),
         options=f"{given.get('options', '')} {options}".strip(),
+        **given_up_after(conninfo),
+    )
+
+
+def polling_conninfo(conninfo: str) -> str:
+    """The address of an ordinary connection that reads a slot through SQL functions.
+
+    Nothing that a pooler would refuse. Such a connection is silent while the server decodes, so
+    probes must notice a host that is gone. Raises ``psycopg.ProgrammingError``.
+    """
+    given = libpq.conninfo_to_dict(conninfo)
+    probes = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 3}
+    return libpq.make_conninfo(
+        conninfo,
+        application_name="replview",
+        client_encoding="UTF8",
+        connect_timeout=given.get("connect_timeout", 10),
+        **{name: given.get(name, value) for name, value in probes.items()},
         **given_up_after(conninfo),
     )

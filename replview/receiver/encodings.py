@@ -30,3 +30,33 @@ def encodings_for(server_encoding: str | None) -> tuple[str, str]:
     if server_encoding in WITH_HOLES:
         return server_encoding, WITH_HOLES[server_encoding]
     return "UTF8", "utf-8"
+
+
+#: The other encodings a database can have, by PostgreSQL's name, with Python's codec. What is not
+#: here Python cannot read (EUC_TW, EUC_JIS_2004 as PostgreSQL has them, MULE_INTERNAL).
+_OTHERS = {
+    "UTF8": "utf-8",
+    "SQL_ASCII": "utf-8",
+    "EUC_CN": "gb2312",
+    "EUC_JP": "euc_jp",
+    "EUC_KR": "euc_kr",
+    "ISO_8859_5": "iso8859-5",
+    "KOI8R": "koi8-r",
+    "KOI8U": "koi8-u",
+    "WIN866": "cp866",
+    "WIN1256": "cp1256",
+    **{
+        f"LATIN{number}": f"iso8859-{part}"
+        for number, part in zip(
+            (1, 2, 4, 5, 6, 7, 8, 9, 10), (1, 2, 4, 9, 10, 13, 14, 15, 16), strict=True
+        )
+    },
+}
+
+
+def codec_of(server_encoding: str) -> str:
+    """Python's codec for text as a database has it, which plugins that write text send as it is.
+
+    Raises ``LookupError`` where Python has none.
+    """
+    return {**_OTHERS, **WITH_HOLES}[server_encoding]

@@ -1,43 +1,67 @@
 """Opening a session: who the server is, whether the slot can be read, where to start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import psycopg
 
 from decoder.binary import UserType
+from replview.catalog.connections import cut_after
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
-from replview.receiver.encodings import encodings_for
+from replview.receiver.encodings import codec_of, encodings_for
 from replview.receiver.lives import life_of, temporary_life
+from replview.receiver.named_tables import NamedTables
 from replview.receiver.options import StreamOptions, choose
-from replview.receiver.problems import in_use, lost
-from replview.receiver.session import ReplicationSession, SystemIdentity
+from replview.receiver.plugins import Decoder, new_decoder, plugin_arguments
+from replview.receiver.polling import PollingSession
+from replview.receiver.problems import in_use, lost, missing
+from replview.receiver.session import ReplicationSession
+from replview.receiver.sessions import Session, SystemIdentity
 from replview.receiver.source_catalog import SourceCatalog
 from replview.store.incarnations import Incarnation, SlotRow
 from replview.store.lease import Lease
 
 #: Oldest server whose pgoutput this reads.
 OLDEST_VERSION = 100000
+#: A source that takes longer to say who it is, or to start a stream, has frozen.
+_ANSWER_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class OpenSession:
     """A started stream and what is needed to decode and store it."""
 
-    session: ReplicationSession
+    session: Session
     options: StreamOptions
     incarnation: Incarnation
     system_identifier: str
     #: Python's name of the encoding that text arrives in.
     encoding: str
     source: SourceCatalog
+    plugin: str
+    #: ``slot.options``.
+    wanted: Mapping[str, object]
+    #: Tables of plugins that tell no oids.
+    tables: NamedTables
     #: What types that are not built in are made of; needed to read a binary stream.
     user_types: Mapping[int, UserType] = field(default_factory=dict)
     #: Some transaction was stored: the next trouble is a new one.
     made_progress: bool = False
+
+    def new_decoder(self) -> Decoder:
+        """For a stream, or a portion of it, that begins."""
+        return new_decoder(
+            self.plugin,
+            self.options,
+            self.encoding,
+            wanted=self.wanted,
+            tables=self.tables,
+            user_types=self.user_types,
+        )
 
     def close(self) -> None:
         """Close all connections to the source."""
@@ -52,16 +76,20 @@ def open_session(
     ``SourceTrouble``.
     """
     catalog = SourceCatalog(conninfo)
-    session: ReplicationSession | None = None
+    session: Session | None = None
     try:
         server, facts = catalog.facts(slot.name)
         _check(server, facts, slot)
         client_encoding, encoding = encodings_for(server.encoding)
-        session = ReplicationSession(conninfo, client_encoding=client_encoding)
-        identity = session.identify()
+        if slot.plugin != "pgoutput":
+            # It writes in the database's encoding, whatever the session's is.
+            encoding = codec_of(server.encoding)
+        session = _connect(slot, conninfo, client_encoding)
+        with cut_after(_ANSWER_SECONDS, session.connection):
+            identity = _identified(session.identify(), slot)
         _note_server(store, slot, server, identity)
         _note_publications(store, slot, catalog)
-        if slot.temporary:
+        if isinstance(session, ReplicationSession) and slot.temporary:
             two_phase = bool(slot.options.get("two_phase", True)) and server.version >= 150000
             two_phase = two_phase and server.max_prepared_transactions > 0
             started = session.create_temporary_slot(slot.name, two_phase=two_phase)
@@ -70,7 +98,13 @@ def open_session(
             facts = _free(catalog, slot, facts)
             two_phase = bool(facts.two_phase)
             incarnation = life_of(
-                store, lease, slot, identity, facts, in_recovery=bool(server.in_recovery)
+                store,
+                lease,
+                slot,
+                identity,
+                facts,
+                in_recovery=bool(server.in_recovery),
+                fork_of=partial(session.fork_point, identity.timeline),
             )
         options = choose(
             server.version,
@@ -79,8 +113,11 @@ def open_session(
             slot_two_phase=two_phase,
             owned=slot.owned,
         )
-        user_types = catalog.user_types() if options.binary else {}
-        session.start(slot.name, incarnation.checkpoint_lsn, options.as_arguments())
+        binary = options.binary and slot.plugin == "pgoutput"
+        user_types = catalog.user_types() if binary else {}
+        arguments = plugin_arguments(slot.plugin, options, slot.options)
+        with cut_after(_ANSWER_SECONDS, session.connection):
+            session.start(slot.name, incarnation.checkpoint_lsn, arguments)
     except BaseException:
         if session is not None:
             session.close()
@@ -93,8 +130,24 @@ def open_session(
         identity.system_identifier,
         encoding,
         catalog,
+        slot.plugin,
+        slot.options,
+        NamedTables(catalog.named_table),
         user_types,
     )
+
+
+def _connect(slot: SlotRow, conninfo: str, client_encoding: str) -> Session:
+    """A session of the slot's interface; a temporary slot lives and dies with a walsender's."""
+    if slot.interface == "sql" and not slot.temporary:
+        return PollingSession(conninfo, client_encoding=client_encoding)
+    return ReplicationSession(conninfo, client_encoding=client_encoding)
+
+
+def _identified(identity: SystemIdentity, slot: SlotRow) -> SystemIdentity:
+    """A server that does not tell its identifier is taken for the one it was."""
+    known = identity.system_identifier or slot.system_identifier or "unknown"
+    return replace(identity, system_identifier=known)
 
 
 def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
@@ -118,21 +171,14 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
     if slot.temporary:
         return
     if facts is None:
-        raise SourceTrouble(
-            Trouble(
-                "slot_missing",
-                f"the slot {slot.name} is not on the source any more",
-                "Remove it here (replview slot remove) and add it again; the changes in between "
-                "are not to be had",
-            )
-        )
+        raise SourceTrouble(missing(slot.name))
     if facts.wal_status == "lost" or facts.invalidation_reason:
         raise SourceTrouble(lost(slot.name, facts.invalidation_reason))
-    if facts.plugin != slot_plugin(slot):
+    if facts.plugin != slot.plugin:
         raise SourceTrouble(
             Trouble(
                 "slot_other_plugin",
-                f"the slot {slot.name} speaks {facts.plugin}, not pgoutput",
+                f"the slot {slot.name} speaks {facts.plugin}, not {slot.plugin}",
                 "Add a slot of its own for replview",
             )
         )
@@ -157,11 +203,6 @@ def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> Slo
     if facts is None or facts.active:
         raise SourceTrouble(in_use(slot.name))
     return facts
-
-
-def slot_plugin(slot: SlotRow) -> str:
-    """The output plugin this receiver reads."""
-    return "pgoutput"
 
 
 def _note_server(

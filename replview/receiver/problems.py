@@ -11,7 +11,7 @@ from psycopg import errors
 
 from decoder.errors import ProtocolError
 from replview.catalog.problems import SourceTrouble, Trouble, explain
-from replview.receiver.session import StreamEnded
+from replview.receiver.sessions import StreamEnded
 from replview.receiver.storing import StoreRefused
 
 #: Troubles that nothing but a person mends: tried again seldom.
@@ -21,14 +21,15 @@ _LASTING = {
     "slot_other_plugin",
     "slot_other_database",
     "publication_missing",
-    "protocol",
     "wal_level",
     "unsupported",
     "bad_dsn",
     "binary_refused",
+    "plugin_refused",
+    "plugin_missing",
 }
 #: Ordinary interruptions: tried again at once, then with growing pauses.
-_PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up"}
+_PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up", "other_server", "silent"}
 #: SQLSTATE classes whose texts name hosts, roles, objects and limits, but never a value.
 _ABOUT_CONNECTING = {"08", "28", "3D", "42", "53", "57"}
 
@@ -50,6 +51,13 @@ def name_trouble(error: Exception, *, conninfo: str, slot: str, publications: li
         known = _by_sqlstate(error, slot, publications)
         return known if known is not None else explain(error, conninfo)
     if isinstance(error, StoreRefused):
+        if error.sqlstate == "53100":
+            return Trouble(
+                "store_full",
+                "the disk of replview's store is full",
+                "Free space there (or give the store a larger disk): receiving goes on by itself, "
+                "nothing was lost or confirmed; until then the source keeps the WAL",
+            )
         return Trouble(
             "store_refused",
             f"the store refused what was received ({error})",
@@ -85,23 +93,28 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> Tr
     if isinstance(error, errors.UndefinedObject) and "publication" in text:
         return _publication_missing(publications)
     if isinstance(error, errors.UndefinedObject) and "replication slot" in text:
-        return Trouble(
-            "slot_missing",
-            f"the slot {slot} is not on the source any more",
-            "Remove it here (replview slot remove) and add it again; the changes in between are "
-            "not to be had",
-        )
+        return missing(slot)
     if isinstance(error, errors.ObjectNotInPrerequisiteState):
         return _prerequisite(text, slot)
     if isinstance(error, errors.AdminShutdown | errors.CrashShutdown):
-        return Trouble(
-            "cut_off",
-            "the server ended our connection (a restart, pg_terminate_backend, or the slot was "
-            "invalidated)",
-            "Nothing to do: replview connects again by itself",
-        )
+        return cut_off()
     if isinstance(error, errors.ConfigurationLimitExceeded):
         return _too_few(text)
+    if "may not be used as an output plugin" in text:
+        # The newest minor releases have a list of what may.
+        return Trouble(
+            "plugin_refused",
+            f"the server does not allow the output plugin of the slot {slot}",
+            "Add it to the list: ALTER SYSTEM SET output_plugin_libraries = pgoutput, …, then "
+            "SELECT pg_reload_conf()",
+        )
+    if isinstance(error, errors.UndefinedFile):
+        return Trouble(
+            "plugin_missing",
+            f"the output plugin of the slot {slot} is not installed on the server",
+            "Install it there (Debian: postgresql-<version>-wal2json; test_decoding comes with "
+            "postgresql-contrib)",
+        )
     if isinstance(error, errors.UndefinedFunction) and "binary output" in text:
         return Trouble(
             "binary_refused",
@@ -151,6 +164,55 @@ def in_use(slot: str) -> Trouble:
         f"another session is reading the slot {slot}",
         "Stop the other reader, or end it: SELECT pg_terminate_backend(active_pid) FROM "
         f"pg_replication_slots WHERE slot_name = '{slot}'",
+    )
+
+
+def missing(slot: str) -> Trouble:
+    """The source has no such slot."""
+    return Trouble(
+        "slot_missing",
+        f"the slot {slot} is not on the source any more",
+        "Remove it here (replview slot remove) and add it again; the changes in between are not to "
+        "be had",
+    )
+
+
+def cut_off() -> Trouble:
+    """The server, or a pooler before it, hung up."""
+    return Trouble(
+        "cut_off",
+        "the server ended our connection (a restart, pg_terminate_backend, or the slot was "
+        "invalidated)",
+        "Nothing to do: replview connects again by itself",
+    )
+
+
+def consumed(slot: str) -> Trouble:
+    """The slot stands beyond what we confirmed."""
+    return Trouble(
+        "slot_consumed",
+        f"somebody else advanced the slot {slot} beyond what was stored here",
+        "A slot has one reader: find the other one (a script with pg_logical_slot_get_changes, "
+        "another replview) and stop it, or give it a slot of its own",
+    )
+
+
+def silent() -> Trouble:
+    """The server was asked for a sign of life and gave none."""
+    return Trouble(
+        "silent",
+        "the server does not answer any more (its host, or the network before it, is gone)",
+        "Nothing to do: replview connects again by itself",
+    )
+
+
+def other_server() -> Trouble:
+    """The same address leads to another server, or to another timeline."""
+    return Trouble(
+        "other_server",
+        "the connection leads to another server than before (a failover, or a pooler that was "
+        "pointed elsewhere)",
+        "Nothing to do: replview looks at the slot there and goes on",
     )
 
 

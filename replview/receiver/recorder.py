@@ -5,11 +5,9 @@ checkpoint covers already is marked skipped here, so that a server that sends so
 after a restart) changes nothing.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 
 from decoder.events import (
-    Change,
     ChangeRun,
     Event,
     OpenTransaction,
@@ -26,59 +24,13 @@ from decoder.events import (
 )
 from replview.receiver.actors import note_actor
 from replview.receiver.message_documents import message_document
+from replview.receiver.notes import left_out, resent, wrapped
+from replview.receiver.portions import MessageRow, Portion, Tombstone, Transition
+from replview.receiver.skips import Skip, Skips
 from replview.store.transaction_rows import TransactionRow
 
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """An aborted subtransaction of a stored transaction."""
-
-    transaction_id: int
-    subxid: int
-    abort_lsn: int | None
-    abort_time_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRow:
-    """A non-transactional message: a record of its own, with one change."""
-
-    row: TransactionRow
-    lsn: int
-    document: dict[str, object]
-
-
-#: What takes a place in history, in its order.
-Committed = TransactionRow | PreparedCommitted | MessageRow
-
-
-@dataclass(slots=True)
-class Portion:
-    """What one store transaction writes."""
-
-    relations: list[RelationSeen] = field(default_factory=list)
-    types: list[TypeSeen] = field(default_factory=list)
-    runs: list[tuple[TransactionRow, list[Change]]] = field(default_factory=list)
-    #: Every transaction touched, in order of first touch.
-    rows: dict[int, TransactionRow] = field(default_factory=dict)
-    committed: list[Committed] = field(default_factory=list)
-    rolled_back: list[PreparedRolledBack] = field(default_factory=list)
-    #: Transactions prepared here, by gid and xid: a gid alone can be used again at once.
-    prepared: dict[tuple[str, int], TransactionRow] = field(default_factory=dict)
-    tombstones: list[Tombstone] = field(default_factory=list)
-    #: Everything that ends at or before this is stored once the portion is.
-    checkpoint_lsn: int = 0
-    changes: int = 0
-    #: A streamed or prepared transaction began, grew or ended.
-    open_changed: bool = False
-
-    @property
-    def last_commit_time_us(self) -> int | None:
-        """The commit time of the last transaction that ends here."""
-        for entry in reversed(self.committed):
-            if not isinstance(entry, MessageRow) and entry.commit_time_us is not None:
-                return entry.commit_time_us
-        return None
+#: A new xid so far below the last one is after a wraparound, not just an older transaction.
+_HALF_OF_XIDS = 1 << 31
 
 
 class Recorder:
@@ -91,11 +43,23 @@ class Recorder:
         checkpoint_lsn: int,
         next_id: Callable[[], int],
         is_stored: Callable[[OpenTransaction], bool],
+        was_aborted: Callable[[int], bool] = lambda xid: False,
+        skips: Skips | None = None,
+        first_seen: Mapping[int, int] | None = None,
     ) -> None:
+        """``first_seen``: when transactions that come anew were first seen, by xid."""
         self._incarnation_id = incarnation_id
         self.checkpoint_lsn = checkpoint_lsn
         self._next_id = next_id
         self._is_stored = is_stored
+        self._was_aborted = was_aborted
+        self._skips = skips or Skips()
+        self.first_seen: dict[int, int] = dict(first_seen or {})
+        self._last_xid = 0
+        #: Streamed transactions whose end is waited for over several peeks (``received_anew``).
+        self.open_xids: tuple[int, ...] = ()
+        #: Transactions that the server sent though the store has them.
+        self.sent_again = 0
 
     def digest(self, events: Iterable[Event], received_at_us: int) -> Portion:
         """Sort the events of one batch into a portion."""
@@ -105,15 +69,18 @@ class Recorder:
             if kind is ChangeRun:
                 self._run(portion, event)  # type: ignore[arg-type]
             elif kind is TransactionOpened:
-                self._opened(event.transaction, received_at_us)  # type: ignore[union-attr, arg-type]
+                self._opened(portion, event.transaction, received_at_us)  # type: ignore[union-attr, arg-type]
             elif kind is TransactionCommitted:
                 self._committed(portion, event)  # type: ignore[arg-type]
             else:
                 self._rare(portion, event, received_at_us)
+        if self.sent_again and portion.committed:
+            portion.notes.append(resent(self.sent_again, self.checkpoint_lsn))
+            self.sent_again = 0
         self.checkpoint_lsn = portion.checkpoint_lsn
         return portion
 
-    def _opened(self, transaction: OpenTransaction, received_at_us: int) -> None:
+    def _opened(self, portion: Portion, transaction: OpenTransaction, received_at_us: int) -> None:
         """Make the transaction's row; it reaches the store with its first change or its end."""
         streamed = transaction.kind == "streamed"
         # The checkpoint is where a stored commit or prepare *ended*.
@@ -123,19 +90,40 @@ class Recorder:
             # Prepared before the slot could send it, it comes whole just before its COMMIT
             # PREPARED: its prepare lies before our first position, and yet nobody has it.
             known = self._is_stored(transaction)
-        transaction.tag = TransactionRow(
+        elif streamed:
+            # After a reconnect the server may stream once more what it prepared long since, and
+            # then sends no end of it but COMMIT or ROLLBACK PREPARED.
+            known = self._is_stored(transaction)
+        xid = transaction.xid
+        transaction.tag = row = TransactionRow(
             id=0 if known else self._next_id(),
             incarnation_id=self._incarnation_id,
             received_at_us=received_at_us,
-            xid=transaction.xid,
+            xid=xid,
             state="streaming" if streamed else "receiving",
             streamed=streamed,
             skipped=known,
         )
+        self.sent_again += known and not streamed
+        if xid > self._last_xid:
+            # One far above came from before the wrap; it is late, and not the newest.
+            if xid - self._last_xid < _HALF_OF_XIDS or not self._last_xid:
+                self._last_xid = xid
+        elif self._last_xid - xid > _HALF_OF_XIDS:
+            portion.notes.append(wrapped(transaction.first_lsn))
+            self._last_xid = xid
+        if self.first_seen:
+            row.received_at_us = self.first_seen.pop(xid, received_at_us)
+        if self._skips:
+            self._leave_out(row, self._skips.for_transaction(xid, final_lsn))
+
+    def _leave_out(self, row: TransactionRow, skip: Skip | None) -> None:
+        if skip is not None:
+            row.left_out, row.context = skip.quarantine_id, skip.context()
 
     def _run(self, portion: Portion, event: ChangeRun) -> None:
         row: TransactionRow = event.transaction.tag
-        if row.skipped:
+        if row.skipped or row.left_out is not None:
             return
         row.size_bytes += event.size_bytes
         portion.runs.append((row, event.changes))
@@ -150,6 +138,9 @@ class Recorder:
             row.first_lsn = transaction.first_lsn
         if row.streamed:
             portion.open_changed = True
+            if not row.told_streaming:
+                row.told_streaming = True
+                _tell(portion, row, "streaming", row.first_lsn, None)
 
     def _committed(self, portion: Portion, event: TransactionCommitted) -> None:
         row: TransactionRow = event.transaction.tag
@@ -160,10 +151,22 @@ class Recorder:
         row.commit_lsn, row.end_lsn = event.commit_lsn, event.end_lsn
         row.set_commit_time(event.commit_time_us)
         portion.committed.append(row)
+        if row.left_out is not None:
+            row.state = "skipped"
+            self._settle(portion, row, event.commit_lsn)
+        if row.streamed:
+            _tell(portion, row, row.state, event.commit_lsn, event.commit_time_us)
+
+    def _settle(self, portion: Portion, row: TransactionRow, lsn: int | None) -> None:
+        """The whole of a transaction that is to be left out has gone by."""
+        assert row.left_out is not None
+        portion.settled.append(row.left_out)
+        portion.notes.append(left_out(row, lsn))
 
     def _ends(self, portion: Portion, end_lsn: int, row: TransactionRow) -> bool:
         """Move the checkpoint; False (and the row discarded) where it covers this end already."""
         if end_lsn <= portion.checkpoint_lsn:
+            self.sent_again += 1
             row.state = "discarded"
             if row.stored or row.id in portion.rows:
                 portion.rows[row.id] = row
@@ -198,6 +201,8 @@ class Recorder:
 
     def _subtransaction_aborted(self, portion: Portion, event: SubtransactionAborted) -> None:
         row: TransactionRow = event.transaction.tag
+        if row.skipped:
+            return
         portion.tombstones.append(
             Tombstone(row.id, event.subxid, event.abort_lsn, event.abort_time_us)
         )
@@ -205,15 +210,30 @@ class Recorder:
 
     def _aborted(self, portion: Portion, event: TransactionAborted) -> None:
         row: TransactionRow = event.transaction.tag
+        if row.skipped:
+            return
+        if self._was_aborted(event.transaction.xid):
+            row.state = "discarded"
+            if row.stored or row.id in portion.rows:
+                portion.rows[row.id] = row
+            return
         self._touch(portion, event.transaction, row)
         row.state = "aborted"
         row.commit_lsn = event.abort_lsn
         row.ended_at_us = event.abort_time_us
+        _tell(portion, row, "aborted", event.abort_lsn, event.abort_time_us)
+        if row.left_out is not None:
+            portion.settled.append(row.left_out)
+        whole = event.transaction.xid
+        portion.tombstones.append(Tombstone(row.id, whole, event.abort_lsn, event.abort_time_us))
 
     def _prepared(self, portion: Portion, event: TransactionPrepared) -> None:
         row: TransactionRow = event.transaction.tag
         # What is not skipped though the checkpoint lies beyond it is of such a late transaction.
         late = event.transaction.kind == "prepared" and event.end_lsn <= portion.checkpoint_lsn
+        if late and event.transaction.final_lsn is None:
+            # A plugin that names no prepare before its end: only now can it be looked for.
+            late = not self._is_stored(event.transaction)
         if row.skipped or not (late or self._ends(portion, event.end_lsn, row)):
             return
         self._touch(portion, event.transaction, row)
@@ -221,6 +241,10 @@ class Recorder:
         portion.prepared[event.gid, event.transaction.xid] = row
         row.prepare_lsn, row.prepared_at_us = event.prepare_lsn, event.prepare_time_us
         portion.open_changed = True
+        _tell(portion, row, "prepared", event.prepare_lsn, event.prepare_time_us)
+        if row.left_out is not None:
+            # Its end may come in another session: now is when it went by.
+            self._settle(portion, row, event.prepare_lsn)
 
     def _message(self, portion: Portion, event: StandaloneMessage, received_at_us: int) -> None:
         """A message outside any transaction; its LSN is where its WAL record *ends*."""
@@ -238,7 +262,20 @@ class Recorder:
             messages=1,
             size_bytes=len(event.message.content),
         )
-        note_actor(row, event.message)
         portion.rows[row.id] = row
+        self._leave_out(row, self._skips.for_message(lsn))
+        if row.left_out is not None:
+            row.state = "skipped"
+            self._settle(portion, row, lsn)
+            portion.committed.append(row)
+            return
+        note_actor(row, event.message)
         portion.changes += 1
         portion.committed.append(MessageRow(row, lsn, message_document(event.message)))
+
+
+def _tell(
+    portion: Portion, row: TransactionRow, state: str, lsn: int | None, time_us: int | None
+) -> None:
+    """Note that a streamed or two-phase transaction is in another state now."""
+    portion.transitions.append(Transition(row.id, state, lsn, time_us))

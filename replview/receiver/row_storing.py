@@ -9,7 +9,7 @@ from psycopg import sql
 
 from decoder.scalars import LSN, datetime_from_us
 from replview.receiver.clock import now_us
-from replview.receiver.recorder import Portion
+from replview.receiver.portions import Portion
 from replview.store import change_rows, transaction_rows
 from replview.store.transaction_rows import TransactionRow
 
@@ -40,6 +40,19 @@ def store_rows(connection: psycopg.Connection[Any], portion: Portion) -> None:
     known = [_parameters(row) for row in portion.rows.values() if row.stored]
     if known:
         connection.cursor().executemany(_UPDATE_TRANSACTION, known)
+
+
+def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> None:
+    """Store which states the portion's streamed and two-phase transactions went into."""
+    if portion.transitions:
+        connection.cursor().executemany(
+            "INSERT INTO transition (transaction_id, state, lsn, source_time, recorded_at) "
+            "VALUES (%s, %s, %s, %s, clock_timestamp())",
+            [
+                (told.transaction_id, told.state, lsn_text(told.lsn), datetime_of(told.time_us))
+                for told in portion.transitions
+            ],
+        )
 
 
 def lsn_text(value: int | None) -> str | None:

@@ -14,18 +14,35 @@ from typing import Any
 
 import psycopg
 
+from decoder.errors import ProtocolError
 from replview.catalog.problems import Trouble
+from replview.receiver.culprits import Culprit, Unstorable, undecodable
 from replview.receiver.opening import OpenSession, open_session
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
 from replview.receiver.process_memory import prepare_for_batches
-from replview.receiver.pump import StoreFailed, pump
+from replview.receiver.pump import StoreFailed
+from replview.receiver.quarantining import Waiting, quarantine, try_again, waiting
+from replview.receiver.recording import record
+from replview.receiver.saying import (
+    log_trouble,
+    say_store_was_away,
+    say_streaming,
+    say_taken_over,
+    say_trouble,
+)
+from replview.receiver.session import ReplicationSession
+from replview.receiver.silence import patience_seconds
+from replview.receiver.skips import Before
 from replview.receiver.supervising import let_go, release_in_time, run_until_stopped
 from replview.store import lease as leases
 from replview.store.connecting import connect_store
-from replview.store.incarnations import SlotRow, log_event, read_slot
+from replview.store.incarnations import SlotRow, read_slot
 from replview.store.lease import Fenced, Lease
 
 log = logging.getLogger(__name__)
+
+#: How often a slot that waits for a decision looks whether there is one.
+_DECISION_SECONDS = 1.0
 
 #: Told after each store transaction: slot, incarnation, last commit_seq, whether an open one moved.
 CommitListener = Callable[[int, int, int, bool], None]
@@ -66,6 +83,8 @@ def receive(
         store.close()
         return False
     log.info("slot %s: taken by %s, epoch %s", slot_id, owner, lease.epoch)
+    if lease.taken_from:
+        say_taken_over(store, lease)
     receiver = Receiver(store, lease, stop, conninfo_of, listeners or Listeners())
     if not run_until_stopped(receiver.run, stop):
         log.warning("slot %s: what it waits for does not end; left to itself", slot_id)
@@ -91,7 +110,13 @@ class Receiver:
         self._conninfo_of = conninfo_of
         self._listeners = listeners
         self._attempt = 0
+        #: Sessions in a row that were given up because the server did not answer.
+        self._silences = 0
         self._last_code = ""
+        #: The message that the last session could not decode.
+        self._undecoded: bytes | None = None
+        #: The next session reads up to here only.
+        self._before: Before | None = None
         #: The lease was given back.
         self.let_go = False
 
@@ -118,13 +143,30 @@ class Receiver:
     def _run_session(self) -> None:
         """One session; a failure of the source becomes a named problem and a pause."""
         slot = read_slot(self._store, self._lease.slot_id)
-        trouble = self._stream(slot)
+        if (found := waiting(self._store, slot.id)) is not None:
+            if found.decision:
+                try_again(self._store, slot, found)
+            elif self._before is None:
+                self._await_decision(found)
+                return
+        before, self._before = self._before, None
+        trouble = self._stream(slot, before)
         if trouble is not None:
             self._pause(trouble)
 
-    def _stream(self, slot: SlotRow) -> Trouble | None:
-        """Until told to stop, or to what ended it; every connection to the source is closed then:
-        a stream that nobody reads would keep the slot from everybody else.
+    def _await_decision(self, found: Waiting) -> None:
+        """Something cannot be stored: hold the slot still until somebody decides about it."""
+        self._obey(say_trouble(self._store, self._lease, "failed", found.trouble))
+        self._listeners.slot_changed(self._lease.slot_id)
+        while not self._stop.wait(_DECISION_SECONDS):
+            self._obey(leases.beat(self._store, self._lease))
+            now = waiting(self._store, self._lease.slot_id)
+            if now is None or now.decision:
+                return
+
+    def _stream(self, slot: SlotRow, before: Before | None) -> Trouble | None:
+        """Until told to stop, up to a transaction, or to what ended it. Every connection to the
+        source is closed then: a stream that nobody reads would keep the slot from everybody else.
         """
         conninfo = ""
         opened: OpenSession | None = None
@@ -132,54 +174,53 @@ class Receiver:
             conninfo = self._conninfo_of(slot.source_id)
             with leases.kept(connect_store, self._lease):
                 opened = open_session(self._store, self._lease, slot, conninfo)
-            self._say_streaming(slot, opened)
-            pump(opened, self._store, self._lease, slot, self._stop, self._listeners)
+            if isinstance(opened.session, ReplicationSession):
+                opened.session.silence.answer_seconds = patience_seconds(self._silences)
+            self._obey(
+                say_streaming(
+                    self._store, self._lease, opened.incarnation, again=bool(self._last_code)
+                )
+            )
+            self._last_code = ""
+            self._listeners.slot_changed(slot.id)
+            record(opened, self._store, self._lease, slot, self._stop, self._listeners, before)
         except (Fenced, StoreFailed):
             raise
         except Exception as error:
             if self._store.closed:
                 raise StoreFailed(type(error).__name__) from error
+            if (culprit := self._culprit(error)) is not None:
+                quarantine(self._store, self._lease, slot, culprit)
+                if culprit.xid is not None and slot.plugin == "pgoutput":
+                    # What stood before it in the same batch is still to be stored.
+                    self._before = Before(culprit.xid, culprit.final_lsn)
+                return None
             trouble = name_trouble(
                 error, conninfo=conninfo, slot=slot.name, publications=slot.publications
             )
+            self._silences += trouble.code == "silent"
             if trouble.code == "internal":
                 log.error("slot %s: %s", slot.id, where_it_failed(error))
             return trouble
         finally:
             if opened is not None:
                 if opened.made_progress:
-                    self._attempt = 0
+                    self._attempt = self._silences = 0
                 opened.close()
         return None
 
-    def _say_streaming(self, slot: SlotRow, opened: OpenSession) -> None:
-        desired = leases.beat(
-            self._store,
-            self._lease,
-            state="streaming",
-            problem_code="",
-            problem_cause="",
-            problem_remedy="",
-            retry_at=None,
-        )
-        self._store.execute(
-            "UPDATE slot SET state_since = now(), connected_at = now() "
-            "WHERE id = %s AND epoch = %s",
-            [slot.id, self._lease.epoch],
-        )
-        again = "again " if self._last_code else ""
-        log_event(
-            self._store,
-            slot.id,
-            "connected",
-            f"Connected {again}at {opened.incarnation.checkpoint_lsn}.",
-            incarnation_id=opened.incarnation.id,
-            after_commit_seq=opened.incarnation.commit_seq,
-            lsn=opened.incarnation.checkpoint_lsn,
-        )
-        self._last_code = ""
-        self._listeners.slot_changed(slot.id)
-        self._obey(desired)
+    def _culprit(self, error: Exception) -> Culprit | None:
+        """What cannot be stored, if that is what ended the session.
+
+        A message that does not decode is asked for once more before it is held against it.
+        """
+        if isinstance(error, Unstorable):
+            return error.culprit
+        if not isinstance(error, ProtocolError) or error.frame is None:
+            return None
+        culprit = undecodable(error)
+        seen, self._undecoded = self._undecoded, culprit.raw
+        return culprit if seen == culprit.raw else None
 
     def _pause(self, trouble: Trouble) -> None:
         """Say what is wrong, and wait with the lease kept."""
@@ -188,25 +229,10 @@ class Receiver:
         state = "reconnecting" if seconds < 30.0 else "failed"
         log.warning("slot %s: %s", self._lease.slot_id, trouble.cause)
         until = time.monotonic() + seconds
-        desired = leases.beat(
-            self._store,
-            self._lease,
-            state=state,
-            problem_code=trouble.code,
-            problem_cause=trouble.cause,
-            problem_remedy=trouble.remedy,
-        )
-        self._store.execute(
-            "UPDATE slot SET retry_at = now() + make_interval(secs => %s) "
-            "WHERE id = %s AND epoch = %s",
-            [seconds, self._lease.slot_id, self._lease.epoch],
-        )
+        desired = say_trouble(self._store, self._lease, state, trouble, retry_seconds=seconds)
         if trouble.code != self._last_code:
             kind = "disconnected" if state == "reconnecting" else "problem"
-            log_event(
-                self._store, self._lease.slot_id, kind, f"{trouble.cause[:1].upper()}"
-                f"{trouble.cause[1:]}.", detail={"code": trouble.code},
-            )  # fmt: skip
+            log_trouble(self._store, self._lease, kind, trouble)
         self._last_code = trouble.code
         self._listeners.slot_changed(self._lease.slot_id)
         self._obey(desired)
@@ -225,11 +251,14 @@ class Receiver:
         # Longer each time until something was stored: connecting may work where writing does not.
         self._attempt += 1
         pause = pause_seconds("restarting", self._attempt)
+        lost_at = time.monotonic()
         while not self._stop.wait(pause):
             pause = min(pause * 2, 5.0)
             try:
                 self._store = connect_store("replview receiver")
                 leases.beat(self._store, self._lease)
+                say_store_was_away(self._store, self._lease, time.monotonic() - lost_at)
+                self._last_code = "store_away"
             except psycopg.Error:
                 self._store.close()
                 continue

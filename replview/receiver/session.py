@@ -9,8 +9,7 @@ Protocol".
 
 import select
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -18,26 +17,17 @@ from psycopg import pq
 
 from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, decode_frame
 from decoder.scalars import LSN
+from replview.catalog.problems import SourceTrouble
 from replview.receiver.addresses import replication_conninfo
 from replview.receiver.grammar import quote_identifier, quote_literal
+from replview.receiver.problems import silent
+from replview.receiver.sessions import StreamEnded, SystemIdentity
+from replview.receiver.silence import Silence
 
 #: After the socket woke us with nothing buffered, wait so that the server's small packets arrive
 #: together: a third of the CPU at one row a transaction, at no cost in throughput.
 _GATHER_SECONDS = 0.001
 _XLOGDATA = ord("w")
-
-
-@dataclass(frozen=True, slots=True)
-class SystemIdentity:
-    """What IDENTIFY_SYSTEM says."""
-
-    system_identifier: str
-    timeline: int
-    xlog_position: LSN
-
-
-class StreamEnded(Exception):
-    """The server ended the stream without an error: it is stopping. Connect again."""
 
 
 class ReplicationSession:
@@ -63,8 +53,13 @@ class ReplicationSession:
         self.keepalive_lsn = LSN(0)
         #: A keepalive asked for an answer.
         self.reply_requested = False
+        #: All of it is one portion that is never over: see ``sessions.Session``.
+        self.portions_read = 0
+        self.aborted_xids: frozenset[int] = frozenset()
         #: What ended the stream, while the frames before it are handed out.
         self._ending: Exception | None = None
+        #: Whether the server is still there.
+        self.silence = Silence(time.monotonic())
 
     @property
     def server_version(self) -> int:
@@ -76,6 +71,16 @@ class ReplicationSession:
         row = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
         assert row is not None
         return SystemIdentity(_text(row[0]), int(row[1]), LSN.parse(_text(row[2])))
+
+    def fork_point(self, timeline: int, left: int) -> LSN | None:
+        """Where the server's ``timeline`` left the earlier timeline ``left``; None where it did
+        not, or where the server does not tell.
+        """
+        try:
+            row = self.connection.execute(f"TIMELINE_HISTORY {int(timeline)}".encode()).fetchone()
+        except psycopg.Error:
+            return None  # the first timeline has no history; an archive may have swept it away
+        return None if row is None else forked_at(_text(row[1]), left)
 
     def create_temporary_slot(self, name: str, *, two_phase: bool) -> LSN:
         """A slot that is gone when this connection closes; returns its consistent point."""
@@ -116,6 +121,7 @@ class ReplicationSession:
         woken = False
         for descriptor, _ in ready:
             if descriptor == self._socket:
+                self.silence.heard(time.monotonic())
                 time.sleep(_GATHER_SECONDS)
             else:
                 woken = True
@@ -125,7 +131,7 @@ class ReplicationSession:
         """XLogData frames that have arrived, up to about the limits; never blocks.
 
         Keepalives are taken in on the way: ``server_lsn``, ``reply_requested``. Raises
-        ``StreamEnded``, or ``psycopg.Error`` as the server ended the stream.
+        ``StreamEnded``, ``SourceTrouble``, or ``psycopg.Error`` as the server ended the stream.
         """
         if self._ending is not None:
             raise self._ending
@@ -158,11 +164,18 @@ class ReplicationSession:
             else:
                 self._end_of_stream(frames)
                 break
+        now = time.monotonic()
         if frames:
+            self.silence.heard(now)
             sent = int.from_bytes(frames[-1][9:17], "big")
             if sent > self.server_lsn:
                 self.server_lsn = LSN(sent)
+        elif self.silence.is_over_long(now):
+            raise SourceTrouble(silent())
         return frames
+
+    def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
+        """Nothing waits for this here: the server sends on by itself."""
 
     def confirm(self, stored_lsn: int, *, clock_us: int) -> None:
         """Send a status update: everything up to ``stored_lsn`` is stored, and nothing more.
@@ -172,7 +185,13 @@ class ReplicationSession:
         if self._ending is not None:
             return  # nobody listens; libpq would complain of that instead of what happened
         lsn = LSN(stored_lsn)
-        update = StandbyStatusUpdate(written=lsn, flushed=lsn, applied=lsn, clock_us=clock_us)
+        update = StandbyStatusUpdate(
+            written=lsn,
+            flushed=lsn,
+            applied=lsn,
+            clock_us=clock_us,
+            reply_requested=self.silence.asks(time.monotonic()),
+        )
         self._pgconn.put_copy_data(update.encode())
         self._flush()
         self.reply_requested = False
@@ -180,7 +199,8 @@ class ReplicationSession:
     def close(self, *, drain_seconds: float = 1.0) -> None:
         """End the stream properly, so that the server has read our last status update."""
         try:
-            if self._streaming and self._pgconn.status == pq.ConnStatus.OK:
+            gone = self.silence.is_over_long(time.monotonic())
+            if self._streaming and not gone and self._pgconn.status == pq.ConnStatus.OK:
                 self._pgconn.put_copy_end()
                 self._flush()
                 deadline = time.monotonic() + drain_seconds
@@ -198,6 +218,7 @@ class ReplicationSession:
 
     def _take_keepalive(self, frame: bytes) -> None:
         message = decode_frame(frame)
+        self.silence.heard(time.monotonic())
         if isinstance(message, PrimaryKeepalive):
             self.keepalive_lsn = message.wal_end
             self.server_lsn = max(self.server_lsn, message.wal_end)
@@ -222,6 +243,18 @@ class ReplicationSession:
             # Not select(), which knows no descriptor beyond 1023.
             self._sending.poll(1000)
             self._pgconn.consume_input()
+
+
+def forked_at(history: str, left: int) -> LSN | None:
+    """Where a timeline history file says that timeline ``left`` was left.
+
+    Source: PostgreSQL, timeline.c, ``readTimeLineHistory()``.
+    """
+    for line in history.splitlines():
+        fields = line.split()
+        if len(fields) >= 2 and fields[0] == str(left):
+            return LSN.parse(fields[1])
+    return None
 
 
 def _text(value: str | bytes) -> str:

@@ -9,7 +9,8 @@ from psycopg import conninfo as libpq
 
 from decoder.binary import UserType
 from replview.catalog.columns import format_types
-from replview.catalog.connections import connect
+from replview.catalog.connections import connect, cut_after
+from replview.catalog.named_tables import NamedTable, read_named_table
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
@@ -18,6 +19,8 @@ from replview.catalog.user_types import read_user_types
 from replview.receiver.addresses import given_up_after
 
 Answer = TypeVar("Answer")
+#: A source that takes longer for one question has frozen.
+_ANSWER_SECONDS = 20.0
 
 
 class SourceCatalog:
@@ -36,12 +39,22 @@ class SourceCatalog:
     def facts(self, slot_name: str) -> tuple[ServerFacts, SlotFacts | None]:
         """The server, and the slot if it is there."""
         connection = self.connection()
-        slots = [facts for facts in read_slots(connection) if facts.slot_name == slot_name]
-        return read_server_facts(connection), slots[0] if slots else None
+        with cut_after(_ANSWER_SECONDS, connection):
+            slots = [facts for facts in read_slots(connection) if facts.slot_name == slot_name]
+            return read_server_facts(connection), slots[0] if slots else None
 
     def primary_key(self, relation_oid: int) -> Sequence[str] | None:
         """The table's primary key now; None where the catalog cannot be asked."""
         return self._ask(lambda connection: primary_key_columns(connection, relation_oid))
+
+    def named_table(self, schema: str, table: str) -> NamedTable | None:
+        """The table of this name now. Raises ``psycopg.Error`` where the catalog cannot be asked:
+        not to know is not the same as that there is none.
+        """
+        try:
+            return read_named_table(self.connection(), schema, table)
+        except psycopg.OperationalError:
+            return read_named_table(self.connection(), schema, table)
 
     def type_names(self, wanted: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
         """Types as SQL writes them; empty where the catalog cannot be asked."""
@@ -60,7 +73,9 @@ class SourceCatalog:
         """Ask once more if the connection was lost: idle for long, it may have been for long."""
         for _ in range(2):
             with suppress(psycopg.Error):
-                return question(self.connection())
+                connection = self.connection()
+                with cut_after(_ANSWER_SECONDS, connection):
+                    return question(connection)
             if self._connection is not None and not self._connection.closed:
                 break
         return None

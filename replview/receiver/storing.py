@@ -5,29 +5,33 @@ confirmed to the server. Any failure leaves the store as it was: the receiver th
 the stored checkpoint.
 """
 
-import datetime as dt
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from decoder.events import OpenTransaction, RelationSeen
+from decoder.events import Event, OpenTransaction, RelationSeen
 from decoder.scalars import LSN
+from replview.receiver.culprits import Culprit, Trial, blames_data
 from replview.receiver.encoding import ChangeEncoder
+from replview.receiver.notes import Note
+from replview.receiver.portions import MessageRow, Portion
 from replview.receiver.prepared_endings import PreparedEndings
-from replview.receiver.recorder import MessageRow, Portion
-from replview.receiver.row_storing import datetime_of, lsn_text, store_rows
+from replview.receiver.row_storing import (
+    datetime_of,
+    lsn_text,
+    store_rows,
+    store_transitions,
+)
+from replview.receiver.skips import settle
 from replview.receiver.table_plans import TablePlans
 from replview.store import change_rows
 from replview.store.large_values import store_large_values
 from replview.store.lease import Fenced, Lease
-from replview.store.partitions import TransactionIds, ensure_partitions
+from replview.store.partitions import PartitionKeeper, TransactionIds
 from replview.store.shapes import StoredShape
 from replview.store.transaction_rows import TransactionRow
-
-_PARTITIONS_AHEAD_SECONDS = 3600.0
 
 _COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
     sql.SQL(", ").join(map(sql.Identifier, change_rows.COPY_COLUMNS))
@@ -52,9 +56,20 @@ VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
 class StoreRefused(Exception):
     """The store is there and refuses a batch: trying again at once would not help."""
 
+    def __init__(self, error: psycopg.Error) -> None:
+        # The server's message may quote a value: only its class is told on.
+        super().__init__(type(error).__name__)
+        self.sqlstate = error.sqlstate or ""
+        self.blames_data = blames_data(error)
 
-#: Told, inside the store transaction, of each shape that is new to the store or back in force.
-ShapeListener = Callable[[RelationSeen, StoredShape], None]
+
+#: Told, inside the store transaction, of each shape that is new to the store or back in force, and
+#: of its place in history.
+ShapeListener = Callable[[RelationSeen, StoredShape, int], None]
+
+
+#: Told, inside the store transaction, of each line for the slot's log and its place in history.
+NoteListener = Callable[[Note, int], None]
 
 
 class StoreWriter:
@@ -69,17 +84,19 @@ class StoreWriter:
         commit_seq: int,
         plans: TablePlans,
         on_shape: ShapeListener,
+        on_note: NoteListener = lambda note, commit_seq: None,
     ) -> None:
         self._connection = connection
         self._lease = lease
         self._incarnation_id = incarnation_id
         self._plans = plans
         self._on_shape = on_shape
+        self._on_note = on_note
         self._ids = TransactionIds()
         self._endings = PreparedEndings(
             connection, incarnation_id=incarnation_id, next_id=self.next_id
         )
-        self._next_partition_check = 0.0
+        self._partitions = PartitionKeeper()
         #: The last place in history given out.
         self.commit_seq = commit_seq
 
@@ -91,13 +108,9 @@ class StoreWriter:
         """Whether the store has this prepared transaction."""
         return self._endings.is_stored(transaction)
 
-    def prepare(self) -> None:
-        """Make the partitions of today and tomorrow; looks again once an hour."""
-        if time.monotonic() < self._next_partition_check:
-            return
-        today = dt.datetime.now(tz=dt.UTC).date()
-        ensure_partitions(self._connection, today, today + dt.timedelta(days=1))
-        self._next_partition_check = time.monotonic() + _PARTITIONS_AHEAD_SECONDS
+    def was_aborted(self, xid: int) -> bool:
+        """Whether the store has the abort of this transaction."""
+        return self._endings.was_aborted(xid)
 
     def write(self, portion: Portion, server_lsn: int) -> str:
         """Store one portion; returns what is desired of the slot.
@@ -111,11 +124,30 @@ class StoreWriter:
             # OperationalErrors too, and trying those again at once would never end.
             if self._connection.closed:
                 raise
-            # The server's message may quote a value: only its class is told on.
-            raise StoreRefused(type(error).__name__) from None
+            raise StoreRefused(error) from None
+
+    def find_culprit(
+        self,
+        error: Exception,
+        events: Sequence[Event],
+        frames: Iterable[Sequence[bytes]],
+        in_stream: bool,
+    ) -> Culprit | None:
+        """The change for which a batch was not stored; None if the store as a whole is at fault.
+
+        Nothing of the batch is in the store any more, and nothing is stored here.
+        """
+        if isinstance(error, StoreRefused) and not error.blames_data:
+            return None
+        flat = [frame for some in frames for frame in some]
+        try:
+            trial = Trial(self._connection, self._plans)
+            return trial.find(events, flat, in_stream=in_stream)
+        except psycopg.Error:
+            return None  # not of a change, or the store has gone away meanwhile
 
     def _write(self, portion: Portion, server_lsn: int) -> str:
-        self.prepare()
+        self._partitions.ready_for(self._connection, portion.rows)
         commit_seq = self.commit_seq
         shapes: list[tuple[RelationSeen, StoredShape]] = []
         with self._connection.transaction():
@@ -131,14 +163,20 @@ class StoreWriter:
             self._assign_places(portion)
             for event in portion.rolled_back:
                 self._endings.roll_back(portion, event)
+            self._endings.note_reused_gids(portion)
             store_rows(self._connection, portion)
+            store_transitions(self._connection, portion)
+            if portion.settled:
+                settle(self._connection, portion.settled)
             if self.commit_seq != commit_seq:
                 self._connection.execute(
                     "UPDATE slot_incarnation SET commit_seq = %s WHERE id = %s",
                     [self.commit_seq, self._incarnation_id],
                 )
             for seen, stored in shapes:
-                self._on_shape(seen, stored)
+                self._on_shape(seen, stored, self.commit_seq)
+            for note in portion.notes:
+                self._on_note(note, self.commit_seq)
         for row in portion.rows.values():
             row.stored = True
         # Only now: changes of a former shape may have stood in this very portion.
@@ -202,9 +240,12 @@ class StoreWriter:
         stones = []
         for tombstone in portion.tombstones:
             row = portion.rows[tombstone.transaction_id]
-            # Counted while its changes were encoded; None: nothing was, or too many to count.
-            changes = row.subxid_changes.pop(tombstone.subxid, None)
-            row.aborted_changes += changes or 0
+            if tombstone.subxid == row.xid:
+                changes: int | None = row.changes - row.aborted_changes
+            else:
+                # Counted while its changes were encoded; None: nothing was, or too many to count.
+                changes = row.subxid_changes.pop(tombstone.subxid, None)
+                row.aborted_changes += changes or 0
             abort_lsn, aborted_at = tombstone.abort_lsn, datetime_of(tombstone.abort_time_us)
             stones.append((row.id, tombstone.subxid, lsn_text(abort_lsn), aborted_at, changes))
         if stones:

@@ -1,7 +1,7 @@
 """What the hot loop must know of a table, worked out once per shape."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -9,6 +9,7 @@ import psycopg
 from decoder.messages import Relation
 from decoder.tuples import NoValue
 from replview.receiver.marked_values import MASKED
+from replview.receiver.named_tables import NamedTables
 from replview.store.change_rows import row_table
 from replview.store.shapes import ColumnShape, Shape, StoredShape, store_shape
 
@@ -61,7 +62,10 @@ class TablePlans:
         primary_key: PrimaryKeyReader,
         type_names: TypeNameReader,
         column_rules: ColumnRules,
+        named: NamedTables | None = None,
     ) -> None:
+        """``named``: tables whose oids the stream does not tell."""
+        self._named = named or NamedTables(lambda schema, table: None)
         self._slot_id = slot_id
         self._system_identifier = system_identifier
         self._primary_key = primary_key
@@ -70,6 +74,8 @@ class TablePlans:
         # By identity: hashing a Relation would hash all its columns at every look-up. The plan
         # holds the relation, so that its id() stays taken.
         self._plans: dict[int, TablePlan] = {}
+        #: The shape of each table that the store has as its current one.
+        self._current: dict[tuple[int, str, str], tuple[TablePlan, StoredShape]] = {}
 
     def get(self, relation: Relation) -> TablePlan | None:
         """The plan made for this very object."""
@@ -80,7 +86,7 @@ class TablePlans:
         stale = [
             key
             for key, plan in self._plans.items()
-            if plan.relation.oid == relation.oid and plan.relation is not relation
+            if _table(plan.relation) == _table(relation) and plan.relation is not relation
         ]
         for key in stale:
             del self._plans[key]
@@ -89,19 +95,32 @@ class TablePlans:
         self, connection: psycopg.Connection[Any], relation: Relation, *, lsn: int, xid: int | None
     ) -> tuple[TablePlan, StoredShape]:
         """Store the relation's shape and plan for it; runs inside the store transaction."""
+        known = self._current.get(_table(relation))
+        if known is not None and known[0].relation == relation:
+            # Sent once more, by the next peek: nothing has changed, in the store either.
+            plan = replace(known[0], relation=relation)
+            self._plans[id(relation)] = plan
+            return plan, replace(known[1], is_new=False)
         key_columns = self._key_columns(relation)
-        wanted = [(c.type_oid, c.typmod) for c in relation.columns]
+        columns = relation.columns
+        if not relation.oid:
+            columns = tuple(self._named.column_of(relation, column) for column in columns)
+        wanted = [(c.type_oid, c.typmod) for c in columns]
         type_names = self._type_names(wanted)
         shape = Shape(
-            oid=relation.oid,
+            oid=self._named.oid_of(relation),
             schema=relation.namespace,
             table=relation.name,
-            replica_identity=relation.replica_identity,
+            replica_identity=relation.replica_identity or "UNKNOWN",
             columns=[
                 ColumnShape(
-                    c.name, c.type_oid, c.typmod, type_names.get((c.type_oid, c.typmod)), c.is_key
+                    c.name,
+                    c.type_oid,
+                    c.typmod,
+                    type_names.get((c.type_oid, c.typmod), c.type_name),
+                    c.is_key,
                 )
-                for c in relation.columns
+                for c in columns
             ],
             key_columns=key_columns,
         )
@@ -110,12 +129,16 @@ class TablePlans:
         )
         plan = self._plan(relation, stored, key_columns)
         self._plans[id(relation)] = plan
+        self._current[_table(relation)] = plan, stored
         return plan, stored
 
     def _key_columns(self, relation: Relation) -> Sequence[str]:
-        """The identity's columns; under FULL, where all carry the flag, the catalog's key."""
-        if relation.replica_identity == "FULL":
-            key = self._primary_key(relation.oid) or ()
+        """The identity's columns; under FULL, where all carry the flag, and where nobody told,
+        the catalog's key.
+        """
+        if relation.replica_identity in ("FULL", None):
+            named = self._named.primary_key(relation)
+            key = (self._primary_key(relation.oid) or ()) if relation.oid else named
             # Part of a key (the rest unpublished, or called otherwise by now) tells no rows apart.
             return key if all(name in relation.names for name in key) else []
         return [relation.names[index] for index in relation.key_indexes]
@@ -141,3 +164,10 @@ class TablePlans:
             masked=tuple(i for i, name in indexed if rules.get(name) == "mask"),
             has_rules=any(name in rules for name in relation.names),
         )
+
+
+def _table(relation: Relation) -> tuple[int, str, str]:
+    """What makes two relations shapes of one table: its oid, or else its name."""
+    if relation.oid:
+        return relation.oid, "", ""
+    return 0, relation.namespace, relation.name

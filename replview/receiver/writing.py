@@ -12,10 +12,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import psycopg
+
 from decoder.events import Event
 from replview.receiver.clock import now_us
-from replview.receiver.recorder import Portion, Recorder
+from replview.receiver.culprits import Unstorable
+from replview.receiver.portions import Portion
+from replview.receiver.recorder import Recorder
 from replview.receiver.storing import StoreWriter
+from replview.store.lease import Fenced
 
 
 @dataclass(slots=True)
@@ -30,6 +35,10 @@ class Batch:
     server_lsn: int = 0
     #: An idle position to move the checkpoint to, once everything before is stored.
     idle_lsn: int | None = None
+    #: The frames the events were made of, and whether they begin inside a stream block: looked
+    #: at only if one of them cannot be stored.
+    raw: list[list[bytes]] = field(default_factory=list)
+    in_stream: bool = False
 
 
 #: Told after each store transaction: the portion and the last commit_seq.
@@ -56,6 +65,8 @@ class WritingThread:
         #: Why writing ended, if it failed.
         self.error: Exception | None = None
         self.last_write_at = time.monotonic()
+        #: Since when a batch is being written; None while none is.
+        self._began_at: float | None = None
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
@@ -78,6 +89,12 @@ class WritingThread:
         """Batches handed over and not stored yet: 0 idle, 1 writing, 2 full."""
         return self._in_work
 
+    @property
+    def seconds_in_batch(self) -> float:
+        """How long the store has been writing the present batch; 0 while it writes none."""
+        began_at = self._began_at
+        return 0.0 if began_at is None else time.monotonic() - began_at
+
     def hand_over(self, batch: Batch) -> None:
         """Take a batch; the caller keeps ``waiting`` below 2."""
         with self._lock:
@@ -99,7 +116,9 @@ class WritingThread:
     def _run(self) -> None:
         try:
             while (batch := self._queue.get()) is not None:
+                self._began_at = time.monotonic()
                 self._write(batch)
+                self._began_at = None
                 with self._lock:
                     self._in_work -= 1
                 self._tell()
@@ -108,6 +127,18 @@ class WritingThread:
             self._tell()
 
     def _write(self, batch: Batch) -> None:
+        try:
+            self._store(batch)
+        except (Fenced, psycopg.OperationalError, psycopg.InterfaceError):
+            raise
+        except Exception as error:
+            self._began_at = None  # the search may take its time
+            culprit = self._writer.find_culprit(error, batch.events, batch.raw, batch.in_stream)
+            if culprit is None:
+                raise
+            raise Unstorable(culprit) from None
+
+    def _store(self, batch: Batch) -> None:
         portion = self._recorder.digest(batch.events, batch.received_at_us or now_us())
         if batch.idle_lsn is not None and batch.idle_lsn > portion.checkpoint_lsn:
             portion.checkpoint_lsn = batch.idle_lsn

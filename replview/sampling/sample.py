@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 from replview.catalog.connections import Connection, reading
+from replview.catalog.holders import read_holders
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.server import ServerFacts, read_position, read_server_facts
 from replview.catalog.slots import (
@@ -17,6 +18,7 @@ from replview.catalog.slots import (
     read_stat_replication,
     read_stat_replication_slots,
 )
+from replview.sampling.look import store_look
 from replview.store.dsn import DSNError, full_conninfo
 from replview.store.models import Slot, SlotSample, Source
 from replview.store.samples import store_samples
@@ -38,22 +40,26 @@ def sample_source(source: Source) -> Trouble | None:
     try:
         with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:
             facts = read_server_facts(connection)
-            samples = _samples(source, connection)
+            counters = read_stat_replication_slots(connection)
+            samples = _samples(source, connection, counters)
+            holders = read_holders(connection)
     except SourceTrouble as error:
         return _store_trouble(source, error.trouble)
     except (DSNError, SecretKeyChanged) as error:
         return _store_trouble(source, Trouble("bad_dsn", str(error), "See replview source list"))
     store_samples(samples)
+    store_look(source, holders, facts, counters)
     _store_facts(source, facts)
     return None
 
 
-def _samples(source: Source, connection: Connection) -> list[SlotSample]:
+def _samples(
+    source: Source, connection: Connection, counters: dict[str, dict[str, Any]]
+) -> list[SlotSample]:
     """A sample of each slot that replview knows on the source."""
     position = read_position(connection)
     found = {slot.slot_name: slot for slot in read_slots(connection)}
     walsenders = read_stat_replication(connection)
-    counters = read_stat_replication_slots(connection)
     now = dt.datetime.now(dt.UTC)
     samples = []
     for slot in Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING):

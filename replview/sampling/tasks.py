@@ -8,8 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from celery import shared_task
 
 from replview.sampling.sample import sample_source
-from replview.store import tidy
+from replview.store import peeks, tidy
 from replview.store.connecting import orm_connection
+from replview.store.lost_ends import give_up_lost_ends
 from replview.store.models import Source
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ def tidy_store() -> None:
         tidy.sweep_tombstones(deadline)
         tidy.forget_ended_watches()
         tidy.remove_slots(deadline)
+        peeks.delete_old()
+        give_up_lost_ends()
 
 
 def _sample(source: Source) -> None:

@@ -110,10 +110,12 @@ _COMMITTED_BEFORE = f"""
 """  # noqa: S608
 
 # The state list is repeated literally: that is how the planner knows the partial index applies.
+# A streamed one that is being received is one that comes anew: it is shown as it was before.
 _OPEN = f"""
     SELECT {_COLUMNS} FROM transaction
     WHERE incarnation_id = (SELECT incarnation_id FROM slot WHERE id = %s)
       AND state IN ('receiving', 'streaming', 'prepared')
+      AND NOT (state = 'receiving' AND streamed)
     ORDER BY id LIMIT %s
 """  # noqa: S608
 

@@ -17,6 +17,9 @@ from psycopg.rows import dict_row
 
 #: A receiver that gave no sign of life for this long has lost its lease.
 LEASE_SECONDS = 6.0
+#: A COPY that has waited for data for this long is nobody's: a live receiver gives a store up
+#: earlier (``receiver.pump.STORE_SECONDS``).
+STALLED_SECONDS = 20.0
 #: How often ``kept`` gives one.
 KEEP_SECONDS = 1.5
 
@@ -32,6 +35,8 @@ class Lease:
     slot_id: int
     epoch: int
     owner: str
+    #: Whose lease had run out; empty where nobody held one.
+    taken_from: str = ""
 
 
 def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease | None:
@@ -43,19 +48,43 @@ def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(
             """
-            UPDATE slot SET epoch = epoch + 1, lease_owner = %(owner)s,
+            UPDATE slot SET epoch = slot.epoch + 1, lease_owner = %(owner)s,
                    heartbeat_at = clock_timestamp(), state = 'starting', state_since = now()
-            WHERE id = (
-                SELECT id FROM slot
+            FROM (
+                SELECT id, lease_owner AS former FROM slot
                 WHERE id = %(slot_id)s AND desired = 'running'
                   AND (lease_owner = '' OR heartbeat_at IS NULL OR heartbeat_at
                        < clock_timestamp() - make_interval(secs => %(seconds)s))
-                FOR UPDATE SKIP LOCKED)
-            RETURNING epoch
+                FOR UPDATE SKIP LOCKED) AS free
+            WHERE slot.id = free.id
+            RETURNING slot.epoch, free.former
             """,
             {"slot_id": slot_id, "owner": owner, "seconds": LEASE_SECONDS},
         ).fetchone()
-    return None if row is None else Lease(slot_id, row["epoch"], owner)
+    if row is None:
+        _end_stalled(connection, slot_id)
+        return None
+    return Lease(slot_id, row["epoch"], owner, row["former"])
+
+
+def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
+    """End sessions of receivers that were stopped in the middle of a COPY, where the slot waits.
+
+    A stopped process (SIGSTOP, a paused machine) still acknowledges, and no timeout of the server
+    interrupts the wait for COPY data: its slot's row would stay locked for as long as it sleeps.
+    """
+    connection.execute(
+        """
+        SELECT pg_terminate_backend(a.pid) FROM slot s, pg_stat_activity a
+        WHERE s.id = %(slot_id)s AND s.desired = 'running'
+          AND s.heartbeat_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+          AND a.datname = current_database() AND a.usename = current_user
+          AND a.application_name = 'replview receiver' AND a.state = 'active'
+          AND a.wait_event = 'ClientRead' AND a.query LIKE 'COPY %%'
+          AND a.query_start < clock_timestamp() - make_interval(secs => %(seconds)s)
+        """,
+        {"slot_id": slot_id, "seconds": STALLED_SECONDS},
+    )
 
 
 def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -> str:

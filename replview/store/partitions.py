@@ -7,7 +7,7 @@ and attached: CREATE … PARTITION OF would lock the parent against every receiv
 
 import datetime as dt
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import psycopg
 from psycopg import sql
@@ -16,6 +16,8 @@ from psycopg import sql
 IDS_PER_HOUR = 1 << 32
 #: How many identifiers one call of the sequence hands out.
 ID_BLOCK = 20_000
+#: How often a receiver looks whether tomorrow has its partitions.
+_LOOK_SECONDS = 3600.0
 #: Serialises the making of partitions among processes.
 _PARTITION_LOCK = 0x7265706C76696577
 
@@ -39,21 +41,59 @@ def first_id_of(day: dt.date) -> int:
 
 
 class TransactionIds:
-    """Hands out identifiers, a block of sequence values at a time."""
+    """Hands out identifiers, a block of sequence values at a time.
+
+    Their hour is the store's, not of this host: a clock that is set here must not throw them into
+    days that have no partition, or are deleted soon.
+    """
 
     def __init__(self) -> None:
         self._block: Iterator[int] = iter(())
+        #: The store's clock less our monotonic one, which nobody can set.
+        self._offset_seconds = 0.0
 
     def next(self, connection: psycopg.Connection[object]) -> int:
         """One more identifier; asks the store once in twenty thousand."""
         for value in self._block:
-            return transaction_id(value)
+            return transaction_id(value, at=time.monotonic() + self._offset_seconds)
         with psycopg.ClientCursor(connection) as cursor:
-            row = cursor.execute("SELECT nextval('transaction_id_block')").fetchone()
+            row = cursor.execute(
+                "SELECT nextval('transaction_id_block'), "
+                "extract(epoch FROM clock_timestamp())::float8"
+            ).fetchone()
         assert row is not None
-        start = int(row[0])  # type: ignore[index]
+        start, seconds = int(row[0]), float(row[1])  # type: ignore[index]
+        self._offset_seconds = seconds - time.monotonic()
         self._block = iter(range(start, start + ID_BLOCK))
         return self.next(connection)
+
+
+class PartitionKeeper:
+    """Has the partitions that one receiver writes into made in time."""
+
+    def __init__(self) -> None:
+        self._made: set[dt.date] = set()
+        self._next_look = 0.0
+
+    def ready_for(self, connection: psycopg.Connection[object], identifiers: Iterable[int]) -> None:
+        """Today and tomorrow by the store's clock, looked at once an hour, and whatever day these
+        identifiers are of: even the store's clock may be set. Outside of any transaction.
+        """
+        if time.monotonic() >= self._next_look:
+            with psycopg.ClientCursor(connection) as cursor:
+                row = cursor.execute(
+                    "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date"
+                ).fetchone()
+            assert row is not None
+            today: dt.date = row[0]  # type: ignore[index]
+            tomorrow = today + dt.timedelta(days=1)
+            ensure_partitions(connection, today, tomorrow)
+            self._made |= {today, tomorrow}
+            self._next_look = time.monotonic() + _LOOK_SECONDS
+        hours = {identifier // IDS_PER_HOUR for identifier in identifiers}
+        for day in {day_of(hour * IDS_PER_HOUR) for hour in hours} - self._made:
+            ensure_partitions(connection, day, day)
+            self._made.add(day)
 
 
 def ensure_partitions(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import connection
-from django.db.models import F, Max, OuterRef, Subquery
+from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
 from replview.store.lease import LEASE_SECONDS
 from replview.store.models import (
@@ -23,6 +23,7 @@ from replview.store.models import (
     SlotSample,
     Source,
     Transaction,
+    Transition,
 )
 from replview.store.partitions import ensure_partitions
 
@@ -35,11 +36,10 @@ _DAYS_AHEAD = 2
 _TIDY_LOCK = 0x7265706C74696479
 #: A watch whose receiver was killed is forgotten after this.
 _WATCH_GONE_SECONDS = 60
-_ENDED = [
-    Transaction.State.COMMITTED,
-    Transaction.State.ABORTED,
-    Transaction.State.ROLLED_BACK,
-]
+_ENDED_FOR_NOTHING = [Transaction.State.ABORTED, Transaction.State.ROLLED_BACK]
+_ENDED = [Transaction.State.COMMITTED, *_ENDED_FOR_NOTHING]
+#: The changes of a transaction that came to nothing can be looked at for so long.
+_LOOKED_AT_SECONDS = 600
 
 
 @contextmanager
@@ -64,32 +64,40 @@ def make_partitions() -> list[str]:
 
 
 def sweep_tombstones(deadline: float) -> int:
-    """Delete changes of aborted subtransactions once their transaction has ended.
+    """Delete changes of aborted subtransactions once their transaction has ended, and those of
+    transactions that aborted whole or were rolled back, a while after.
 
     One walk through a transaction's changes, whatever the number of its tombstones; a slot with
     ``keep_aborted`` keeps them. Returns how many changes were deleted.
     """
     deleted = 0
-    keeping = Slot.objects.filter(keep_aborted=True).values("incarnations")
-    waiting = (
-        AbortedSubtransaction.objects.filter(swept=False)
-        .values_list("transaction_id", flat=True)
-        .distinct()
-        .order_by("transaction_id")
-    )
-    for identifier in list(waiting[:_TOGETHER]):
+    for identifier in _to_sweep():
         if time.monotonic() > deadline:
             break
-        ended = Transaction.objects.filter(pk=identifier, state__in=_ENDED)
-        if not ended.exclude(incarnation__in=keeping).exists():
-            continue
+        xid = Transaction.objects.values_list("xid", flat=True).get(pk=identifier)
         stones = AbortedSubtransaction.objects.filter(transaction_id=identifier)
         subxids = list(stones.values_list("subxid", flat=True))
-        count, finished = _delete_changes(identifier, subxids, deadline)
+        doomed = None if xid in subxids else subxids
+        count, finished = _delete_changes(identifier, doomed, deadline)
         deleted += count
         if finished:
             stones.filter(subxid__in=subxids).update(swept=True)
     return deleted
+
+
+def _to_sweep() -> list[int]:
+    """The oldest transactions that ended and have tombstones whose changes are to be deleted."""
+    long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=_LOOKED_AT_SECONDS)
+    keeping = Slot.objects.filter(keep_aborted=True).values("incarnations")
+    young = Q(state__in=_ENDED_FOR_NOTHING, stored_at__gt=long_ago)
+    ended = (
+        Transaction.objects.filter(pk=OuterRef("transaction_id"), state__in=_ENDED)
+        .exclude(incarnation__in=keeping)
+        .exclude(young)
+    )
+    waiting = AbortedSubtransaction.objects.filter(Exists(ended), swept=False)
+    found = waiting.values_list("transaction_id", flat=True).distinct()
+    return list(found.order_by("transaction_id")[:_TOGETHER])
 
 
 def sweep_discarded(deadline: float) -> int:
@@ -182,6 +190,7 @@ def _delete_transactions(identifiers: list[int], deadline: float) -> int:
     _delete_all_changes(small)
     done += small
     AbortedSubtransaction.objects.filter(transaction_id__in=done).delete()
+    Transition.objects.filter(transaction_id__in=done).delete()
     Transaction.objects.filter(pk__in=done).delete()
     return len(done)
 

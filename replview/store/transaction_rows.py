@@ -90,14 +90,20 @@ class TransactionRow:
     stored: bool = False
     #: What the checkpoint covers already: keep nothing of it.
     skipped: bool = False
+    #: The decision (``quarantine`` id) to leave its changes out of the record.
+    left_out: int | None = None
+    #: It was told that it streams.
+    told_streaming: bool = False
 
     @property
     def changes(self) -> int:
         """All its changes and messages."""
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
-    def set_commit_time(self, time_us: int) -> None:
+    def set_commit_time(self, time_us: int | None) -> None:
         """Keep the commit time; one no datetime can hold goes into the context."""
+        if time_us is None:
+            return
         if _FIRST_US <= time_us <= _LAST_US:
             self.commit_time_us = time_us
             return

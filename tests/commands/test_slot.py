@@ -54,6 +54,18 @@ def test_columns_to_exclude_and_to_mask(run, registered, shop) -> None:
     assert slot.desired == "stopped"
 
 
+def test_the_interface_is_chosen_and_changed(run, registered, shop) -> None:
+    run("slot", "add", "shop", "mine", "--yes", "--interface", "sql", "--stopped")
+    slot = Slot.objects.get()
+    assert (slot.plugin, slot.interface, slot.epoch) == ("pgoutput", "sql", 0)
+
+    assert "replication connection" in run("slot", "interface", "shop", "mine", "walsender")
+    run("slot", "interface", "shop", "mine", "walsender")
+
+    slot.refresh_from_db()
+    assert (slot.interface, slot.epoch) == ("walsender", 1), "whoever reads it is ended once"
+
+
 @pytest.mark.parametrize("option", ["binary=maybe", "two_phase=on", "nonsense"])
 def test_options_of_pgoutput_are_checked(run, registered, option) -> None:
     with pytest.raises(CommandError, match="is not one of"):

@@ -4,15 +4,23 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+import psycopg
 import pytest
 
+from replview.demo.postgres import EmbeddedPostgres
 from replview.receiver.run import Listeners, receive
 from replview.store.models import Change, Slot, Source, Transaction
-from tests.conftest import SourceDatabase
+from tests.conftest import SourceDatabase, _fresh_database
 
 _numbers = itertools.count(1)
+
+
+def unused(name: str) -> str:
+    """A name for a database that no other test of this run has taken."""
+    return f"{name}_{next(_numbers)}"
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> object:
@@ -92,13 +100,30 @@ class Recording:
         wait_for(is_streaming)
 
     def transactions(self, **filters: object) -> list[Transaction]:
-        """Its transactions in the order of history, open ones last."""
+        """Its transactions in the order of history, open ones last; hidden ones if asked for."""
         found = Transaction.objects.filter(incarnation__slot=self.slot, **filters)
+        if "state" not in filters:
+            found = found.exclude(state="discarded")
         return sorted(found, key=lambda t: (t.commit_seq is None, t.commit_seq, t.id))
 
     def changes(self, transaction: Transaction) -> list[Change]:
         """The changes of one transaction, in order."""
         return list(Change.objects.filter(transaction_id=transaction.pk).order_by("seq"))
+
+
+@pytest.fixture
+def source_15(source_cluster_15: EmbeddedPostgres) -> Iterator[SourceDatabase]:
+    """A fresh database on PostgreSQL 15, with every output plugin that is installed allowed."""
+    with (
+        psycopg.connect(source_cluster_15.dsn(), autocommit=True) as session,
+        suppress(psycopg.errors.UndefinedObject),  # the newest minor releases have a list
+    ):
+        session.execute(
+            "ALTER SYSTEM SET output_plugin_libraries = pgoutput, test_decoding, wal2json"
+        )
+        session.execute("SELECT pg_reload_conf()")
+        time.sleep(0.2)
+    yield from _fresh_database(source_cluster_15)
 
 
 @pytest.fixture
@@ -112,17 +137,23 @@ def record(transactional_db) -> Iterator[Callable[..., Recording]]:
         start: bool = True,
         two_phase: bool = True,
         publish: str = "ALL TABLES",
+        plugin: str = "pgoutput",
         **columns,
     ):
         name = f"replview_{next(_numbers)}"
         with source.connect() as connection:
             connection.execute(f"CREATE PUBLICATION {name} FOR {publish}")
-            connection.execute(
-                "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, %s)",
-                [name, two_phase],
-            )
+            try:
+                connection.execute(
+                    "SELECT pg_create_logical_replication_slot(%s, %s, false, %s)",
+                    [name, plugin, two_phase],
+                )
+            except psycopg.errors.UndefinedFile:
+                pytest.skip(f"{plugin} is not installed for this PostgreSQL")
         owner, _ = Source.objects.get_or_create(name=source.name, conninfo="in the test")
-        slot = Slot.objects.create(source=owner, name=name, publications=[name], **columns)
+        slot = Slot.objects.create(
+            source=owner, name=name, publications=[name], plugin=plugin, **columns
+        )
         recording = Recording(source, slot)
         recordings.append(recording)
         if start:

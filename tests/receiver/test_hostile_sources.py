@@ -7,7 +7,7 @@ from psycopg import sql
 from replview.store.connecting import connect_store
 from replview.store.models import Relation
 from tests.conftest import SourceDatabase
-from tests.receiver.conftest import wait_for
+from tests.receiver.conftest import unused, wait_for
 
 
 def test_a_value_not_sent_with_an_insert_is_absent(source: SourceDatabase, record) -> None:
@@ -44,9 +44,9 @@ def test_no_context_is_too_deep_or_too_long(source: SourceDatabase, record) -> N
     assert 0 < len(str(many.context)) <= 70_000
 
 
-@pytest.mark.parametrize("code", ["53100", "54000"])
+@pytest.mark.parametrize(("code", "named"), [("53100", "store_full"), ("54000", "store_refused")])
 def test_a_store_that_refuses_is_named_and_not_asked_again_at_once(
-    source: SourceDatabase, record, code: str
+    source: SourceDatabase, record, code: str, named: str
 ) -> None:
     """A full disk, a value beyond a limit: psycopg calls them errors of operation."""
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
@@ -64,7 +64,7 @@ def test_a_store_that_refuses_is_named_and_not_asked_again_at_once(
         )
         try:
             source.run("INSERT INTO t VALUES (1)")
-            slot = recording.problem("store_refused")
+            slot = recording.problem(named)
             assert "cell value" not in slot.problem_cause + slot.problem_remedy
             wait_for(lambda: _is_free(source, recording.slot.name), 2)
         finally:
@@ -87,9 +87,10 @@ def test_bytes_that_are_no_text_in_the_sources_encoding_are_kept_marked(
     """WIN1252 has bytes that stand for nothing; the server accepts them, but cannot send them as
     UTF8.
     """
+    name = unused("win1252")
     with psycopg.connect(source_cluster_18.dsn(), autocommit=True) as session:
-        session.execute("CREATE DATABASE win1252 TEMPLATE template0 ENCODING 'WIN1252' LOCALE 'C'")
-    source = SourceDatabase(source_cluster_18, "win1252")
+        session.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'WIN1252' LOCALE 'C'")
+    source = SourceDatabase(source_cluster_18, name)
     source.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
     recording = record(source)
     source.run(
@@ -139,9 +140,12 @@ def test_odd_shapes_and_names_are_stored_as_they_are(source: SourceDatabase, rec
 
 
 def test_a_database_without_an_encoding_is_stored_whole(source_cluster_18, record) -> None:
+    name = unused("bytes")
     with psycopg.connect(source_cluster_18.dsn(), autocommit=True) as session:
-        session.execute("CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
-    source = SourceDatabase(source_cluster_18, "bytes")
+        session.execute(
+            f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'"
+        )
+    source = SourceDatabase(source_cluster_18, name)
     with psycopg.connect(source.dsn, autocommit=True, client_encoding="SQL_ASCII") as session:
         session.execute(b'CREATE TABLE "t\xff" (id text PRIMARY KEY, "v\xfe" text)')
         session.execute(b'ALTER TABLE "t\xff" REPLICA IDENTITY FULL')

@@ -7,7 +7,7 @@ from decoder.errors import ProtocolError
 from replview.demo.postgres import EmbeddedPostgres
 from replview.receiver.problems import name_trouble, pause_seconds
 from tests.conftest import SourceDatabase
-from tests.receiver.conftest import wait_for
+from tests.receiver.conftest import unused, wait_for
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 
@@ -78,8 +78,8 @@ def test_a_slot_that_is_gone_is_named(source: SourceDatabase, record) -> None:
 
 
 def test_a_missing_publication_is_named_on_16(source_cluster_16, record) -> None:
-    source_cluster_16.create_database("without_publication")
-    source = SourceDatabase(source_cluster_16, "without_publication")
+    source = SourceDatabase(source_cluster_16, unused("without_publication"))
+    source_cluster_16.create_database(source.name)
     source.run(TABLE)
     recording = record(source, start=False)
     source.run(f"DROP PUBLICATION {recording.slot.name}", "INSERT INTO t VALUES (1)")
@@ -113,8 +113,8 @@ def test_a_terminated_walsender_is_only_an_interruption(source: SourceDatabase, 
 def test_what_ended_a_stream_is_named_though_data_came_just_before(
     source_cluster_16, record
 ) -> None:
-    source_cluster_16.create_database("ends_behind_data")
-    source = SourceDatabase(source_cluster_16, "ends_behind_data")
+    source = SourceDatabase(source_cluster_16, unused("ends_behind_data"))
+    source_cluster_16.create_database(source.name)
     source.run(TABLE)
     recording = record(source, start=False)
     source.run(

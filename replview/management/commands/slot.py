@@ -1,4 +1,4 @@
-"""``replview slot add|list|start|stop|remove``: the replication slots replview receives."""
+"""``replview slot add|list|start|stop|remove|interface|log|quarantine|peek``."""
 
 import json
 from argparse import ArgumentParser
@@ -11,6 +11,7 @@ from replview.catalog.connections import connected
 from replview.catalog.plan import Plan, make_plan
 from replview.catalog.problems import SourceTrouble, explain
 from replview.catalog.wishes import Wish, parse_columns
+from replview.management import slot_interface, slot_log, slot_peek, slot_quarantine
 from replview.management.instance import InstanceCommand, find_slot, find_source, table_of
 from replview.management.slot_changes import (
     drop_on_source,
@@ -21,20 +22,28 @@ from replview.management.slot_changes import (
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 
-#: pgoutput's options a user may set, with the values that make sense.
+#: Options of the output plugin a user may set, with the values that make sense.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "binary": ("on", "off"),
     "messages": ("on", "off"),
     "streaming": ("off", "on", "parallel"),
     "origin": ("any", "none"),
     "proto_version": ("1", "2", "3", "4"),
+    "format_version": ("1", "2"),  # of wal2json, where such a slot is adopted
+}
+#: Actions with a module of their own.
+_APART = {
+    "interface": slot_interface,
+    "log": slot_log,
+    "quarantine": slot_quarantine,
+    "peek": slot_peek,
 }
 
 
 class Command(InstanceCommand):
-    """Slots: add, list, start, stop, remove."""
+    """Slots: add, list, start, stop, remove; their log, what stops them, what waits in them."""
 
-    help = "Add, list, start, stop or remove the replication slots that replview receives."
+    help = "The replication slots that replview receives, and a look into any other."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The actions and their options."""
@@ -46,6 +55,8 @@ class Command(InstanceCommand):
         add.add_argument("--adopt", action="store_true", help="take over a slot that exists")
         add.add_argument("--no-two-phase", action="store_true", help="show prepared transactions "
                          "only once they are committed")  # fmt: skip
+        add.add_argument("--interface", choices=Slot.Interface.values, default="walsender",
+                         help="sql: where replication connections are refused")  # fmt: skip
         add.add_argument("--stopped", action="store_true", help="do not start receiving yet")
         add.add_argument("--yes", action="store_true", help="do not ask")
         self.add_data(add)
@@ -63,9 +74,14 @@ class Command(InstanceCommand):
             self.add_data(action)
         action.add_argument("--yes", action="store_true", help="do not ask")
         action.add_argument("--leave-on-source", action="store_true", help="only forget it here")
+        for module in _APART.values():
+            self.add_data(module.add_action(actions))
 
     def handle(self, **options: Any) -> None:
         """Run the action."""
+        if options["action"] in _APART:
+            _APART[options["action"]].run(self, options)
+            return
         getattr(self, f"_{options['action']}")(options)
 
     def _add(self, options: dict[str, Any]) -> None:
@@ -83,7 +99,7 @@ class Command(InstanceCommand):
         if plan.steps and not self.confirm("Run this?", options["yes"]):
             raise CommandError("nothing was done")
         slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
-                         options=pgoutput)  # fmt: skip
+                         options=pgoutput, interface=options["interface"])  # fmt: skip
         state = "stopped" if options["stopped"] else "receiving starts within a few seconds"
         self.say(f"slot {slot} added; {state}")
 
@@ -206,6 +222,8 @@ def _facts(slot: Slot) -> dict[str, Any]:
     return {
         "source": slot.source.name,
         "name": slot.name,
+        "plugin": slot.plugin,
+        "interface": slot.interface,
         "publications": slot.publications,
         "options": slot.options,
         "owned": slot.owned,

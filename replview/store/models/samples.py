@@ -65,7 +65,9 @@ class SourceLook(models.Model):
     #: ``[{"pid", "database", "role", "application_name", "state", "xact_started_at", "xid",
     #: "backend_xmin_age"}]`` of pg_stat_activity, oldest first, bounded.
     running = models.JSONField(null=True)
-    #: ``{slot name: {"restart_lsn", "catalog_xmin_age", "xmin_age", …}}`` and what else holds.
+    #: ``slots`` (``{slot name: {"restart_lsn", "catalog_xmin_age", "xmin_age", …}}``),
+    #: ``standbys``, ``waiting``, ``next_xid`` and the settings that matter here; see
+    #: ``sampling.look``.
     holders = models.JSONField(null=True)
 
     class Meta:

@@ -1,0 +1,100 @@
+"""Serving looks into slots: claimed from the store, done in threads of their own.
+
+Apart from the worker's own threads, of which there are few: sampling must go on while somebody
+looks for a minute.
+"""
+
+import logging
+import threading
+
+from replview.catalog.connections import reading
+from replview.catalog.peekable import read_place
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.receiver.peeking import peek as look_into
+from replview.store import peeks
+from replview.store.connecting import orm_connection
+from replview.store.dsn import DSNError, full_conninfo
+from replview.store.models import SlotPeek
+from replview.store.secrets import SecretKeyChanged
+
+log = logging.getLogger(__name__)
+
+#: Looks at the same time in one process; each uses a backend of its source.
+_AT_ONCE = 2
+#: How long the source may take to say what the slot is.
+_CATALOG_SECONDS = 5.0
+_free = threading.BoundedSemaphore(_AT_ONCE)
+
+
+def serve() -> None:
+    """Begin the looks that were asked for, as far as there is room for them."""
+    with orm_connection():
+        peeks.fail_abandoned()
+        while _free.acquire(blocking=False):
+            peek = None
+            try:
+                peek = peeks.claim()
+                if peek is None:
+                    return
+                # A daemon: a worker that is told to stop does not wait for it, its row is
+                # given up later.
+                threading.Thread(target=_serve, args=[peek], name="peek", daemon=True).start()
+            finally:
+                if peek is None:
+                    _free.release()
+
+
+def _serve(peek: SlotPeek) -> None:
+    """In a thread: look, and store what was found or why nothing was."""
+    try:
+        with orm_connection():
+            try:
+                found = look(peek)
+            except SourceTrouble as error:
+                trouble = error.trouble
+                peeks.fail(peek.pk, trouble.code, trouble.cause, trouble.remedy)
+            except (DSNError, SecretKeyChanged) as error:
+                peeks.fail(peek.pk, "bad_dsn", str(error), "See replview source list")
+            except Exception as error:
+                log.exception("peek %s failed", peek.pk)
+                cause = f"replview itself failed while looking ({type(error).__name__})"
+                peeks.fail(peek.pk, "internal", cause, "See the log of the tasks worker")
+            else:
+                peeks.finish(peek.pk, found)
+    finally:
+        _free.release()
+
+
+def look(peek: SlotPeek) -> dict[str, object]:
+    """Look into the slot as asked. Raises ``SourceTrouble`` and what a DSN may raise."""
+    conninfo = full_conninfo(peek.source)
+    return look_into(
+        conninfo,
+        peek.slot_name,
+        plugin=_plugin(conninfo, peek.slot_name),
+        options=peek.options,
+        max_changes=peek.max_changes,
+        max_seconds=peek.max_seconds,
+    )
+
+
+def _plugin(conninfo: str, slot_name: str) -> str:
+    """The slot's plugin as its server tells it now. Raises ``SourceTrouble`` where it cannot be
+    looked into.
+    """
+    with reading(conninfo, deadline_seconds=_CATALOG_SECONDS) as connection:
+        place = read_place(connection)
+    slot = place.slot(slot_name)
+    if slot is None:
+        raise SourceTrouble(
+            Trouble("no_such_slot", f"the server has no slot {slot_name}", "Look at its slots")
+        )
+    if refusal := place.refusal(slot):
+        raise SourceTrouble(
+            Trouble(
+                "not_peekable",
+                f"slot {slot_name} cannot be looked into: {refusal}",
+                "Choose an idle logical slot of this source's database",
+            )
+        )
+    return slot.plugin or ""

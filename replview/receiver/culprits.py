@@ -1,0 +1,187 @@
+"""Which change of a batch the store refuses: found by trying, without storing anything."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from decoder.errors import ProtocolError
+from decoder.events import Change, ChangeRun, Event, OpenTransaction, RelationSeen
+from replview.receiver.clock import now_us
+from replview.receiver.encoding import ChangeEncoder
+from replview.receiver.table_plans import TablePlans
+from replview.store import change_rows
+from replview.store.partitions import TransactionIds
+from replview.store.transaction_rows import TransactionRow
+
+#: Bytes of an XLogData frame before the message.
+_HEADER_BYTES = 25
+_COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
+    sql.SQL(", ").join(map(sql.Identifier, change_rows.COPY_COLUMNS))
+)
+#: SQLSTATE classes that blame what is stored rather than the state of the store: data exception,
+#: integrity constraint violation, program limit exceeded, a check of the user's own.
+_ABOUT_DATA = ("22", "23", "54", "P0", "44")
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """What cannot be stored, and why; never a value."""
+
+    cause: str
+    lsn: int | None
+    relation: str
+    tag: str
+    #: The message as it came, without the CopyData header.
+    raw: bytes
+    xid: int | None = None
+    gid: str | None = None
+    final_lsn: int | None = None
+
+
+class Unstorable(Exception):
+    """A change that cannot be stored, however often it is tried."""
+
+    def __init__(self, culprit: Culprit) -> None:
+        super().__init__(culprit.cause)
+        self.culprit = culprit
+
+
+def blames_data(error: Exception) -> bool:
+    """Whether the failure may be of one value, and not of the store as a whole."""
+    if isinstance(error, psycopg.Error):
+        return bool(error.sqlstate) and str(error.sqlstate).startswith(_ABOUT_DATA)
+    return True
+
+
+def undecodable(error: ProtocolError) -> Culprit:
+    """The message that the decoder could not take."""
+    frame = error.frame or b""
+    payload = frame[_HEADER_BYTES:]
+    return Culprit(
+        cause=f"the message is not what the protocol allows ({error})",
+        lsn=int.from_bytes(frame[1:9], "big") or None,
+        relation=error.relation,
+        tag=payload[:1].decode("latin-1"),
+        raw=payload,
+        xid=error.xid,
+        gid=error.gid,
+        final_lsn=error.final_lsn,
+    )
+
+
+class Trial:
+    """Tries changes against the store; everything is rolled back."""
+
+    def __init__(self, connection: psycopg.Connection[Any], plans: TablePlans) -> None:
+        self._connection = connection
+        self._plans = plans
+        self._ids = TransactionIds()
+
+    def find(
+        self, events: Iterable[Event], frames: Sequence[bytes], *, in_stream: bool
+    ) -> Culprit | None:
+        """The first change of a batch that is refused on its own; None if none is.
+
+        ``frames`` are those the events were made of; ``in_stream``: they begin inside a stream
+        block. Raises ``psycopg.Error`` when the store is away.
+        """
+        events = list(events)
+        runs = [event for event in events if isinstance(event, ChangeRun)]
+        changes = [(run.transaction, change) for run in runs for change in run.changes]
+        with self._connection.transaction(force_rollback=True):
+            for event in events:
+                if isinstance(event, RelationSeen) and self._plans.get(event.relation) is None:
+                    self._plans.make(self._connection, event.relation, lsn=event.lsn, xid=event.xid)
+            refused = self._first_refused(changes)
+        if refused is None:
+            return None
+        index, cause = refused
+        transaction, change = changes[index]
+        relation = change.relation
+        name = "a logical message" if relation is None else ""
+        if relation is not None:
+            name = f"{relation.namespace}.{relation.name}"
+        return Culprit(
+            cause=f"the store refused a change of {name} ({cause})",
+            lsn=change.lsn or None,
+            relation="" if relation is None else name,
+            tag=change.op,
+            raw=_message_of(frames, index, change, in_stream=in_stream),
+            xid=transaction.xid,
+            gid=transaction.gid,
+            final_lsn=transaction.final_lsn,
+        )
+
+    def _first_refused(
+        self, changes: Sequence[tuple[OpenTransaction, Change]]
+    ) -> tuple[int, str] | None:
+        """Index and cause of the first refused change, by halving."""
+        if self._refusal(changes) is None:
+            return None
+        low, high = 0, len(changes)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._refusal(changes[low:middle]) is None:
+                low = middle
+            else:
+                high = middle
+        cause = self._refusal(changes[low:high])
+        return None if cause is None else (low, cause)
+
+    def _refusal(self, changes: Sequence[tuple[OpenTransaction, Change]]) -> str | None:
+        """Why these cannot be stored; None if they can. Names the kind of error, never a value."""
+        # Made beforehand: their identifiers are asked of the connection that copies.
+        transactions = {id(transaction): transaction for transaction, _ in changes}
+        rows = {key: self._row(transaction) for key, transaction in transactions.items()}
+        try:
+            with (
+                self._connection.transaction(force_rollback=True),
+                self._connection.cursor().copy(_COPY_CHANGES) as copy,
+            ):
+                copy.write(change_rows.COPY_HEADER)
+                encoder = ChangeEncoder(self._plans, copy.write)
+                for transaction, change in changes:
+                    encoder.encode(rows[id(transaction)], [change])
+                encoder.flush()
+                copy.write(change_rows.COPY_TRAILER)
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise
+            constraint = error.diag.constraint_name
+            return f"{type(error).__name__}{f' of {constraint}' if constraint else ''}"
+        except Exception as error:
+            return type(error).__name__
+        return None
+
+    def _row(self, transaction: OpenTransaction) -> TransactionRow:
+        """A row that is counted on instead of the real one."""
+        identifier = self._ids.next(self._connection)
+        return TransactionRow(identifier, 0, now_us(), transaction.xid, "receiving")
+
+
+def _message_of(frames: Sequence[bytes], index: int, change: Change, *, in_stream: bool) -> bytes:
+    """The message that the change number ``index`` (from 0) of these frames came in."""
+    number = -1
+    for frame in frames:
+        payload = frame[_HEADER_BYTES:]
+        tag = payload[:1]
+        if tag == b"S":
+            in_stream = True
+        elif tag == b"E":
+            in_stream = False
+        number += _changes_in(tag, payload, 4 if in_stream else 0)
+        if number >= index:
+            return payload if tag == change.op.encode() else b""
+    return b""
+
+
+def _changes_in(tag: bytes, payload: bytes, prefix: int) -> int:
+    """How many changes a pgoutput message makes."""
+    if tag in (b"I", b"U", b"D"):
+        return 1
+    if tag == b"T":
+        return int.from_bytes(payload[1 + prefix : 5 + prefix], "big")
+    return int(tag == b"M" and payload[1 + prefix : 2 + prefix] == b"\x01")

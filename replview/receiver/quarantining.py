@@ -1,0 +1,116 @@
+"""What cannot be stored stops its slot: kept with its message until somebody decides about it.
+
+Nothing is skipped by itself and nothing is tried over and over: the source keeps what was not
+confirmed, and the decision (try again, or leave the transaction out) is somebody's by name.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from decoder.scalars import LSN
+from replview.catalog.problems import Trouble
+from replview.receiver.culprits import Culprit
+from replview.receiver.row_storing import lsn_text
+from replview.store import lease as leases
+from replview.store.incarnations import SlotRow, log_event
+from replview.store.lease import Lease
+
+#: More of a message than this is not kept.
+_RAW_LIMIT_BYTES = 64 * 1024 * 1024
+_REMEDY = (
+    "Mend the cause and try again, or leave the transaction out of the record: both on the slot's "
+    "page, or with replview slot quarantine"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A slot that waits for a decision, or has just got one."""
+
+    id: int
+    cause: str
+    remedy: str
+    #: Empty while nobody has decided.
+    decision: str
+    by: str
+
+    @property
+    def trouble(self) -> Trouble:
+        """What the slot says of itself meanwhile."""
+        return Trouble("quarantined", self.cause, self.remedy)
+
+
+def quarantine(
+    store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, culprit: Culprit
+) -> None:
+    """Keep what stopped the slot, and say so in its log. Raises ``Fenced``."""
+    where = f", at {LSN(culprit.lsn)}" if culprit.lsn else ""
+    of = f" (transaction {culprit.xid}{where})" if culprit.xid is not None else where
+    cause = f"{culprit.cause}{of}"
+    with store.transaction():
+        leases.beat(store, lease)
+        found = read_incarnation(store, slot)
+        row = store.execute(
+            """
+            INSERT INTO quarantine (slot_id, incarnation_id, found_at, xid, gid, final_lsn, lsn,
+                relation, tag, raw, raw_bytes, cause, remedy, decision, decided_by)
+            VALUES (%s, %s, clock_timestamp(), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', '')
+            RETURNING id
+            """,
+            [
+                slot.id, found[0], culprit.xid, culprit.gid, lsn_text(culprit.final_lsn),
+                lsn_text(culprit.lsn), culprit.relation, culprit.tag,
+                culprit.raw[:_RAW_LIMIT_BYTES], len(culprit.raw), cause, _REMEDY,
+            ],
+        ).fetchone()  # fmt: skip
+        assert row is not None
+        log_event(
+            store,
+            slot.id,
+            "quarantined",
+            f"{cause[:1].upper()}{cause[1:]}. Receiving stopped before it.",
+            incarnation_id=found[0],
+            after_commit_seq=found[1],
+            lsn=culprit.lsn,
+            detail={"quarantine": row[0], "xid": culprit.xid, "relation": culprit.relation},
+        )
+
+
+def waiting(store: psycopg.Connection[Any], slot_id: int) -> Waiting | None:
+    """What the slot must wait for, or a decision to try again that was not obeyed yet.
+
+    One to skip does not hold the slot up: it is obeyed while receiving (``receiver.skips``).
+    """
+    row = store.execute(
+        "SELECT id, cause, remedy, decision, decided_by FROM quarantine "
+        "WHERE slot_id = %s AND settled_at IS NULL AND decision <> 'skip' ORDER BY id LIMIT 1",
+        [slot_id],
+    ).fetchone()
+    return None if row is None else Waiting(*row)
+
+
+def try_again(store: psycopg.Connection[Any], slot: SlotRow, found: Waiting) -> None:
+    """Somebody decided to receive it once more."""
+    with store.transaction():
+        store.execute(
+            "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = %s", [found.id]
+        )
+        by = found.by or "somebody"
+        log_event(
+            store, slot.id, "retried", f"Receiving is tried again, as {by} decided.",
+            incarnation_id=slot.incarnation_id, after_commit_seq=slot.commit_seq,
+            detail={"quarantine": found.id},
+        )  # fmt: skip
+
+
+def read_incarnation(store: psycopg.Connection[Any], slot: SlotRow) -> tuple[int, int]:
+    """The slot's present life and its last commit_seq."""
+    row = store.execute(
+        "SELECT i.id, i.commit_seq FROM slot s JOIN slot_incarnation i ON i.id = s.incarnation_id "
+        "WHERE s.id = %s",
+        [slot.id],
+    ).fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])

@@ -1,0 +1,68 @@
+"""Reading a slot's log: what happened to it, newest first, a page at a time."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+
+from replview.store.models import Slot, SlotEvent
+
+#: Lines that are written in transactions may become visible after lines with a higher number.
+_LOOK_BACK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Some lines of a log, newest first."""
+
+    lines: list[SlotEvent]
+    #: The line the next older page begins with; None at the log's beginning.
+    older: SlotEvent | None
+
+
+def read_log(
+    slot: Slot, *, kinds: Collection[str] = (), start: SlotEvent | None = None, limit: int = 50
+) -> LogPage:
+    """From ``start`` (itself included; None: the newest) on into the past, of these kinds alone."""
+    found = SlotEvent.objects.filter(slot=slot)
+    if kinds:
+        found = found.filter(kind__in=list(kinds))
+    if start is not None:
+        # The first condition is what the index on (slot, at) understands.
+        found = found.filter(at__lte=start.at).filter(
+            Q(at__lt=start.at) | Q(at=start.at, pk__lte=start.pk)
+        )
+    lines = list(found.order_by("-at", "-pk")[: limit + 1])
+    return LogPage(lines[:limit], lines[limit] if len(lines) > limit else None)
+
+
+def line_of(slot: Slot, line_id: int) -> SlotEvent | None:
+    """One line by its number; None where the slot's log has no such line."""
+    return SlotEvent.objects.filter(slot=slot, pk=line_id).first()
+
+
+class LogReader:
+    """Follows a log: each call of ``fresh`` gives the lines written since the call before.
+
+    Made before the first page is read: a line may then be given twice, never be missed.
+    """
+
+    def __init__(self, slot: Slot, kinds: Collection[str] = ()) -> None:
+        self._slot = slot
+        self._kinds = kinds
+        newest = SlotEvent.objects.filter(slot=slot).order_by("-pk").first()
+        self._newest = newest.pk if newest else 0
+        self._seen = set(self._recent().values_list("pk", flat=True))
+
+    def _recent(self) -> QuerySet[SlotEvent]:
+        return SlotEvent.objects.filter(slot=self._slot, pk__gt=self._newest - _LOOK_BACK)
+
+    def fresh(self) -> Iterator[SlotEvent]:
+        """In the order they were written."""
+        lines = list(self._recent().exclude(pk__in=self._seen).order_by("at", "pk"))
+        self._newest = max([self._newest, *(line.pk for line in lines)])
+        self._seen.update(line.pk for line in lines)
+        self._seen = {pk for pk in self._seen if pk > self._newest - _LOOK_BACK}
+        for line in lines:
+            if not self._kinds or line.kind in self._kinds:
+                yield line

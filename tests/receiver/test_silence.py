@@ -1,0 +1,33 @@
+"""A server is asked for a sign of life before it is given up."""
+
+from replview.receiver.silence import ANSWER_SECONDS, ASK_SECONDS, Silence, patience_seconds
+
+
+def test_one_who_spoke_just_now_is_not_asked() -> None:
+    silence = Silence(heard_at=100.0)
+
+    assert not silence.asks(100.0 + ASK_SECONDS - 0.1)
+    assert not silence.is_over_long(100.0 + 1000)
+
+
+def test_one_who_does_not_answer_is_given_up() -> None:
+    silence = Silence(heard_at=100.0)
+
+    assert silence.asks(103.0)
+    assert silence.asks(106.0)
+    assert not silence.is_over_long(103.0 + ANSWER_SECONDS - 0.1)
+    assert silence.is_over_long(103.0 + ANSWER_SECONDS)
+
+
+def test_an_answer_begins_it_all_anew() -> None:
+    silence = Silence(heard_at=100.0)
+    silence.asks(103.0)
+    silence.heard(104.0)
+
+    assert not silence.asks(105.0)
+    assert not silence.is_over_long(200.0)
+
+
+def test_patience_grows_with_each_session_given_up_and_ends() -> None:
+    assert [patience_seconds(n) for n in (0, 1, 2)] == [10.0, 20.0, 40.0]
+    assert patience_seconds(60) == 640.0
