@@ -19,6 +19,8 @@ LOSS_SOON_SECONDS = 6 * 3600
 LOSS_AHEAD_SECONDS = 24 * 3600
 #: Troubles after which we do not know how the slot is; of any other the server told us.
 CUT_OFF = {"unreachable", "unknown_host", "starting_up", "restarting", "cut_off"}
+#: A change could not be stored: the slot waits for somebody's decision.
+QUARANTINED = "quarantined"
 BEHIND_BYTES = 16 << 20
 #: Without a limit on the source, retained WAL worth a look.
 MUCH_WAL_BYTES = 8 << 30
@@ -139,6 +141,15 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
             title=f"{slot.name} is stopped.",
             cause="Nobody reads it, and the source keeps WAL for it.",
             next_step="start it or remove it.",
+        )
+    elif slot.problem_code == QUARANTINED and not _streams(slot):
+        yield Health(
+            level=Level.NOW,
+            title=f"{slot.name} is stopped by a change that could not be stored.",
+            cause=f"{problem[:1].upper()}{problem[1:]}. Nothing after it is received."
+            if problem
+            else "Nothing after it is received.",
+            next_step="on the slot's page, try again once that is mended, or skip the transaction.",
         )
     elif slot.problem_code and slot.problem_code not in CUT_OFF and not _streams(slot):
         failed = slot.state == Slot.State.FAILED

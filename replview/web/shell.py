@@ -9,17 +9,33 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 
-from replview.web.addresses import stream_url
+from replview.web.addresses import in_flight_url, slot_page_url, stream_url
 from replview.web.fleet import Fleet, SlotView, read_fleet
 from replview.web.health import Level
 from replview.web.words import rate_words
 
 #: Word, name of its address, icon, name of its count; in groups.
 NAVIGATION = (
-    ("Watch", False, (("Overview", "overview", "overview", ""), ("Live", "live", "live", "open"))),
+    (
+        "Watch",
+        False,
+        (
+            ("Overview", "overview", "overview", ""),
+            ("Live", "live", "live", ""),
+            ("In flight", "in-flight", "flight", "open"),
+        ),
+    ),
     ("Health", False, (("Slots", "slots", "slot", "slots"),)),
     ("", True, (("Sources", "sources", "source", "sources"),)),
 )
+#: Pages that are a part of an entry's, by the names of their addresses.
+PARTS = {
+    "in-flight-ended": "in-flight",
+    "slot": "slots",
+    "source-slots": "sources",
+    "peek-ask": "sources",
+    "peek": "sources",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +112,7 @@ def _page(
         name=name,
         url=reverse(name),
         icon=icon,
-        current=match is not None and match.url_name == name,
+        current=match is not None and PARTS.get(match.url_name or "", match.url_name) == name,
         count=count,
         count_of=count_of,
         danger=danger,
@@ -104,10 +120,16 @@ def _page(
 
 
 def _scope(request: HttpRequest, fleet: Fleet, slot: SlotView | None) -> dict[str, Any]:
-    """All sources stay on their page; a source leads to its block, a slot to its stream."""
+    """All sources stay on their page; a source leads to its block, a slot to its stream, from a
+    slot's page to that of another.
+    """
     match = request.resolver_match
     name = match.url_name if match else None
-    here = name if name in ("sources", "slots") else "overview"
+    slot_url = slot_page_url if name in ("slots", "slot") else stream_url
+    here = PARTS.get(name or "", name or "")
+    here = here if here in ("sources", "slots", "in-flight") else "overview"
+    if here == "in-flight":
+        slot_url = in_flight_url
     entries = [Entry(word="All sources", url=reverse(here), current=slot is None)]
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
         entries.append(
@@ -121,7 +143,7 @@ def _scope(request: HttpRequest, fleet: Fleet, slot: SlotView | None) -> dict[st
             entries.append(
                 Entry(
                     word=view.slot.name,
-                    url=stream_url(view.slot),
+                    url=slot_url(view.slot),
                     level=view.level,
                     within=True,
                     current=view is slot,

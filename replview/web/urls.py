@@ -8,6 +8,8 @@ from replview.web.views import gallery, overview, search, sources
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("", include("replview.web.live_urls")),
+    path("", include("replview.web.in_flight_urls")),
+    path("", include("replview.web.slot_urls")),
     path("sources/", sources.sources, name="sources"),
     path("slots/", sources.slots, name="slots"),
     path("search/", search.search, name="search"),

@@ -22,6 +22,8 @@ function morphNode(before, after) {
     return;
   }
   if (before.classList.contains("copied")) return;
+  // The same part as before: what somebody typed or opened in it stays.
+  if (before.dataset.keep && before.dataset.keep === after.dataset.keep) return;
   // A time's text is the browser's; it changes with the moment it stands for.
   const sameMoment = before.nodeName === "TIME" &&
     before.getAttribute("datetime") === after.getAttribute("datetime");

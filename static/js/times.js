@@ -36,12 +36,16 @@ export function showAge(milliseconds) {
   return `${seconds}\u00a0s`;
 }
 
+// Forms that count on by themselves: "41 s ago", and "41 s" since then.
+const COUNTED = ["ago", "age"];
+
 function refresh(element) {
   const moment = new Date(element.getAttribute("datetime"));
   if (Number.isNaN(moment.getTime())) return;
   const form = element.dataset.time;
-  const text = form === "ago"
-    ? `${showAge(serverNow() - moment)} ago`
+  const age = COUNTED.includes(form) ? showAge(serverNow() - moment) : "";
+  const text = age
+    ? `${age}${form === "ago" ? " ago" : ""}`
     : showTime(moment, { milliseconds: form === "clock" });
   if (element.textContent !== text) element.textContent = text;
 }
@@ -61,6 +65,7 @@ export function otherForm(element) {
 export function startTimes() {
   refreshTimes();
   setInterval(() => {
-    for (const element of document.querySelectorAll('time[data-time="ago"]')) refresh(element);
+    const counted = COUNTED.map((form) => `time[data-time="${form}"]`).join();
+    for (const element of document.querySelectorAll(counted)) refresh(element);
   }, 1000);
 }

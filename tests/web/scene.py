@@ -72,12 +72,12 @@ class Scene:
     def transaction(self, slot: str, state: str, age: timedelta, **values: Any) -> Transaction:
         """A transaction first heard of ``age`` ago."""
         self.made += 1
+        values.setdefault("prepared_at", self.now - age if state == "prepared" else None)
         return Transaction.objects.create(
             id=transaction_id(self.made, at=(self.now - age).timestamp()),
             incarnation=self.slots[slot].incarnation,
             state=state,
             received_at=self.now - age,
-            prepared_at=self.now - age if state == "prepared" else None,
             **values,
         )
 

@@ -11,9 +11,10 @@ from django.utils.safestring import SafeString
 
 from replview.store.models import Slot
 from replview.web import words
-from replview.web.addresses import stream_url
+from replview.web.addresses import slot_page_url, stream_url
 from replview.web.health import WORDS, Level
 from replview.web.remedies import Remedy, split_remedy
+from replview.web.slot_log import kind_of
 
 register = template.Library()
 
@@ -50,25 +51,22 @@ def health_icon(level: str) -> SafeString:
     )
 
 
-#: A symbol for each kind of line in a slot's log; any other is a quiet dot.
-EVENTS = {
-    "connected": "ok",
-    "problem": "now",
-    "disconnected": "look",
-    "gap": "look",
-    "stopped": "idle",
-}
-
-
 @register.simple_tag
 def event_icon(kind: str) -> SafeString:
     """The symbol of a line in a slot's log."""
-    if kind == "schema":
-        return format_html('<span class="quiet">{}</span>', icon("table", "14"))
+    known = kind_of(kind)
+    tone = f"health-{known.tone}" if known.symbol.startswith("health-") else "quiet"
     return format_html(
-        '<svg class="icon icon-14 health-{0}" aria-hidden="true"><use href="#i-health-{0}"/></svg>',
-        EVENTS.get(kind, "idle"),
+        '<svg class="icon icon-14 {}" aria-hidden="true"><use href="#i-{}"/></svg>',
+        tone,
+        known.symbol,
     )
+
+
+@register.simple_tag
+def event_word(kind: str) -> str:
+    """``re-sent``: what a kind of line is called."""
+    return kind_of(kind).word
 
 
 @register.inclusion_tag("components/health.html")
@@ -210,3 +208,9 @@ def option(value: Any) -> str:
 def slot_url(slot: Slot) -> str:
     """The live page of a slot."""
     return stream_url(slot)
+
+
+@register.simple_tag
+def slot_page(slot: Slot) -> str:
+    """A slot's own page."""
+    return slot_page_url(slot)

@@ -5,13 +5,16 @@ from typing import Any
 from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from replview.catalog.test_message import statement
 from replview.store import history
 from replview.store.history import TransactionRow
+from replview.store.in_flight import transitions_of
 from replview.store.models import Relation, Slot, SlotIncarnation
 from replview.web.change_blocks import blocks_of
+from replview.web.life import life_of
 from replview.web.transaction_words import tell
 
 #: Changes shown at once; more with "load more".
@@ -110,11 +113,18 @@ def _transaction(request: HttpRequest, transaction_id: int) -> dict[str, Any]:
         request.GET = request.GET.copy()  # type: ignore[assignment]
         request.GET["slot"] = str(incarnation.slot)  # type: ignore[index]
     names = history.relation_names({int(key) for key in row.relations})
+    transitions = transitions_of([row.id]).get(row.id, ()) if row.streamed or row.gid else ()
     return {
         "slot": incarnation.slot,
+        "life": life_of(row, transitions, timezone.now()),
         "told": tell(row, names),
         **_page_of_changes(row, _after(request)),
     }
+
+
+def changes_page(transaction_id: int) -> dict[str, Any]:
+    """The first changes of a transaction, for another page's drawer."""
+    return _page_of_changes(_find(transaction_id), 0)
 
 
 def _page_of_changes(row: TransactionRow, after: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from replview.store.models import SlotEvent, Transaction
+from replview.web.addresses import slot_page_url
 from replview.web.figures import figures
 from replview.web.fleet import OPEN_STATES, Fleet, SourceView
 from replview.web.health import Level
@@ -63,9 +64,9 @@ def _sentence(fleet: Fleet) -> dict[str, Any]:
     verb = "needs" if same == 1 else "need"
     first = f"{worst.source.name}: {worst.health.title}"
     slot = worst.slots[0].slot if worst.slots else None
-    place = f"#slot-{slot.pk}" if slot else f"#source-{worst.source.pk}"
+    place = f"{reverse('sources')}#source-{worst.source.pk}"
     action = {
-        "action_url": reverse("sources") + place,
+        "action_url": slot_page_url(slot) if slot else place,
         "action_label": f"Open {slot.name if slot else worst.source.name}",
     }
     match worst.level:

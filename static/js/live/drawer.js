@@ -143,7 +143,7 @@ function failed(code, again) {
 }
 
 // On a phone: a tap or a drag makes the sheet tall, low, or closes nothing.
-function wireGrip(grip, box) {
+export function wireGrip(grip, box) {
   let from = null;
   grip.addEventListener("click", () => { if (from === null) box.classList.toggle("tall"); from = null; });
   grip.addEventListener("pointerdown", (event) => { grip.setPointerCapture(event.pointerId); grip.dataset.y = event.clientY; });

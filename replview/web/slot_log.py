@@ -1,0 +1,126 @@
+"""The lines of a slot's log as pages show them: kinds with a word and a symbol, and details."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.utils import timezone
+
+from replview.store.models import SlotEvent
+
+FRESH = timedelta(seconds=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What sort of line it is. ``symbol`` is an icon's name, ``tone`` a health's or empty."""
+
+    word: str
+    symbol: str
+    tone: str = ""
+    #: Something is missing from the record here: the row is hatched.
+    hole: bool = False
+
+
+#: Kinds the receiver and the commands write. Any other is shown by its own name, quietly.
+KINDS: Mapping[str, Kind] = {
+    "connected": Kind("connected", "health-ok", "ok"),
+    "disconnected": Kind("disconnected", "health-look", "look"),
+    "problem": Kind("problem", "health-now", "now"),
+    "stopped": Kind("stopped", "health-idle", "idle"),
+    "taken_over": Kind("taken over", "health-look", "look"),
+    "lost_end": Kind("end unknown", "health-look", "look"),
+    "discarded": Kind("discarded", "undo", "idle"),
+    "resent": Kind("re-sent", "up", "idle"),
+    "gap": Kind("gap", "health-look", "look", hole=True),
+    "quarantined": Kind("quarantined", "health-now", "now"),
+    "retried": Kind("tried again", "play", "idle"),
+    "skipped": Kind("skipped", "health-look", "look", hole=True),
+    "failover": Kind("failed over", "health-look", "look"),
+    "moved": Kind("moved", "health-look", "look"),
+    "wraparound": Kind("xid wraparound", "gap", "idle"),
+    "schema": Kind("schema", "table", "idle"),
+    "created": Kind("created", "slot", "idle"),
+    "adopted": Kind("adopted", "slot", "idle"),
+}
+
+
+def kind_of(name: str) -> Kind:
+    """Of a kind nobody told us about: its name, and a quiet symbol."""
+    return KINDS.get(name) or Kind(name.replace("_", " ") or "unknown kind", "health-idle", "idle")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line."""
+
+    event: SlotEvent
+    kind: Kind
+    #: Names and values; a value of several lines keeps them.
+    detail: list[tuple[str, str]]
+    #: The query of the address that shows this line on top.
+    query: str
+
+    @property
+    def fresh(self) -> bool:
+        """Written since the page was last polled, or nearly so: shown with a tint that fades."""
+        return timezone.now() - self.event.at < FRESH
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kind in the menu: whether it is chosen, and the query that turns it."""
+
+    name: str
+    kind: Kind
+    chosen: bool
+    query: str
+
+
+def lines_of(events: Iterable[SlotEvent], kinds: list[str]) -> list[Line]:
+    """The lines of a page of the log that is narrowed to ``kinds``."""
+    return [
+        Line(event, kind_of(event.kind), detail_of(event.detail), query_of(kinds, event.pk))
+        for event in events
+    ]
+
+
+def query_of(kinds: Iterable[str], start: int | None = None) -> str:
+    """``kind=gap&kind=problem&from=12``, without a question mark; empty for all, newest first."""
+    pairs = [("kind", kind) for kind in kinds]
+    if start is not None:
+        pairs.append(("from", str(start)))
+    return urlencode(pairs)
+
+
+def choices_of(chosen: list[str]) -> list[Choice]:
+    """Every kind there is, and those that were asked for by name."""
+    names = [*KINDS, *(name for name in chosen if name not in KINDS)]
+    found = []
+    for name in names:
+        rest = [other for other in chosen if other != name]
+        turned = rest if name in chosen else [*chosen, name]
+        found.append(Choice(name, kind_of(name), name in chosen, query_of(turned)))
+    return found
+
+
+def detail_of(detail: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What the line has beyond its sentence, as text; what is empty is left out."""
+    if not isinstance(detail, Mapping):
+        return []
+    return [
+        (str(name).replace("_", " "), _text(value))
+        for name, value in detail.items()
+        if value not in (None, "", [], {})
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+        return "\n".join(str(item) for item in value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)

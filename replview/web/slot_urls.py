@@ -1,0 +1,17 @@
+"""Addresses of a slot's page, of all slots of a server, and of looks into them."""
+
+from django.urls import path
+
+from replview.web.views import peeks, quarantine, slot
+
+_QUARANTINE = "slots/<str:source_name>/<str:slot_name>/quarantine/<int:quarantine_id>/"
+
+urlpatterns = [
+    path("slots/<str:source_name>/<str:slot_name>/", slot.slot, name="slot"),
+    path(_QUARANTINE, quarantine.decision, name="quarantine"),
+    path(f"{_QUARANTINE}raw/", quarantine.raw, name="quarantine-raw"),
+    path(f"{_QUARANTINE}raw.bin", quarantine.raw_file, name="quarantine-file"),
+    path("sources/<str:source_name>/slots/", peeks.source_slots, name="source-slots"),
+    path("sources/<str:source_name>/slots/<str:slot_name>/peek/", peeks.ask, name="peek-ask"),
+    path("peeks/<int:peek_id>/", peeks.peek, name="peek"),
+]

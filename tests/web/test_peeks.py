@@ -1,0 +1,403 @@
+"""Looking into slots: what there is, what it costs, how far it is, what was found."""
+
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from replview import peeking
+from replview.demo.binaries import debian_postgres15
+from replview.store import peeks
+from replview.store.dsn import set_dsn
+from replview.store.models import Slot, SlotPeek, Source
+from replview.web.peek_words import Found
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def text_of(response) -> str:
+    return response.content.decode()
+
+
+@pytest.fixture
+def shop(db, source) -> Source:
+    """A real server with two publications, an idle slot of others, and what waits in it."""
+    source.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, status text)",
+        "CREATE PUBLICATION p FOR ALL TABLES",
+        "CREATE PUBLICATION q FOR TABLE orders",
+        "SELECT pg_create_logical_replication_slot('theirs', 'pgoutput')",
+        "INSERT INTO orders SELECT n, 'pending' FROM generate_series(1, 5) AS n",
+    )
+    return register(source)
+
+
+def register(source) -> Source:
+    row = Source(name="shop")
+    set_dsn(row, source.dsn)
+    row.save()
+    return row
+
+
+def done(shop: Source, **result) -> SlotPeek:
+    """A look that found something."""
+    now = timezone.now()
+    told = {
+        "plugin": "pgoutput", "from_lsn": "0/1A0B2C8", "until_lsn": "0/1E91C3D8",
+        "complete": True, "stopped_by": None, "seconds": 1.23, "changes": 3401,
+        "transactions": 12, "open_transactions": 1, "prepared": 0, "bytes": 812345,
+        "oldest_commit": (now - timedelta(hours=3)).isoformat(),
+        "newest_commit": now.isoformat(), "tables": [], "listed": [], "first_changes": [],
+        "unknown": [],
+    }  # fmt: skip
+    peek = peeks.request(shop, "theirs", options={"publications": ["p"]}, max_changes=1000,
+                         max_seconds=15, by="alice")  # fmt: skip
+    peeks.claim()
+    peeks.finish(peek.pk, told | result)
+    return peek
+
+
+def test_all_slots_of_the_server(signed_in: Client, shop: Source, source) -> None:
+    source.run("SELECT pg_create_physical_replication_slot('standby_fra', true)")
+    try:
+        Slot.objects.create(source=shop, name="theirs")
+        page = text_of(signed_in.get("/sources/shop/slots/"))
+    finally:
+        source.run("SELECT pg_drop_replication_slot('standby_fra')")
+
+    ours = page.split('id="slot-theirs"')[1].split("</tr>")[0]
+    assert 'href="/slots/shop/theirs/">theirs' in ours
+    assert "ours" in ours
+    assert 'href="/sources/shop/slots/theirs/peek/"' in ours
+    physical = page.split('id="slot-standby_fra"')[1].split("</tr>")[0]
+    assert 'aria-disabled="true"' in physical
+    assert "physical: it has WAL, but no changes of rows" in physical
+    assert "/peek/" not in physical
+    assert re.search(r"\d+ slots? on this server, \d+ can be looked into", page)
+
+
+def test_a_server_without_slots_says_what_to_do(signed_in: Client, source) -> None:
+    register(source)
+
+    page = text_of(signed_in.get("/sources/shop/slots/"))
+    assert "No slot on this server." in page
+    assert "replview slot add SOURCE SLOT" in page
+
+
+@pytest.mark.parametrize("path", ["slots/", "slots/theirs/peek/"])
+def test_a_server_that_does_not_answer_is_named(signed_in: Client, db, path: str) -> None:
+    Source.objects.create(name="shop", conninfo="host=127.0.0.1 port=1 dbname=x user=u")
+
+    page = text_of(signed_in.get(f"/sources/shop/{path}"))
+    assert "No server answers at 127.0.0.1:1." in page
+    assert "Check host and port in the DSN" in page
+    assert signed_in.get(f"/sources/nobody/{path}").status_code == 404
+
+
+def test_a_dsn_that_cannot_be_used_is_named(signed_in: Client, db) -> None:
+    Source.objects.create(name="shop", conninfo="env:NOT_SET_ANYWHERE")
+
+    assert "NOT_SET_ANYWHERE is not set" in text_of(signed_in.get("/sources/shop/slots/"))
+
+
+def test_the_cost_comes_first(signed_in: Client, shop: Source) -> None:
+    page = text_of(signed_in.get("/sources/shop/slots/theirs/peek/"))
+
+    assert page.index("What it costs shop") < page.index('<form method="post" class="peek-form"')
+    assert "PostgreSQL decodes from restart_lsn" in page
+    assert "The slot is not moved." in page
+    for name in ("p", "q"):
+        assert f'name="publication" value="{name}" checked' in page
+    assert "which of them its reader uses is unknown: all are chosen" in page
+
+
+def test_the_publications_of_our_own_slot_are_chosen(signed_in: Client, shop: Source) -> None:
+    Slot.objects.create(source=shop, name="theirs", publications=["q"])
+
+    page = text_of(signed_in.get("/sources/shop/slots/theirs/peek/"))
+    assert 'value="q" checked' in page
+    assert 'value="p" checked' not in page
+
+
+def test_looking_again_begins_with_the_same_bounds(signed_in: Client, shop: Source) -> None:
+    peek = done(shop)
+    SlotPeek.objects.filter(pk=peek.pk).update(max_changes=10_000, max_seconds=60)
+    page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+    again = "/sources/shop/slots/theirs/peek/?changes=10000&amp;seconds=60"
+    assert f'href="{again}">Look again' in page
+
+    page = text_of(signed_in.get(again.replace("&amp;", "&")))
+    assert 'value="10000" checked' in page
+    assert 'value="60" checked' in page
+    assert 'value="1000" checked' in text_of(
+        signed_in.get("/sources/shop/slots/theirs/peek/?changes=7")
+    )
+
+
+def test_asking_leads_to_a_link_that_stays(signed_in: Client, shop: Source) -> None:
+    sent = {"changes": "10000", "seconds": "5", "publication": ["q", "no such"]}
+    response = signed_in.post("/sources/shop/slots/theirs/peek/", sent)
+
+    peek = SlotPeek.objects.get()
+    assert response["Location"] == f"/peeks/{peek.pk}/"
+    assert (peek.slot_name, peek.max_changes, peek.max_seconds) == ("theirs", 10000, 5)
+    assert (peek.options, peek.requested_by, peek.state) == (
+        {"publications": ["q"]}, "alice", "requested"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"changes": "1000", "seconds": "5"}, "Choose at least one publication"),
+        ({"changes": "7", "seconds": "5", "publication": "p"}, "Choose one of the bounds"),
+        ({"changes": "1000", "seconds": "nan", "publication": "p"}, "Choose one of the bounds"),
+    ],
+)
+def test_bounds_are_checked(signed_in: Client, shop: Source, sent, words: str) -> None:
+    response = signed_in.post("/sources/shop/slots/theirs/peek/", sent)
+
+    assert response.status_code == 422
+    assert words in text_of(response)
+    assert not SlotPeek.objects.exists()
+
+
+def test_what_cannot_be_looked_into_is_not_asked_for(
+    signed_in: Client, shop: Source, source
+) -> None:
+    source.run("DROP PUBLICATION p", "DROP PUBLICATION q")
+    sent = {"changes": "1000", "seconds": "5", "publication": "p"}
+    page = text_of(signed_in.post("/sources/shop/slots/theirs/peek/", sent))
+
+    assert "Pgoutput needs a publication" in page
+    assert not SlotPeek.objects.exists()
+    assert signed_in.get("/sources/shop/slots/nobody/peek/").status_code == 404
+
+
+def test_how_far_it_is(signed_in: Client, shop: Source) -> None:
+    peek = peeks.request(shop, "theirs", options={}, max_changes=1000, max_seconds=15, by="a")
+    page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+    assert "A worker is about to look into theirs." in page
+    assert f'data-poll="1" hx-get="/peeks/{peek.pk}/"' in page
+
+    SlotPeek.objects.update(requested_at=timezone.now() - timedelta(seconds=30))
+    assert "No worker has begun" in text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+
+    peeks.claim()
+    SlotPeek.objects.update(started_at=timezone.now() - timedelta(seconds=6))
+    poll = {"HX-Request": "true"}
+    part = text_of(signed_in.get(f"/peeks/{peek.pk}/", headers=poll))
+    assert "<b>6 s</b>" in part
+    assert "of at most 15 s, and at most 1,000 changes" in part
+    assert "<html" not in part
+
+    peeks.finish(peek.pk, {})
+    assert signed_in.get(f"/peeks/{peek.pk}/", headers=poll)["HX-Refresh"] == "true"
+
+
+def test_a_look_that_failed_says_why(signed_in: Client, shop: Source) -> None:
+    peek = peeks.request(shop, "theirs", options={}, max_changes=1000, max_seconds=15, by="a")
+    peeks.claim()
+    peeks.fail(peek.pk, "x", f"no right {EVIL}", "ALTER ROLE replview REPLICATION")
+
+    page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+    assert "Nothing was seen of theirs." in page
+    assert EVIL not in page
+    assert 'data-copy="ALTER ROLE replview REPLICATION;"' in page
+    assert 'href="/sources/shop/slots/theirs/peek/?changes=1000&amp;seconds=15">Look again' in page
+
+
+def test_what_was_found(signed_in: Client, shop: Source) -> None:
+    peek = done(
+        shop,
+        tables=[{"table": "public.orders", "inserts": 1200, "updates": 800, "deletes": 0,
+                 "truncates": 1}],
+        listed=[{"xid": 757, "gid": None, "state": "committed", "commit_lsn": "0/1E91A000",
+                 "commit_time": "2026-11-20T07:57:11.3Z", "changes": 3, "bytes": 84,
+                 "tables": ["public.orders"]},
+                {"xid": 758, "gid": "the_gid", "state": "prepared", "commit_lsn": None,
+                 "commit_time": None, "changes": None, "bytes": None, "tables": []}],
+        unknown=["it does not tell sizes"],
+    )  # fmt: skip
+    page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+
+    heading = re.search(r"<h1>(.*?)</h1>", page, re.DOTALL)
+    assert heading is not None
+    assert "12 transactions wait." in heading[1]
+    assert ("3,401 changes in 1 table, oldest committed 3\xa0h ago; looked for 1.2\xa0s, "
+            "slot not moved.") in heading[1]  # fmt: skip
+    for expected in ("public.orders", "1,200", "the_gid", "it does not tell sizes", "793\xa0kB"):
+        assert expected in page
+    assert page.count('<span class="unknown">unknown</span>') == 3
+    assert '<p class="bound' not in page
+
+
+def test_what_was_not_looked_at_is_said(signed_in: Client, shop: Source) -> None:
+    peek = done(shop, complete=False, stopped_by="changes")
+
+    page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+    assert "At least 12 transactions wait." in page
+    assert ("The look ended at its bound of 1,000 changes at 0/1E91C3D8: what comes after was "
+            "not looked at.") in page  # fmt: skip
+
+
+def test_first_changes_are_blocks_and_escaped(signed_in: Client, shop: Source) -> None:
+    def change(op: str, **values) -> dict[str, object]:
+        known = {"xid": 757, "gid": None, "op": op, "schema": "public", "table": "orders",
+                 "seq": 1, "lsn": None, "key": None, "old": None, "new": None,
+                 "not_sent": []}  # fmt: skip
+        return known | values
+
+    peek = done(
+        shop,
+        first_changes=[
+            change("insert", key={"id": "42"}, new={"id": "42", "status": EVIL}),
+            change("update", key={"id": "42"}, old={"id": "42", "status": "old one"},
+                   new={"id": "42", "status": "new one"}, not_sent=["note"]),
+            change("delete", key={"id": "7"}, old={"id": "7"}, xid=758),
+            change("truncate", table=EVIL, cascade=True, restart_identity=False),
+            change("message", schema=None, table=None, prefix=EVIL, content=EVIL,
+                   transactional=False, xid=None),
+            change("insert", new={"body": "long " * 200}, table=None),
+            change("never heard of"),
+            {},
+        ],
+    )  # fmt: skip
+    page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+
+    assert EVIL not in page
+    assert page.count('class="block change"') == 8
+    assert 'Transaction <span class="mono">757</span>' in page
+    assert "old one" in page
+    assert "new one" in page
+    assert "1 not sent" in page
+    assert "show all" not in page, "there is no stored value behind it"
+
+
+@pytest.mark.parametrize("state", ["open", "committed", "whatever"])
+def test_any_state_of_a_transaction_is_shown(signed_in: Client, shop: Source, state) -> None:
+    peek = done(shop, listed=[{"xid": 1, "state": state, "tables": [{"table": "public.t"}]}])
+
+    page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+    assert state in page
+    assert "public.t" in page
+
+
+def test_nothing_waits(signed_in: Client, shop: Source) -> None:
+    peek = done(shop, changes=0, transactions=0, open_transactions=0, oldest_commit=None)
+
+    page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
+    assert "Nothing waits." in page
+    assert "Its reader would receive nothing now." in page
+
+
+def test_an_empty_result_is_unknown_not_zero() -> None:
+    found = Found({})
+    assert found.title == "How much waits is unknown."
+    assert found.cause == "Looked for an unknown time, slot not moved."
+    assert found.not_looked_at(10, 5) == "The look ended before the slot's end."
+    assert Found({"oldest_commit": "2026-11-20T07:57:11Z"}).oldest == datetime(
+        2026, 11, 20, 7, 57, 11, tzinfo=UTC
+    )
+    assert Found({"oldest_commit": "nonsense"}).oldest is None
+
+
+def wait_for_the_end(peek: SlotPeek) -> SlotPeek:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        peek.refresh_from_db()
+        if peek.state in ("done", "failed"):
+            return peek
+        time.sleep(0.05)
+    pytest.fail(f"the look is still {peek.state}")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_names_what_kept_it(db) -> None:
+    source = Source.objects.create(name="shop", conninfo="host=127.0.0.1 port=1 dbname=x user=u")
+    peek = peeks.request(source, "theirs", options={}, max_changes=1000, max_seconds=5, by="a")
+    peeking.serve()
+
+    wait_for_the_end(peek)
+    assert (peek.state, peek.problem_code) == ("failed", "unreachable")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_says_when_the_slot_cannot_be_looked_into(shop: Source, source) -> None:
+    peek = peeks.request(shop, "nobody", options={}, max_changes=1000, max_seconds=5, by="a")
+    peeking.serve()
+    wait_for_the_end(peek)
+    assert peek.problem_cause == "the server has no slot nobody"
+
+    source.run("DROP PUBLICATION p", "DROP PUBLICATION q")
+    peek = peeks.request(shop, "theirs", options={}, max_changes=1000, max_seconds=5, by="a")
+    peeking.serve()
+    wait_for_the_end(peek)
+    assert "pgoutput needs a publication" in peek.problem_cause
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_looks_and_the_slot_stays(signed_in: Client, shop: Source, source) -> None:
+    position = "SELECT restart_lsn, confirmed_flush_lsn FROM pg_replication_slots"
+    with source.connect() as connection:
+        before = connection.execute(f"{position} WHERE slot_name = 'theirs'").fetchone()
+    sent = {"changes": "1000", "seconds": "15", "publication": ["p", "q"]}
+    address = signed_in.post("/sources/shop/slots/theirs/peek/", sent)["Location"]
+    peeking.serve()
+
+    peek = wait_for_the_end(SlotPeek.objects.get())
+    assert (peek.state, peek.problem_cause) == ("done", "")
+    assert (peek.result["transactions"], peek.result["changes"]) == (1, 5)
+    page = text_of(signed_in.get(address))
+    assert "1 transaction waits." in page
+    assert "5 changes in 1 table" in page
+    assert page.count('class="block change"') == 5
+    with source.connect() as connection:
+        after = connection.execute(f"{position} WHERE slot_name = 'theirs'").fetchone()
+    assert after == before
+
+
+@pytest.fixture
+def all_plugins(any_source) -> Iterator[None]:
+    """The newest minor versions have a list of the plugins that may be used."""
+    setting = "output_plugin_libraries"
+    with any_source.connect() as connection:
+        known = "SELECT setting FROM pg_settings WHERE name = %s"
+        listed = connection.execute(known, [setting]).fetchone() is not None
+        if listed:
+            connection.execute(f"ALTER SYSTEM SET {setting} = pgoutput, test_decoding, wal2json")
+            connection.execute("SELECT pg_reload_conf(), pg_sleep(0.3)")
+    yield
+    if listed:
+        any_source.run(f"ALTER SYSTEM RESET {setting}", "SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("any_source", [15], indirect=True)
+@pytest.mark.parametrize("plugin", ["test_decoding", "wal2json"])
+@pytest.mark.django_db(transaction=True)
+def test_other_plugins_are_looked_into_too(
+    signed_in: Client, any_source, all_plugins, plugin: str
+) -> None:
+    if not (debian_postgres15().parent / "lib" / f"{plugin}.so").exists():
+        pytest.skip(f"{plugin} is not installed (Debian's postgresql-15-wal2json)")
+    any_source.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, status text)",
+        f"SELECT pg_create_logical_replication_slot('theirs', '{plugin}')",
+        "INSERT INTO orders SELECT n, 'pending' FROM generate_series(1, 5) AS n",
+    )
+    register(any_source)
+    address = "/sources/shop/slots/theirs/peek/"
+    assert "Publications" not in text_of(signed_in.get(address))
+    address = signed_in.post(address, {"changes": "1000", "seconds": "15"})["Location"]
+    peeking.serve()
+
+    peek = wait_for_the_end(SlotPeek.objects.get())
+    assert (peek.state, peek.problem_cause) == ("done", "")
+    page = text_of(signed_in.get(address))
+    assert "1 transaction waits." in page
+    assert "public.orders" in page
+    assert "What this plugin does not tell" in page
