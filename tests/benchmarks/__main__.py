@@ -15,9 +15,12 @@ from tests.benchmarks import (
     bench_servers,
     debezium,
     decoding,
+    in_flight_page,
     latency,
     machine,
     memory,
+    recovery,
+    savepoints,
     throughput,
     watched,
 )
@@ -30,8 +33,11 @@ BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "debezium": debezium.against_debezium,
     "decode": decoding.decoder_alone,
     "memory": memory.one_large_transaction,
+    "savepoints": savepoints.with_savepoints,
+    "recovery": recovery.after_losing_a_receiver,
     "latency": latency.commit_to_socket,
     "watched": watched.with_and_without_browsers,
+    "in-flight-page": in_flight_page.thousand_prepared,
 }
 
 

@@ -5,6 +5,7 @@ The receivers' worker, the worker of all other tasks, beat, the web server, and 
 
 import http.client
 import secrets
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,6 +32,10 @@ class Stack:
     slot_id: int
     #: The session's cookies, as a browser sends them.
     cookie: str
+    #: By program name: ``receivers``, ``tasks``, ``beat``, ``web``.
+    processes: dict[str, subprocess.Popen[bytes]]
+    #: What is entered here ends with the stack.
+    up: ExitStack
 
     @property
     def origin(self) -> str:
@@ -68,12 +73,15 @@ def stack(servers: Bench, slot: str) -> Iterator[Stack]:
         register = module("tests.benchmarks.register_slot", slot)
         slot_id = int(run(register, environment, servers.folder / "register.log").split()[-1])
         ours = [programs.beat(servers.folder), programs.web("127.0.0.1", port)]
+        processes = {}
         for program in [*programs.workers(), *ours]:
             log = servers.folder / f"{program.name}.log"
-            up.enter_context(running(list(program.argv), environment, log))
+            processes[program.name] = up.enter_context(
+                running(list(program.argv), environment, log)
+            )
         _wait(lambda: _streams(servers, slot_id), servers, "receivers")
         _wait(lambda: _answers(port), servers, "web")
-        yield Stack(servers, port, slot_id, _sign_in(port, password))
+        yield Stack(servers, port, slot_id, _sign_in(port, password), processes, up)
 
 
 def _streams(servers: Bench, slot_id: int) -> bool:

@@ -1,0 +1,79 @@
+"""A receiver in a process of its own, which a test may kill, freeze and start again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.crashes.stores import ROOT, CrashStore
+
+
+class ReceiverProcess:
+    """``tests.crashes.receiver_process`` for one slot; takes the slot whenever it is free."""
+
+    def __init__(
+        self,
+        store: CrashStore,
+        slot_id: int,
+        owner: str,
+        log: Path,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.owner = owner
+        self.log = log
+        with open(log, "ab") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.crashes.receiver_process", str(slot_id), owner],
+                cwd=ROOT,
+                env={**store.environment, **(environment or {})},
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        #: When it was started, by the monotonic clock.
+        self.started_at = time.monotonic()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """``kill -9``: it learns nothing of it."""
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still and everything it holds stays held."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on as if nothing had been."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Stop it in an orderly way, if it still runs."""
+        if not self.running:
+            return
+        self.resume()
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def said(self) -> str:
+        """Its log so far."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def memory_bytes(self) -> int:
+        """Its resident memory now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")

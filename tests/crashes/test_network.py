@@ -1,0 +1,161 @@
+"""The network between a receiver and its source, and its store: cut, half closed, frozen, slow."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import SourceDatabase
+from tests.crashes.conftest import Receive
+from tests.crashes.proxy import Proxy
+from tests.crashes.slots import ReceivedSlot
+from tests.crashes.stores import CrashStore
+from tests.crashes.truth import assert_true_record
+from tests.crashes.waiting import wait_for
+from tests.crashes.workload import Workload
+
+pytestmark = pytest.mark.slow
+#: ``wal_sender_timeout`` of the session.
+VANISHED_SECONDS = 10
+RECOVERY_SECONDS = 15
+
+
+@pytest.fixture
+def to_source(source: SourceDatabase) -> Iterator[Proxy]:
+    """The network on the way to the source."""
+    with Proxy(source.server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def to_store(store: CrashStore) -> Iterator[Proxy]:
+    """The network on the way to the store."""
+    with Proxy(store.server.port) as proxy:
+        store.port = proxy.port
+        yield proxy
+
+
+def _stored_again(slot: ReceivedSlot, seconds: float = 60.0) -> float:
+    """Wait until something new is in the store; how many seconds that took."""
+    begun, before = time.monotonic(), slot.stored_lsn()
+    wait_for(lambda: slot.stored_lsn() > before, seconds, f"stored again\n{slot.sentences()}")
+    return time.monotonic() - begun
+
+
+def test_a_network_that_cuts_and_half_closes_on_the_way_to_the_source(
+    source: SourceDatabase, receive: Receive, to_source: Proxy, interface: str
+) -> None:
+    slot = receive(source, dsn=to_source.dsn(source.dsn), interface=interface)
+    recoveries = []
+    with Workload(source) as workload:
+        for fail in (to_source.cut, to_source.half_close, to_source.cut):
+            workload.more(5)
+            fail()
+            recoveries.append(round(_stored_again(slot), 1))
+        to_source.refusing = True
+        to_source.cut()
+        slot.says("disconnected")
+        workload.more(3)
+        to_source.refusing = False
+        recoveries.append(round(_stored_again(slot), 1))
+    slot.caught_up()
+
+    print(f"seconds to store again after cuts on the way to the source: {recoveries}")
+    assert_true_record(slot)
+    assert len(slot.lives()) == 1
+    assert slot.events("disconnected")
+
+
+def test_a_network_that_cuts_and_half_closes_on_the_way_to_the_store(
+    source: SourceDatabase, receive: Receive, to_store: Proxy
+) -> None:
+    slot = receive(source)
+    recoveries = []
+    with Workload(source) as workload:
+        for fail in (to_store.cut, to_store.half_close, to_store.cut):
+            workload.more(5)
+            fail()
+            recoveries.append(round(_stored_again(slot), 1))
+        to_store.refusing = True
+        to_store.cut()
+        workload.more(3)
+        to_store.refusing = False
+        recoveries.append(round(_stored_again(slot), 1))
+    slot.caught_up()
+
+    print(f"seconds to store again after cuts on the way to the store: {recoveries}")
+    assert_true_record(slot)
+    slot.says("store", "lost")
+    slot.end()
+
+
+def test_a_slow_network_delays_and_loses_nothing(
+    source: SourceDatabase, receive: Receive, to_source: Proxy, to_store: Proxy
+) -> None:
+    slot = receive(source, dsn=to_source.dsn(source.dsn))
+    for direction in (to_source.to_server, to_source.to_client, to_store.to_server):
+        direction.delay_seconds = 0.03
+    with Workload(source) as workload:
+        workload.more(40)
+    slot.caught_up()
+
+    assert_true_record(slot)
+    assert slot.events("disconnected") == []
+    slot.end()
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["both ways", "only what comes"])
+def test_a_source_that_vanishes_without_a_word_is_given_up_in_time(
+    source: SourceDatabase, receive: Receive, to_source: Proxy, whole: bool
+) -> None:
+    slot = receive(source, dsn=to_source.dsn(source.dsn))
+    source.run("INSERT INTO t VALUES (1, 1, '')")
+    slot.caught_up()
+    if whole:
+        to_source.freeze()
+    else:
+        to_source.to_client.hold()
+    frozen_at = time.monotonic()
+    source.run("INSERT INTO t VALUES (2, 2, 'while it is gone')")
+    slot.says("disconnected")
+    noticed = time.monotonic() - frozen_at
+    to_source.cut()  # the host is back, and knows nothing of its former connections
+    to_source.thaw()
+    _stored_again(slot)
+    recovery = time.monotonic() - frozen_at
+    slot.caught_up()
+
+    print(f"source vanished: noticed after {noticed:.1f} s, stored again after {recovery:.1f} s")
+    assert recovery <= VANISHED_SECONDS + RECOVERY_SECONDS
+    assert_true_record(slot)
+
+
+def test_a_store_that_vanishes_without_a_word_is_left_to_another_receiver_in_time(
+    source: SourceDatabase, receive: Receive, store: CrashStore
+) -> None:
+    with Proxy(store.server.port) as proxy:
+        slot = receive(source, start=False)
+        store.port = proxy.port
+        slot.start("cut off")
+        slot.streaming("cut off")
+        source.run("INSERT INTO t VALUES (1, 1, '')")
+        slot.caught_up()
+        proxy.freeze()
+        frozen_at = time.monotonic()
+        store.port = 0
+        slot.start("second")
+        with Workload(source, writers=1, pause_seconds=0.3) as workload:
+            slot.streaming("second")
+            _stored_again(slot)
+            recovery = time.monotonic() - frozen_at
+            workload.more(5)
+            # What the first one had under way comes through after all, and must change nothing.
+            proxy.thaw()
+            workload.more(10)
+        slot.caught_up()
+
+        print(f"store vanished: stored again after {recovery:.1f} s")
+        assert recovery <= VANISHED_SECONDS + RECOVERY_SECONDS
+        assert_true_record(slot)
+        assert slot.row()["lease_owner"] == "second"
+        slot.end()

@@ -1,0 +1,139 @@
+"""``kill -9`` of a receiver, at the worst moments and at many random ones."""
+
+import random
+import time
+
+import pytest
+
+from tests.conftest import SourceDatabase
+from tests.crashes.conftest import Receive
+from tests.crashes.proxy import Proxy
+from tests.crashes.truth import assert_true_record
+from tests.crashes.waiting import wait_for
+from tests.crashes.workload import Workload
+
+pytestmark = pytest.mark.slow
+KILLS = {"walsender": 10, "sql": 5}
+
+
+def test_many_kills_under_load_lose_nothing_and_double_nothing(
+    source: SourceDatabase, receive: Receive, interface: str
+) -> None:
+    slot = receive(source, interface=interface)
+    generator = random.Random(1)
+    recoveries = []
+    with Workload(source) as workload:
+        for number in range(KILLS[interface]):
+            time.sleep(generator.uniform(0.05, 0.8))
+            slot.receivers[-1].kill()
+            killed_at = time.monotonic()
+            # Most without the wait for the lease: the moments differ, that wait does not.
+            if number > 0:
+                slot.free_lease()
+            owner = f"after kill {number}"
+            slot.start(owner)
+            slot.streaming(owner)
+            if number == 0:
+                recoveries.append(time.monotonic() - killed_at)
+            workload.more(2)
+    slot.caught_up()
+
+    assert assert_true_record(slot) > 20
+    assert len(slot.events("connected")) == KILLS[interface] + 1
+    print(f"{interface}: seconds to live again after a kill: {[round(s, 1) for s in recoveries]}")
+    assert min(recoveries) < 15
+
+
+def test_killed_in_the_middle_of_a_copy_into_the_store(
+    source: SourceDatabase, receive: Receive
+) -> None:
+    slot = receive(source)
+    slot.store.run(
+        "CREATE FUNCTION dwell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "PERFORM pg_sleep(2); RETURN NEW; END $$"
+    )
+    slot.store.run(
+        "CREATE TRIGGER dwell BEFORE INSERT ON change FOR EACH ROW WHEN (NEW.seq = 250) "
+        "EXECUTE FUNCTION dwell()"
+    )
+    source.run("INSERT INTO t SELECT n, n, 'x' FROM generate_series(1, 500) n")
+    dwelling = "SELECT FROM pg_stat_activity WHERE query LIKE 'COPY%%' AND wait_event = 'PgSleep'"
+    wait_for(lambda: slot.store.rows(dwelling))
+    slot.receivers[0].kill()
+    slot.store.run("DROP TRIGGER dwell ON change")
+    slot.start("second")
+    slot.caught_up()
+
+    assert_true_record(slot)
+    [transaction] = slot.transactions()
+    assert transaction["inserts"] == 500
+
+
+def test_killed_between_the_stores_commit_and_the_confirmation(
+    source: SourceDatabase, receive: Receive
+) -> None:
+    with Proxy(source.server.port) as proxy:
+        slot = receive(source, dsn=proxy.dsn(source.dsn))
+        # A table seen for the first time is looked up in the source's catalog, by the same way.
+        source.run("INSERT INTO t VALUES (1, 1, 'confirmed')")
+        slot.caught_up()
+        proxy.to_server.hold()
+        source.run("INSERT INTO t VALUES (2, 2, 'stored, never confirmed')")
+        wait_for(lambda: len(slot.transactions("committed")) == 2)
+        slot.receivers[0].kill()
+        assert slot.confirmed_lsn() < slot.stored_lsn()
+        proxy.cut()
+        proxy.to_server.release()
+        slot.free_lease()
+        slot.start("second")
+        slot.streaming("second")
+        source.run("INSERT INTO t VALUES (3, 3, 'after')")
+        slot.caught_up()
+
+        assert_true_record(slot)
+        assert [t["inserts"] for t in slot.transactions()] == [1, 1, 1]
+
+
+def test_killed_in_the_middle_of_a_streamed_transaction(
+    source: SourceDatabase, receive: Receive
+) -> None:
+    slot = receive(source)
+    rows = "INSERT INTO t SELECT n, n, repeat('x', 200) FROM generate_series(%s::int, %s::int) n"
+    with source.connect() as session:
+        session.execute("BEGIN")
+        session.execute(rows, [1, 1000])
+        wait_for(lambda: slot.transactions("streaming"))
+        slot.receivers[0].kill()
+        session.execute(rows, [1001, 2000])
+        slot.free_lease()
+        slot.start("second")
+        slot.streaming("second")
+        assert slot.transactions("discarded") or not slot.transactions()
+        session.execute("COMMIT")
+    slot.caught_up()
+
+    assert_true_record(slot)
+    [committed] = slot.transactions("committed")
+    assert committed["inserts"] == 2000
+    slot.says("half received")
+
+
+def test_killed_between_prepare_and_commit_prepared(
+    source: SourceDatabase, receive: Receive
+) -> None:
+    slot = receive(source)
+    for number, ending in ((1, "COMMIT"), (2, "ROLLBACK")):
+        source.run(
+            f"BEGIN; INSERT INTO t VALUES ({number}, 1, ''); PREPARE TRANSACTION 'g{ending}'"
+        )
+    wait_for(lambda: len(slot.transactions("prepared")) == 2)
+    slot.receivers[0].kill()
+    for ending in ("COMMIT", "ROLLBACK"):
+        source.run(f"{ending} PREPARED 'g{ending}'")
+    slot.free_lease()
+    slot.start("second")
+    slot.caught_up()
+
+    assert_true_record(slot)
+    states = {t["gid"]: (t["state"], t["inserts"]) for t in slot.transactions()}
+    assert states == {"gCOMMIT": ("committed", 1), "gROLLBACK": ("rolled back", 1)}
