@@ -12,8 +12,10 @@ PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 override PYTEST_ARGS += -n $(PYTEST_WORKERS) --dist loadfile
 BENCH_ARGS ?=
+# make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
+CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint bench clean chromium
+.PHONY: help install install-test demo test test-fast lint bench chaos clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -37,6 +39,9 @@ lint: install-test ## Check style and types
 
 bench: .venv/installed-bench ## Measure, and compare with the bars (BENCH_ARGS=)
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 minutes (CHAOS_ARGS=)
+	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 clean: ## Remove .venv, caches and the demo's data
 	@if [ -e .replview/lock ] && ! flock -n .replview/lock true; then \

@@ -1,0 +1,36 @@
+"""Two short seeds of the chaos test; ``make chaos`` runs twenty long ones."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.chaos.servers import ROOT
+
+pytestmark = pytest.mark.slow
+#: Servers, workers, two faults and the comparison take about 40 s where nothing else runs.
+_LIMIT_SECONDS = 300
+
+
+@pytest.mark.parametrize(
+    ("seed", "interface", "version"), [(1, "walsender", 18), (4, "sql", 16)], ids=["1", "4"]
+)
+def test_the_record_is_true_through_faults(seed: int, interface: str, version: int) -> None:
+    command = ["-m", "tests.chaos", "--seed", str(seed), "--interface", interface]
+    options = ["--version", str(version), "--hits", "2", "--seconds", "15", "--workers", "bare"]
+
+    with subprocess.Popen(
+        [sys.executable, *command, *options],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as run:
+        try:
+            said, _ = run.communicate(timeout=_LIMIT_SECONDS)
+        except BaseException:
+            run.terminate()  # it takes its servers along
+            run.wait(60)
+            raise
+
+    assert run.returncode == 0, said
