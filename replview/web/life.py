@@ -5,7 +5,7 @@ state is entered at most once: streaming, prepared, then one end.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,8 @@ class Step:
     recorded_at: datetime | None = None
     #: As PostgreSQL writes it, or a value that prints so.
     lsn: Any = None
+    #: We heard of it only after the next state had begun by the source's clock.
+    heard_late: bool = False
 
     @property
     def at(self) -> datetime | None:
@@ -41,6 +43,8 @@ class Step:
     @property
     def clock(self) -> str:
         """Whose clock ``at`` is of."""
+        if self.heard_late:
+            return "at the latest: replview heard of it after the next state had begun"
         return "the source's clock" if self.source_time else "replview's clock, when first stored"
 
 
@@ -100,7 +104,7 @@ def life_of(row: Any, transitions: Iterable[Any], now: datetime) -> Life | None:
             continue
         following = steps[number + 1] if number + 1 < len(steps) else None
         lasted.append((step.state, _seconds(step, following, now)))
-    return Life(steps=steps, spans=_spans(lasted), end=end)
+    return Life(steps=_in_order(steps), spans=_spans(lasted), end=end)
 
 
 def _steps(row: Any, transitions: Iterable[Any]) -> list[Step]:
@@ -117,6 +121,16 @@ def _steps(row: Any, transitions: Iterable[Any]) -> list[Step]:
         known.setdefault(step.state, step)
     order = (*_BEFORE, row.state) if row.state in _ENDS else _BEFORE
     return [known[state] for state in order if state in known]
+
+
+def _in_order(steps: list[Step]) -> list[Step]:
+    """No state later than the one after it: of two clocks the source's own decides."""
+    ordered = list(steps)
+    for number in range(len(ordered) - 2, -1, -1):
+        step, following = ordered[number], ordered[number + 1].at
+        if step.source_time is None and step.at and following and step.at > following:
+            ordered[number] = replace(step, recorded_at=following, heard_late=True)
+    return ordered
 
 
 def _from_columns(row: Any) -> Iterable[Step]:
