@@ -68,10 +68,11 @@ def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease
 
 
 def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
-    """End sessions of receivers that were stopped in the middle of a COPY, where the slot waits.
+    """End sessions of receivers that were stopped in the middle of a write, where the slot waits.
 
     A stopped process (SIGSTOP, a paused machine) still acknowledges, and no timeout of the server
-    interrupts the wait for COPY data: its slot's row would stay locked for as long as it sleeps.
+    interrupts the wait for COPY data, or for the rest of a pipeline: its slot's row would stay
+    locked for as long as it sleeps.
     """
     connection.execute(
         """
@@ -80,7 +81,7 @@ def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
           AND s.heartbeat_at < clock_timestamp() - make_interval(secs => %(seconds)s)
           AND a.datname = current_database() AND a.usename = current_user
           AND a.application_name = 'replview receiver' AND a.state = 'active'
-          AND a.wait_event = 'ClientRead' AND a.query LIKE 'COPY %%'
+          AND a.wait_event = 'ClientRead'
           AND a.query_start < clock_timestamp() - make_interval(secs => %(seconds)s)
         """,
         {"slot_id": slot_id, "seconds": STALLED_SECONDS},
