@@ -38,6 +38,7 @@ def make_slot(
     stopped: bool,
     options: dict[str, Any],
     interface: str = "walsender",
+    keep_aborted: bool = False,
 ) -> Slot:
     """Carry the plan out, then make the slot known; if the latter fails, take the former back."""
     done = carry_out(conninfo, plan, say)
@@ -52,6 +53,7 @@ def make_slot(
                 options=options,
                 owned=plan.owned,
                 column_rules=plan.column_rules,
+                keep_aborted=keep_aborted,
                 desired=Slot.Desired.STOPPED if stopped else Slot.Desired.RUNNING,
             )
             record_made(slot, plan)

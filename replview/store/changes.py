@@ -1,7 +1,7 @@
 """Reading the changes of transactions, a page at a time.
 
-Changes of aborted subtransactions are hidden here: a tombstone names them, their rows may still be
-there. Every read is bounded, also for a transaction of millions of changes.
+Changes of aborted subtransactions are hidden here unless asked for: a tombstone names them, their
+rows may still be there. Every read is bounded, also for a transaction of millions of changes.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -34,16 +34,19 @@ class ChangeRow:
     #: ``[{"name", "type", "key", …}]`` in the stream's order.
     columns: list[dict[str, Any]]
     key_columns: list[str]
+    #: Taken away again by the abort of its subtransaction.
+    aborted: bool = False
 
 
 _CHANGES_OF = """
     SELECT c.transaction_id, c.seq, c.lsn, c.subxid, c.op, c.old_kind, c.old, c.new,
            c.relation_id, c.key_hash, c.old_key_hash,
-           v.schema, v."table", v.number, v.replica_identity, v.columns, v.key_columns
+           v.schema, v."table", v.number, v.replica_identity, v.columns, v.key_columns,
+           a.subxid IS NOT NULL AS aborted
     FROM change c LEFT JOIN relation_version v ON v.id = c.version_id
-    WHERE c.transaction_id = %s AND c.seq > %s
-      AND NOT EXISTS (SELECT FROM aborted_subtransaction a
-                      WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)
+    LEFT JOIN aborted_subtransaction a
+        ON a.transaction_id = c.transaction_id AND a.subxid = c.subxid
+    WHERE c.transaction_id = %s AND c.seq > %s AND (%s OR a.subxid IS NULL)
     ORDER BY c.seq LIMIT %s
 """
 
@@ -103,10 +106,14 @@ def _letter(code: str | bytes | None) -> str | None:
     return code.decode() if isinstance(code, bytes) else code
 
 
-def changes_of(transaction_id: int, after_seq: int = 0, limit: int = 50) -> list[ChangeRow]:
-    """The changes of a transaction that count, in order, from after ``after_seq`` on."""
+def changes_of(
+    transaction_id: int, after_seq: int = 0, limit: int = 50, *, with_aborted: bool = False
+) -> list[ChangeRow]:
+    """The changes of a transaction in order, from after ``after_seq`` on: those that count, or
+    also, marked, those that aborted subtransactions took away.
+    """
     found = []
-    for row in _rows(_CHANGES_OF, [transaction_id, after_seq, limit]):
+    for row in _rows(_CHANGES_OF, [transaction_id, after_seq, with_aborted, limit]):
         values = list(row)
         values[4:8] = _letter(row[4]) or "", _letter(row[5]), _json(row[6]), _json(row[7])
         values[15:17] = _json(row[15]) or [], _json(row[16]) or []

@@ -42,6 +42,8 @@ class Block:
     words: str = ""
     content: Cell | None = None
     subxid: int | None = None
+    #: Its subtransaction was rolled back: kept, and marked.
+    aborted: bool = False
 
     @property
     def two_sided(self) -> bool:
@@ -70,6 +72,7 @@ def _block(change: ChangeRow, previous: Any) -> Block:
         version=change.version,
         key=_key(change),
         subxid=change.subxid,
+        aborted=change.aborted,
     )
     if change.op == "M":
         _tell_message(block, change.new or {})

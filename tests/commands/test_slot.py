@@ -26,6 +26,12 @@ def test_add_shows_every_statement_and_makes_it(run, registered, shop) -> None:
     assert left_on(shop) == ({"mine", "mine_inserts"}, {"mine"})
 
 
+def test_what_was_rolled_back_is_kept_if_asked_for(run, registered, shop) -> None:
+    run("slot", "add", "shop", "mine", "--yes", "--keep-aborted")
+
+    assert Slot.objects.get().keep_aborted
+
+
 def test_without_a_terminal_nothing_is_made_unless_yes(run, registered, shop) -> None:
     with pytest.raises(CommandError, match="--yes"):
         run("slot", "add", "shop", "mine")

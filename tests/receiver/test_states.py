@@ -3,6 +3,7 @@
 import time
 
 from replview.store import tidy
+from replview.store.changes import changes_of
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -142,6 +143,32 @@ def test_a_slot_that_keeps_them_keeps_them_and_stands_in_nobodys_way(
 
     assert Change.objects.filter(transaction_id=kept.pk).exists()
     assert not Change.objects.filter(transaction_id=swept.pk).exists()
+
+
+def test_kept_changes_of_an_aborted_subtransaction_are_marked(
+    source: SourceDatabase, record
+) -> None:
+    source.run(TABLE)
+    recording = record(source, keep_aborted=True)
+    with source.connect() as session:
+        session.execute("BEGIN")
+        session.execute(BIG.format(1, 3000))
+        session.execute("SAVEPOINT a")
+        session.execute(BIG.format(3001, 6000))
+        one(recording, "streaming")
+        session.execute("ROLLBACK TO a")
+        session.execute("COMMIT")
+    recording.caught_up()
+    tidy.sweep_tombstones(time.monotonic() + 60)
+    row = one(recording, "committed")
+
+    counting = changes_of(row.pk, 0, 10_000)
+    whole = changes_of(row.pk, 0, 10_000, with_aborted=True)
+
+    assert [change.new["n"] for change in counting] == [str(n) for n in range(1, 3001)]
+    undone = [change for change in whole if change.aborted]
+    assert len(undone) == row.aborted_changes > 0
+    assert all(int(change.new["n"]) > 3000 for change in undone)
 
 
 def test_an_aborted_subtransaction_takes_exactly_its_own_changes(

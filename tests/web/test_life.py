@@ -3,7 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
+from django.test import Client
+
+from replview.store.models import AbortedSubtransaction, Change, Slot, Transaction
+from replview.store.partitions import transaction_id
 from replview.web.life import life_of
+from tests.web.scene import Scene
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -49,3 +54,28 @@ def test_moments_in_order_stay_as_they_are() -> None:
     assert life is not None
     assert [one.at for one in life.steps] == [moment(-5), NOON]
     assert not life.steps[0].heard_late
+
+
+def test_kept_changes_of_a_rolled_back_savepoint_are_marked(
+    signed_in: Client, scene: Scene
+) -> None:
+    slot = next(iter(scene.slots.values()))
+    Slot.objects.filter(pk=slot.pk).update(keep_aborted=True)
+    identifier = transaction_id(777)
+    Transaction.objects.create(
+        id=identifier, incarnation=slot.incarnation, xid=9, state="committed", commit_seq=900_000,
+        inserts=2, aborted_changes=1, received_at=NOON,
+    )  # fmt: skip
+    for seq, subxid in ((1, None), (2, 10)):
+        Change.objects.create(
+            transaction_id=identifier, seq=seq, lsn="0/1", subxid=subxid, op="I", new={"n": "1"}
+        )
+    AbortedSubtransaction.objects.create(transaction_id=identifier, subxid=10, changes=1)
+
+    def blocks() -> tuple[int, int]:
+        page = signed_in.get(f"/transactions/{identifier}/changes/").content.decode()
+        return page.count('class="block change'), page.count(">rolled back<")
+
+    assert blocks() == (2, 1)
+    Slot.objects.filter(pk=slot.pk).update(keep_aborted=False)
+    assert blocks() == (1, 0)

@@ -57,6 +57,8 @@ class Command(InstanceCommand):
                          "only once they are committed")  # fmt: skip
         add.add_argument("--interface", choices=Slot.Interface.values, default="walsender",
                          help="sql: where replication connections are refused")  # fmt: skip
+        add.add_argument("--keep-aborted", action="store_true", help="keep, marked, what was "
+                         "rolled back")  # fmt: skip
         add.add_argument("--stopped", action="store_true", help="do not start receiving yet")
         add.add_argument("--yes", action="store_true", help="do not ask")
         self.add_data(add)
@@ -99,7 +101,8 @@ class Command(InstanceCommand):
         if plan.steps and not self.confirm("Run this?", options["yes"]):
             raise CommandError("nothing was done")
         slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
-                         options=pgoutput, interface=options["interface"])  # fmt: skip
+                         options=pgoutput, interface=options["interface"],
+                         keep_aborted=options["keep_aborted"])  # fmt: skip
         state = "stopped" if options["stopped"] else "receiving starts within a few seconds"
         self.say(f"slot {slot} added; {state}")
 

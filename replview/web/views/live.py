@@ -128,7 +128,12 @@ def changes_page(transaction_id: int) -> dict[str, Any]:
 
 
 def _page_of_changes(row: TransactionRow, after: int) -> dict[str, Any]:
-    found = history.changes_of(row.id, after, PAGE_CHANGES + 1)
+    # Kept by the slot's choice, they are shown, marked.
+    kept = (
+        bool(row.aborted_changes)
+        and SlotIncarnation.objects.filter(pk=row.incarnation_id, slot__keep_aborted=True).exists()
+    )
+    found = history.changes_of(row.id, after, PAGE_CHANGES + 1, with_aborted=kept)
     shown = found[:PAGE_CHANGES]
     return {
         "row": row,
