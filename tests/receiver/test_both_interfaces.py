@@ -66,6 +66,9 @@ from tests.receiver.test_values import (
     test_under_full_the_key_is_the_primary_key_of_the_catalog,
 )
 
+#: Each takes its seconds; make test runs them all.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def record(record):

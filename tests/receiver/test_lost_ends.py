@@ -1,10 +1,15 @@
 """A prepared transaction whose end fell into a gap does not stay prepared for ever."""
 
+import pytest
+
 from replview.sampling.sample import sample_source
 from replview.store.lost_ends import give_up_lost_ends
 from replview.store.models import SlotEvent, Source, Transition
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
+
+#: Each takes its seconds; make test runs them all.
+pytestmark = pytest.mark.slow
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 

@@ -13,6 +13,9 @@ from replview.store.models import Relation, RelationVersion
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
 
+#: Each takes its seconds; make test runs them all.
+pytestmark = pytest.mark.slow
+
 TABLES = (
     "CREATE TABLE orders (id int PRIMARY KEY, price numeric(12,2), note text)",
     "CREATE TABLE audit (line varchar(40))",

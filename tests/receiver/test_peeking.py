@@ -13,6 +13,9 @@ from replview.receiver.peeking import peek
 from tests.conftest import SourceDatabase
 from tests.receiver.pooler import pooler
 
+#: Each takes its seconds; make test runs them all.
+pytestmark = pytest.mark.slow
+
 TABLES = (
     "CREATE TABLE orders (id int PRIMARY KEY, status text, note text)",
     "CREATE TABLE audit (line text)",

@@ -16,6 +16,9 @@ from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
 from tests.receiver.pooler import pooler
 
+#: Each takes its seconds; make test runs them all.
+pytestmark = pytest.mark.slow
+
 TABLE = "CREATE TABLE t (n int PRIMARY KEY, filler text)"
 ROWS = "INSERT INTO t SELECT n, repeat('x', 100) FROM generate_series({}, {}) n"
 

@@ -9,6 +9,9 @@ from replview.store.quarantine import decide, open_quarantine
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
 
+#: Each takes its seconds; make test runs them all.
+pytestmark = pytest.mark.slow
+
 TABLE = "CREATE TABLE t (n int PRIMARY KEY, v text)"
 
 

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from replview.store import tidy
 from replview.store.changes import changes_of
 from replview.store.models import (
@@ -14,6 +16,9 @@ from replview.store.models import (
 )
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
+
+#: Each takes its seconds; make test runs them all.
+pytestmark = pytest.mark.slow
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY, v text)"
 #: Beyond logical_decoding_work_mem, so that it is streamed.
