@@ -9,6 +9,8 @@ from replview.catalog.slots import read_slots
 from tests.conftest import SourceDatabase
 from tests.receiver.pooler import pooler
 
+pytestmark = pytest.mark.slow
+
 _SETTINGS = (
     "SELECT name, setting FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout', "
     "'search_path', 'default_transaction_read_only') ORDER BY name"

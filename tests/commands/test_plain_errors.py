@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MANAGE = Path(__file__).parents[2] / "manage.py"
 
 

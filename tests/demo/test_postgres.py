@@ -20,6 +20,8 @@ from replview.demo.postmaster import postmaster_pid
 from replview.demo.problems import StackProblem
 from replview.demo.server_user import REACHABLE_PLACE, reachable_programs, server_user
 
+pytestmark = pytest.mark.slow
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as somebody else")
 
 

@@ -15,6 +15,8 @@ from replview.demo.leftovers import end_marked_processes, is_running, marked_pro
 from replview.demo.supervisor import CODE_FOLDER, Program, Supervisor
 from replview.demo.watching import Watch
 
+pytestmark = pytest.mark.slow
+
 #: Says when it is asked to stop, so that the order can be read.
 _SLEEPER = """
 import signal, sys, time

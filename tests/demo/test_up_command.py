@@ -17,6 +17,8 @@ from replview.demo.ports import free_port
 from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.redis import EmbeddedRedis
 
+pytestmark = pytest.mark.slow
+
 _CODE = Path(__file__).parents[2]
 
 

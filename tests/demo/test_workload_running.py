@@ -17,6 +17,8 @@ from replview.demo.workload.__main__ import SOURCE_URL
 from replview.demo.workload.runner import Workload, cast
 from replview.demo.workload.seed import prepare
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedPostgres]:

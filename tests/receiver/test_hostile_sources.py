@@ -9,6 +9,8 @@ from replview.store.models import Relation
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import unused, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_value_not_sent_with_an_insert_is_absent(source: SourceDatabase, record) -> None:
     """A row filter makes an insert of an update, whose unchanged TOAST is not sent."""

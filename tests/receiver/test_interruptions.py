@@ -11,6 +11,8 @@ from replview.store.connecting import connect_store
 from tests.conftest import SOURCE_SETTINGS, SourceDatabase
 from tests.receiver.conftest import wait_for
 
+pytestmark = pytest.mark.slow
+
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 
 

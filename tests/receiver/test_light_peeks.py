@@ -9,6 +9,8 @@ from replview.receiver.pacing import Pacing
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
 
+pytestmark = pytest.mark.slow
+
 LARGE = "INSERT INTO t SELECT n, repeat('x', 100) FROM generate_series({}, {}) n"
 
 

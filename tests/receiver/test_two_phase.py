@@ -3,10 +3,13 @@
 import threading
 
 import psycopg
+import pytest
 
 from replview.store.connecting import orm_connection
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
+
+pytestmark = pytest.mark.slow
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY, filler text)"
 

@@ -9,6 +9,8 @@ from replview.store.keys import signed_hash
 from replview.store.models import LargeValue, Relation, RelationVersion
 from tests.conftest import SourceDatabase
 
+pytestmark = pytest.mark.slow
+
 
 def test_unchanged_toast_is_absent_from_the_new_row(source: SourceDatabase, record) -> None:
     source.run(
