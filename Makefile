@@ -15,11 +15,11 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint bench chaos clean chromium
+.PHONY: help install install-test demo test test-fast lint bench bench-pages chaos clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: .venv/installed ## Create .venv and install replview into it
 
@@ -39,6 +39,9 @@ lint: install-test ## Check style and types
 
 bench: .venv/installed-bench ## Measure, and compare with the bars (BENCH_ARGS=)
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+bench-pages: install-test ## Measure every page over ten million changes: about 12 minutes (BENCH_ARGS=)
+	$(BIN)/python -m tests.benchmarks.pages $(BENCH_ARGS)
 
 chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 minutes (CHAOS_ARGS=)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)

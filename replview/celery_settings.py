@@ -35,6 +35,21 @@ beat_schedule = {
         "schedule": 1.0,
         "options": {"expires": 1.0},
     },
+    "look-at-publications": {
+        "task": "replview.look_at_publications",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
+    },
+    "serve-baselines": {
+        "task": "replview.serve_baselines",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
+    "roll-activity": {
+        "task": "replview.roll_activity",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
     "tidy-store": {
         "task": "replview.tidy_store",
         "schedule": 30.0,

@@ -70,6 +70,8 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "django_htmx",
     "channels",
+    # Its Swagger UI is served from here, never from elsewhere.
+    "ninja",
     "replview",
     "replview.store",
     "replview.web",

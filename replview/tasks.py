@@ -15,7 +15,7 @@ from celery import current_app, shared_task
 from celery.signals import worker_shutting_down
 from celery.utils.nodenames import worker_direct
 
-from replview import peeking
+from replview import baselining, peeking
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
@@ -107,6 +107,12 @@ class SlotStop(threading.Event):
 def serve_peeks() -> None:
     """Begin the looks into slots that pages asked for."""
     peeking.serve()
+
+
+@shared_task(name="replview.serve_baselines", ignore_result=True)
+def serve_baselines() -> None:
+    """Begin the baselines that pages and commands asked for."""
+    baselining.serve(publisher())
 
 
 def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str:

@@ -22,10 +22,15 @@ ALLOWED = {
     "replview.live.events": set(),
     "replview.live": {"replview.store", "replview.live", "channels", "asgiref", "django"},
     "replview.web": {
-        "replview.store", "replview.charts", "replview.catalog", "replview.live.events", "django",
-        "django_htmx", "asgiref",
+        "replview.store", "replview.charts", "replview.catalog", "replview.live.events",
+        "replview.spark", "django", "django_htmx", "asgiref",
     },
-    "replview.api": {"replview.store", "replview.charts", "replview.catalog", "django"},
+    "replview.api": {
+        "replview.store", "replview.charts", "replview.catalog", "replview.spark", "django",
+        "ninja",
+    },
+    # For applications that name their actor: nothing of ours, whatever they are made with.
+    "replview.actors": {"django", "asgiref", "sqlalchemy"},
     "replview.spark": {"decoder", "pyspark", "pyarrow", "psycopg"},
 }  # fmt: skip
 #: Small libraries that stand for no arrow of the architecture.

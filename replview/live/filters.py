@@ -83,6 +83,9 @@ class Filters:
         """Some operation that is asked for, on some table that is asked for."""
         if self.ops == OPERATIONS and not self.tables:
             return True
+        if summary.row.state == "snapshot":  # of no operation
+            named = any(name in self.tables for name, *_ in summary.tables)
+            return self.ops == OPERATIONS and named
         if "M" in self.ops and summary.row.messages and not self.tables:
             return True
         for name, *counts in summary.tables:

@@ -16,8 +16,9 @@ class Summary:
     """A transaction's row, its tables by name, and the form sent to browsers."""
 
     row: TransactionRow
-    #: ``(schema.table, inserts, updates, deletes, truncates)``, the busiest first.
-    tables: list[tuple[str, int, int, int, int]]
+    #: ``(schema.table, inserts, updates, deletes, truncates)``, the busiest first; of a snapshot
+    #: ``(schema.table, 0, 0, 0, 0, rows)``.
+    tables: list[tuple[Any, ...]]
     data: dict[str, Any]
 
     def mentions(self, text: str) -> bool:
@@ -47,7 +48,10 @@ def summarise(
     """
     tables = sorted(
         (
-            (".".join(names.get(int(key), ("unknown", key))), *counts)
+            (
+                ".".join(names.get(int(key), ("unknown", key))),
+                *((0, 0, 0, 0, counts[0]) if row.state == "snapshot" else counts),
+            )
             for key, counts in row.relations.items()
         ),
         key=lambda table: -sum(table[1:]),
@@ -96,5 +100,7 @@ def marker(event: EventRow) -> dict[str, Any]:
         "what": event.kind,
         "text": event.message,
         "table": event.detail.get("table"),
+        # A schema change leads to the two versions compared.
+        "version": event.detail.get("version_id") if event.kind == "schema" else None,
         "at_ms": milliseconds(event.at),
     }

@@ -13,6 +13,7 @@ from replview.catalog.connections import connected
 from replview.catalog.plan import Plan
 from replview.catalog.problems import explain
 from replview.catalog.slots import read_slots
+from replview.sampling.publications import look_at_publications
 from replview.store.models import Slot, SlotEvent, Source
 
 #: A receiver confirms and lets its slot go within five seconds.
@@ -60,6 +61,8 @@ def make_slot(
     except BaseException:
         undo(conninfo, done, say)
         raise
+    # At once: what is published from the beginning on is part of what the record can vouch for.
+    look_at_publications(source)
     return slot
 
 

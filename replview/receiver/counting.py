@@ -8,7 +8,8 @@ from replview.store.transaction_rows import TransactionRow
 #: More subtransactions than this in one transaction are no longer counted apart.
 COUNTED_SUBTRANSACTIONS: Final = 100_000
 #: Where an operation stands in a row's counts of one relation.
-_OPERATION: Final = {"I": 0, "U": 1, "D": 2, "T": 3}
+#: A snapshot's rows are counted where inserts are.
+_OPERATION: Final = {"I": 0, "U": 1, "D": 2, "T": 3, "S": 0}
 
 
 def count(row: TransactionRow, plan: TablePlan | None, op: str, number: int) -> None:

@@ -38,6 +38,8 @@ PIECE_BYTES = 256 * 1024
 ASIDE_DOCUMENT_BYTES = 64 * 1024 * 1024
 ASIDE_VALUE_CHARACTERS = 32 * 1024
 
+#: Operations that bring a whole new row and nothing else: inserts, and a baseline's rows.
+_WHOLE_ROWS = ("I", "S")
 _NO_OLD = NULL + NULL
 _MESSAGE_HEAD = row_table(None, None, "M")
 _OLD_KINDS = {"K": b"\x00\x00\x00\x01K", "O": b"\x00\x00\x00\x01O"}
@@ -73,6 +75,8 @@ class ChangeEncoder:
         head = row_head(row.id)
         parts = self._parts
         plan: TablePlan | None = None
+        #: The plan, where a change takes the hot road.
+        plain: TablePlan | None = None
         relation, op, table, started = None, "", b"", 0
         for index, change in enumerate(changes):
             seq, lsn, subxid, change_relation, change_op, _kind, _old, new = change
@@ -80,19 +84,22 @@ class ChangeEncoder:
                 count(row, plan, op, index - started)
                 relation, op, started = change_relation, change_op, index
                 plan = None if relation is None else self._plans.get(relation)
+                plain = None
                 if plan is not None:
                     table = plan.heads[op]
-            if op == "I" and plan is not None and subxid is None and not plan.has_rules:
+                    if op in _WHOLE_ROWS and not plan.has_rules:
+                        plain = plan
+            if plain is not None and subxid is None:
                 # The hot road: a whole new row and nothing else.
-                pairs = zip(plan.names, new)  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
+                pairs = zip(plain.names, new)  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
                 document = _dumps(dict(pairs), as_json, _MARKS)
                 size = len(document)
                 if size < ASIDE_DOCUMENT_BYTES and _UNCHANGED not in document:
-                    key = plan.single_key
+                    key = plain.single_key
                     if key >= 0 and (value := new[key]).__class__ is str:  # type: ignore[index]
                         hashed = pack_hash(8, _digest(value.encode()))
                     else:
-                        hashed = _hashed(plan, new, None)  # type: ignore[arg-type]
+                        hashed = _hashed(plain, new, None)  # type: ignore[arg-type]
                     parts += (
                         head, pack_seq_lsn(4, seq, 8, lsn), table, hashed, NULL, _NO_OLD,
                         pack_jsonb(size + 1, 1), document, NULL,

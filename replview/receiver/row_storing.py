@@ -1,6 +1,7 @@
 """The rows of ``transaction``: new ones by COPY, those that grew or ended by UPDATE."""
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -31,15 +32,23 @@ WHERE id = %(id)s
 
 def store_rows(connection: psycopg.Connection[Any], portion: Portion) -> None:
     """Store the portion's transactions as they are now; runs inside the store transaction."""
-    new = [row for row in portion.rows.values() if not row.stored]
-    if new:
+    insert_rows(connection, [row for row in portion.rows.values() if not row.stored])
+    update_rows(connection, [row for row in portion.rows.values() if row.stored])
+
+
+def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
+    """Store transactions that the store does not have yet."""
+    if rows:
         stored_at_us = now_us()
         with connection.cursor().copy(_COPY_TRANSACTIONS) as copy:
-            packed = [row.pack(stored_at_us) for row in new]
+            packed = [row.pack(stored_at_us) for row in rows]
             copy.write(change_rows.COPY_HEADER + b"".join(packed) + change_rows.COPY_TRAILER)
-    known = [_parameters(row) for row in portion.rows.values() if row.stored]
-    if known:
-        connection.cursor().executemany(_UPDATE_TRANSACTION, known)
+
+
+def update_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
+    """Store what has become of transactions that the store has."""
+    if rows:
+        connection.cursor().executemany(_UPDATE_TRANSACTION, [_parameters(row) for row in rows])
 
 
 def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> None:

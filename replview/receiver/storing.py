@@ -45,7 +45,7 @@ UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)
     last_stored_at = CASE WHEN %(transactions)s > 0 THEN clock_timestamp()
                           ELSE last_stored_at END
 WHERE id = %(slot_id)s AND epoch = %(epoch)s
-RETURNING desired
+RETURNING desired, outside_writes
 """
 _TOMBSTONE = """
 INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
@@ -99,6 +99,8 @@ class StoreWriter:
         self._partitions = PartitionKeeper()
         #: The last place in history given out.
         self.commit_seq = commit_seq
+        #: ``slot.outside_writes`` as of ``commit_seq``; None: not read yet.
+        self._outside_writes: int | None = None
 
     def next_id(self) -> int:
         """An identifier for a transaction first seen now."""
@@ -148,10 +150,10 @@ class StoreWriter:
 
     def _write(self, portion: Portion, server_lsn: int) -> str:
         self._partitions.ready_for(self._connection, portion.rows)
-        commit_seq = self.commit_seq
         shapes: list[tuple[RelationSeen, StoredShape]] = []
         with self._connection.transaction():
             desired = self._fence(portion, server_lsn)
+            commit_seq = self.commit_seq
             self._store_types(portion)
             for seen in portion.relations:
                 stored = self._plan(seen)
@@ -185,7 +187,10 @@ class StoreWriter:
         return desired
 
     def _fence(self, portion: Portion, server_lsn: int) -> str:
-        """Move the checkpoint, if the slot is still ours."""
+        """Move the checkpoint, if the slot is still ours.
+
+        From here on until its end nobody else gives out places in history.
+        """
         commit_time_us = portion.last_commit_time_us
         row = self._connection.execute(
             _FENCE,
@@ -201,7 +206,18 @@ class StoreWriter:
         ).fetchone()
         if row is None:
             raise Fenced(f"slot {self._lease.slot_id} was taken over by another receiver")
+        if row[1] != self._outside_writes:
+            self._read_place()
+            self._outside_writes = row[1]
         return str(row[0])
+
+    def _read_place(self) -> None:
+        """Somebody else (a baseline) may have given out places since our last write."""
+        row = self._connection.execute(
+            "SELECT commit_seq FROM slot_incarnation WHERE id = %s", [self._incarnation_id]
+        ).fetchone()
+        assert row is not None
+        self.commit_seq = int(row[0])
 
     def _plan(self, seen: RelationSeen) -> StoredShape | None:
         """Have a plan for the relation; None where there was one and nothing is new."""

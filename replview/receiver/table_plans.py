@@ -92,9 +92,18 @@ class TablePlans:
             del self._plans[key]
 
     def make(
-        self, connection: psycopg.Connection[Any], relation: Relation, *, lsn: int, xid: int | None
+        self,
+        connection: psycopg.Connection[Any],
+        relation: Relation,
+        *,
+        lsn: int,
+        xid: int | None,
+        in_force: bool = True,
     ) -> tuple[TablePlan, StoredShape]:
-        """Store the relation's shape and plan for it; runs inside the store transaction."""
+        """Store the relation's shape and plan for it; runs inside the store transaction.
+
+        ``in_force`` False: it was read from the catalog, apart from the stream.
+        """
         known = self._current.get(_table(relation))
         if known is not None and known[0].relation == relation:
             # Sent once more, by the next peek: nothing has changed, in the store either.
@@ -125,7 +134,13 @@ class TablePlans:
             key_columns=key_columns,
         )
         stored = store_shape(
-            connection, self._slot_id, self._system_identifier, shape, lsn=lsn, xid=xid
+            connection,
+            self._slot_id,
+            self._system_identifier,
+            shape,
+            lsn=lsn,
+            xid=xid,
+            in_force=in_force,
         )
         plan = self._plan(relation, stored, key_columns)
         self._plans[id(relation)] = plan
@@ -159,7 +174,7 @@ class TablePlans:
             names=relation.names,
             key_positions=positions,
             single_key=positions[0] if len(positions) == 1 else -1,
-            heads={op: row_table(stored.relation_id, stored.version_id, op) for op in "IUDT"},
+            heads={op: row_table(stored.relation_id, stored.version_id, op) for op in "IUDTS"},
             dropped=frozenset(i for i, name in indexed if rules.get(name) == "drop"),
             masked=tuple(i for i, name in indexed if rules.get(name) == "mask"),
             has_rules=any(name in rules for name in relation.names),

@@ -7,8 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from celery import shared_task
 
+from replview.sampling.publications import look_at_publications
 from replview.sampling.sample import sample_source
-from replview.store import peeks, tidy
+from replview.store import activity, peeks, tidy
 from replview.store.connecting import orm_connection
 from replview.store.lost_ends import give_up_lost_ends
 from replview.store.models import Source
@@ -21,11 +22,15 @@ _THREADS = 8
 _WAIT_SECONDS = 4.5
 #: How long one run of tidying may last: the next one goes on.
 _TIDY_SECONDS = 20.0
+#: And of summing up the record: a fifth of one core at most, however far behind it is.
+_ROLL_SECONDS = 1.0
 
 _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sampling")
 _lock = threading.Lock()
 #: Sources being looked at by this process.
 _busy: set[int] = set()
+#: Sources whose publications are being looked at.
+_looked_at: set[int] = set()
 
 
 @shared_task(name="replview.sample_slots", ignore_result=True)
@@ -39,6 +44,17 @@ def sample_slots() -> None:
             _busy.add(source.pk)
         pending.append(_pool.submit(_sample, source))
     wait(pending, timeout=_WAIT_SECONDS)
+
+
+@shared_task(name="replview.look_at_publications", ignore_result=True)
+def look_at_all_publications() -> None:
+    """See what every source's publications publish now, and keep what differs."""
+    for source in Source.objects.all():
+        with _lock:
+            if source.pk in _looked_at:
+                continue
+            _looked_at.add(source.pk)
+        _pool.submit(_look_at_publications, source)
 
 
 @shared_task(name="replview.tidy_store", ignore_result=True)
@@ -57,6 +73,13 @@ def tidy_store() -> None:
         give_up_lost_ends()
 
 
+@shared_task(name="replview.roll_activity", ignore_result=True)
+def roll_activity() -> None:
+    """Sum up what the receivers have stored since, a bounded piece at a time."""
+    with orm_connection():
+        activity.roll(time.monotonic() + _ROLL_SECONDS)
+
+
 def _sample(source: Source) -> None:
     """In a thread: with a store connection of its own, closed again."""
     try:
@@ -67,3 +90,15 @@ def _sample(source: Source) -> None:
     finally:
         with _lock:
             _busy.discard(source.pk)
+
+
+def _look_at_publications(source: Source) -> None:
+    """In a thread, as ``_sample``."""
+    try:
+        with orm_connection():
+            look_at_publications(source)
+    except Exception:
+        log.exception("looking at the publications of source %s failed", source.name)
+    finally:
+        with _lock:
+            _looked_at.discard(source.pk)

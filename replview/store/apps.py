@@ -1,6 +1,9 @@
 """The store as a Django application."""
 
+from typing import Any
+
 from django.apps import AppConfig
+from django.db.backends.signals import connection_created
 
 
 class StoreConfig(AppConfig):
@@ -9,3 +12,16 @@ class StoreConfig(AppConfig):
     name = "replview.store"
     label = "store"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Have every session of Django's take what is asked here as it comes."""
+        connection_created.connect(_without_compiling, dispatch_uid="replview.store.jit")
+
+
+def _without_compiling(connection: Any, **_: Any) -> None:
+    """Compiling a statement over ninety partitions takes longer than to run it: pages read few rows
+    of many tables, and the planner's estimate of the many calls for the compiler.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET jit = off")

@@ -8,7 +8,9 @@ Every record has the same fields in the same order; what does not apply is null.
 import datetime as dt
 from typing import Any
 
-from replview.store.models import Change, RelationVersion, Slot, Transaction
+from replview.store.changes import ChangeRow
+from replview.store.history import TransactionRow
+from replview.store.models import Slot
 
 OPERATIONS = {
     "I": "insert",
@@ -27,28 +29,28 @@ _OWN_FIELDS = {
 Record = dict[str, Any]
 
 
-def change_json(
-    change: Change,
-    transaction: Transaction,
-    version: RelationVersion | None,
+def as_json(
+    change: ChangeRow,
+    transaction: TransactionRow,
     slot: Slot,
     incarnation: int,
+    relation_oid: int | None,
 ) -> Record:
     """One change as in the design's "One change, as JSON".
 
-    ``version`` is the shape of the change's table, None for a message; ``incarnation`` is the
-    number of the slot's life.
+    ``incarnation`` is the number of the slot's life, ``relation_oid`` the table's oid on its
+    source, None for a message.
     """
     record = _transaction_part(transaction, slot, incarnation)
-    record |= _table_part(change, version)
+    record |= _table_part(change, relation_oid)
     if own_fields := _OWN_FIELDS.get(change.op):
         told = change.new or {}
         record |= {"key": None, "old": None, "new": None, "not_sent": []}
         record |= {name: told[name] for name in own_fields if name in told}
         return record
-    names = [column["name"] for column in version.columns] if version else []
+    names = [column["name"] for column in change.columns]
     sent = (change.old if change.op == "D" else change.new) or {}
-    record["key"] = _key(change, version)
+    record["key"] = _key(change)
     record["old"] = _in_order(change.old, names)
     record["new"] = _in_order(change.new, names)
     # Columns of the new row (or the deleted one) that the server sent no value for.
@@ -56,15 +58,15 @@ def change_json(
     return record
 
 
-def _transaction_part(transaction: Transaction, slot: Slot, incarnation: int) -> Record:
+def _transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) -> Record:
     return {
         "slot": slot.name,
         "incarnation": incarnation,
         "commit_seq": transaction.commit_seq,
         "xid": transaction.xid,
         "gid": transaction.gid,
-        "commit_lsn": _text(transaction.commit_lsn),
-        "end_lsn": _text(transaction.end_lsn),
+        "commit_lsn": transaction.commit_lsn,
+        "end_lsn": transaction.end_lsn,
         "commit_time": utc_text(transaction.commit_time),
         "origin": transaction.origin,
         "actor": transaction.actor,
@@ -72,25 +74,25 @@ def _transaction_part(transaction: Transaction, slot: Slot, incarnation: int) ->
     }
 
 
-def _table_part(change: Change, version: RelationVersion | None) -> Record:
+def _table_part(change: ChangeRow, relation_oid: int | None) -> Record:
     return {
         "seq": change.seq,
-        "lsn": _text(change.lsn),
+        "lsn": change.lsn,
         "subxid": change.subxid,
         "op": OPERATIONS[change.op],
-        "schema": version.schema if version else None,
-        "table": version.table if version else None,
-        "relation_oid": version.relation.oid if version else None,
-        "version": version.number if version else None,
+        "schema": change.schema,
+        "table": change.table,
+        "relation_oid": relation_oid,
+        "version": change.version,
     }
 
 
-def _key(change: Change, version: RelationVersion | None) -> dict[str, Any] | None:
+def _key(change: ChangeRow) -> dict[str, Any] | None:
     """The row's key before the change if it was sent, else after; None unless it is whole."""
-    if version is None or not version.key_columns:
+    if not change.key_columns:
         return None
     key: dict[str, Any] = {}
-    for name in version.key_columns:
+    for name in change.key_columns:
         side = change.old if change.old and name in change.old else change.new
         if not side or name not in side:
             return None
@@ -110,7 +112,3 @@ def utc_text(moment: dt.datetime | None) -> str | None:
     if moment is None:
         return None
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _text(lsn: object) -> str | None:
-    return None if lsn is None else str(lsn)

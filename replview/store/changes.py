@@ -67,26 +67,6 @@ _MESSAGES_OF = """
     ORDER BY transaction_id, seq
 """
 
-# The row's last committed change before this one. Changes of one row are serialised by its row
-# lock, so the order of their LSNs is the order of the row's life.
-_PREVIOUS = """
-    SELECT w.transaction_id, w.seq, p.op, p.new, p.old, p.old_kind, p.xid, p.commit_time
-    FROM unnest(%s::bigint[], %s::int[], %s::bigint[], %s::bigint[], %s::pg_lsn[])
-         AS w (transaction_id, seq, relation_id, key_hash, lsn)
-    JOIN transaction mine ON mine.id = w.transaction_id
-    CROSS JOIN LATERAL (
-        SELECT c.op, c.new, c.old, c.old_kind, t.xid, t.commit_time
-        FROM change c JOIN transaction t ON t.id = c.transaction_id
-        WHERE c.relation_id = w.relation_id AND c.key_hash = w.key_hash
-          AND (c.lsn, c.seq) < (w.lsn, w.seq)
-          AND t.incarnation_id = mine.incarnation_id
-          AND (t.state = 'committed' OR t.id = w.transaction_id)
-          AND NOT EXISTS (SELECT FROM aborted_subtransaction a
-                          WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)
-        ORDER BY c.lsn DESC, c.seq DESC LIMIT 1
-    ) p
-"""
-
 # What a page may ask for at once; the rest of a larger value is for a download.
 _VALUE_LIMIT = 2_000_000
 
@@ -147,36 +127,12 @@ class PreviousChange:
 
 
 def previous_changes(changes: Iterable[ChangeRow]) -> dict[int, PreviousChange]:
-    """``{seq: what the row was before}`` for updates and deletes without an old row of their own.
+    """``{seq: what the row was before}`` for changes of one transaction: see ``before_images``."""
+    from replview.store.before_images import before_images  # it is built on this module
 
-    Derived from our record of the same life of the slot, never invented: a row first seen, or
-    one whose previous change was a deletion, is left out.
-    """
-    wanted = [
-        change
-        for change in changes
-        if change.op in ("U", "D") and change.old_kind != "O" and change.key_hash is not None
-    ]
-    if not wanted:
-        return {}
-    rows = _rows(
-        _PREVIOUS,
-        [
-            [change.transaction_id for change in wanted],
-            [change.seq for change in wanted],
-            [change.relation_id for change in wanted],
-            # A change that moved the key: the row was known by the old one.
-            [
-                change.key_hash if change.old_key_hash is None else change.old_key_hash
-                for change in wanted
-            ],
-            [change.lsn for change in wanted],
-        ],
-    )
     return {
-        row[1]: PreviousChange(_json(row[3]), row[6], row[7])
-        for row in rows
-        if _letter(row[2]) in ("I", "U", "S") and row[3] is not None
+        seq: PreviousChange(before.image, before.xid, before.commit_time)
+        for (_, seq), before in before_images(changes).items()
     }
 
 

@@ -6,6 +6,9 @@ from django.db import models
 
 from decoder.scalars import LSN
 
+#: ``LSN`` is what an ``LSNField`` holds: pages and the API know it from here.
+__all__ = ["LSN", "CharCodeField", "LSNField"]
+
 if TYPE_CHECKING:
     _Field = models.Field[Any, Any]
 else:

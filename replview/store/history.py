@@ -31,6 +31,7 @@ __all__ = [
     "ended_since",
     "events_after",
     "events_around",
+    "events_between",
     "last_event_id",
     "matching_text",
     "messages_of",
@@ -39,10 +40,13 @@ __all__ = [
     "relation_names",
     "transaction_by_id",
     "transactions_by_id",
+    "transactions_where",
     "value_of",
 ]
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
+#: Never shown: swept away soon, or a baseline that is still being read.
+HIDDEN_STATES = ("discarded", "copying")
 #: Ended without counting. They have no place in commit order.
 ENDED_STATES = ("aborted", "rolled back")
 
@@ -139,17 +143,21 @@ _EVENTS_AROUND = f"""
     ORDER BY at DESC LIMIT %s
 """
 
+_EVENTS_BETWEEN = f"""
+    {_EVENTS} WHERE slot_id = %s AND at >= %s AND at < %s ORDER BY at DESC LIMIT %s
+"""
+
 _LAST_SEQ = (1 << 63) - 1
 _END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
 
-def _rows(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+def _rows(sql: str, parameters: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         return list(cursor.fetchall())
 
 
-def _transactions(sql: str, parameters: Sequence[Any]) -> list[TransactionRow]:
+def _transactions(sql: str, parameters: Sequence[Any] | dict[str, Any]) -> list[TransactionRow]:
     found = []
     for row in _rows(sql, parameters):
         values = list(row)
@@ -200,10 +208,18 @@ def transactions_by_id(ids: Collection[int]) -> list[TransactionRow]:
     return _transactions(_BY_ID, [list(ids)]) if ids else []
 
 
+def transactions_where(condition: str, parameters: dict[str, Any]) -> list[TransactionRow]:
+    """Those of a condition over ``transaction t``, SQL of our own; values as named parameters."""
+    sql = f"SELECT {_COLUMNS} FROM transaction t WHERE {condition}"  # noqa: S608 (ours)
+    return _transactions(sql, parameters)
+
+
 def transaction_by_id(transaction_id: int) -> TransactionRow | None:
-    """One transaction whatever its state; None where there is none (or it was discarded)."""
+    """One transaction whatever its state; None where there is none (or it is hidden: discarded, or
+    a baseline that is still being read).
+    """
     found = transactions_by_id([transaction_id])
-    return found[0] if found and found[0].state != "discarded" else None
+    return found[0] if found and found[0].state not in HIDDEN_STATES else None
 
 
 def relation_names(ids: Collection[int]) -> dict[int, tuple[str, str]]:
@@ -246,3 +262,10 @@ def events_around(
     ``since`` bounds the search: the log is indexed by time, not by place.
     """
     return _events(_EVENTS_AROUND, [slot_id, since, incarnation_id, first_seq, last_seq, limit])
+
+
+def events_between(
+    slot_id: int, *, since: dt.datetime, until: dt.datetime | None = None, limit: int = 200
+) -> list[EventRow]:
+    """The log lines of a time, the newest first; the rest of a longer log is left out."""
+    return _events(_EVENTS_BETWEEN, [slot_id, since, until or _END_OF_TIME, limit])

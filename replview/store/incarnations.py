@@ -134,7 +134,7 @@ def last_seq_until(connection: psycopg.Connection[Any], incarnation_id: int, lsn
     """The commit_seq of the last transaction of a life that ended at or before ``lsn``."""
     row = connection.execute(
         "SELECT commit_seq FROM transaction WHERE incarnation_id = %s AND commit_seq IS NOT NULL "
-        "AND end_lsn <= %s ORDER BY commit_seq DESC LIMIT 1",
+        "AND end_lsn <= %s AND state <> 'snapshot' ORDER BY commit_seq DESC LIMIT 1",
         [incarnation_id, str(lsn)],
     ).fetchone()
     return 0 if row is None else int(row[0])

@@ -68,7 +68,8 @@ def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease
 
 
 def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
-    """End sessions of receivers that were stopped in the middle of a write, where the slot waits.
+    """End sessions of receivers (and baselines, which lock a slot's row for a moment) that were
+    stopped in the middle of a write, where the slot waits.
 
     A stopped process (SIGSTOP, a paused machine) still acknowledges, and no timeout of the server
     interrupts the wait for COPY data, or for the rest of a pipeline: its slot's row would stay
@@ -80,7 +81,8 @@ def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
         WHERE s.id = %(slot_id)s AND s.desired = 'running'
           AND s.heartbeat_at < clock_timestamp() - make_interval(secs => %(seconds)s)
           AND a.datname = current_database() AND a.usename = current_user
-          AND a.application_name = 'replview receiver' AND a.state = 'active'
+          AND a.application_name IN ('replview receiver', 'replview baseline')
+          AND a.state = 'active'
           AND a.wait_event = 'ClientRead'
           AND a.query_start < clock_timestamp() - make_interval(secs => %(seconds)s)
         """,

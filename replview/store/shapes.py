@@ -3,6 +3,7 @@
 A version is a new shape, not a new message: the server repeats Relation messages at will.
 """
 
+import datetime as dt
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,10 +85,12 @@ def store_shape(
     *,
     lsn: int,
     xid: int | None,
+    in_force: bool = True,
 ) -> StoredShape:
     """Find or make the relation and the version of ``shape``, and note that it is in force.
 
     Runs inside the store transaction that holds the slot row's lock, so no two can race.
+    ``in_force`` False: it was read apart from the stream, which may be at another shape.
     """
     relation_id = _relation(connection, slot_id, system_identifier, shape)
     digest = shape.digest()
@@ -95,8 +98,11 @@ def store_shape(
         "SELECT id, number FROM relation_version WHERE relation_id = %s AND digest = %s",
         [relation_id, digest],
     ).fetchone()
-    interval = Jsonb([{"lsn": str(LSN(lsn)) if lsn else None, "xid": xid}])
-    if found is not None:
+    at = dt.datetime.now(tz=dt.UTC).isoformat()
+    interval = Jsonb([{"lsn": str(LSN(lsn)) if lsn else None, "xid": xid, "at": at}])
+    if found is not None and not in_force:
+        stored = StoredShape(relation_id, found[0], found[1], is_new=False)
+    elif found is not None:
         # Back in force only if another version was in force in between.
         connection.execute(
             """
@@ -109,8 +115,9 @@ def store_shape(
     else:
         stored = _new_version(connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid)
     connection.execute(
-        "UPDATE relation SET current_version_id = %s WHERE id = %s",
-        [stored.version_id, relation_id],
+        "UPDATE relation SET current_version_id = %s "
+        "WHERE id = %s AND (%s OR current_version_id IS NULL)",
+        [stored.version_id, relation_id, in_force],
     )
     return stored
 

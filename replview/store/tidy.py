@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from django.db import connection
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
+from replview.store import activity, baselines
 from replview.store.lease import LEASE_SECONDS
 from replview.store.models import (
     AbortedSubtransaction,
@@ -130,6 +131,7 @@ def remove_slots(deadline: float) -> int:
     """
     gone = 0
     for slot in Slot.objects.filter(desired=Slot.Desired.REMOVING):
+        baselines.cancel_all(slot)
         if not _is_held(slot) and _empty_slot(slot, deadline):
             SlotSample.objects.filter(slot_id=slot.pk).delete()
             slot.delete()
@@ -162,6 +164,7 @@ def _empty_slot(slot: Slot, deadline: float) -> bool:
                 Slot.objects.filter(pk=slot.pk, transactions_stored__gte=removed).update(
                     transactions_stored=F("transactions_stored") - removed
                 )
+        activity.forget(life.pk)
     return True
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from replview.web.json_lines import JSONLine, indented
+from replview.web.json_lines import JSONDiff, indented
+from replview.web.text_diff import TextDiff
 from replview.web.words import bytes_words, count_words
 
 #: Longer values are cut, with "show all".
@@ -18,11 +19,12 @@ class Cell:
     """One value as shown."""
 
     text: str
-    #: ``value``, ``null``, ``marked`` (not the value but a word about it), ``unknown``.
+    #: ``value``, ``null``, ``empty`` (a text of no characters), ``quoted`` (a text that could be
+    #: taken for something else), ``marked`` (not the value but a word about it), ``unknown``.
     kind: str = "value"
     #: The whole value's length where it was cut.
     length: int | None = None
-    #: Where the whole value is: ``old`` or ``new``.
+    #: Where the whole value is: ``old``, ``new``, or ``before`` for a derived one.
     side: str = ""
     derived: bool = False
 
@@ -36,7 +38,13 @@ class Line:
     before: Cell | None
     after: Cell | None
     #: Of two JSON documents: what differs, by line.
-    json: list[JSONLine] | None = None
+    json: JSONDiff | None = None
+    #: Of two long texts: what differs, by word.
+    text: TextDiff | None = None
+    #: A part of what the row is known by.
+    key: bool = False
+    #: It has only one side because it stayed as it was.
+    same: bool = False
 
     @property
     def stacked(self) -> bool:
@@ -50,16 +58,23 @@ def cell(value: Any, side: str, *, derived: bool = False, json: bool = False) ->
 
     ``json`` asks for a JSON document by line.
     """
+    side = "before" if derived else side
     if value is None:
         return Cell("null", "null", side=side, derived=derived)
     if isinstance(value, Mapping):
+        if "$cut" in value:
+            head = str(value["$head"])[:CUT_CHARACTERS]
+            return Cell(head, length=int(value["$cut"]), side=side, derived=derived)
         words, length = _marked(value)
         return Cell(words, "marked", length=length, side=side, derived=derived)
     text = str(value)
+    if not text:
+        return Cell("empty text", "empty", side=side, derived=derived)
     shown = (indented(text) if json else None) or text
     if len(shown) > CUT_CHARACTERS:
         return Cell(shown[:CUT_CHARACTERS], length=len(text), side=side, derived=derived)
-    return Cell(shown, side=side, derived=derived)
+    kind = "quoted" if text.lower() == "null" or text != text.strip() else "value"
+    return Cell(shown, kind, side=side, derived=derived)
 
 
 def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:

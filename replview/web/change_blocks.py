@@ -1,13 +1,19 @@
-"""Changes as the drawer and the transaction's page show them: what differs, what does not, and
-what nobody knows."""
+"""Changes as every page shows them: what differs, what does not, and what nobody knows.
+
+``templates/changes/_block.html`` draws a block; its styles are ``css/changes.css``, what its
+buttons do is ``js/changes/main.js``.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from replview.store.history import ChangeRow, previous_changes
+from replview.store.before_images import Before, before_images
+from replview.store.change_sql import undo_problem
+from replview.store.changes import ChangeRow
 from replview.web.cells import Cell, Line, cell
-from replview.web.json_lines import compared
+from replview.web.change_lines import Sheet, tell_one_side, tell_update
 from replview.web.words import bytes_words
 
 OPERATION_NAMES = {
@@ -18,6 +24,7 @@ OPERATION_NAMES = {
     "M": "message",
     "S": "snapshot",
 }
+_KEY_CHARACTERS = 80
 
 
 @dataclass(slots=True)
@@ -30,39 +37,76 @@ class Block:
     table: str
     schema: str
     version: int | None
+    #: The row's key as shown; ``key_values`` is the same in full, empty where it is not known.
     key: list[tuple[str, str]]
+    key_values: dict[str, str | None] = field(default_factory=dict)
+    #: 0: it is not in the store (a look into a slot).
+    transaction_id: int = 0
+    relation_id: int | None = None
     #: ``sent``, ``derived``, ``key`` or ``unknown``; empty where there is no before.
     before: str = ""
     before_from: str = ""
+    #: Where a derived before was taken from: transaction, its name, its commit time.
+    before_id: int | None = None
+    before_name: str = ""
+    before_time: datetime | None = None
     lines: list[Line] = field(default_factory=list)
     #: Columns folded away: of an update those that stayed, else those beyond the first few.
     folded: list[Line] = field(default_factory=list)
     fold_word: str = ""
+    #: Names of columns that were left out of a very wide row's block.
+    left_out: list[str] = field(default_factory=list)
     not_sent: list[str] = field(default_factory=list)
     words: str = ""
     content: Cell | None = None
     subxid: int | None = None
     #: Its subtransaction was rolled back: kept, and marked.
     aborted: bool = False
+    #: Why it cannot be undone; empty where it can.
+    undo_problem: str = ""
 
     @property
     def two_sided(self) -> bool:
         """Some line has a before and an after."""
         return self.op == "U" and any(line.before for line in self.lines)
 
+    @property
+    def fold_names(self) -> list[str]:
+        """The folded columns by name, as many as a line may hold."""
+        return [line.name for line in self.folded[:24]] + self.left_out[: 24 - len(self.folded)]
 
-#: Columns of an insert or delete shown before the rest is folded.
-_SHOWN = 8
+    @property
+    def fold_count(self) -> int:
+        """How many columns the fold stands for."""
+        return len(self.folded) + len(self.left_out)
 
 
-def blocks_of(changes: Iterable[ChangeRow]) -> list[Block]:
-    """The blocks of a page of changes."""
+def blocks_of(
+    changes: Iterable[ChangeRow],
+    *,
+    all_columns: bool = False,
+    not_undone: str = "",
+    before: Mapping[tuple[int, int], Before] | None = None,
+) -> list[Block]:
+    """The blocks of a page of changes, before images derived from the record where none was sent.
+
+    ``all_columns`` unfolds what stayed the same; ``not_undone`` says why none of them can be taken
+    back, whatever is known of them; ``before``: the before images, where they are known already.
+    What a page may compare and show is bounded: a
+    very wide or very long row shows its first columns, its long values cut.
+    """
     changes = list(changes)
-    before = previous_changes(changes)
-    return [_block(change, before.get(change.seq)) for change in changes]
+    before = before_images(changes) if before is None else before
+    sheet = Sheet(all_columns=all_columns)
+    blocks = []
+    for change in changes:
+        block = _block(change, before.get((change.transaction_id, change.seq)), sheet)
+        block.undo_problem = not_undone or block.undo_problem
+        blocks.append(block)
+    return blocks
 
 
-def _block(change: ChangeRow, previous: Any) -> Block:
+def _block(change: ChangeRow, previous: Any, sheet: Sheet) -> Block:
     block = Block(
         seq=change.seq,
         op=change.op,
@@ -70,7 +114,9 @@ def _block(change: ChangeRow, previous: Any) -> Block:
         table=change.table or "",
         schema=change.schema or "",
         version=change.version,
-        key=_key(change),
+        key=[],
+        transaction_id=change.transaction_id,
+        relation_id=change.relation_id,
         subxid=change.subxid,
         aborted=change.aborted,
     )
@@ -78,23 +124,31 @@ def _block(change: ChangeRow, previous: Any) -> Block:
         _tell_message(block, change.new or {})
     elif change.op == "T":
         _tell_truncate(block, change.new or {})
-    elif change.op == "U":
-        _tell_update(block, change, previous)
     else:
-        _tell_one_side(block, change, previous)
+        _tell_key(block, change)
+        if previous is not None:
+            block.before_id = getattr(previous, "transaction_id", None)
+            block.before_name = "message" if previous.xid is None else str(previous.xid)
+            block.before_time = previous.commit_time
+        tell = tell_update if change.op == "U" else tell_one_side
+        tell(block, change, previous, sheet)
+    block.undo_problem = undo_problem(change, previous)
     return block
 
 
-def _key(change: ChangeRow) -> list[tuple[str, str]]:
+def _tell_key(block: Block, change: ChangeRow) -> None:
     """The row's key: after the change, for a delete before it."""
-    found = []
+    whole: dict[str, str | None] = {}
     for name in change.key_columns:
-        for image in (change.new, change.old):
-            if image and name in image:
-                value = cell(image[name], "new")
-                found.append((name, value.text[:80]))
-                break
-    return found
+        image = next((i for i in (change.new, change.old) if i and name in i), None)
+        if image is None:
+            continue
+        value = image[name]
+        block.key.append((name, cell(value, "new").text[:_KEY_CHARACTERS]))
+        if value is None or isinstance(value, str):
+            whole[name] = value
+    if len(whole) == len(change.key_columns):
+        block.key_values = whole
 
 
 def _tell_message(block: Block, message: Mapping[str, Any]) -> None:
@@ -103,6 +157,9 @@ def _tell_message(block: Block, message: Mapping[str, Any]) -> None:
     if content is None and "content_base64" in message:
         size = len(str(message["content_base64"])) * 3 // 4
         block.content = Cell(f"{bytes_words(size)} that are not text", "marked")
+    elif isinstance(content, Mapping):
+        size = int(content.get("$cut") or content.get("$aside") or 0)
+        block.content = cell(content, "new")
     else:
         size = len(str(content or "").encode())
         block.content = cell(str(content or ""), "new", json=size > 80)
@@ -117,87 +174,3 @@ def _tell_truncate(block: Block, how: Mapping[str, Any]) -> None:
     if how.get("restart_identity"):
         words.append("RESTART IDENTITY")
     block.words = ", ".join(words)
-
-
-def _columns(change: ChangeRow, *images: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and types in the table's order, then whatever else an image holds."""
-    known = [(str(c["name"]), str(c.get("type") or "")) for c in change.columns]
-    names = {name for name, _ in known}
-    extra = [(name, "") for image in images for name in image if name not in names]
-    return known + list(dict.fromkeys(extra))
-
-
-def _is_json(type_name: str) -> bool:
-    return type_name in ("json", "jsonb")
-
-
-def _tell_update(block: Block, change: ChangeRow, previous: Any) -> None:
-    new = change.new or {}
-    sent_old = change.old or {}
-    before = dict(sent_old)
-    if change.old_kind == "O":
-        block.before, block.before_from = "sent", f"replica identity {change.replica_identity}"
-    elif previous is not None:
-        # A key the server sent outweighs what we worked out ourselves.
-        before = {**previous.image, **sent_old}
-        block.before = "derived"
-        block.before_from = f"from {previous.xid}; the server sent no old row"
-    else:
-        block.before = "key" if sent_old else "unknown"
-        block.before_from = "the server sent no old row, and we have no earlier change of it"
-    derived = block.before == "derived"
-    for name, type_name in _columns(change, new, before):
-        if name not in new:
-            block.not_sent.append(name)
-            continue
-        json = _is_json(type_name)
-        after = cell(new[name], "new", json=json)
-        if name not in before:
-            # Nobody knows whether it changed; the key did not, or it would have been sent.
-            target = block.folded if name in change.key_columns else block.lines
-            unknown = None if block.before in ("unknown", "key") else Cell("unknown", "unknown")
-            target.append(Line(name, type_name, unknown, after))
-        elif before[name] == new[name]:
-            block.folded.append(Line(name, type_name, None, after))
-        else:
-            was = cell(before[name], "old", derived=derived and name not in sent_old, json=json)
-            both = isinstance(before[name], str) and isinstance(new[name], str)
-            differ = compared(before[name], new[name]) if json and both else None
-            block.lines.append(Line(name, type_name, was, after, differ))
-    block.fold_word = "unchanged"
-    if block.before in ("unknown", "key") and len(block.lines) > _SHOWN:
-        block.folded, block.lines = block.lines[_SHOWN:] + block.folded, block.lines[:_SHOWN]
-        block.fold_word = "more columns"
-
-
-def _tell_one_side(block: Block, change: ChangeRow, previous: Any) -> None:
-    """An insert or snapshot has only an after, a delete only a before."""
-    deleted = change.op == "D"
-    image = (change.old if deleted else change.new) or {}
-    sent = set(image)
-    if deleted:
-        block.before = "sent" if change.old_kind == "O" else "key"
-        block.before_from = (
-            f"replica identity {change.replica_identity}"
-            if block.before == "sent"
-            else "the server sent only the key"
-        )
-        if block.before == "key" and previous is not None:
-            image = {**previous.image, **image}
-            block.before, block.before_from = "derived", f"from {previous.xid}"
-    lines = []
-    for name, type_name in _columns(change, image):
-        if name not in image:
-            block.not_sent.append(name)
-            continue
-        derived = deleted and name not in sent
-        side, json = "old" if deleted else "new", _is_json(type_name)
-        value = cell(image[name], side, derived=derived, json=json)
-        line = Line(name, type_name, value, None) if deleted else Line(name, type_name, None, value)
-        lines.append(line)
-    # The key stands in the block's head already.
-    lines.sort(key=lambda line: line.name in change.key_columns)
-    apart = sum(line.name in change.key_columns for line in lines)
-    shown = min(_SHOWN, len(lines) - apart) or len(lines)
-    block.lines, block.folded = lines[:shown], lines[shown:]
-    block.fold_word = "more columns"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store import in_flight as store
-from replview.store.history import relation_names
+from replview.store.history import HIDDEN_STATES, relation_names
 from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.web.holders import vacuum_holder
 from replview.web.holding import Holding, holding_of
@@ -87,7 +87,7 @@ def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
     """The transaction of that number, whatever became of it; None where there is none."""
     if identifier is None:
         return None
-    row = Transaction.objects.filter(pk=identifier).exclude(state="discarded").first()
+    row = Transaction.objects.filter(pk=identifier).exclude(state__in=HIDDEN_STATES).first()
     if row is None:
         return None
     life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)

@@ -2,8 +2,10 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+
+from replview.web.text_diff import Piece, text_diff
 
 #: Longer documents stay as they are: cut, with "show all".
 LONGEST = 20_000
@@ -21,6 +23,36 @@ class JSONLine:
     sign: str
     text: str
     folded: int = 0
+    #: Its number before and after, from 1; None where it is not.
+    old: int | None = None
+    new: int | None = None
+    #: The line in pieces, where only a part of it differs.
+    pieces: list[Piece] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class JSONDiff:
+    """Two documents as one list of lines."""
+
+    lines: list[JSONLine]
+    changed: int
+    added: int
+    removed: int
+
+    @property
+    def words(self) -> str:
+        """``2 lines changed, 1 added``."""
+        said = [
+            (self.changed, "changed"),
+            (self.added, "added"),
+            (self.removed, "removed"),
+        ]
+        told = [f"{number:,} {word}" for number, word in said if number]
+        if not told:
+            return "only the form differs"
+        number, _, word = told[0].partition(" ")
+        lines = "line" if number == "1" else "lines"
+        return ", ".join([f"{number} {lines} {word}", *told[1:]])
 
 
 def indented(text: str) -> str | None:
@@ -59,7 +91,7 @@ def _new_line(depth: int) -> str:
     return "\n" + "  " * depth
 
 
-def compared(before: str, after: str) -> list[JSONLine] | None:
+def compared(before: str, after: str) -> JSONDiff | None:
     """What differs, by line, unchanged lines folded; None where either is no JSON document."""
     old, new = indented(before), indented(after)
     if old is None or new is None:
@@ -68,15 +100,52 @@ def compared(before: str, after: str) -> list[JSONLine] | None:
     if max(len(a), len(b)) > _MOST_LINES:
         return None
     found: list[JSONLine] = []
+    changed = added = removed = 0
     codes = SequenceMatcher(None, _bare(a), _bare(b), autojunk=False).get_opcodes()
     for number, (tag, a_from, a_to, b_from, b_to) in enumerate(codes):
         if tag == "equal":
             first, last = number == 0, number == len(codes) - 1
-            found += _folded(b[b_from:b_to], first=first, last=last)
-        else:
-            found += [JSONLine("-", line) for line in a[a_from:a_to]]
-            found += [JSONLine("+", line) for line in b[b_from:b_to]]
+            found += _folded(b[b_from:b_to], a_from, b_from, first=first, last=last)
+            continue
+        pairs = min(a_to - a_from, b_to - b_from)
+        changed += pairs
+        removed += a_to - a_from - pairs
+        added += b_to - b_from - pairs
+        found += _replaced(a, b, range(a_from, a_to), range(b_from, b_to))
+    return JSONDiff(found, changed, added, removed)
+
+
+def _replaced(a: list[str], b: list[str], old: range, new: range) -> list[JSONLine]:
+    """Changed lines in pairs, before over after; what is left over of one side after them."""
+    found = []
+    for number in range(max(len(old), len(new))):
+        before = a[old[number]] if number < len(old) else None
+        after = b[new[number]] if number < len(new) else None
+        pieces = _pieces(before, after)
+        if before is not None:
+            kept = _of_side(pieces, before, "-")
+            found.append(JSONLine("-", before, old=old[number] + 1, pieces=kept))
+        if after is not None:
+            kept = _of_side(pieces, after, "+")
+            found.append(JSONLine("+", after, new=new[number] + 1, pieces=kept))
     return found
+
+
+def _pieces(before: str | None, after: str | None) -> list[Piece]:
+    """What differs between two lines; a line that only one side has is new or gone as a whole."""
+    if before is not None and after is not None:
+        parts = text_diff(before.rstrip(","), after.rstrip(","))
+        return parts.pieces if parts else []
+    line, sign = (before, "-") if after is None else (after, "+")
+    bare = (line or "").rstrip(",")
+    start = len(bare) - len(bare.lstrip())
+    return [Piece("", bare[:start]), Piece(sign, bare[start:])]
+
+
+def _of_side(pieces: list[Piece], line: str, sign: str) -> list[Piece]:
+    """The pieces of one side's line, its comma at the end."""
+    comma = [Piece("", ",")] if line.endswith(",") else []
+    return [*(piece for piece in pieces if piece.sign in ("", sign)), *comma] if pieces else []
 
 
 def _bare(lines: list[str]) -> list[str]:
@@ -84,13 +153,16 @@ def _bare(lines: list[str]) -> list[str]:
     return [line.rstrip(",") for line in lines]
 
 
-def _folded(lines: list[str], *, first: bool, last: bool) -> list[JSONLine]:
+def _folded(lines: list[str], old: int, new: int, *, first: bool, last: bool) -> list[JSONLine]:
     """A stretch of unchanged lines, its middle folded where that saves any."""
     head = 0 if first else _AROUND
     tail = 0 if last else _AROUND
     folded = len(lines) - head - tail
+    shown = [
+        JSONLine("", line, old=old + number, new=new + number)
+        for number, line in enumerate(lines, start=1)
+    ]
     if folded < 2:
-        return [JSONLine("", line) for line in lines]
-    shown = [JSONLine("", line) for line in lines]
+        return shown
     middle = JSONLine("", f"{folded} unchanged lines", folded)
     return [*shown[:head], middle, *shown[len(lines) - tail :]]

@@ -1,48 +1,35 @@
 """From what somebody typed to a transaction: an xid, a gid or an LSN."""
 
-from replview.store.fields import LSNField
-from replview.store.models import SlotIncarnation, Transaction
+from replview.store.fields import LSN
+from replview.store.history_places import first_seqs_from_lsn, lives_of
+from replview.store.models import Transaction
 
-_ENDED = Transaction.objects.exclude(state=Transaction.State.DISCARDED)
+_SHOWN = Transaction.objects.exclude(
+    state__in=[Transaction.State.DISCARDED, Transaction.State.COPYING]
+)
 
 
-def find_transaction(text: str) -> Transaction | None:
-    """The newest transaction of that xid or gid, or the one an LSN falls into."""
-    found = _ENDED.filter(gid=text).order_by("-id").first()
+def find_transaction(text: str, slot: str = "") -> Transaction | None:
+    """The newest transaction of that xid or gid, or the one an LSN falls into; ``slot``
+    (``source/name``) says where to look, empty: everywhere.
+    """
+    shown = _SHOWN
+    if slot:
+        shown = shown.filter(incarnation__in=[life.id for life in lives_of(slot)])
+    found = shown.filter(gid=text).order_by("-id").first()
     if found is None and text.isascii() and text.isdigit() and len(text) <= 10:
-        found = _ENDED.filter(xid=int(text)).order_by("-id").first()
-    if found is None:
-        found = _at_lsn(text)
-    return found
+        found = shown.filter(xid=int(text)).order_by("-id").first()
+    return found or _at_lsn(text, slot)
 
 
-def _at_lsn(text: str) -> Transaction | None:
+def _at_lsn(text: str, slot: str) -> Transaction | None:
     """The first commit at or after the LSN, of the newest life that has one."""
     try:
-        lsn = LSNField().to_python(text)
+        lsn = LSN.parse(text)
     except ValueError:
         return None
-    if lsn is None:
+    first = first_seqs_from_lsn(slot, lsn)
+    if not first:
         return None
-    for incarnation in SlotIncarnation.objects.order_by("-id")[:100]:
-        found = _first_commit_from(incarnation, lsn)
-        if found is not None:
-            return found
-    return None
-
-
-def _first_commit_from(incarnation: SlotIncarnation, lsn: int) -> Transaction | None:
-    """By bisection: within a life commit_lsn grows with commit_seq, which has an index."""
-    commits = Transaction.objects.filter(incarnation=incarnation, commit_seq__isnull=False)
-    low, found = 0, None
-    high = incarnation.commit_seq
-    while low < high:
-        middle = (low + high) // 2
-        row = commits.filter(commit_seq__gt=middle).order_by("commit_seq").first()
-        if row is None or row.commit_seq is None:
-            high = middle
-        elif row.commit_lsn is not None and int(row.commit_lsn) >= int(lsn):
-            found, high = row, middle
-        else:
-            low = row.commit_seq
-    return found
+    life = max(first)
+    return _SHOWN.filter(incarnation=life, commit_seq=first[life]).first()

@@ -5,13 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
+from django.utils import timezone
 
 from replview.web.health import Reading
 
 #: Of each slot: what the last sample said of its WAL (a lost slot has no position and retains
 #: nothing, so that may not be the next one); the last sample that tells retained WAL, one up to
 #: ten minutes older (its growth), one ten seconds to a minute older (its rate), and the delay of
-#: the last commits.
+#: the last commits. Every part has a constant bound: the planner then leaves out the partitions of
+#: other days at once, rather than plan ninety of them four times over on every page.
 READINGS = """
 SELECT s.id,
        latest.sampled_at, latest.retained_wal_bytes, latest.safe_wal_bytes, told.wal_status,
@@ -24,23 +26,25 @@ SELECT s.id,
   FROM slot s
   LEFT JOIN LATERAL (
        SELECT wal_status FROM slot_sample
-        WHERE slot_id = s.id AND sampled_at > now() - interval '1 day'
+        WHERE slot_id = s.id AND sampled_at > %(since)s
         ORDER BY sampled_at DESC LIMIT 1) told ON true
   LEFT JOIN LATERAL (
        SELECT * FROM slot_sample
         WHERE slot_id = s.id AND retained_wal_bytes IS NOT NULL
-          AND sampled_at > now() - interval '1 day'
+          AND sampled_at > %(since)s
         ORDER BY sampled_at DESC LIMIT 1) latest ON true
   LEFT JOIN LATERAL (
        SELECT sampled_at, retained_wal_bytes FROM slot_sample
         WHERE slot_id = s.id AND retained_wal_bytes IS NOT NULL
           AND sampled_at >= latest.sampled_at - interval '10 minutes'
+          AND sampled_at > %(since_growth)s
         ORDER BY sampled_at LIMIT 1) older ON true
   LEFT JOIN LATERAL (
        SELECT sampled_at, transactions_stored FROM slot_sample
         WHERE slot_id = s.id AND transactions_stored IS NOT NULL
           AND sampled_at <= latest.sampled_at - interval '9 seconds'
           AND sampled_at >= latest.sampled_at - interval '1 minute'
+          AND sampled_at > %(since_rate)s
         ORDER BY sampled_at DESC LIMIT 1) before ON true
   LEFT JOIN LATERAL (
        SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY took) AS p50,
@@ -66,8 +70,14 @@ FIRST_SAMPLE = "SELECT min(sampled_at) FROM slot_sample WHERE sampled_at > %s"
 
 def read_readings() -> dict[int, Reading]:
     """The present of every slot, by its id."""
+    since = timezone.now() - timedelta(days=1)
+    bounds = {
+        "since": since,
+        "since_growth": since - timedelta(minutes=10),
+        "since_rate": since - timedelta(minutes=1),
+    }
     with connection.cursor() as cursor:
-        cursor.execute(READINGS)
+        cursor.execute(READINGS, bounds)
         return {
             slot_id: Reading(
                 sampled_at=sampled_at,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,7 +10,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 
-from replview.web.addresses import in_flight_url, slot_page_url, stream_url
+from replview.web.addresses import in_flight_url, of_slot, slot_page_url, stream_url
 from replview.web.fleet import Fleet, SlotView, read_fleet
 from replview.web.health import Level
 from replview.web.words import rate_words
@@ -25,13 +26,32 @@ NAVIGATION = (
             ("In flight", "in-flight", "flight", "open"),
         ),
     ),
+    (
+        "Browse",
+        False,
+        (
+            ("Transactions", "transactions", "transactions", ""),
+            ("Row history", "row-history", "rows", ""),
+            ("Relations", "relations", "relations", ""),
+            ("Actors", "actors", "actor", ""),
+            ("Find", "find", "find", ""),
+        ),
+    ),
     ("Health", False, (("Slots", "slots", "slot", "slots"),)),
     ("", True, (("Sources", "sources", "source", "sources"),)),
 )
+#: What a phone shows at the bottom; the rest is behind *More*.
+TABS = ("overview", "live", "in-flight", "transactions")
+#: Pages of the record: always of one slot, which stays from one of them to the next.
+OF_ONE_SLOT = ("live", "transactions", "row-history", "relations", "actors", "find")
 #: Pages that are a part of an entry's, by the names of their addresses.
 PARTS = {
     "in-flight-ended": "in-flight",
+    "transaction": "transactions",
+    "relation": "relations",
+    "actor": "actors",
     "slot": "slots",
+    "baselines": "slots",
     "source-slots": "sources",
     "peek-ask": "sources",
     "peek": "sources",
@@ -85,12 +105,19 @@ def build_shell(request: HttpRequest) -> dict[str, Any]:
     fleet = fleet_of(request)
     slot = fleet.find_slot(request.GET.get("slot", ""))
     groups: list[dict[str, Any]] = [
-        {"title": title, "apart": apart, "pages": [_page(request, fleet, *page) for page in pages]}
+        {
+            "title": title,
+            "apart": apart,
+            "pages": [_page(request, fleet, slot, *page) for page in pages],
+        }
         for title, apart, pages in NAVIGATION
     ]
+    pages = [page for group in groups for page in group["pages"]]
     return {
         "navigation": groups,
-        "tabs": [page for group in groups for page in group["pages"]],
+        "pages": pages,
+        "tabs": [page for page in pages if page.name in TABS],
+        "more": [page for page in pages if page.name not in TABS],
         "scope": _scope(request, fleet, slot),
         "health": _health(fleet, slot),
         "checked_at": _checked_at(fleet, slot),
@@ -98,7 +125,13 @@ def build_shell(request: HttpRequest) -> dict[str, Any]:
 
 
 def _page(
-    request: HttpRequest, fleet: Fleet, word: str, name: str, icon: str, count_name: str
+    request: HttpRequest,
+    fleet: Fleet,
+    slot: SlotView | None,
+    word: str,
+    name: str,
+    icon: str,
+    count_name: str,
 ) -> Page:
     bad = sum(1 for view in fleet.slots if view.level == Level.NOW)
     count, count_of, danger = {
@@ -110,7 +143,7 @@ def _page(
     return Page(
         word=word,
         name=name,
-        url=reverse(name),
+        url=of_slot(name, slot.slot) if slot and name in OF_ONE_SLOT else reverse(name),
         icon=icon,
         current=match is not None and PARTS.get(match.url_name or "", match.url_name) == name,
         count=count,
@@ -120,16 +153,19 @@ def _page(
 
 
 def _scope(request: HttpRequest, fleet: Fleet, slot: SlotView | None) -> dict[str, Any]:
-    """All sources stay on their page; a source leads to its block, a slot to its stream, from a
-    slot's page to that of another.
+    """All sources stay on their page; a source leads to its block, a slot to its stream, or from
+    a page of one slot to the same of another.
     """
     match = request.resolver_match
     name = match.url_name if match else None
-    slot_url = slot_page_url if name in ("slots", "slot") else stream_url
+    slot_url = slot_page_url if name in ("slots", "slot", "baselines") else stream_url
     here = PARTS.get(name or "", name or "")
     here = here if here in ("sources", "slots", "in-flight") else "overview"
     if here == "in-flight":
         slot_url = in_flight_url
+    page = PARTS.get(name or "", name or "")
+    if page in OF_ONE_SLOT:
+        slot_url = partial(of_slot, page)
     entries = [Entry(word="All sources", url=reverse(here), current=slot is None)]
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
         entries.append(

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from django.urls import reverse
 from django.utils import timezone
 
 from replview.store.models import SlotEvent
@@ -43,6 +44,7 @@ KINDS: Mapping[str, Kind] = {
     "moved": Kind("moved", "health-look", "look"),
     "wraparound": Kind("xid wraparound", "gap", "idle"),
     "schema": Kind("schema", "table", "idle"),
+    "baseline": Kind("baseline", "state-snapshot", "idle"),
     "created": Kind("created", "slot", "idle"),
     "adopted": Kind("adopted", "slot", "idle"),
 }
@@ -63,6 +65,13 @@ class Line:
     detail: list[tuple[str, str]]
     #: The query of the address that shows this line on top.
     query: str
+
+    @property
+    def compare_url(self) -> str:
+        """Of a schema change: the two versions side by side; empty: it is none."""
+        told = self.event.detail if self.event.kind == "schema" else None
+        version = told.get("version_id") if isinstance(told, Mapping) else None
+        return reverse("relation-version", args=[version]) if isinstance(version, int) else ""
 
     @property
     def fresh(self) -> bool:

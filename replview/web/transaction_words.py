@@ -1,6 +1,7 @@
 """A transaction in a sentence and a few facts."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,7 +104,23 @@ def _stations(row: TransactionRow, open_: bool) -> list[Station]:
     return stations
 
 
+def flat_context(context: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
+    """The members of a context, those of a stamp as ``stamp.application_name``; what begins with
+    ``$`` is the record's own.
+    """
+    for key, value in (context or {}).items():
+        if key[:1] == "$":
+            continue
+        if isinstance(value, Mapping):
+            yield from ((f"{key}.{inner}", each) for inner, each in value.items())
+        else:
+            yield key, value
+
+
 def _context(context: Mapping[str, Any] | None) -> str:
-    pairs = [f"{key} {value}" for key, value in (context or {}).items() if key[:1] != "$"]
+    pairs = [
+        f"{key} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in flat_context(context)
+    ]
     more = f", {len(pairs) - _CONTEXT_SHOWN} more" if len(pairs) > _CONTEXT_SHOWN else ""
     return ", ".join(pairs[:_CONTEXT_SHOWN])[:400] + more

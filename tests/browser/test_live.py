@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from replview.web.transaction_page import PAGE_CHANGES
 from tests.browser.conftest import Server, rows
 from tests.live.feeder import Feeder, NewChange, NewTransaction, single
 
@@ -106,10 +107,10 @@ def test_a_long_transaction_is_loaded_a_page_at_a_time(page: Page, feeder: Feede
     changes = [NewChange("payments", "I", {"id": str(n)}) for n in range(120)]
     feeder.commit(NewTransaction(changes))
     rows(page).first.click()
-    expect(page.locator(".drawer .change")).to_have_count(50)
+    expect(page.locator(".drawer .change")).to_have_count(PAGE_CHANGES)
     page.locator("[data-more]").click()
 
-    expect(page.locator(".drawer .change")).to_have_count(100)
+    expect(page.locator(".drawer .change")).to_have_count(2 * PAGE_CHANGES)
 
 
 def test_an_open_transaction_grows_and_drops_into_the_list(page: Page, feeder: Feeder) -> None:

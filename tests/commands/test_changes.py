@@ -100,3 +100,80 @@ def _wait_for(condition) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+@pytest.fixture
+def several(history) -> History:
+    """Two tables, two people, an update."""
+    items = history.table("items", 2, ["id"])
+    history.commit(insert(1), insert(2), actor="alice")
+    history.commit({"op": "I", "new": {"id": "7"}, "version": items}, gid="batch")
+    old = {"id": "1", "status": "new", "note": None}
+    new = {**old, "status": "paid"}
+    history.commit({"op": "U", "old_kind": "O", "old": old, "new": new}, actor="bob")
+    return history
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        (["--op", "update"], [(3, 1)]),
+        (["--op", "I", "--actor", "alice"], [(1, 1), (1, 2)]),
+        (["--actor", "?"], [(2, 1)]),
+        (["--gid", "batch"], [(2, 1)]),
+        (["--xid", "703"], [(3, 1)]),
+        (["--table", "orders", "--where", "status: new -> paid"], [(3, 1)]),
+        (["--table", "orders", "--table", "items", "--where", "id = 7"], [(2, 1)]),
+        (["--until", "2020-01-01"], []),
+        (["--since", "2020-01-01", "--limit", "2"], [(1, 1), (1, 2)]),
+        (["--newest", "2"], [(2, 1), (3, 1)]),
+        (["--state", "message"], []),
+    ],
+)
+def test_every_filter_of_the_pages(run, several, words, places) -> None:
+    found = lines(run("changes", "--slot", "replview", *words))
+    assert [(r["commit_seq"], r["seq"]) for r in found] == places
+
+
+def test_the_history_of_one_row(run, history) -> None:
+    from replview.store.keys import signed_hash
+
+    key = {"key_hash": signed_hash(["42"])}
+    history.commit(insert(42, **key), insert(43))
+    history.commit({"op": "D", "old_kind": "K", "old": {"id": "42"}, **key})
+    found = lines(run("changes", "--slot", "replview", "--table", "orders", "--row", "id=42"))
+    assert [r["op"] for r in found] == ["insert", "delete"]
+
+
+def test_csv_and_parquet_go_where_they_are_told(run, several, tmp_path) -> None:
+    import pyarrow.parquet as pq
+
+    assert run("changes", "--slot", "replview", "--format", "csv").startswith("slot,incarnation")
+    file = tmp_path / "orders.parquet"
+    words = ["changes", "--slot", "replview", "--format", "parquet", "--output"]
+    run(*words, str(file), "--table", "orders")
+    assert pq.read_table(file).column("_change_type").to_pylist() == [
+        "insert", "insert", "update_preimage", "update_postimage"
+    ]  # fmt: skip
+    run(*words, str(tmp_path / "slice"))
+    assert len(list((tmp_path / "slice").iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (["--where", "status"], "after status comes"),
+        (["--table", "orders", "--where", "statuz = 1"], "no column statuz"),
+        (["--row", "42"], "name one table"),
+        (["--table", "orders", "--row", "id=1, b=2"], "b is not part of the key"),
+        (["--since", "some day"], "not understood: since"),
+        (["--format", "parquet"], "say where with --output"),
+        (["--xid", "1", "--gid", "x"], "--xid or --gid"),
+        (["--newest", "1", "--format", "parquet", "--output", "x"], "does not go with"),
+        (["--output", "/nowhere/at/all"], "cannot be written"),
+    ],
+)
+def test_what_does_not_go_is_said(run, several, words, cause) -> None:
+    with pytest.raises(CommandError, match=cause):
+        run("changes", "--slot", "replview", *words)

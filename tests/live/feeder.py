@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 
 from replview.live.publisher import Publisher
+from replview.store.keys import signed_hash
 from replview.store.partitions import ensure_partitions, transaction_id
 
 TABLES: dict[str, list[tuple[str, str, bool]]] = {
@@ -86,7 +87,7 @@ def _key_hash(columns: list[tuple[str, str, bool]], *images: dict[str, Any] | No
     for name, _, key in columns:
         if key:
             values.append(next((i[name] for i in images if i and name in i), None))
-    return hash(tuple(values)) >> 1
+    return signed_hash(values)
 
 
 class Feeder:

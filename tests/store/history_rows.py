@@ -92,8 +92,8 @@ class History:
             incarnation=self.life,
             state=state,
             received_at=WHEN,
-            relations=relations,
             **{
+                "relations": relations,
                 "commit_seq": self.life.commit_seq if committed else None,
                 "xid": 700 + self._made,
                 "commit_lsn": LSN(1000 * self._made + 900),

@@ -33,10 +33,11 @@ def test_numbers_and_repeated_members_stay_as_sent() -> None:
 def test_only_what_differs_is_shown_whole() -> None:
     before = '{"eta": null, "to": {"city": "Berlin", "street": "x", "code": "1"}, "parcels": 2}'
     after = before.replace("null", '"2026-11-25"').replace("2}", '2, "label": "9"}')
-    lines = compared(before, after)
+    found = compared(before, after)
 
-    assert lines is not None
-    assert [(line.sign, line.text.strip()) for line in lines] == [
+    assert found is not None
+    assert found.words == "1 line changed, 1 added"
+    assert [(line.sign, line.text.strip()) for line in found.lines] == [
         ("", "{"),
         ("-", '"eta": null,'),
         ("+", '"eta": "2026-11-25",'),
@@ -46,3 +47,27 @@ def test_only_what_differs_is_shown_whole() -> None:
         ("+", '"label": "9"'),
         ("", "}"),
     ]
+
+
+def test_lines_keep_both_their_numbers() -> None:
+    found = compared('{"a": 1, "b": 2, "c": 3}', '{"b": 2, "c": 4, "d": 5}')
+
+    assert found is not None
+    assert [(line.old, line.new, line.sign) for line in found.lines] == [
+        (1, 1, ""),
+        (2, None, "-"),
+        (3, 2, ""),
+        (4, None, "-"),
+        (None, 3, "+"),
+        (None, 4, "+"),
+        (5, 5, ""),
+    ]
+
+
+def test_only_the_part_of_a_line_that_differs_is_marked() -> None:
+    found = compared('{"state": "draft", "x": 1}', '{"state": "sent", "x": 1}')
+
+    assert found is not None
+    assert [(p.sign, p.text) for p in found.lines[2].pieces] == [
+        ("", '  "state": "'), ("+", "sent"), ("", '"'), ("", ","),
+    ]  # fmt: skip

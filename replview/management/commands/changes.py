@@ -1,83 +1,178 @@
-"""``replview changes``: a slot's stored changes as JSON lines, in the order of their commits."""
+"""``replview changes``: a slot's stored changes, in the order of their commits."""
 
 import os
 import sys
+import tempfile
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import orjson
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
-from decoder.scalars import LSN
+from replview.management.changes_options import add_filters, number, selection_of
 from replview.management.instance import InstanceCommand, find_slot
+from replview.store.change_csv import csv_lines
 from replview.store.change_json import Record
-from replview.store.change_stream import Cursor, iterate_changes, last_cursor
+from replview.store.change_stream import Cursor, RecordWriter, iterate_found, last_cursor
+from replview.store.change_walk import ALL_OF_IT
 from replview.store.models import Slot
+from replview.store.searching import WhereError, check_where
+from replview.store.selections import Selection
+from replview.store.walk_places import Place
+from replview.web.change_files import write_parquet
 
 #: Between two looks for new transactions: one small read by primary key each.
 _LOOK_SECONDS = 0.25
 
 
 class Command(InstanceCommand):
-    """Stream changes to standard output."""
+    """Stream changes to standard output, or write them to a file."""
 
     help = (
-        "Write stored changes as JSON lines in the order of their commits; the reader may close "
-        "the pipe at any time."
+        "Write stored changes in the order of their commits, as JSON lines, CSV or Parquet; the "
+        "reader may close the pipe at any time."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The options of the command."""
         option = parser.add_argument
         option("--slot", required=True, metavar="[SOURCE/]NAME")
-        option("--relation", metavar="SCHEMA.TABLE", help="only changes of this table")
-        option("--from-lsn", type=_lsn, metavar="LSN", help="commits at or after it")
-        option("--to-lsn", type=_lsn, metavar="LSN", help="commits at or before it")
+        add_filters(parser)
+        option("--newest", type=number, metavar="N", help="only the last N of them")
+        option("--limit", type=number, metavar="N", help="stop after N changes")
         option("--follow", action="store_true", help="go on with what is committed later")
-        option("--format", choices=["jsonl"], default="jsonl")
+        option("--format", choices=["jsonl", "csv", "parquet"], default="jsonl")
+        option("--output", metavar="PATH", help="a file instead of standard output; for Parquet a "
+               "folder, or FILE.parquet where there is but one table")  # fmt: skip
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
         """Write until the end, or with --follow until stopped."""
         slot = find_slot(options["slot"])
+        selection = selection_of(slot, options)
         try:
-            for record in _records(slot, options):
-                if record is None:
+            _check(selection, options)
+            if options["format"] == "parquet":
+                self._parquet(selection, options)
+            elif options["output"]:
+                with _opened(options["output"]) as file:
+                    for line in _lines(selection, options):
+                        file.write(line or b"")
+            else:
+                self._stream(selection, options)
+        except WhereError as error:
+            raise CommandError(str(error)) from None
+
+    def _stream(self, selection: Selection, options: dict[str, Any]) -> None:
+        """To standard output, each look's end flushed."""
+        try:
+            for line in _lines(selection, options):
+                if line is None:
                     sys.stdout.flush()
                 else:
-                    self._write(record)
+                    self.stdout.write(line.decode(), ending="")
             sys.stdout.flush()
         except BrokenPipeError:
             # The reader has had enough; nothing more must be flushed at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def _write(self, record: Record) -> None:
-        self.stdout.write(orjson.dumps(record).decode(), ending="\n")
+    def _parquet(self, selection: Selection, options: dict[str, Any]) -> None:
+        target = Path(options["output"])
+        single = target.suffix == ".parquet"
+        folder = target.parent if single else target
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not single:
+                files = write_parquet(selection, folder, options["limit"])
+                for path in files.paths:
+                    self.stderr.write(str(path))
+                return
+            self._one_file(selection, target, options["limit"])
+        except OSError as error:
+            raise CommandError(f"{target} cannot be written: {error.strerror}") from None
+
+    def _one_file(self, selection: Selection, target: Path, limit: int | None) -> None:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".replview-") as folder:
+            files = write_parquet(selection, Path(folder), limit)
+            if files.tables != 1:
+                raise CommandError(
+                    f"these are changes of {files.tables} tables: name one with --table, or give "
+                    "a folder with --output"
+                )
+            os.replace(files.paths[0], target)
+        self.stderr.write(str(target))
 
 
-def _records(slot: Slot, options: dict[str, Any]) -> Iterator[Record | None]:
+def _check(selection: Selection, options: dict[str, Any]) -> None:
+    """What does not go together."""
+    check_where(selection.wanted)
+    parquet = options["format"] == "parquet"
+    if parquet and not options["output"]:
+        raise CommandError("a Parquet file cannot be streamed: say where with --output")
+    for name, other in (("follow", parquet or options["row"]), ("newest", parquet)):
+        if options[name] and other:
+            beside = "--format parquet" if parquet else "--row"
+            raise CommandError(f"--{name} does not go with {beside}")
+
+
+def _opened(path: str) -> BinaryIO:
+    try:
+        return Path(path).open("wb")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _lines(selection: Selection, options: dict[str, Any]) -> Iterator[bytes | None]:
+    """Lines in the order of history; None where everything there was has been given."""
+    records = _first(_records(selection, options), options["limit"])
+    if options["format"] == "jsonl":
+        for record in records:
+            yield None if record is None else orjson.dumps(record) + b"\n"
+        return
+    yield from csv_lines(record for record in records if record is not None)
+
+
+def _first(records: Iterator[Record | None], limit: int | None) -> Iterator[Record | None]:
+    """The first ``limit`` records, and the marks between them."""
+    left = limit
+    for record in records:
+        yield record
+        if record is not None and left is not None:
+            left -= 1
+            if left == 0:
+                return
+
+
+def _records(selection: Selection, options: dict[str, Any]) -> Iterator[Record | None]:
     """Records in order; None where everything there was has been given."""
-    relation = _relation(options["relation"])
-    after: Cursor | None = None
-    while True:
-        # Taken first: what is committed while we read is found at the next look.
-        end = last_cursor(slot)
-        for place, record in iterate_changes(
-            slot,
-            relation=relation,
-            from_lsn=options["from_lsn"],
-            to_lsn=options["to_lsn"],
-            after=after,
-        ):
-            yield record
+    slot = selection.wanted.slot
+    writer = RecordWriter(slot)
+    # Taken first: what is committed while we read is found at the next look.
+    end = last_cursor(slot)
+    if options["newest"]:
+        yield from map(writer.record, selection.newest(options["newest"]))
+    elif selection.key is not None:
+        yield from map(writer.record, selection.found())
+    else:
+        for found in selection.found():
+            yield writer.record(found)
+            place = Cursor(writer.life(found[0].incarnation_id), found[0].commit_seq or 0)
             end = max(end or place, place)
-        after = end
+    yield None
+    while options["follow"] and _wait_for_more(slot, end):
+        after = None if end is None else Place(end.incarnation, end.commit_seq, ALL_OF_IT)
+        end = last_cursor(slot)
+        # A life, or a table, may have begun since.
+        writer = RecordWriter(slot)
+        for found in iterate_found(selection.wanted, after):
+            yield writer.record(found)
+            place = Cursor(writer.life(found[0].incarnation_id), found[0].commit_seq or 0)
+            end = max(end or place, place)
         yield None
-        if not options["follow"] or not _wait_for_more(slot, after):
-            return
 
 
 def _wait_for_more(slot: Slot, after: Cursor | None) -> bool:
@@ -92,21 +187,3 @@ def _wait_for_more(slot: Slot, after: Cursor | None) -> bool:
         except OperationalError:
             connection.close()  # the store restarts: look again
         time.sleep(_LOOK_SECONDS)
-
-
-def _relation(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    schema, dot, table = text.partition(".")
-    if not table or not schema:
-        if dot:
-            raise CommandError(f"{text} is not a table's name: write schema.table")
-        schema, table = "public", text
-    return schema, table
-
-
-def _lsn(text: str) -> LSN:
-    try:
-        return LSN.parse(text)
-    except ValueError:
-        raise CommandError(f"{text} is not an LSN: write it like 0/1B2C3D8") from None

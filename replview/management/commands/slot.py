@@ -1,6 +1,7 @@
 """``replview slot add|list|start|stop|remove|interface|log|quarantine|peek``."""
 
 import json
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -12,6 +13,7 @@ from replview.catalog.plan import Plan, make_plan
 from replview.catalog.problems import SourceTrouble, explain
 from replview.catalog.wishes import Wish, parse_columns
 from replview.management import slot_interface, slot_log, slot_peek, slot_quarantine
+from replview.management.commands import baseline
 from replview.management.instance import InstanceCommand, find_slot, find_source, table_of
 from replview.management.slot_changes import (
     drop_on_source,
@@ -19,8 +21,10 @@ from replview.management.slot_changes import (
     make_slot,
     statements_to_drop,
 )
+from replview.store import baselines
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
+from replview.web.words import plural
 
 #: Options of the output plugin a user may set, with the values that make sense.
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -59,6 +63,8 @@ class Command(InstanceCommand):
                          help="sql: where replication connections are refused")  # fmt: skip
         add.add_argument("--keep-aborted", action="store_true", help="keep, marked, what was "
                          "rolled back")  # fmt: skip
+        add.add_argument("--baseline", action="store_true", help="then store the rows its tables "
+                         "have now, too")  # fmt: skip
         add.add_argument("--stopped", action="store_true", help="do not start receiving yet")
         add.add_argument("--yes", action="store_true", help="do not ask")
         self.add_data(add)
@@ -105,6 +111,23 @@ class Command(InstanceCommand):
                          keep_aborted=options["keep_aborted"])  # fmt: skip
         state = "stopped" if options["stopped"] else "receiving starts within a few seconds"
         self.say(f"slot {slot} added; {state}")
+        self._offer_baseline(slot, wanted=options["baseline"], yes=options["yes"])
+
+    def _offer_baseline(self, slot: Slot, *, wanted: bool, yes: bool) -> None:
+        """The rows that are there already: asked for with ``--baseline``, offered at a terminal."""
+        if slot.plugin != "pgoutput" or not (wanted or (sys.stdin.isatty() and not yes)):
+            self.say(f"its tables' present rows are not in the record: replview baseline {slot} "
+                     "--all")  # fmt: skip
+            return
+        tables = baseline.tables_for(slot, [], everything=True)
+        for line in baseline.cost_lines(tables):
+            self.say(line)
+        if not self.confirm(f"Take a baseline of {plural(len(tables), 'table')}?", yes):
+            return
+        for schema, table in tables:
+            baselines.request(slot, schema, table, by="the command line")
+        self.say(f"{plural(len(tables), 'baseline')} asked for: 'replview baseline {slot}' shows "
+                 "how far they are")  # fmt: skip
 
     def _list(self, options: dict[str, Any]) -> None:
         slots = [_facts(slot) for slot in Slot.objects.select_related("source")]

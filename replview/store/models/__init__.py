@@ -4,6 +4,13 @@ Two tables are partitioned and written by COPY alone (``change``, ``slot_sample`
 their columns for reading, the migration holds their SQL.
 """
 
+from replview.store.models.activity import (
+    ActivityMark,
+    ActorActivity,
+    HistoryBlock,
+    RelationActivity,
+)
+from replview.store.models.evidence import Baseline, PublicationLook
 from replview.store.models.history import (
     AbortedSubtransaction,
     Change,
@@ -11,6 +18,7 @@ from replview.store.models.history import (
     Transaction,
     Transition,
 )
+from replview.store.models.people import ApiToken, SavedFilter
 from replview.store.models.quarantine import Quarantine
 from replview.store.models.relations import Relation, RelationVersion, TypeName
 from replview.store.models.samples import SlotEvent, SlotPeek, SlotSample, SourceLook
@@ -18,11 +26,19 @@ from replview.store.models.sources import Slot, SlotIncarnation, Source
 
 __all__ = [
     "AbortedSubtransaction",
+    "ActivityMark",
+    "ActorActivity",
+    "ApiToken",
+    "Baseline",
     "Change",
+    "HistoryBlock",
     "LargeValue",
+    "PublicationLook",
     "Quarantine",
     "Relation",
+    "RelationActivity",
     "RelationVersion",
+    "SavedFilter",
     "Slot",
     "SlotEvent",
     "SlotIncarnation",

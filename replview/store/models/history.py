@@ -28,6 +28,11 @@ class Transaction(models.Model):
         SKIPPED = "skipped"
         #: Prepared in a life of the slot that ended before it did: nobody can tell its end.
         UNKNOWN = "unknown"
+        #: A table's rows as a baseline read them: ``commit_lsn`` is the position they are of, and
+        #: ``inserts`` counts them. It has a place in history, where it was stored.
+        SNAPSHOT = "snapshot"
+        #: The same while it is being read; hidden.
+        COPYING = "copying"
         DISCARDED = "discarded"
 
     id = models.BigIntegerField(primary_key=True)
@@ -91,7 +96,23 @@ class Transaction(models.Model):
             models.Index(
                 fields=["incarnation", "stored_at"],
                 name="transaction_ended",
-                condition=models.Q(state__in=["aborted", "rolled back"]),
+                condition=models.Q(state__in=["aborted", "rolled back", "unknown"]),
+            ),
+            # The transactions of one actor, one origin, and those of two phases, in order.
+            models.Index(
+                fields=["incarnation", "actor", "commit_seq"],
+                name="transaction_by_actor",
+                condition=models.Q(actor__isnull=False, commit_seq__isnull=False),
+            ),
+            models.Index(
+                fields=["incarnation", "origin", "commit_seq"],
+                name="transaction_by_origin",
+                condition=models.Q(origin__isnull=False, commit_seq__isnull=False),
+            ),
+            models.Index(
+                fields=["incarnation", "commit_seq"],
+                name="transaction_two_phase",
+                condition=models.Q(gid__isnull=False, commit_seq__isnull=False),
             ),
             # Those that were open long enough to be seen so, once they have ended.
             models.Index(

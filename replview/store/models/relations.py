@@ -52,7 +52,8 @@ class RelationVersion(models.Model):
     first_lsn = LSNField(null=True)
     first_xid = models.BigIntegerField(null=True)
     first_seen_at = models.DateTimeField(default=timezone.now)
-    #: ``[{"lsn", "xid"}]``: each time this shape came into force (again).
+    #: ``[{"lsn", "xid", "at"}]``: each time this shape came into force (again). A walsender sends
+    #: Relation messages without a position; ``at`` is our clock when it was stored.
     intervals = models.JSONField(default=list)
 
     class Meta:

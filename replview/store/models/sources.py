@@ -116,6 +116,9 @@ class Slot(models.Model):
     #: Counters of the current incarnation, moved with the checkpoint.
     transactions_stored = models.BigIntegerField(default=0)
     changes_stored = models.BigIntegerField(default=0)
+    #: Raised by whoever else gives out a commit_seq under this row's lock (a baseline), so that
+    #: the receiver reads it again.
+    outside_writes = models.BigIntegerField(default=0)
     last_commit_time = models.DateTimeField(null=True)
     last_stored_at = models.DateTimeField(null=True)
 

@@ -12,7 +12,8 @@ from replview.store.models import Transaction
 from replview.web.health import Level
 from replview.web.templatetags.replview import OPERATIONS
 
-STATES = [state for state in Transaction.State if state != Transaction.State.DISCARDED]
+HIDDEN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
+STATES = [state for state in Transaction.State if state not in HIDDEN]
 COLOURS = ("surface", "bg", "sunken", "selected", "text", "text-2", "text-3",
            "accent", "ins", "upd", "del", "trn", "msg", "control")  # fmt: skip
 

@@ -19,7 +19,7 @@ from replview.web.in_flight_page import (
     read_scope,
 )
 from replview.web.in_flight_words import sentence_of, work_mem_words
-from replview.web.views.live import changes_page
+from replview.web.views.transaction import changes_page
 
 
 @require_GET

@@ -1,9 +1,10 @@
 // The drawer: one transaction. What is known of it is renewed with the page; the changes received so
 // far are loaded once and stay where they are, with more on demand.
 
+import { copyLink } from "../changes/links.js";
 import { announce, refreshTimes } from "../shell.js";
 import { el, fragment } from "../live/dom.js";
-import { copyLink, wireChanges, wireGrip } from "../live/drawer.js";
+import { wireGrip } from "../live/drawer.js";
 import { writeAddress } from "./filters.js";
 
 export class Drawer {
@@ -14,7 +15,6 @@ export class Drawer {
     this.side = document.getElementById("side");
     this.id = this.box.hidden ? null : new URLSearchParams(location.search).get("tx");
     this.onChange = () => {};
-    wireChanges(this.box);
     wireGrip(document.getElementById("grip"), this.box);
     this.box.addEventListener("click", (event) => this.clicked(event));
     this.offerMore();

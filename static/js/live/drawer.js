@@ -1,6 +1,8 @@
 // The drawer beside the list: one transaction's changes, from the server, a page at a time.
 
-import { announce, refreshTimes, toast, copyText } from "../shell.js";
+import "../changes/main.js";
+import { copyLink } from "../changes/links.js";
+import { announce, refreshTimes } from "../shell.js";
 import { el, find, fragment } from "./dom.js";
 import { Filters } from "./filters.js";
 import { delay } from "./words.js";
@@ -15,7 +17,6 @@ export class Drawer {
     this.box = find("drawer");
     this.inside = find("drawer-inside");
     this.box.addEventListener("click", (event) => this.clicked(event));
-    wireChanges(this.box);
     wireGrip(find("grip"), this.box);
   }
 
@@ -77,45 +78,6 @@ export class Drawer {
     if (step) this.on.step(Number(step.dataset.step));
     if (event.target.closest("[data-copy-link]")) copyLink(new URL(address(this.id), location.href).href);
   }
-}
-
-export async function copyLink(link) {
-  if (await copyText(link)) toast("Link copied", { symbol: "link" });
-  else toast("The browser does not let this page copy.", { symbol: "close" });
-}
-
-// "Load more" and "show all", in the drawer and on the transaction's own page.
-export function wireChanges(root) {
-  root.addEventListener("click", async (event) => {
-    const more = event.target.closest("[data-more]");
-    const all = event.target.closest("[data-value]");
-    if (!more && !all) return;
-    const button = more ?? all;
-    button.disabled = true;
-    try {
-      const answer = await fetch(more ? more.dataset.more : all.dataset.value);
-      if (!answer.ok || answer.redirected) throw new Error(String(answer.status));
-      const text = await answer.text();
-      if (more) {
-        const focused = document.activeElement === more;
-        const next = fragment(text);
-        const first = next.querySelector(".block");
-        more.replaceWith(next);
-        if (focused && first) { first.tabIndex = -1; first.focus(); }
-      } else showWhole(all, text);
-      refreshTimes(root);
-    } catch {
-      button.disabled = false;
-      toast("The server did not answer. Try again.", { symbol: "close" });
-    }
-  });
-}
-
-function showWhole(button, text) {
-  const shown = button.parentElement.querySelector("mark, .marked");
-  const whole = el("mark", "whole", text);
-  shown.replaceWith(whole);
-  button.remove();
 }
 
 function skeleton() {

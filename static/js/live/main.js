@@ -4,7 +4,8 @@ import { Band } from "./band.js";
 import { Clock } from "./clock.js";
 import { Connection } from "./connection.js";
 import { find, setIcon } from "./dom.js";
-import { copyLink, Drawer } from "./drawer.js";
+import { copyLink } from "../changes/links.js";
+import { Drawer } from "./drawer.js";
 import { showEmpty } from "./empty.js";
 import { Filters } from "./filters.js";
 import { Hold } from "./hold.js";
@@ -105,6 +106,8 @@ function draw() {
 
 // Numbers that move all the time are read twice a second.
 function drawSoon() {
+  // The keys reach the rows from the first moment on.
+  page.selection.mark();
   if (performance.now() - drawnAt > 500) draw();
   else if (!drawing) drawing = setTimeout(draw, 500 - (performance.now() - drawnAt));
 }

@@ -6,10 +6,11 @@ import { age, plural } from "./words.js";
 
 let number = 0;
 
-export function eventItem({ id, event, inc, seq, what, text, at_ms: at }) {
+export function eventItem({ id, event, inc, seq, what, text, version, at_ms: at }) {
   const isGap = what === "gap";
   const element = buildMarker({
     kind: what, at, title: isGap ? "Gap" : "", text: isGap ? text.replace(/^gap:\s*/i, "") : text,
+    link: version ? { word: "Compare", href: `/relations/versions/${Number(version)}/` } : null,
   });
   return markerItem(id, [inc, seq, 3, event], element);
 }

@@ -45,6 +45,8 @@ export function timeOf(data) {
 export function bareRow(data) {
   const row = el("div", isLost(data) ? "row no-longer" : "row");
   row.setAttribute("role", "row");
+  // A row without cells is not finished: said, so that nobody is read an empty one.
+  row.setAttribute("aria-busy", "true");
   row.tabIndex = -1;
   row.dataset.id = data.id;
   return row;
@@ -56,6 +58,7 @@ export function buildRow(data) {
 
 export function fillRow(row, data, screen) {
   if (row.firstChild) return row;
+  row.removeAttribute("aria-busy");
   const tables = cell("c-tables");
   fillTables(tables, data);
   const at = timeOf(data);
@@ -99,8 +102,8 @@ export function refitTables(row, data) {
   if (tables) fillTables(tables, data);
 }
 
-// A line in the order of things that is no transaction. action: {word, run}
-export function buildMarker({ kind, at, title, text, action, code }) {
+// A line in the order of things that is no transaction. action: {word, run}; link: {word, href}
+export function buildMarker({ kind, at, title, text, action, link, code }) {
   const row = el("div", kind === "gap" ? "row marker marker-gap" : "row marker");
   row.setAttribute("role", "row");
   const words = cell("c-words");
@@ -117,6 +120,11 @@ export function buildMarker({ kind, at, title, text, action, code }) {
     button.type = "button";
     button.addEventListener("click", () => action.run(button));
     end.append(button);
+  }
+  if (link) {
+    const anchor = el("a", "", link.word);
+    anchor.href = link.href;
+    end.append(anchor);
   }
   row.append(end);
   return row;

@@ -4,14 +4,15 @@
 import { el } from "./dom.js";
 import { bytes, count, tableName } from "./words.js";
 
-const LETTERS = ["I", "U", "D", "T"];
-const NAMES = { I: "inserts", U: "updates", D: "deletes", T: "truncates", M: "messages" };
+// A snapshot's rows come as a fifth count.
+const LETTERS = ["I", "U", "D", "T", "S"];
+const NAMES = { I: "inserts", U: "updates", D: "deletes", T: "truncates", M: "messages", S: "rows" };
 const TILE_PX = 20;
 const GAP_PX = 6;
 const BETWEEN_PX = 12;
 const MORE_PX = 34;
 
-const tiles = Object.fromEntries(["I", "U", "D", "T", "M"].map((letter) => {
+const tiles = Object.fromEntries(["I", "U", "D", "T", "M", "S"].map((letter) => {
   const tile = el("span", `op op-${letter}`);
   const mark = el("b", "", letter);
   mark.setAttribute("aria-hidden", "true");

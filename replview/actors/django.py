@@ -1,0 +1,337 @@
+"""Django: every transaction that writes says who it is for.
+
+In ``settings.MIDDLEWARE``, after the authentication middleware::
+
+    "replview.actors.django.ActorMiddleware"
+
+and around what is no request (commands, Celery tasks)::
+
+    with actor("import_job", file="prices.csv"):
+        ...
+
+Before a transaction's first INSERT, UPDATE, DELETE, MERGE or TRUNCATE through Django's cursors a
+logical message goes into it: prefix ``replview``, a JSON object with ``actor`` and context. Reading
+sends nothing and asks nothing. Where the role may not send it the application's statement runs all
+the same, and one warning is logged. (A right that is revoked while connections are open costs each
+of them the transaction in which it finds out, at most one; the next goes on unsaid.)
+
+``REPLVIEW_ACTOR`` in the settings (a callable or its dotted path) gets the request and returns the
+actor's name, a mapping with ``actor`` and context, or None.
+
+Not seen: writes inside functions, ``cursor.copy()`` and what goes past Django's cursors (call
+``say_now()`` in the transaction first), and what a streamed response writes while it is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from asyncio import iscoroutinefunction
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from asgiref.sync import markcoroutinefunction
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.signals import connection_created
+from django.utils.module_loading import import_string
+
+PREFIX = "replview"
+#: Longer texts are cut; replview reads no message beyond 64 kB.
+MAX_CHARACTERS = 500
+
+#: What says who acts: called for each message, so that nothing is looked up for reading.
+Claim = Callable[[], "Mapping[str, Any] | None"]
+
+_claim: ContextVar[Claim | None] = ContextVar("replview_claim", default=None)
+_log = logging.getLogger("replview.actors")
+
+#: Whether the role of a driver's connection may send messages; absent: not asked yet.
+_able: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+#: Asked once a connection: a refused message would end the application's transaction.
+_MAY_SAY = """
+    SELECT NOT pg_catalog.pg_is_in_recovery() AND pg_catalog.has_function_privilege(oid, 'EXECUTE')
+      FROM pg_catalog.pg_proc
+     WHERE proname = 'pg_logical_emit_message' AND proargtypes[2] = 'pg_catalog.bytea'::regtype
+       AND pronamespace = 'pg_catalog'::regnamespace
+"""
+#: libpq's PQTRANS_IDLE and PQTRANS_INTRANS, the same in psycopg 3 and psycopg2.
+_IDLE, _IN_TRANSACTION = 0, 2
+
+_QUIET = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_WRITE = re.compile(r"[\s(]*(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE)\b", re.IGNORECASE)
+_COPY = re.compile(r"\s*COPY\b.*\bFROM\b", re.IGNORECASE | re.DOTALL)
+_WITHIN = re.compile(r"[()]\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\b", re.IGNORECASE)
+_PLAIN_READ = re.compile(r"\s*SELECT\b[^;]*$", re.IGNORECASE)
+
+
+def writes(statement: str) -> bool:
+    """Whether a statement changes rows, by its words: what a function does is not seen."""
+    if _PLAIN_READ.match(statement):
+        return False
+    for part in _QUIET.sub(" ", statement).split(";"):
+        if _WRITE.match(part) or _COPY.match(part):
+            return True
+        if part.lstrip()[:4].upper() == "WITH" and _WITHIN.search(part):
+            return True
+    return False
+
+
+@contextmanager
+def actor(name: str, **context: Any) -> Iterator[None]:
+    """What is written inside is this actor's; also a decorator: ``@actor("nightly_prices")``."""
+    document = {"actor": name, **context}
+    token = _claim.set(lambda: document)
+    try:
+        yield
+    finally:
+        _claim.reset(token)
+
+
+def say_now(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Send the message at once, for writes that Django's cursors do not see; in a transaction."""
+    connection = connections[using]
+    connection.ensure_connection()
+    claim = _claim.get()
+    if claim is not None and (watch := _watch_of(connection)) is not None:
+        watch.say(claim)
+
+
+class ActorMiddleware:
+    """What a request writes is its user's; sync and async."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[..., Any]) -> None:
+        self.get_response = get_response
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
+            markcoroutinefunction(self)
+        given = getattr(settings, "REPLVIEW_ACTOR", None)
+        self.of_request = import_string(given) if isinstance(given, str) else given or user_name
+
+    def __call__(self, request: Any) -> Any:
+        """Handle a request with its claim in place."""
+        if self.is_async:
+            return self._handle(request)
+        token = _claim.set(lambda: request_document(request, self.of_request))
+        try:
+            return self.get_response(request)
+        finally:
+            _claim.reset(token)
+
+    async def _handle(self, request: Any) -> Any:
+        token = _claim.set(lambda: request_document(request, self.of_request))
+        try:
+            return await self.get_response(request)
+        finally:
+            _claim.reset(token)
+
+
+def user_name(request: Any) -> str | None:
+    """The signed-in user's name; looking at it is what may cost a query."""
+    user = getattr(request, "_acached_user", None) or getattr(request, "user", None)
+    return user.get_username() if user is not None and user.is_authenticated else None
+
+
+def request_document(request: Any, of_request: Callable[[Any], Any] = user_name) -> dict[str, Any]:
+    """The message of a request: the actor if there is one, method, path and request id."""
+    document: dict[str, Any] = {"method": request.method, "path": request.path}
+    if request_id := request.headers.get("X-Request-ID"):
+        document["request_id"] = request_id
+    said = of_request(request)
+    if isinstance(said, Mapping):
+        return {**document, **said}
+    return document if said is None else {"actor": str(said), **document}
+
+
+class Watch:
+    """An execute wrapper that keeps what this connection's transaction has said already."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        #: Whose message the transaction holds.
+        self.said: Claim | None = None
+        #: Savepoints made since: rolling back to one of them does not take the message away.
+        self.since: set[str] = set()
+        self.busy = False
+
+    def __call__(
+        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
+    ) -> Any:
+        """Run a statement, the message before it if it is the first that writes."""
+        claim = _claim.get()
+        if self.busy or (claim is None and self.said is None):
+            return execute(sql, params, many, context)
+        text = _text(sql)
+        status = self._status()
+        if status == _IDLE:
+            self.forget()
+        if (savepoint := _savepoint_of(text)) is not None:
+            self._savepoint(*savepoint)
+        elif claim is None:
+            pass
+        elif status in (_IDLE, _IN_TRANSACTION) and self.said is not claim and writes(text):
+            if status == _IDLE and self.connection.get_autocommit():
+                return self._together(claim, lambda: execute(sql, params, many, context))
+            self.say(claim)
+        return execute(sql, params, many, context)
+
+    def forget(self) -> None:
+        """The transaction has ended, or the message's savepoint was rolled back."""
+        self.said = None
+        self.since.clear()
+
+    def say(self, claim: Claim) -> None:
+        """Send the message into the open transaction."""
+        if self._may_say() and (message := self._message(claim)) is not None:
+            with self.connection.wrap_database_errors:
+                self._send(message)
+            self.said = claim
+            self.since.clear()
+
+    def _together(self, claim: Claim, execute: Callable[[], Any]) -> Any:
+        """In autocommit mode: the message and the statement in a transaction of their own."""
+        if not self._may_say() or (message := self._message(claim)) is None:
+            return execute()
+        try:
+            self._send(f"BEGIN; {message}")
+        except Exception:
+            # Nothing of the application's was in it: its statement runs as if nobody were named.
+            if self._status() != _IDLE:
+                self._run("ROLLBACK")
+            return execute()
+        try:
+            result = execute()
+        except BaseException:
+            if self.connection.connection is not None and self._status() != _IDLE:
+                self._run("ROLLBACK")
+            raise
+        # As the statement's own end would be: a constraint checked at commit is an IntegrityError.
+        with self.connection.wrap_database_errors:
+            self._run("COMMIT")
+        return result
+
+    def _may_say(self) -> bool:
+        """Whether this connection's role may send messages, asked once."""
+        driver = self.connection.connection
+        if (able := _able.get(driver)) is None:
+            with driver.cursor() as cursor:
+                cursor.execute(_MAY_SAY)
+                row = cursor.fetchone()
+            able = _able[driver] = bool(row and row[0])
+            if not able:
+                _cannot_say("its role may not send messages, or this is a standby")
+        return able
+
+    def _message(self, claim: Claim) -> str | None:
+        """The statement that sends it; None where nobody is named or naming them fails."""
+        self.busy = True
+        try:
+            document = claim()
+            return message_sql(document) if document else None
+        except Exception as error:
+            _cannot_say(type(error).__name__)
+            return None
+        finally:
+            self.busy = False
+
+    def _send(self, message: str) -> None:
+        """Run it; what is refused is asked about anew before the next one."""
+        try:
+            self._run(message)
+        except Exception as error:
+            _able.pop(self.connection.connection, None)
+            _cannot_say(type(error).__name__)
+            raise
+
+    def _run(self, sql: str) -> None:
+        """Past Django's cursor: the application's query counts stay what they are."""
+        with self.connection.connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    def _status(self) -> int:
+        return int(self.connection.connection.info.transaction_status)
+
+    def _savepoint(self, verb: str, name: str) -> None:
+        if verb == "SAVEPOINT":
+            self.since.add(name)
+        elif verb == "ROLLBACK" and name not in self.since:
+            self.forget()
+
+
+def message_sql(document: Mapping[str, Any]) -> str:
+    """The statement; the content goes as hexadecimal digits, which nothing needs to quote."""
+    cut = {
+        str(key): value[:MAX_CHARACTERS] if isinstance(value, str) else value
+        for key, value in document.items()
+    }
+    content = json.dumps(cut, default=str).encode().hex()
+    return (
+        "SELECT pg_catalog.pg_logical_emit_message"
+        f"(true, '{PREFIX}', pg_catalog.decode('{content}', 'hex'))"
+    )
+
+
+_SAVEPOINT_WORDS = re.compile(
+    r"\s*(?:(SAVEPOINT)|(ROLLBACK)\s+(?:(?:WORK|TRANSACTION)\s+)?TO(?:\s+SAVEPOINT)?)\s+"
+    r"(\"[^\"]+\"|\w+)\s*;?\s*$",
+    re.IGNORECASE,
+)
+
+
+def _savepoint_of(statement: str) -> tuple[str, str] | None:
+    """``SAVEPOINT`` or ``ROLLBACK`` and the savepoint's name."""
+    if match := _SAVEPOINT_WORDS.match(statement):
+        verb, back, name = match.groups()
+        return (verb or back).upper(), name[1:-1] if name[0] == '"' else name.lower()
+    return None
+
+
+def _text(sql: Any) -> str:
+    """What is run, as text: cursors take bytes and psycopg's composed SQL too."""
+    if isinstance(sql, str):
+        return sql
+    if isinstance(sql, bytes):
+        return sql.decode("utf-8", "replace")
+    try:
+        return str(sql.as_string(None))
+    except Exception:
+        return str(sql)
+
+
+def _cannot_say(why: str) -> None:
+    """One warning a process: writing goes on without an actor. Says no value."""
+    if not _cannot_say.told:  # type: ignore[attr-defined]
+        _cannot_say.told = True  # type: ignore[attr-defined]
+        _log.warning("replview cannot say who writes (%s): it goes on unsaid", why)
+
+
+_cannot_say.told = False  # type: ignore[attr-defined]
+
+
+def _watch_of(connection: Any) -> Watch | None:
+    return next((each for each in connection.execute_wrappers if isinstance(each, Watch)), None)
+
+
+def _watch(connection: Any, **_: Any) -> None:
+    """Stand before every statement of a PostgreSQL connection, for as long as it lives."""
+    if connection.vendor != "postgresql":
+        return
+    if (watch := _watch_of(connection)) is not None:
+        watch.forget()
+        return
+    # First, since Django's own ``execute_wrapper()`` takes the last one away when it ends.
+    connection.execute_wrappers.insert(0, Watch(connection))
+
+
+connection_created.connect(_watch, dispatch_uid="replview.actors.django")
+for _open in connections.all(initialized_only=True):
+    if _open.connection is not None:
+        _watch(_open)

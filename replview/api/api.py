@@ -1,0 +1,54 @@
+"""``/api/v1/``: its parts, its access, its documentation."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern
+from ninja import NinjaAPI
+from ninja.openapi.docs import DocsBase
+
+from replview.api import actors, changes, coverage, relations, rows, slots, transactions
+from replview.api.access import Token, signed_in
+from replview.api.answers import add_answers
+
+DESCRIPTION = """
+What replview recorded, for programs: the same filters, in the same words, as on the pages.
+
+Lists come a page at a time: `older` and `newer` are cursors, to be given back as `cursor`; there is
+no page number and no total, because nothing is counted to draw a page. Where `complete` is false,
+the time for one answer was over before the page was full: go on with `older`.
+
+A value is the server's exact text; `null` is SQL NULL; a column in `not_sent` was not sent. Every
+answer about a slot states its coverage: since when it records, gaps, what is not published.
+"""
+
+
+class LocalDocs(DocsBase):
+    """Swagger UI from our own host, in a page that keeps the Content-Security-Policy."""
+
+    def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: object) -> HttpResponse:
+        """The page."""
+        url = self.get_openapi_url(api, {})
+        settings = {"url": url, "layout": "BaseLayout", "deepLinking": True}
+        return render(request, "api/docs.html", {"settings": settings, "openapi_url": url})
+
+
+api = NinjaAPI(
+    title="replview",
+    version="1",
+    description=DESCRIPTION,
+    urls_namespace="api",
+    docs=LocalDocs(),
+    auth=[Token(), signed_in],
+)
+add_answers(api)
+for part in (slots, transactions, changes, rows, relations, actors, coverage):
+    api.add_router("", part.router)
+
+
+def urls() -> list[URLPattern]:
+    """The API's addresses; access is checked by it, and not by the pages' login."""
+    patterns: list[URLPattern] = api.urls[0]
+    for pattern in patterns:
+        if pattern.name != "openapi-view":
+            pattern.callback.login_required = False  # type: ignore[attr-defined]
+    return patterns

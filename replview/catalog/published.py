@@ -1,0 +1,176 @@
+"""What publications publish, table by table: operations, columns, rows, and the name it goes by."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.catalog.connections import Connection
+from replview.catalog.publications import Publication, read_publications
+from replview.catalog.tables import TableFacts, read_tables
+
+#: Tables that no publication has: more names than this are not kept.
+MOST_UNPUBLISHED = 5000
+
+
+@dataclass(slots=True)
+class Published:
+    """One table as a set of publications publishes it together."""
+
+    table: TableFacts
+    #: Row filters by operation (I, U, D, T): a row is published where any of them lets it through;
+    #: an empty list: every row is.
+    filters: dict[str, list[str]] = field(default_factory=dict)
+    #: The columns that are sent, in the table's order; None: all that can be.
+    columns: tuple[str, ...] | None = None
+    #: ``schema.table`` of the partitioned table it is a part of.
+    root: str | None = None
+
+    @property
+    def operations(self) -> str:
+        """Of I, U, D, T."""
+        return "".join(op for op in "IUDT" if op in self.filters)
+
+    @property
+    def row_filter(self) -> str | None:
+        """What a row must be to be published; None: nothing is asked of it.
+
+        Truncation knows no filter. Where operations differ, that of inserts is told.
+        """
+        for op in "IUD":
+            if filters := self.filters.get(op):
+                return any_of(filters)
+        return None
+
+    def sent_columns(self, server_version: int) -> tuple[str, ...]:
+        """The columns that the stream carries, in their order in the table."""
+        computed = self.table.generated if server_version < 180000 else frozenset()
+        wanted = self.table.columns if self.columns is None else self.columns
+        # Before 18 the catalog may list computed columns, which are never sent.
+        return tuple(c for c in self.table.columns if c in wanted and c not in computed)
+
+    def facts(self, server_version: int) -> dict[str, Any]:
+        """As ``PublicationLook.facts`` keeps it."""
+        sent = self.sent_columns(server_version)
+        return {
+            "schema": self.table.schema,
+            "table": self.table.name,
+            "oid": self.table.oid,
+            "columns": None if sent == self.table.columns else list(sent),
+            "unpublished_columns": [c for c in self.table.columns if c not in sent],
+            "row_filter": self.row_filter,
+            "operations": self.operations,
+            "replica_identity": self.table.replica_identity,
+            "primary_key": list(self.table.primary_key),
+            "root": self.root,
+        }
+
+
+def any_of(filters: Sequence[str]) -> str:
+    """Row filters of several publications together."""
+    distinct = list(dict.fromkeys(filters))
+    return distinct[0] if len(distinct) == 1 else " OR ".join(f"({text})" for text in distinct)
+
+
+def read_published(
+    connection: Connection, publications: Sequence[str]
+) -> tuple[list[Publication], dict[tuple[str, str], Published]]:
+    """The publications of these names, and what they publish by (schema, table)."""
+    chosen = [p for p in read_publications(connection) if p.name in publications]
+    tables = read_tables(connection)
+    return chosen, published_by(chosen, tables)
+
+
+def published_by(
+    publications: Iterable[Publication], tables: Sequence[TableFacts]
+) -> dict[tuple[str, str], Published]:
+    """What the publications publish together, by (schema, table)."""
+    by_name = {(table.schema, table.name): table for table in tables}
+    by_oid = {table.oid: table for table in tables}
+    found: dict[tuple[str, str], Published] = {}
+    for publication in publications:
+        for entry in publication.tables:
+            table = by_name.get((entry.schema, entry.name))
+            if table is None:
+                continue  # dropped between two reads
+            key = entry.schema, entry.name
+            known = found.get(key)
+            if known is None:
+                known = found[key] = Published(table, root=_root_of(table, by_oid))
+            if entry.columns is not None:
+                known.columns = entry.columns
+            _add_operations(known, publication, entry.row_filter)
+    return {key: known for key, known in found.items() if not _told_by_root(known, found, by_oid)}
+
+
+def publication_facts(
+    publications: Sequence[Publication],
+    published: dict[tuple[str, str], Published],
+    tables: Iterable[TableFacts],
+    server_version: int,
+) -> dict[str, Any]:
+    """As ``PublicationLook.facts`` keeps it."""
+    through_leaves = {known.root for known in published.values() if known.root}
+    through_root = {f"{schema}.{name}" for schema, name in published}
+    by_oid = {table.oid: table for table in tables}
+    unpublished = [
+        str(table)
+        for table in by_oid.values()
+        if str(table) not in through_root
+        and str(table) not in through_leaves
+        and _root_of(table, by_oid) not in through_root
+    ]
+    return {
+        "publications": [
+            {
+                "name": p.name,
+                "insert": p.inserts,
+                "update": p.updates,
+                "delete": p.deletes,
+                "truncate": p.truncates,
+                "via_root": p.via_root,
+                "all_tables": p.all_tables,
+            }
+            for p in publications
+        ],
+        "tables": [known.facts(server_version) for _, known in sorted(published.items())],
+        "unpublished": sorted(unpublished)[:MOST_UNPUBLISHED],
+    }
+
+
+def _add_operations(known: Published, publication: Publication, row_filter: str | None) -> None:
+    """What one more publication adds: a row is published where any of them publishes it."""
+    for op, wanted in (
+        ("I", publication.inserts),
+        ("U", publication.updates),
+        ("D", publication.deletes),
+        ("T", publication.truncates),
+    ):
+        if not wanted:
+            continue
+        former = known.filters.get(op)
+        if row_filter is None or op == "T" or former == []:
+            known.filters[op] = []
+        else:
+            known.filters[op] = [*(former or []), row_filter]
+
+
+def _root_of(table: TableFacts, by_oid: dict[int, TableFacts]) -> str | None:
+    """The topmost partitioned table above a partition."""
+    above = table
+    while above.parent is not None and above.parent in by_oid:
+        above = by_oid[above.parent]
+    return None if above is table else str(above)
+
+
+def _told_by_root(
+    known: Published,
+    found: dict[tuple[str, str], Published],
+    by_oid: dict[int, TableFacts],
+) -> bool:
+    """Its changes are told as those of a table above it, which some publication asks for."""
+    above = known.table
+    while above.parent is not None and above.parent in by_oid:
+        above = by_oid[above.parent]
+        if (above.schema, above.name) in found:
+            return True
+    return False

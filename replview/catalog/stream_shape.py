@@ -1,0 +1,97 @@
+"""A table as pgoutput's Relation message would describe it, and whether its rows stayed put."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replview.catalog.connections import Connection
+from replview.catalog.queries import Query
+
+_IDENTITIES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "INDEX"}
+
+STREAM_SHAPE = Query(
+    name="stream_shape",
+    about="Columns of a table in their order, with the flag of replica identity as a Relation "
+    "message gives it (proto.c, logicalrep_write_attrs()); anyone may read it.",
+    sql="""
+        SELECT c.relreplident AS identity, c.relkind AS kind, a.attname::text AS name,
+               a.atttypid::bigint AS type_oid, a.atttypmod AS typmod,
+               c.relreplident = 'f' OR EXISTS (
+                   SELECT FROM pg_index AS i,
+                          unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
+                    WHERE i.indrelid = c.oid AND k.attnum = a.attnum
+                      AND k.place <= i.indnkeyatts AND i.indisvalid AND i.indimmediate
+                      AND CASE c.relreplident WHEN 'd' THEN i.indisprimary
+                               WHEN 'i' THEN i.indisreplident ELSE false END) AS is_key
+          FROM pg_class AS c
+          LEFT JOIN pg_attribute AS a
+            ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+         WHERE c.oid = %s
+         ORDER BY a.attnum
+    """,
+)
+# pg_class and pg_inherits tell what our snapshot sees, the functions what is there now.
+MOVED = Query(
+    name="rows_moved",
+    about="Whether a table, or a part of it, was rewritten, truncated, attached or detached since "
+    "our snapshot was taken; anyone may read it.",
+    sql="""
+        WITH RECURSIVE part (oid) AS (
+            SELECT %s::oid
+            UNION SELECT i.inhrelid FROM pg_inherits AS i
+              JOIN part ON part.oid = i.inhparent
+              JOIN pg_class AS c ON c.oid = i.inhparent AND c.relkind = 'p')
+        SELECT coalesce(bool_or(c.relfilenode IS DISTINCT FROM
+                                coalesce(pg_relation_filenode(c.oid), 0)), true)
+               OR (count(*) FILTER (WHERE c.relkind = 'p') > 0
+                   AND (SELECT array_agg(oid ORDER BY oid) FROM part) IS DISTINCT FROM
+                       (SELECT array_agg(relid::oid ORDER BY relid::oid)
+                          FROM pg_partition_tree(%s::oid::regclass))) AS moved,
+               sum(c.reltuples) FILTER (WHERE c.relkind = 'r' AND c.reltuples >= 0)::bigint
+                   AS estimated_rows
+          FROM part JOIN pg_class AS c ON c.oid = part.oid
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamColumn:
+    """A column as a Relation message gives it."""
+
+    name: str
+    type_oid: int
+    typmod: int
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamShape:
+    """A table as a Relation message gives it."""
+
+    #: DEFAULT, NOTHING, FULL or INDEX.
+    replica_identity: str
+    partitioned: bool
+    columns: tuple[StreamColumn, ...]
+
+
+def read_stream_shape(connection: Connection, oid: int, sent: Sequence[str]) -> StreamShape | None:
+    """The table's shape with the columns that are ``sent``; None where it is gone."""
+    rows = STREAM_SHAPE.rows(connection, oid)
+    if not rows:
+        return None
+    return StreamShape(
+        _IDENTITIES[rows[0]["identity"]],
+        rows[0]["kind"] == "p",
+        tuple(
+            StreamColumn(row["name"], row["type_oid"], row["typmod"], row["is_key"])
+            for row in rows
+            if row["name"] in sent
+        ),
+    )
+
+
+def rows_moved(connection: Connection, oid: int) -> tuple[bool, int | None]:
+    """Whether our snapshot cannot see the table's rows as they were (TRUNCATE, and ALTER TABLE
+    that rewrites, spare no older snapshot), and how many rows the statistics tell of.
+    """
+    row = MOVED.row(connection, oid, oid)
+    return bool(row["moved"]), row["estimated_rows"]

@@ -1,0 +1,151 @@
+"""``replview baseline SOURCE/SLOT TABLE …``: tables' rows into the record, as of one position."""
+
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.management.instance import InstanceCommand, find_slot, table_of
+from replview.sampling.publications import look_at_publications
+from replview.store import baselines
+from replview.store.models import Baseline, Slot
+from replview.web.baseline_words import COST, BaselineRow, rows_of
+
+_TURN_SECONDS = 0.5
+
+
+class Command(InstanceCommand):
+    """Asks for baselines, and shows how far they are."""
+
+    help = (
+        "Store the rows that tables have now, so that the first recorded change of each has its "
+        "before image. Without a table: the baselines of the slot."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The slot, its tables, and the rate."""
+        parser.add_argument("slot", metavar="SOURCE/SLOT")
+        parser.add_argument("tables", nargs="*", metavar="SCHEMA.TABLE")
+        parser.add_argument("--all", action="store_true", help="every table the slot publishes")
+        parser.add_argument("--rate", type=int, metavar="ROWS_PER_SECOND", help="no faster than "
+                            "this (default: as fast as it goes)")  # fmt: skip
+        parser.add_argument("--wait", "--follow", action="store_true", help="stay until they are "
+                            "done, saying how far they are")  # fmt: skip
+        parser.add_argument("--cancel", action="store_true", help="give up those that wait or "
+                            "are being read (of these tables, or all)")  # fmt: skip
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        self.add_data(parser)
+
+    def handle(self, **options: Any) -> None:
+        """List, cancel, or ask."""
+        slot = find_slot(options["slot"])
+        if options["rate"] is not None and options["rate"] < 1:
+            raise CommandError("--rate is at least 1 row a second")
+        if options["cancel"]:
+            self._cancel(slot, options["tables"])
+            return
+        if not options["tables"] and not options["all"]:
+            self._list(slot)
+            return
+        tables = tables_for(slot, options["tables"], everything=options["all"])
+        for line in cost_lines(tables):
+            self.say(line)
+        if not self.confirm("Take them?", options["yes"]):
+            raise CommandError("nothing was done")
+        asked = [
+            baselines.request(
+                slot, schema, table, by="the command line", rows_per_second=options["rate"]
+            ).pk
+            for schema, table in tables
+        ]
+        if options["wait"]:
+            self._wait(asked)
+        else:
+            self.say("a worker begins within a second or two; "
+                     f"'replview baseline {slot}' shows how far it is")  # fmt: skip
+
+    def _list(self, slot: Slot) -> None:
+        rows = rows_of(Baseline.objects.filter(slot=slot).order_by("id"))
+        if not rows:
+            self.say(f"no baselines yet: replview baseline {slot} SCHEMA.TABLE")
+            return
+        lines = [
+            [
+                row.name,
+                row.baseline.state,
+                row.rows,
+                row.rate or ("" if row.baseline.state == "requested" else "unknown"),
+                "" if row.baseline.state == "requested" else str(row.baseline.lsn or "unknown"),
+                row.baseline.problem_cause,
+            ]
+            for row in rows
+        ]
+        self.say(table_of([["TABLE", "STATE", "ROWS", "RATE", "AS OF LSN", "PROBLEM"], *lines]))
+
+    def _cancel(self, slot: Slot, names: list[str]) -> None:
+        waiting = Baseline.objects.filter(slot=slot, state__in=baselines.WAITING)
+        gone = 0
+        for row in waiting:
+            if not names or f"{row.schema}.{row.table}" in names:
+                gone += baselines.cancel(row.pk)
+        self.say(f"{gone} given up; nothing of them is kept")
+
+    def _wait(self, asked: list[int]) -> None:
+        """Until all have ended, saying of each what became of it."""
+        left, failed = list(asked), 0
+        last: dict[int, str] = {}
+        while left:
+            for found in Baseline.objects.filter(pk__in=left).order_by("id"):
+                row = BaselineRow(found)
+                line = f"{row.name}: {row.progress}"
+                if not row.waits:
+                    left.remove(found.pk)
+                    failed += row.again
+                    line = _ended(row)
+                if last.get(found.pk) != line:
+                    last[found.pk] = line
+                    self.say(line)
+            if left:
+                time.sleep(_TURN_SECONDS)
+        if failed:
+            raise CommandError(f"{failed} of {len(asked)} did not come about")
+
+
+def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[str, str]]:
+    """The published tables that are meant. Raises ``CommandError`` where one is not published."""
+    look_at_publications(slot.source)
+    known = baselines.tables_of(slot)
+    if everything:
+        if not known:
+            raise CommandError(
+                f"what {slot} publishes is not known, or it publishes nothing: see that the source "
+                "can be reached (replview source list)"
+            )
+        return [(table["schema"], table["table"]) for table in known]
+    found: list[tuple[str, str]] = []
+    for name in names:
+        schema, _, table = name.rpartition(".")
+        meant = baselines.tables_named(slot, schema or "public", table)
+        if not meant:
+            near = ", ".join(f"{t['schema']}.{t['table']}" for t in known[:8]) or "none is known"
+            raise CommandError(f"{name} is not published to {slot}; published: {near}")
+        found += [one for one in meant if one not in found]
+    return found
+
+
+def cost_lines(tables: list[tuple[str, str]]) -> list[str]:
+    """What taking baselines of these tables means for the source."""
+    names = ", ".join(f"{schema}.{table}" for schema, table in tables[:8])
+    more = f" and {len(tables) - 8} more" if len(tables) > 8 else ""
+    return [f"a baseline of {names}{more}:", f"  costs: {COST}",
+            "  needs: SELECT on the tables, and a replication connection"]  # fmt: skip
+
+
+def _ended(row: BaselineRow) -> str:
+    if row.baseline.state == Baseline.State.DONE:
+        took = f" in {row.took}" if row.took else ""
+        return f"{row.name}: {row.rows} rows as of {row.baseline.lsn}{took}"
+    cause = row.baseline.problem_cause or "given up"
+    remedy = f". {row.baseline.problem_remedy}" if row.baseline.problem_remedy else ""
+    return f"{row.name}: {row.baseline.state}: {cause}{remedy}"

@@ -1,0 +1,113 @@
+"""``replview token create|list|revoke``: what programs sign in to the API with."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser
+from django.core.management.base import CommandError
+from django.utils import timezone
+
+from replview.management.instance import InstanceCommand, table_of
+from replview.store.models import ApiToken
+from replview.store.tokens import make_token
+
+
+class Command(InstanceCommand):
+    """Tokens of the API: create, list, revoke."""
+
+    help = "Create, list or revoke the tokens with which programs read the API."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        create = actions.add_parser("create", help="make a token and show it, once")
+        create.add_argument("name", metavar="NAME", help="what it is for")
+        create.add_argument("--user", metavar="USER", help="whose it is (default: the only user)")
+        create.add_argument("--days", type=int, metavar="N", help="good for so long (default: "
+                            "until it is revoked)")  # fmt: skip
+        listing = actions.add_parser("list", help="all tokens, without the tokens themselves")
+        listing.add_argument("--format", choices=["text", "json"], default="text")
+        revoke = actions.add_parser("revoke", help="make a token good for nothing, at once")
+        revoke.add_argument("name", metavar="NAME")
+        revoke.add_argument("--user", metavar="USER")
+        for action in (create, listing, revoke):
+            self.add_data(action)
+
+    def handle(self, **options: Any) -> None:
+        """Run the action."""
+        getattr(self, f"_{options['action']}")(options)
+
+    def _create(self, options: dict[str, Any]) -> None:
+        name = options["name"].strip()[:100]
+        if options["days"] is not None and options["days"] < 1:
+            raise CommandError("--days is at least 1")
+        user = _user(options["user"])
+        if ApiToken.objects.filter(user_id=user.pk, name=name, revoked_at=None).exists():
+            raise CommandError(
+                f"{user.get_username()} has a token {name} already: 'replview token revoke {name}' "
+                "first, or choose another name"
+            )
+        # A revoked one makes room for its successor.
+        ApiToken.objects.filter(user_id=user.pk, name=name).delete()
+        token, _ = make_token(user, name, days=options["days"])
+        self.say(token)
+        self.stderr.write(
+            "Shown this once. Send it with every request: Authorization: Bearer " + token[:8] + "…"
+        )
+
+    def _list(self, options: dict[str, Any]) -> None:
+        tokens = [_facts(token) for token in ApiToken.objects.select_related("user").order_by("pk")]
+        if options["format"] == "json":
+            self.say(json.dumps(tokens, indent=2))
+        elif not tokens:
+            self.say("no tokens yet: replview token create NAME")
+        else:
+            heading = ["NAME", "USER", "BEGINS", "CREATED", "LAST USED", "STATE"]
+            self.say(table_of([heading, *([str(value) for value in t.values()] for t in tokens)]))
+
+    def _revoke(self, options: dict[str, Any]) -> None:
+        found = ApiToken.objects.filter(name=options["name"], revoked_at=None)
+        if options["user"]:
+            found = found.filter(user=_user(options["user"]))
+        count = found.count()
+        if count == 0:
+            raise CommandError(f"there is no token {options['name']}; see 'replview token list'")
+        if count > 1:
+            raise CommandError(f"several users have a token {options['name']}: say --user")
+        found.update(revoked_at=timezone.now())
+        self.say(f"token {options['name']} is revoked")
+
+
+def _user(name: str | None) -> AbstractBaseUser:
+    users = get_user_model().objects.filter(is_active=True)
+    if name:
+        user = users.filter(username=name).first()
+        if user is None:
+            raise CommandError(f"there is no user {name}")
+        return user
+    found = list(users[:2])
+    if not found:
+        raise CommandError("there is no user yet: replview createsuperuser")
+    if len(found) > 1:
+        raise CommandError("there are several users: say whose it is with --user")
+    return found[0]
+
+
+def _facts(token: ApiToken) -> dict[str, str]:
+    now = timezone.now()
+    state = "good"
+    if token.revoked_at:
+        state = "revoked"
+    elif token.expires_at:
+        ended = token.expires_at <= now
+        state = "expired" if ended else f"good until {token.expires_at:%Y-%m-%d}"
+    return {
+        "name": token.name,
+        "user": token.user.get_username(),
+        "begins": token.hint,
+        "created": f"{token.created_at:%Y-%m-%d %H:%M}",
+        "last_used": f"{token.last_used_at:%Y-%m-%d %H:%M}" if token.last_used_at else "never",
+        "state": state,
+    }

@@ -1,0 +1,150 @@
+"""What keeps a baseline from being read, each with its cause and what mends it."""
+
+from collections.abc import Sequence
+
+from psycopg import errors
+
+from replview.catalog.naming import quoted
+from replview.catalog.problems import Trouble
+
+_ASK_AGAIN = "Ask for the baseline again"
+
+
+def standby() -> Trouble:
+    """Only a primary can be asked."""
+    return Trouble(
+        "standby",
+        "the source is a standby, whose snapshots cannot be tied to a position of the WAL",
+        "Add the primary as a source with a slot of its own, and take the baseline there",
+    )
+
+
+def no_logical(wal_level: str) -> Trouble:
+    """No slot can be made."""
+    return Trouble(
+        "wal_level",
+        f"the server's wal_level is {wal_level}, not logical",
+        "ALTER SYSTEM SET wal_level = 'logical', then restart the server",
+    )
+
+
+def other_plugin(plugin: str) -> Trouble:
+    """Its stream tells other columns and texts than the catalog would."""
+    return Trouble(
+        "other_plugin",
+        f"the slot speaks {plugin}, and a baseline is read as pgoutput would send its rows",
+        "Add a slot of pgoutput for this source",
+    )
+
+
+def other_cluster() -> Trouble:
+    """Its positions do not compare with those of the record."""
+    return Trouble(
+        "other_cluster",
+        "the source is another cluster, or on another timeline, than the slot's record is of",
+        "Once the slot is received from it, a new record begins: ask again then",
+    )
+
+
+def life_ended() -> Trouble:
+    """The slot began anew while the table was read."""
+    return Trouble(
+        "life_ended",
+        "a new record of the slot began while the table was read, and positions do not compare "
+        "across it",
+        _ASK_AGAIN,
+    )
+
+
+def no_table(schema: str, table: str) -> Trouble:
+    """Dropped or renamed."""
+    return Trouble("no_such_table", f"there is no table {schema}.{table} any more", "Name another")
+
+
+def unpublished(schema: str, table: str, publications: Sequence[str]) -> Trouble:
+    """None of its later changes would come."""
+    names = ", ".join(publications) or "none"
+    add = (
+        f"ALTER PUBLICATION {quoted(publications[0])} ADD TABLE {quoted(schema, table)}"
+        if publications
+        else "Receive the slot with a publication"
+    )
+    return Trouble(
+        "not_published",
+        f"{schema}.{table} is not published to this slot (publications: {names})",
+        add,
+    )
+
+
+def locked(schema: str, table: str) -> Trouble:
+    """DDL holds it."""
+    return Trouble(
+        "locked",
+        f"{schema}.{table} is locked by another session (ALTER TABLE, TRUNCATE, VACUUM FULL …)",
+        f"{_ASK_AGAIN} when that has ended",
+    )
+
+
+def moved(schema: str, table: str) -> Trouble:
+    """The snapshot does not see its rows."""
+    return Trouble(
+        "moved",
+        f"{schema}.{table} was truncated, rewritten or repartitioned at this very moment",
+        _ASK_AGAIN,
+    )
+
+
+def may_not_read(schema: str, table: str, role: str) -> Trouble:
+    """Decoding needs no right to read, a baseline does."""
+    return Trouble(
+        "may_not_read",
+        f"role {role} may receive the changes of {schema}.{table}, but not read it",
+        f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)}; "
+        f"GRANT SELECT ON {quoted(schema, table)} TO {quoted(role)}",
+    )
+
+
+def row_security(schema: str, table: str, role: str) -> Trouble:
+    """It would see a part of the rows."""
+    return Trouble(
+        "row_security",
+        f"{schema}.{table} has row-level security, under which role {role} would see a part of its "
+        "rows and not know it",
+        f"ALTER ROLE {quoted(role)} BYPASSRLS",
+    )
+
+
+def waited(seconds: float) -> Trouble:
+    """Making a slot waits for whatever runs."""
+    return Trouble(
+        "waited",
+        "transactions that were open on the server (running, or prepared) did not end within "
+        f"{_span(seconds)}, and a consistent snapshot waits for them",
+        "End them, or wait until they end, and ask again: SELECT pid, xact_start, state FROM "
+        "pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start; "
+        "SELECT gid, prepared FROM pg_prepared_xacts ORDER BY prepared",
+    )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def too_many() -> Trouble:
+    """Changes are numbered by 32 bits within a transaction."""
+    return Trouble(
+        "too_many_rows",
+        "the table has more than 2,147,483,647 rows, which one baseline cannot hold",
+        "Take baselines of its partitions, or narrow the publication by a row filter",
+    )
+
+
+def refused(error: Exception, schema: str, table: str, role: str) -> Trouble | None:
+    """Errors of reading that mean something of their own here."""
+    if isinstance(error, errors.InsufficientPrivilege):
+        if "row-level security" in str(error):
+            return row_security(schema, table, role)
+        return may_not_read(schema, table, role)
+    if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
+        return moved(schema, table)
+    return None

@@ -1,0 +1,1 @@
+"""From the record to Parquet and Spark; knows nothing of Django."""

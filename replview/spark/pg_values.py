@@ -1,0 +1,184 @@
+"""Columns of the server's texts as Arrow arrays: a whole column at a time where all of it fits.
+
+A value that does not fit its type (see ``type_mapping``) is null in the array and stands, as it
+was, among the ``raw`` ones. Marked values (masked, binary …) are raw, too.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: Microseconds since 1970 of the first and last moment that every reader knows (years 1 to 9999).
+FIRST_US = -62_135_596_800_000_000
+LAST_US = 253_402_300_799_999_999
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (what is counted from it has its offset taken off)
+_TRUE, _FALSE = {"t", "true"}, {"f", "false"}
+# An offset with seconds, as zones had before 1900: Arrow reads none.
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?"
+)
+
+
+@dataclass(slots=True)
+class Converted:
+    """A column's values."""
+
+    array: pa.Array
+    #: Row → the text that its type could not hold.
+    raw: dict[int, str] = field(default_factory=dict)
+
+
+def convert(values: Sequence[Any], arrow: pa.DataType) -> Converted:
+    """Values as the record keeps them (text, None, or a mark) as an array of this type."""
+    raw = {
+        place: orjson.dumps(value).decode()
+        for place, value in enumerate(values)
+        if isinstance(value, dict)
+    }
+    texts = (
+        [None if place in raw else value for place, value in enumerate(values)] if raw else values
+    )
+    converted = _convert_texts(texts, arrow)
+    converted.raw |= raw
+    return converted
+
+
+def _convert_texts(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
+    if pa.types.is_string(arrow):
+        return Converted(pa.array(texts, pa.string()))
+    if pa.types.is_list(arrow):
+        return _lists(texts, arrow)
+    if pa.types.is_boolean(arrow):
+        return _one_by_one(texts, arrow, _boolean)
+    if pa.types.is_binary(arrow):
+        return _one_by_one(texts, arrow, _bytes)
+    try:
+        array = pa.array(texts, pa.string()).cast(arrow)
+    except pa.ArrowInvalid:
+        return _one_by_one(texts, arrow, _scalar(arrow))
+    return _in_range(texts, array)
+
+
+def _in_range(texts: Sequence[str | None], array: pa.Array) -> Converted:
+    """Times that an offset moved out of the years that every reader knows are raw."""
+    if not pa.types.is_timestamp(array.type):
+        return Converted(array)
+    numbers = array.cast(pa.int64())
+    inside = pc.and_(pc.greater_equal(numbers, FIRST_US), pc.less_equal(numbers, LAST_US))
+    if pc.all(inside).as_py() is not False:
+        return Converted(array)
+    raw = {n: texts[n] or "" for n, good in enumerate(inside.to_pylist()) if good is False}
+    return Converted(pc.if_else(inside, array, pa.scalar(None, array.type)), raw)
+
+
+def _one_by_one(
+    texts: Sequence[str | None], arrow: pa.DataType, read: Callable[[str], Any]
+) -> Converted:
+    values: list[Any] = []
+    raw: dict[int, str] = {}
+    for place, text in enumerate(texts):
+        value = None if text is None else read(text)
+        if text is not None and value is None:
+            raw[place] = text
+        values.append(value)
+    return Converted(pa.array(values, arrow), raw)
+
+
+def _boolean(text: str) -> bool | None:
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def _bytes(text: str) -> bytes | None:
+    """bytea's hex form; the older escape form stays as text."""
+    try:
+        return bytes.fromhex(text[2:]) if text.startswith("\\x") else None
+    except ValueError:
+        return None
+
+
+def _scalar(arrow: pa.DataType) -> Callable[[str], Any]:
+    """Reads one value as Arrow does; None where it does not fit."""
+
+    def read(text: str) -> Any:
+        odd = _odd_offset(text) if pa.types.is_timestamp(arrow) and arrow.tz else None
+        if odd is not None:
+            return odd
+        try:
+            scalar = pa.array([text], pa.string()).cast(arrow)
+        except pa.ArrowInvalid:
+            return None
+        return None if _in_range([text], scalar).raw else scalar[0].as_py()
+
+    return read
+
+
+def _odd_offset(text: str) -> dt.datetime | None:
+    """A moment whose offset has seconds; None where it has none."""
+    found = _MOMENT.fullmatch(text)
+    if found is None or found[5] is None:
+        return None
+    offset = dt.timedelta(hours=int(found[3]), minutes=int(found[4]), seconds=int(found[5]))
+    moment = dt.datetime.fromisoformat(found[1])
+    try:
+        moment = moment - offset if found[2] == "+" else moment + offset
+    except OverflowError:
+        return None
+    return moment.replace(tzinfo=dt.UTC)
+
+
+def _lists(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
+    """Arrays of one dimension; the elements of all rows are converted together."""
+    elements: list[str | None] = []
+    rows: list[int] = []
+    offsets, raw = [0], {}
+    for row, text in enumerate(texts):
+        parsed = None if text is None else parse_array(text)
+        if text is not None and parsed is None:
+            raw[row] = text
+        if parsed:
+            elements += parsed
+            rows += [row] * len(parsed)
+        offsets.append(len(elements))
+    inside = _convert_texts(elements, arrow.value_type)
+    # A row with an element that does not fit is raw as a whole.
+    raw |= {rows[place]: texts[rows[place]] or "" for place in inside.raw}
+    missing = [text is None or row in raw for row, text in enumerate(texts)]
+    array = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), inside.array, type=arrow, mask=pa.array(missing, pa.bool_())
+    )
+    return Converted(array, raw)
+
+
+_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\\s][^",{}\\]*)', re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def parse_array(text: str) -> list[str | None] | None:
+    """``{1,NULL,"a,b"}``; None for more dimensions, bounds of its own, or another form."""
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    inside = text[1:-1]
+    if not inside:
+        return []
+    found: list[str | None] = []
+    position = 0
+    while True:
+        element = _ELEMENT.match(inside, position)
+        if element is None:
+            return None
+        if element[1] is not None:
+            found.append(_ESCAPE.sub(r"\1", element[1]))
+        else:
+            found.append(None if element[2] == "NULL" else element[2])
+        position = element.end()
+        if position == len(inside):
+            return found
+        if inside[position] != ",":
+            return None
+        position += 1

@@ -1,0 +1,349 @@
+"""What actors did, by day and table: the sums behind the receivers, and what came after them.
+
+Days are UTC, by the commit's time. An empty actor is nobody named. The transactions that are not
+summed up yet are read themselves; in them, what aborted subtransactions took away is still counted.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection
+
+#: Transactions not summed up yet that are read for a page; where more wait, the newest are.
+RECENT_MOST = 5000
+#: Word in an address → what a list of actors is ordered by, the greatest first.
+SORTS = ("last", "transactions", "changes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Which part of a slot's record is summed up: its lives, and whole days."""
+
+    #: ``(life, last place in the sums or left out)``.
+    lives: tuple[tuple[int, int], ...] = ()
+    #: None: from the beginning.
+    first_day: dt.date | None = None
+    last_day: dt.date | None = None
+    #: Transactions that are in no sum and were not read either.
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Counts of what was done."""
+
+    transactions: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    truncates: int = 0
+    messages: int = 0
+
+    @property
+    def changes(self) -> int:
+        """Rows changed, and tables truncated."""
+        return self.inserts + self.updates + self.deletes + self.truncates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorSum(Sums):
+    """What one actor did."""
+
+    #: Empty: nobody was named.
+    actor: str
+    claimed: int
+    stamped: int
+    first_time: dt.datetime | None
+    last_time: dt.datetime | None
+    #: What it is ordered by.
+    order: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorList:
+    """A page of actors, and sums over all that were found."""
+
+    rows: list[ActorSum]
+    #: All in the span that pass the search, and the transactions of those.
+    actors: int = 0
+    transactions: int = 0
+    #: Transactions of nobody named.
+    unknown: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSum(Sums):
+    """What one actor did to one table."""
+
+    relation_id: int
+    #: Its name as last seen; empty where the store has forgotten it.
+    schema: str
+    table: str
+    last_time: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySum(Sums):
+    """What one actor did within one day."""
+
+    day: dt.date
+    claimed: int
+    stamped: int
+    first_time: dt.datetime | None
+    last_time: dt.datetime | None
+
+
+@dataclass(slots=True)
+class Doings:
+    """What one actor did."""
+
+    actor: str
+    #: The first day first; days without anything are left out.
+    days: list[DaySum] = field(default_factory=list)
+    #: The one with most changes first.
+    tables: list[TableSum] = field(default_factory=list)
+
+    @property
+    def whole(self) -> ActorSum:
+        """All of it."""
+        names = ("transactions", "inserts", "updates", "deletes", "truncates", "messages",
+                 "claimed", "stamped")  # fmt: skip
+        return ActorSum(
+            actor=self.actor,
+            first_time=min((day.first_time for day in self.days if day.first_time), default=None),
+            last_time=max((day.last_time for day in self.days if day.last_time), default=None),
+            order=0,
+            **{name: sum(getattr(day, name) for day in self.days) for name in names},
+        )
+
+
+_LIVES = """
+    SELECT i.id, i.commit_seq, coalesce(m.rolled_seq, 0)
+    FROM slot_incarnation i LEFT JOIN activity_mark m ON m.incarnation_id = i.id
+    WHERE i.slot_id = %(slot)s ORDER BY i.number
+"""
+
+# Rows of the sums and of what is not in them, alike. ``part`` is 0 for all of a transaction, else a
+# relation. A baseline's rows are nobody's doing.
+_ACTIVITY = """
+    WITH recent AS (
+        SELECT coalesce(t.actor, '') AS actor,
+               CASE WHEN t.actor IS NULL THEN '' ELSE coalesce(t.actor_grade, '') END AS grade,
+               coalesce(t.commit_time, t.stored_at, t.received_at) AS at, t.relations,
+               t.inserts, t.updates, t.deletes, t.truncates, t.messages
+        FROM unnest(%(lives)s::bigint[], %(after)s::bigint[]) AS l (life, after)
+        JOIN transaction t ON t.incarnation_id = l.life AND t.commit_seq > l.after
+        WHERE t.state <> 'snapshot' AND (%(actors)s::text[] IS NULL
+              OR coalesce(t.actor, '') = ANY(%(actors)s))
+    ), activity AS (
+        {parts}
+    )
+"""
+_WHOLE = """
+        SELECT actor, grade, day, 0 AS part, transactions, inserts, updates, deletes, truncates,
+               messages, first_time, last_time
+        FROM actor_activity
+        WHERE relation_id = 0 AND incarnation_id = ANY(%(lives)s) AND {days} AND {who}
+        UNION ALL
+        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, 0, 1, inserts, updates, deletes,
+               truncates, messages, at, at
+        FROM recent WHERE {recent_days}
+"""
+_TABLES = """
+        SELECT actor, grade, day, relation_id AS part, transactions, inserts, updates, deletes,
+               truncates, 0::bigint AS messages, first_time, last_time
+        FROM actor_activity
+        WHERE relation_id <> 0 AND incarnation_id = ANY(%(lives)s) AND {days} AND {who}
+        UNION ALL
+        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, r.key::bigint, 1,
+               (r.value ->> 0)::bigint, (r.value ->> 1)::bigint, (r.value ->> 2)::bigint,
+               (r.value ->> 3)::bigint, 0, at, at
+        FROM recent, jsonb_each(relations) AS r WHERE {recent_days}
+"""
+_TABLES_ON = """
+        SELECT a.actor, a.grade, a.day, a.relation_id AS part, a.transactions, a.inserts, a.updates,
+               a.deletes, a.truncates, 0::bigint AS messages, a.first_time, a.last_time
+        FROM unnest(%(lives)s::bigint[]) AS l (life),
+             unnest(%(on_who)s::text[], %(on_day)s::date[]) AS o (who, on_day)
+        JOIN actor_activity a ON a.actor = o.who AND a.day = o.on_day
+        WHERE a.incarnation_id = l.life AND a.relation_id <> 0
+        UNION ALL
+        SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, r.key::bigint, 1,
+               (r.value ->> 0)::bigint, (r.value ->> 1)::bigint, (r.value ->> 2)::bigint,
+               (r.value ->> 3)::bigint, 0, at, at
+        FROM recent, jsonb_each(relations) AS r
+        WHERE (actor, (at AT TIME ZONE 'UTC')::date) IN
+              (SELECT * FROM unnest(%(on_who)s::text[], %(on_day)s::date[]))
+"""
+_COUNTS = """sum(transactions)::bigint, sum(inserts)::bigint, sum(updates)::bigint,
+             sum(deletes)::bigint, sum(truncates)::bigint, sum(messages)::bigint"""
+_GRADES = """coalesce(sum(transactions) FILTER (WHERE grade = 'claimed'), 0)::bigint,
+             coalesce(sum(transactions) FILTER (WHERE grade = 'stamped'), 0)::bigint"""
+_ORDERS = {
+    "last": "coalesce((extract(epoch FROM max(last_time)) * 1000000)::bigint, 0)",
+    "transactions": "sum(transactions)::bigint",
+    "changes": "sum(inserts + updates + deletes + truncates)::bigint",
+}
+
+
+def span_of(
+    slot_id: int, first_day: dt.date | None = None, last_day: dt.date | None = None
+) -> Span:
+    """The lives of a slot, and how far each is summed up."""
+    lives, left_out = [], 0
+    for life, last_seq, rolled_seq in _rows(_LIVES, {"slot": slot_id}):
+        after = max(rolled_seq, last_seq - RECENT_MOST)
+        left_out += after - rolled_seq
+        lives.append((life, after))
+    return Span(lives=tuple(lives), first_day=first_day, last_day=last_day, left_out=left_out)
+
+
+def actors_of(
+    span: Span,
+    *,
+    text: str = "",
+    sort: str = "last",
+    after: tuple[int, str] | None = None,
+    limit: int = 50,
+) -> ActorList:
+    """A page of actors, the greatest first; ``after``: ``order`` and name of the last one shown.
+
+    ``text`` is looked for in their names; nobody named is found as *unknown*.
+    """
+    activity = _activity(_WHOLE, span)
+    sql = f"""{activity}, found AS (
+        SELECT actor, {_COUNTS},
+               {_GRADES}, min(first_time), max(last_time), {_ORDERS[sort]} AS place
+        FROM activity
+        WHERE %(text)s = ''
+           OR position(lower(%(text)s) IN lower(coalesce(nullif(actor, ''), 'unknown'))) > 0
+        GROUP BY actor
+    ), counted AS (
+        SELECT count(*) FILTER (WHERE actor <> ''), coalesce(sum(done), 0)::bigint,
+               coalesce(sum(done) FILTER (WHERE actor = ''), 0)::bigint
+        FROM found AS f (actor, done)
+    )
+    SELECT found.*, counted.* FROM counted LEFT JOIN found
+        ON %(place)s::bigint IS NULL OR (found.place, found.actor) < (%(place)s, %(name)s)
+    ORDER BY found.place DESC, found.actor DESC LIMIT %(limit)s
+    """  # noqa: S608 (all of it is written above)
+    place, name = after or (None, None)
+    rows = _rows(sql, _parameters(span, text=text, place=place, name=name, limit=limit + 1))
+    return ActorList(
+        rows=[_actor(row) for row in rows[:limit] if row[0] is not None],
+        more=len(rows) > limit,
+        actors=rows[0][-3],
+        transactions=rows[0][-2],
+        unknown=rows[0][-1],
+    )
+
+
+def doings_of(
+    span: Span, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
+) -> dict[str, Doings]:
+    """What each did, in all, day by day and table by table; those who did nothing are left out.
+
+    ``tables_on``: tables of this one day of each actor alone, which costs less for many.
+    """
+    if not actors:
+        return {}
+    parts = f"{_WHOLE} UNION ALL {_TABLES}"
+    if tables_on is not None:
+        # By the index of days: by that of actors each of their tables' rows would be read too.
+        whole = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
+        parts = f"{whole} UNION ALL {_TABLES_ON}"
+    sql = f"""{_activity(parts, span, actors=True)}, summed AS (
+        SELECT actor, part, CASE WHEN part = 0 THEN day END AS day, {_COUNTS}, {_GRADES},
+               min(first_time), max(last_time)
+        FROM activity GROUP BY 1, 2, 3
+    )
+    SELECT summed.*, r.schema, r."table" FROM summed LEFT JOIN relation r ON r.id = part
+    ORDER BY day, part
+    """  # noqa: S608 (all of it is written in this file)
+    found: dict[str, Doings] = {}
+    on = tables_on or {}
+    asked = _parameters(span, actors=list(actors), on_who=list(on), on_day=list(on.values()))
+    for actor, part, day, *rest in _rows(sql, asked):
+        counts, (claimed, stamped, first, last, schema, table) = _counts(rest[:6]), rest[6:]
+        doings = found.setdefault(actor, Doings(actor))
+        if part:
+            doings.tables.append(
+                TableSum(relation_id=part, schema=schema or "", table=table or "", last_time=last,
+                         **counts)
+            )  # fmt: skip
+        else:
+            doings.days.append(
+                DaySum(day=day, claimed=claimed, stamped=stamped, first_time=first, last_time=last,
+                       **counts)
+            )  # fmt: skip
+    for doings in found.values():
+        doings.tables.sort(key=lambda each: (-each.changes, each.relation_id))
+    return found
+
+
+def actor_of(span: Span, actor: str) -> ActorSum | None:
+    """One actor within the span; None where they did nothing in it."""
+    done = doings_of(span, [actor]).get(actor)
+    return done.whole if done is not None else None
+
+
+def days_of(span: Span, actors: Sequence[str]) -> dict[str, list[DaySum]]:
+    """``doings_of`` by day alone."""
+    return {actor: done.days for actor, done in doings_of(span, actors).items()}
+
+
+def tables_of(span: Span, actors: Sequence[str]) -> dict[str, list[TableSum]]:
+    """``doings_of`` by table alone."""
+    return {actor: done.tables for actor, done in doings_of(span, actors).items()}
+
+
+def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
+    days = ["true"]
+    if span.first_day is not None:
+        days.append("{day} >= %(first)s")
+    if span.last_day is not None:
+        days.append("{day} <= %(last)s")
+    said = " AND ".join(days)
+    filled = parts.format(
+        days=said.format(day="day"),
+        recent_days=said.format(day="(at AT TIME ZONE 'UTC')::date"),
+        who="actor = ANY(%(actors)s)" if actors else "true",
+    )
+    return _ACTIVITY.format(parts=filled)
+
+
+def _parameters(span: Span, **more: Any) -> dict[str, Any]:
+    return {
+        "lives": [life for life, _ in span.lives],
+        "after": [after for _, after in span.lives],
+        "first": span.first_day,
+        "last": span.last_day,
+        "actors": None,
+        **more,
+    }
+
+
+def _actor(row: Sequence[Any]) -> ActorSum:
+    return ActorSum(
+        actor=row[0],
+        **_counts(row[1:7]),
+        claimed=row[7],
+        stamped=row[8],
+        first_time=row[9],
+        last_time=row[10],
+        order=row[11],
+    )
+
+
+def _counts(row: Sequence[Any]) -> dict[str, int]:
+    names = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
+    return dict(zip(names, row, strict=True))
+
+
+def _rows(sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())

@@ -1,0 +1,293 @@
+"""Reading the wanted changes of a few transactions at once, in reads of an even size.
+
+A condition on values is a predicate of the read itself. What the changes alone do not tell is asked
+again with the row's before image (``store.before_images``), by the same SQL.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.db import DataError, connection, transaction
+
+from replview.store.before_images import Before, Shared, before_images
+from replview.store.changes import ChangeRow
+from replview.store.history import TransactionRow
+from replview.store.relation_shapes import VersionShape, shapes_by_id
+from replview.store.transaction_filter import OPERATIONS
+from replview.store.value_sql import Predicate, predicate_for
+from replview.store.wanted_changes import WantedChanges
+
+#: Bytes of pgoutput that a read may span: what it holds at once grows with them.
+_READ_BYTES = 16 * 1024 * 1024
+#: Changes whose before images are looked for at once.
+_UNSURE_AT_ONCE = 500
+#: The same where only the first are wanted.
+_UNSURE_AT_FIRST = 60
+
+#: What is read of ``change c``: ``Shapes.row`` makes a row of it.
+CHANGE_COLUMNS = """
+    c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, c.old, c.new,
+    c.relation_id, c.key_hash, c.old_key_hash, c.version_id
+"""
+# An ordinary change names no subtransaction, and is not looked up among the aborted ones.
+_READ = """
+    SELECT {columns}, {sure}
+    FROM change c
+    WHERE c.transaction_id = ANY(%(ids)s) {conditions}
+      AND (c.subxid IS NULL OR NOT EXISTS (
+            SELECT FROM aborted_subtransaction a
+            WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid))
+"""
+
+_ASK_AGAIN = """
+    SELECT c.number, ({predicate}) FROM (
+        SELECT w.number, w.op, w.version_id, w.old::jsonb AS old, w.new::jsonb AS new
+        FROM unnest(%(numbers)s::int[], %(ops)s::text[], %(versions)s::bigint[],
+                    %(olds)s::text[], %(news)s::text[]) AS w (number, op, version_id, old, new)
+    ) c
+"""
+
+
+@dataclass(slots=True)
+class Batching:
+    """How many changes a read spans: from ``first`` on, growing up to ``most``."""
+
+    first: int = 2000
+    most: int = 2000
+    _now: int = 0
+
+    def groups(self, rows: Sequence[TransactionRow]) -> Iterator[list[TransactionRow]]:
+        """Neighbours together while they fit a read; a larger one alone."""
+        group: list[TransactionRow] = []
+        changes = size = 0
+        for row in rows:
+            full = changes + _changes(row) > self._size or size + row.size_bytes > _READ_BYTES
+            if group and full:
+                yield group
+                self._grow()
+                group, changes, size = [], 0, 0
+            group.append(row)
+            changes += _changes(row)
+            size += row.size_bytes
+        if group:
+            yield group
+            self._grow()
+
+    def is_large(self, row: TransactionRow) -> bool:
+        """Whether it is read in windows."""
+        return _changes(row) > self._size or row.size_bytes > _READ_BYTES
+
+    def window(self, row: TransactionRow) -> int:
+        """How many ordinals of a large one to read."""
+        self._grow()
+        each = max(row.size_bytes // max(_changes(row), 1), 1)
+        return max(1, min(self._size, _READ_BYTES // each))
+
+    def slow_down(self) -> None:
+        """Reads that leave much to ask again stay small."""
+        self._now = max(self._size // 4, 200)
+
+    @property
+    def _size(self) -> int:
+        return self._now or self.first
+
+    def _grow(self) -> None:
+        self._now = min(self._size * 2, self.most)
+
+
+def _changes(row: TransactionRow) -> int:
+    return row.inserts + row.updates + row.deletes + row.truncates + row.messages
+
+
+@dataclass(slots=True)
+class Shapes:
+    """Shapes seen so far, shared by the rows that have them."""
+
+    _known: dict[int, VersionShape] = field(default_factory=dict)
+
+    def add(self, shapes: Iterable[VersionShape]) -> None:
+        """These are known."""
+        self._known |= {shape.id: shape for shape in shapes}
+
+    def learn(self, ids: set[int]) -> None:
+        """Read those that are not known yet."""
+        missing = ids - self._known.keys()
+        if missing:
+            self.add(shapes_by_id(missing))
+
+    def row(self, values: tuple[Any, ...]) -> ChangeRow:
+        """``CHANGE_COLUMNS`` as a change with its shape."""
+        shape = self._known.get(values[11] or 0)
+        told: list[Any] = list(values[:11])
+        told[6:8] = _json(values[6]), _json(values[7])
+        if shape is None:
+            told += [None, None, None, None, [], []]
+        else:
+            told += [shape.schema, shape.table, shape.number, shape.replica_identity]
+            told += [shape.columns, shape.key_columns]
+        return ChangeRow(*told)
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else orjson.loads(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """So many are enough, in the order of ``place``."""
+
+    number: int
+    place: Callable[[ChangeRow], tuple[int, int]]
+
+
+class ChangeReader:
+    """Reads the wanted changes of transactions it is given."""
+
+    def __init__(
+        self, wanted: WantedChanges, relation_ids: list[int] | None, batching: Batching
+    ) -> None:
+        """Raises ``WhereError`` where the conditions fit no table."""
+        self._wanted = wanted
+        self._batching = batching
+        self._shapes = Shapes()
+        self._relation_ids = relation_ids
+        #: What before images of several reads share, and those of wanted changes that were asked
+        #: for; None: nothing is known of it.
+        self.shared = Shared()
+        self.before: dict[tuple[int, int], Before | None] = {}
+        self._asked_about: list[VersionShape] = []
+        self._predicate: Predicate | None = None
+        if wanted.where:
+            self._asked_about = wanted.shapes
+            self._shapes.add(wanted.shapes)
+            self._predicate = predicate_for(wanted.where, wanted.shapes)
+
+    def read(
+        self,
+        ids: list[int],
+        first_seq: int | None = None,
+        last_seq: int | None = None,
+        *,
+        enough: Enough | None = None,
+    ) -> tuple[list[ChangeRow], int]:
+        """The wanted changes in no order, and of how many nobody knows whether they are wanted;
+        where there are enough, only the first of them.
+        """
+        if self._predicate is None:
+            return self._read(ids, first_seq, last_seq, enough)
+        try:
+            # A savepoint, where somebody else's transaction is around it.
+            with transaction.atomic() if connection.in_atomic_block else nullcontext():
+                return self._read(ids, first_seq, last_seq, enough)
+        except DataError:
+            self._predicate = predicate_for(self._wanted.where, self._asked_about, careful=True)
+            return self._read(ids, first_seq, last_seq, enough)
+
+    def _read(
+        self, ids: list[int], first_seq: int | None, last_seq: int | None, enough: Enough | None
+    ) -> tuple[list[ChangeRow], int]:
+        sql, values = self._sql(first_seq, last_seq)
+        rows = _rows(sql, {**values, "ids": ids})
+        self._shapes.learn({row[11] for row in rows if row[11] is not None})
+        found = [self._shapes.row(row) for row in rows if row[12]]
+        unsure = [(self._shapes.row(row), row[11]) for row in rows if not row[12]]
+        if enough is not None:
+            return self._first_of(found, unsure, enough)
+        if len(unsure) > _UNSURE_AT_ONCE:
+            self._batching.slow_down()
+        unknown = 0
+        for start in range(0, len(unsure), _UNSURE_AT_ONCE):
+            more, left = self._ask_again(unsure[start : start + _UNSURE_AT_ONCE])
+            found += more
+            unknown += left
+        return found, unknown
+
+    def _first_of(
+        self, sure: list[ChangeRow], unsure: list[tuple[ChangeRow, int]], enough: Enough
+    ) -> tuple[list[ChangeRow], int]:
+        """The first wanted ones in walking order: no more is asked again than it takes."""
+        place = enough.place
+        found = sorted(sure, key=place)
+        unsure = sorted(unsure, key=lambda each: place(each[0]))
+        unknown, at_once = 0, _UNSURE_AT_FIRST
+        while unsure:
+            if len(found) >= enough.number and place(found[enough.number - 1]) < place(
+                unsure[0][0]
+            ):
+                # Whatever was not asked comes after these.
+                return found[: enough.number], unknown
+            more, left = self._ask_again(unsure[:at_once])
+            unsure, at_once = unsure[at_once:], min(at_once * 2, _UNSURE_AT_ONCE)
+            found = sorted([*found, *more], key=place)
+            unknown += left
+        return found, unknown
+
+    def _sql(self, first_seq: int | None, last_seq: int | None) -> tuple[str, dict[str, Any]]:
+        conditions, sure = [], "TRUE"
+        values: dict[str, Any] = {}
+        if first_seq is not None:
+            conditions.append("AND c.seq BETWEEN %(first_seq)s AND %(last_seq)s")
+            values |= {"first_seq": first_seq, "last_seq": last_seq}
+        if self._relation_ids is not None:
+            conditions.append("AND c.relation_id = ANY(%(relations)s)")
+            values["relations"] = self._relation_ids
+        ops = self._wanted.ops
+        if ops != OPERATIONS:
+            conditions.append("AND c.op::text = ANY(%(ops)s)")
+            values["ops"] = list(ops)
+        if self._predicate is not None:
+            conditions.append(f"AND {self._predicate.sql} IS NOT FALSE")
+            sure = f"{self._predicate.sql} IS TRUE"
+            values |= self._predicate.parameters
+        return _READ.format(
+            columns=CHANGE_COLUMNS, sure=sure, conditions=" ".join(conditions)
+        ), values
+
+    def _ask_again(self, unsure: list[tuple[ChangeRow, int]]) -> tuple[list[ChangeRow], int]:
+        """Those that match once their before images are filled in; how many stay unknown."""
+        assert self._predicate is not None
+        before = before_images([change for change, _ in unsure], self.shared)
+        olds, news = [], []
+        for change, _ in unsure:
+            image = before.get((change.transaction_id, change.seq))
+            old, new = _filled(change, image.image if image else {}, self._wanted.where.columns)
+            olds.append(orjson.dumps(old).decode())
+            news.append(None if new is None else orjson.dumps(new).decode())
+        answers = _rows(
+            _ASK_AGAIN.format(predicate=self._predicate.sql),
+            {
+                **self._predicate.parameters,
+                "numbers": list(range(len(unsure))),
+                "ops": [change.op for change, _ in unsure],
+                "versions": [version for _, version in unsure],
+                "olds": olds,
+                "news": news,
+            },
+        )
+        found = [unsure[number][0] for number, answer in answers if answer]
+        for change in found:
+            at = (change.transaction_id, change.seq)
+            self.before[at] = before.get(at)
+        return found, sum(answer is None for _, answer in answers)
+
+
+def _filled(
+    change: ChangeRow, image: dict[str, Any], columns: list[str]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The columns asked for, before and after, with what the before image adds."""
+    before = {**image, **(change.old or {})}
+    old = {name: before[name] for name in columns if name in before}
+    if change.new is None:
+        return old, None
+    # A column that an update did not send is as it was.
+    after = {**before, **change.new} if change.op == "U" else change.new
+    return old, {name: after[name] for name in columns if name in after}
+
+
+def _rows(sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())

@@ -1,0 +1,102 @@
+"""What the record holds, summed up: a table or an actor is found in it without reading it all.
+
+Filled behind the receivers (``store.activity``), a block of a thousand places in history at a
+time, from transactions whose place is final: never on the write path, and exact.
+"""
+
+from django.db import models
+
+from replview.store.fields import LSNField
+
+
+class ActivityMark(models.Model):
+    """How far a life of a slot is summed up; what follows is read from the record itself."""
+
+    incarnation_id = models.BigIntegerField(primary_key=True)
+    #: The last commit_seq that is in the sums; always the end of a block.
+    rolled_seq = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "activity_mark"
+
+
+class HistoryBlock(models.Model):
+    """A thousand places in the history of one life of a slot: commit_seq 1000 n to 1000 n + 999."""
+
+    pk = models.CompositePrimaryKey("incarnation_id", "block")
+    incarnation_id = models.BigIntegerField()
+    #: ``commit_seq // 1000``.
+    block = models.BigIntegerField()
+    #: The least and greatest commit time in it, by the source's clock; of a message without one,
+    #: when it was stored. None: an empty block.
+    first_time = models.DateTimeField(null=True)
+    last_time = models.DateTimeField(null=True)
+    #: The least and greatest commit LSN in it, snapshots left out.
+    first_lsn = LSNField(null=True)
+    last_lsn = LSNField(null=True)
+    transactions = models.BigIntegerField(default=0)
+    inserts = models.BigIntegerField(default=0)
+    updates = models.BigIntegerField(default=0)
+    deletes = models.BigIntegerField(default=0)
+    truncates = models.BigIntegerField(default=0)
+    messages = models.BigIntegerField(default=0)
+    size_bytes = models.BigIntegerField(default=0)
+    #: Of its largest transaction, so that a search for large ones can leave the block out.
+    max_changes = models.BigIntegerField(default=0)
+    max_size_bytes = models.BigIntegerField(default=0)
+    #: How many of its transactions are in which state, ``{"committed": 998, …}``.
+    states = models.JSONField(default=dict)
+
+    class Meta:
+        db_table = "history_block"
+
+
+class RelationActivity(models.Model):
+    """What happened to one shape of one table within a block."""
+
+    pk = models.CompositePrimaryKey("relation_id", "incarnation_id", "block", "version_id")
+    relation_id = models.BigIntegerField()
+    incarnation_id = models.BigIntegerField()
+    block = models.BigIntegerField()
+    #: 0 where the record does not tell under which version.
+    version_id = models.BigIntegerField(default=0)
+    #: Transactions that touched the table, counted under the first version they touched.
+    transactions = models.BigIntegerField(default=0)
+    inserts = models.BigIntegerField(default=0)
+    updates = models.BigIntegerField(default=0)
+    deletes = models.BigIntegerField(default=0)
+    truncates = models.BigIntegerField(default=0)
+    snapshots = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "relation_activity"
+        indexes = [models.Index(fields=["incarnation_id", "block"], name="activity_of_block")]
+
+
+class ActorActivity(models.Model):
+    """What one actor did to one table within a day (UTC, by the commit's time)."""
+
+    pk = models.CompositePrimaryKey("incarnation_id", "actor", "day", "relation_id", "grade")
+    incarnation_id = models.BigIntegerField()
+    #: Empty: nobody was named.
+    actor = models.TextField()
+    #: ``claimed``, ``stamped``, or empty for unknown.
+    grade = models.TextField(default="")
+    day = models.DateField()
+    #: 0: all of their transactions together, also those that touched no table.
+    relation_id = models.BigIntegerField()
+    transactions = models.BigIntegerField(default=0)
+    inserts = models.BigIntegerField(default=0)
+    updates = models.BigIntegerField(default=0)
+    deletes = models.BigIntegerField(default=0)
+    truncates = models.BigIntegerField(default=0)
+    messages = models.BigIntegerField(default=0)
+    first_time = models.DateTimeField(null=True)
+    last_time = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "actor_activity"
+        indexes = [
+            models.Index(fields=["incarnation_id", "day"], name="actor_activity_by_day"),
+            models.Index(fields=["relation_id", "day"], name="actor_activity_by_table"),
+        ]

@@ -1,0 +1,69 @@
+"""The shapes of tables as reads of many changes need them: each read once, then shared by all."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from replview.store.models import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class VersionShape:
+    """One row of ``relation_version`` with its table's identifiers."""
+
+    id: int
+    relation_id: int
+    #: The table's oid on its source.
+    oid: int
+    schema: str
+    table: str
+    #: 1 for the table's first shape.
+    number: int
+    replica_identity: str
+    #: ``[{"name", "type_oid", "type", "typmod", "key"}]`` in the stream's order.
+    columns: list[dict[str, Any]]
+    key_columns: list[str]
+
+
+_SHAPES = """
+    SELECT v.id, v.relation_id, r.oid, v.schema, v."table", v.number, v.replica_identity,
+           v.columns, v.key_columns
+    FROM relation_version v JOIN relation r ON r.id = v.relation_id
+"""
+
+
+def _read(where: str, parameters: list[Any]) -> list[VersionShape]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", parameters)
+        rows = cursor.fetchall()
+    found = []
+    for row in rows:
+        values = list(row)
+        values[7:9] = orjson.loads(row[7] or "[]"), orjson.loads(row[8] or "[]")
+        found.append(VersionShape(*values))
+    return found
+
+
+def shapes_by_id(ids: Collection[int]) -> list[VersionShape]:
+    """These versions, in no order that matters."""
+    return _read("v.id = ANY(%s)", [list(ids)]) if ids else []
+
+
+def shapes_of_slot(slot: Slot) -> list[VersionShape]:
+    """All versions of all tables of a slot's stream."""
+    return _read("r.slot_id = %s", [slot.pk])
+
+
+def shapes_named(slot: Slot, names: Collection[str]) -> list[VersionShape]:
+    """All versions of the tables that have one of these names (``schema.table``), or had it."""
+    if not names:
+        return []
+    named = """
+        r.slot_id = %s AND (r.schema || '.' || r."table" = ANY(%s)
+            OR EXISTS (SELECT FROM relation_version n WHERE n.relation_id = r.id
+                       AND n.schema || '.' || n."table" = ANY(%s)))
+    """
+    return _read(named, [slot.pk, list(names), list(names)])

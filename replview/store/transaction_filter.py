@@ -1,0 +1,168 @@
+"""Which transactions somebody wants to see: the same words in pages, the API and the CLI."""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from decoder.scalars import LSN
+
+#: In the order toolbars show them: inserts, updates, deletes, truncates, messages, snapshots.
+OPERATIONS = "IUDTMS"
+#: In ``actor``: nobody was named. In ``origin``: written on the source itself.
+UNKNOWN_ACTOR = "?"
+NO_ORIGIN = "-"
+
+OPEN_STATES = ("receiving", "streaming", "prepared")
+#: These have a place in history.
+PLACED_STATES = ("committed", "message", "skipped", "snapshot")
+#: Ended without one.
+ENDED_STATES = ("aborted", "rolled back", "unknown")
+#: In ``states``: whatever is still open.
+OPEN = "open"
+STATES = (*OPEN_STATES, *PLACED_STATES, *ENDED_STATES)
+
+_TEXT_LIMIT = 200
+_LIST_LIMIT = 100
+_NUMBER_LIMIT = (1 << 62) - 1
+_RELATIVE = re.compile(r"(\d{1,6})\s*(s|min|m|h|d|w)", re.ASCII)
+_ZONE_AFTER_SPACE = re.compile(r"(T.*) (\d\d:\d\d)", re.ASCII)
+_UNIT_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFilter:
+    """An empty filter lets everything through that is not hidden (half received, being copied)."""
+
+    #: ``source/name``; empty: all slots.
+    slot: str = ""
+    #: ``schema.table`` as last seen; a transaction that touched one of them passes.
+    tables: tuple[str, ...] = ()
+    #: Some of ``OPERATIONS``; with tables, done to one of them.
+    ops: str = OPERATIONS
+    states: tuple[str, ...] = ()
+    actor: str = ""
+    origin: str = ""
+    #: In gid, xid, actor, origin, table names, and in the values of the first 200 changes.
+    text: str = ""
+    #: Exactly this gid or xid.
+    id: str = ""
+    #: What aborted subtransactions took away is not counted.
+    min_changes: int = 0
+    min_bytes: int = 0
+    #: Seconds it was (or has been) prepared.
+    prepared_min: int = 0
+    #: As given: an ISO time (without a zone: UTC), or an age like ``2h`` or ``7d``.
+    since: str = ""
+    until: str = ""
+    from_lsn: LSN | None = None
+    to_lsn: LSN | None = None
+    #: The words that were not understood, and therefore left out.
+    misread: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any]) -> Self:
+        """From an address's parameters or a command's options."""
+        given = {name: _clean(words.get(name)) for name in WORDS}
+        read: dict[str, Any] = {
+            "slot": given["slot"],
+            "tables": _names(given["tables"]),
+            "ops": "".join(one for one in OPERATIONS if one in given["ops"].upper()) or OPERATIONS,
+            "states": tuple(one for one in _names(given["states"]) if one in (*STATES, OPEN)),
+            "actor": given["actor"],
+            "origin": given["origin"],
+            "text": given["q"],
+            "id": given["id"],
+            **{name: _number(given[name]) for name in ("min_changes", "min_bytes", "prepared_min")},
+            **{name: given[name] if read_time(given[name]) else "" for name in ("since", "until")},
+            **{name: _lsn(given[name]) for name in ("from_lsn", "to_lsn")},
+        }
+        misread = [
+            name for name in WORDS if given[name] and not read["text" if name == "q" else name]
+        ]
+        if given["ops"] and not set(given["ops"].upper()) & set(OPERATIONS):
+            misread.append("ops")
+        return cls(**read, misread=tuple(misread))
+
+    def words(self) -> dict[str, str]:
+        """What is set, as ``from_words`` reads it."""
+        words = {name: _word(getattr(self, "text" if name == "q" else name)) for name in WORDS}
+        if self.ops == OPERATIONS:
+            words["ops"] = ""
+        return {name: word for name, word in words.items() if word}
+
+    @property
+    def since_at(self) -> dt.datetime | None:
+        """The moment ``since`` means now."""
+        return read_time(self.since)
+
+    @property
+    def until_at(self) -> dt.datetime | None:
+        """The moment ``until`` means now."""
+        return read_time(self.until)
+
+    @property
+    def wanted_states(self) -> frozenset[str]:
+        """All states that pass."""
+        if not self.states:
+            return frozenset(STATES)
+        more = OPEN_STATES if OPEN in self.states else ()
+        return frozenset((*self.states, *more)) - {OPEN}
+
+    @property
+    def narrowed(self) -> bool:
+        """Something beyond the slot is asked for."""
+        return bool(self.words().keys() - {"slot"})
+
+
+#: In the order they stand in an address.
+WORDS = tuple(
+    "q" if one.name == "text" else one.name
+    for one in fields(TransactionFilter)
+    if one.name != "misread"
+)
+
+
+def read_time(text: str, now: dt.datetime | None = None) -> dt.datetime | None:
+    """A moment from an ISO time (without a zone: UTC) or an age; None where it is neither."""
+    now = now or dt.datetime.now(dt.UTC)
+    text = text.strip()
+    try:
+        if age := _RELATIVE.fullmatch(text):
+            return now - dt.timedelta(seconds=int(age[1]) * _UNIT_SECONDS[age[2]])
+        # A plus sign in an address becomes a space.
+        moment = dt.datetime.fromisoformat(_ZONE_AFTER_SPACE.sub(r"\1+\2", text))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _clean(word: Any) -> str:
+    """A word as text; a list is taken as its members with commas."""
+    if isinstance(word, list | tuple | set | frozenset):
+        word = ",".join(str(part) for part in word)
+    return str(word if word is not None else "").replace("\0", "").strip()[: _TEXT_LIMIT * 20]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    parts = [part.strip() for part in text.split(",")][:_LIST_LIMIT]
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _number(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    return min(int(text), _NUMBER_LIMIT) if is_number else 0
+
+
+def _lsn(text: str) -> LSN | None:
+    try:
+        return LSN.parse(text) if text else None
+    except ValueError:
+        return None
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value) if value else ""

@@ -1,0 +1,20 @@
+"""A program with a token."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from replview.store.tokens import make_token
+
+
+@pytest.fixture
+def user(db) -> User:
+    """Whose token it is."""
+    return User.objects.create_user("alice")
+
+
+@pytest.fixture
+def program(user: User) -> Client:
+    """A client that sends a good token and no cookie."""
+    token, _ = make_token(user, "test")
+    return Client(headers={"Authorization": f"Bearer {token}"})

@@ -1,0 +1,187 @@
+"""Every page through axe: no serious or critical finding, light and dark, wide and narrow.
+
+axe is brought in through the debugger, as Playwright evaluates: the pages' policy against foreign
+scripts stays as it is.
+"""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.db import connection
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+
+from replview.store.models import Baseline, PublicationLook, Slot, SlotEvent
+from replview.web.addresses import (
+    actor_url,
+    find_url,
+    in_flight_url,
+    relation_url,
+    row_url,
+    slot_page_url,
+    stream_url,
+    transactions_url,
+)
+from tests.browser.conftest import Server
+from tests.live.feeder import Feeder, NewChange, NewTransaction, single
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+]
+
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+#: What the Web Content Accessibility Guidelines ask for, and axe's own good practice.
+OPTIONS = {"resultTypes": ["violations"]}
+LONG = "A note that goes on. " * 40
+
+
+@pytest.fixture(autouse=True)
+def no_session_left(page: Page) -> Iterator[None]:
+    """What the test opened to the store while Playwright's loop runs is known only here."""
+    yield
+    connection.close()
+
+
+@pytest.fixture
+def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
+    """Every page by name, over a record with something of everything in it."""
+    slot = Slot.objects.select_related("source").get(pk=feeder.slot_id)
+    committed = fill(feeder, slot)
+    relation_id = feeder.relations["orders"][0]
+    return {
+        "overview": reverse("overview"),
+        "live": stream_url(slot),
+        "live, a drawer open": f"{stream_url(slot)}&tx={committed}",
+        "in flight": in_flight_url(slot),
+        "ended": reverse("in-flight-ended"),
+        "transactions": transactions_url(slot),
+        "transactions, filtered": transactions_url(slot, tables="public.orders", actor="alice"),
+        "transactions, none found": transactions_url(slot, actor="nobody"),
+        "transaction": reverse("transaction", args=[committed]),
+        "row history": row_url(slot, "public", "orders", {"id": "42"}),
+        "row history, asking for a row": f"{reverse('row-history')}?slot={slot}",
+        "relations": f"{reverse('relations')}?slot={slot}",
+        "relation": relation_url(relation_id),
+        "actors": f"{reverse('actors')}?slot={slot}",
+        "actor": actor_url(slot, "alice"),
+        "actor, unknown": actor_url(slot, ""),
+        "find": find_url(slot),
+        "find, found": find_url(slot, table="public.orders", where="status = paid"),
+        "slots": reverse("slots"),
+        "slot": slot_page_url(slot),
+        "baselines": reverse("baselines", args=[slot.source.name, slot.name]),
+        "sources": reverse("sources"),
+    }
+
+
+def fill(feeder: Feeder, slot: Slot) -> int:
+    """A row's life, somebody who did it, messages, what is prepared; one transaction of it."""
+    order = {"id": "42", "customer_id": "7", "status": "new", "total": "128.40", "paid_at": None,
+             "note": LONG, "channel": "web", "created_at": "2026-11-20 07:57:11+00"}  # fmt: skip
+    paid = {**order, "status": "paid", "note": f"{LONG} Paid."}
+    alice = {"actor": "alice", "grade": "claimed", "context": {"request_id": "8b1f"}}
+    message = NewChange(None, "M", {"prefix": "replview", "content": '{"actor": "alice"}',
+                                    "transactional": True})  # fmt: skip
+    stock = {"sku": "B-1", "warehouse": "N", "reserved": "1", "on_hand": "9"}
+    made = feeder.commit(
+        NewTransaction([NewChange("orders", "I", order)], **alice),
+        NewTransaction(
+            [message, NewChange("orders", "U", paid),
+             NewChange("stock", "U", {**stock, "reserved": "2"}, stock, "O"),
+             NewChange("order_items", "I", {"order_id": "42", "position": "1", "sku": "B-1"})],
+            **alice,
+        ),
+        NewTransaction([NewChange("price_list", "I", {"sku": "B-1", "price": "9.00"})],
+                       actor="etl", grade="stamped", origin="replica_eu"),
+        *(single(number) for number in range(60)),
+        NewTransaction([NewChange("orders", "D", None, {"id": "42"}, "K")], gid="order-42"),
+    )  # fmt: skip
+    feeder.open(NewTransaction([NewChange("payments", "I", {"id": "5"})], state="prepared",
+                               gid="waiting-1"))  # fmt: skip
+    feeder.open(NewTransaction([NewChange("payments", "I", {"id": "6"})], state="streaming",
+                               streamed=True))  # fmt: skip
+    _evidence(slot)
+    return made[1]
+
+
+def _evidence(slot: Slot) -> None:
+    """A publication, a baseline, a gap, a changed schema."""
+    now = dt.datetime.now(dt.UTC)
+    table = {"schema": "public", "table": "orders", "oid": 16384, "columns": None,
+             "unpublished_columns": [], "row_filter": None, "operations": "IUDT",
+             "replica_identity": "DEFAULT", "primary_key": ["id"], "root": None}  # fmt: skip
+    publication = {"name": "shop", "insert": True, "update": True, "delete": True,
+                   "truncate": True, "via_root": False, "all_tables": False}  # fmt: skip
+    PublicationLook.objects.create(
+        slot=slot, first_seen_at=now, last_seen_at=now, digest="1",
+        facts={"publications": [publication], "tables": [table],
+               "unpublished": ["public.audit_log"]},
+    )  # fmt: skip
+    for state, rows in (("done", 1200), ("reading", 400), ("failed", 0)):
+        Baseline.objects.create(
+            slot=slot, incarnation=slot.incarnation, schema="public", table="orders", state=state,
+            rows=rows, estimated_rows=1200, started_at=now, heartbeat_at=now, lsn="2/4E910000",
+            finished_at=now if state != "reading" else None,
+            problem_cause="The table was dropped." if state == "failed" else "",
+        )  # fmt: skip
+    for kind in ("gap", "schema", "connected"):
+        SlotEvent.objects.create(slot=slot, incarnation=slot.incarnation, kind=kind, message=kind)
+
+
+def findings(page: Page) -> list[str]:
+    """What axe calls serious or critical on the page as it stands, with where it is."""
+    found = Axe().run(page, options=OPTIONS).response["violations"]
+    return [
+        f"{violation['id']} ({violation['impact']}): {violation['help']}: "
+        + "; ".join(" ".join(node["target"]) for node in violation["nodes"][:5])
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_serious_finding(
+    page: Page, server: Server, addresses: dict[str, str], scheme: str, size: dict[str, int]
+) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    page.set_viewport_size(size)
+    found: dict[str, list[str]] = {}
+    for name, address in addresses.items():
+        answer = page.goto(f"{server.url}{address}")
+        if answer is None or answer.status != 200:
+            found[name] = [f"{address} answered {answer and answer.status}"]
+            continue
+        expect(page.locator("h1").first).to_be_attached()
+        if "drawer" in name:
+            expect(page.locator(".drawer .change").first).to_be_visible()
+        if problems := findings(page):
+            found[name] = problems
+
+    assert not found, "\n".join(f"{name}: {problem}" for name in found for problem in found[name])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_login_has_none(page: Page, server: Server, scheme: str) -> None:
+    page.context.clear_cookies()
+    page.emulate_media(color_scheme=scheme)
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        page.goto(f"{server.url}/login/")
+        expect(page.locator("input[name=password]")).to_be_visible()
+        assert findings(page) == []
+        page.fill("input[name=username]", "watcher")
+        page.fill("input[name=password]", "wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("[role=alert], .errorlist, .error").first).to_be_visible()
+        assert findings(page) == []
+
+
+def test_a_finding_is_told(page: Page) -> None:
+    page.evaluate("document.querySelector('main').append(document.createElement('input'))")
+
+    assert any("label" in problem for problem in findings(page))

@@ -1,0 +1,268 @@
+"""Versions recorded from real DDL, and what the schema history makes of them."""
+
+import re
+import time
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from replview.catalog.connections import connected
+from replview.catalog.published import publication_facts, read_published
+from replview.catalog.tables import read_tables
+from replview.store.activity import roll
+from replview.store.models import ActivityMark, Relation, RelationActivity, SlotEvent
+from replview.store.publication_looks import store_publication_look
+from replview.store.relation_sums import RelationSum, sums_of_slot
+from replview.store.rename_evidence import values_carried
+from replview.store.schema_history import SchemaHistory, schema_history
+from replview.web.version_diff import summary
+from replview.web.version_shapes import shape_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+ORDERS = """
+    CREATE TYPE order_status AS ENUM ('draft', 'paid');
+    CREATE DOMAIN positive AS integer CHECK (VALUE > 0);
+    CREATE TABLE orders (id int PRIMARY KEY, status text, memo text, total numeric(10,2));
+"""
+
+
+def history_of(table: str) -> SchemaHistory:
+    return schema_history(Relation.objects.get(table=table))
+
+
+def lines(history: SchemaHistory) -> list[str]:
+    """What each version changed, the first first."""
+    told = []
+    for version in reversed(history.versions):
+        before = history.before(version)
+        told.append(
+            summary(shape_of(before.version) if before else None, shape_of(version.version))
+        )
+    return told
+
+
+@pytest.fixture
+def page(transactional_db) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_user("alice"))
+    return client
+
+
+def text_of(response) -> str:
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_each_kind_of_ddl_is_told(source, record, page: Client) -> None:
+    source.run(ORDERS)
+    recording = record(source)
+    ddl = [
+        "ALTER TABLE orders ALTER total TYPE numeric(12,2)",
+        "ALTER TABLE orders RENAME memo TO note",
+        "ALTER TABLE orders ADD quantity positive",
+        "ALTER TABLE orders ALTER status TYPE order_status USING status::order_status",
+        "ALTER TABLE orders DROP quantity",
+        "ALTER TABLE orders DROP CONSTRAINT orders_pkey, ADD PRIMARY KEY (id, status)",
+        "ALTER TABLE orders REPLICA IDENTITY FULL",
+        "ALTER TABLE orders RENAME TO deals",
+    ]
+    source.run("INSERT INTO orders VALUES (0, 'draft', 'm', 1)")
+    for number, statement in enumerate(ddl, start=1):
+        table = "deals" if "deals" in statement else "orders"
+        source.run(statement, f"INSERT INTO {table} (id, status) VALUES ({number}, 'paid')")
+    recording.caught_up()
+    history = history_of("deals")
+
+    assert lines(history) == [
+        "first seen",
+        "total numeric(10,2) → numeric(12,2)",
+        "memo → note likely renamed",
+        "+ quantity positive",
+        "status text → order_status",
+        "− quantity",
+        "status key, rows known by id → id, status",
+        "replica identity DEFAULT → FULL",
+        "renamed from orders",
+    ]
+    assert [v.counts.changes for v in history.versions] == [1] * 9
+    assert all(p.found and p.found.first_lsn for p in history.periods)
+    html = text_of(page.get(f"/relations/{history.relation.pk}/?from=4&to=5"))
+    assert "<del>text</del>" in html
+    assert "<ins>order_status</ins>" in html
+    assert "a custom type" in html
+
+
+def test_back_to_a_former_shape_is_an_interval(source, record, page: Client) -> None:
+    source.run(ORDERS)
+    recording = record(source)
+    source.run("INSERT INTO orders VALUES (1, 'x', 'm', 1)")
+    for identity in ("FULL", "DEFAULT"):
+        source.run(f"ALTER TABLE orders REPLICA IDENTITY {identity}",
+                   "UPDATE orders SET memo = memo || 'n'")  # fmt: skip
+    recording.caught_up()
+    history = history_of("orders")
+
+    assert [v.version.number for v in history.versions] == [2, 1]
+    assert history.current is history.versions[1]
+    assert len(history.current.periods) == 2
+    assert [v.counts.changes for v in history.versions] == [1, 2]
+    html = text_of(page.get(f"/relations/{history.relation.pk}/"))
+    assert "public.orders is at version 1" in html
+    assert "in force again" in html
+    assert "Replica identity DEFAULT sends no old values" in html
+
+
+def test_stored_rows_tell_a_rename_from_a_new_column(source, record) -> None:
+    source.run("CREATE TABLE renamed (id int PRIMARY KEY, a text)",
+               "CREATE TABLE replaced (id int PRIMARY KEY, a text)")  # fmt: skip
+    recording = record(source)
+    rows = "SELECT n, 'value ' || n FROM generate_series(1, 5) n"
+    source.run(
+        f"INSERT INTO renamed {rows}",
+        f"INSERT INTO replaced {rows}",
+        "ALTER TABLE renamed RENAME a TO b",
+        "ALTER TABLE renamed ADD c int",
+        "UPDATE renamed SET c = 1",
+        "ALTER TABLE replaced DROP a, ADD b text",
+        "UPDATE replaced SET b = 'other'",
+    )
+    recording.caught_up()
+    carried = {}
+    for table in ("renamed", "replaced"):
+        history = history_of(table)
+        before, after = history.versions[1], history.versions[0]
+        carried[table] = values_carried(history.relation.pk, before, after, [("a", "b")])
+
+    assert carried == {"renamed": {("a", "b"): (5, 5)}, "replaced": {("a", "b"): (5, 0)}}
+
+
+@pytest.mark.parametrize("via_root", [False, True])
+def test_partitions_come_as_leaves_or_as_their_root(
+    source, record, page: Client, via_root: bool
+) -> None:
+    source.run("""
+        CREATE TABLE events (day date, id int, PRIMARY KEY (day, id)) PARTITION BY RANGE (day);
+        CREATE TABLE events_2026 PARTITION OF events
+            FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')
+    """)
+    recording = record(source, start=False)
+    source.run(f"ALTER PUBLICATION {recording.slot.name} "
+               f"SET (publish_via_partition_root = {via_root})")  # fmt: skip
+    recording.start()
+    source.run("INSERT INTO events VALUES ('2026-05-05', 1)")
+    recording.caught_up()
+
+    with connected(source.dsn) as connection:
+        chosen, published = read_published(connection, recording.slot.publications)
+        facts = publication_facts(
+            chosen, published, read_tables(connection), connection.info.server_version
+        )
+    store_publication_look(recording.slot, facts, timezone.now())
+    counts = {
+        row.table: sums_of_slot(recording.slot.pk).by_relation.get(row.pk, RelationSum()).changes
+        for row in Relation.objects.all()
+    }
+    html = text_of(page.get(f"/relations/?slot={recording.slot}"))
+
+    if via_root:
+        # The shape of the leaf is sent all the same.
+        assert counts == {"events": 1, "events_2026": 0}
+        assert "comes as its root" in html
+    else:
+        assert counts == {"events_2026": 1}
+        assert "partition of" in html
+        assert "public.events" in html
+
+
+def test_the_sums_and_the_rest_agree_on_each_version(source, record) -> None:
+    source.run(ORDERS)
+    recording = record(source)
+    with source.connect() as session:
+        for number in range(1, 700):
+            session.execute("INSERT INTO orders (id, total) VALUES (%s, 1)", [number])
+        # The new shape within the transaction that makes it.
+        session.execute("BEGIN")
+        session.execute("UPDATE orders SET total = 2 WHERE id = 1")
+        session.execute("ALTER TABLE orders ADD extra int")
+        session.execute("UPDATE orders SET extra = 2 WHERE id < 4")
+        session.execute("COMMIT")
+        for number in range(700, 1100):
+            session.execute("INSERT INTO orders (id, total) VALUES (%s, 1)", [number])
+    recording.caught_up()
+    before = {v.version.number: v.counts.changes for v in history_of("orders").versions}
+    roll(time.monotonic() + 30)
+    after = {v.version.number: v.counts.changes for v in history_of("orders").versions}
+
+    assert ActivityMark.objects.get().rolled_seq == 999
+    assert RelationActivity.objects.count() == 2
+    assert sum(before.values()) == sum(after.values()) == 1103
+    # Not summed up yet, the transaction that changes the shape counts for the new one.
+    assert before == {1: 699, 2: 404}
+    assert after == {1: 700, 2: 403}
+
+
+def test_a_line_of_the_log_leads_to_the_comparison(source, record, page: Client) -> None:
+    source.run(ORDERS)
+    recording = record(source)
+    source.run("INSERT INTO orders VALUES (1)", "ALTER TABLE orders ADD extra int",
+               "INSERT INTO orders VALUES (2)")  # fmt: skip
+    recording.caught_up()
+    event = SlotEvent.objects.get(kind="schema")
+    html = text_of(page.get(f"/slots/{recording.slot}/"))
+    link = re.search(r'href="(/relations/versions/\d+/)">Compare', html)
+
+    assert link is not None
+    answer = page.get(link[1])
+    relation = event.detail["relation_id"]
+    assert answer.headers["Location"] == f"/relations/{relation}/?to=2"
+    assert "<b>1</b> added" in text_of(page.get(answer.headers["Location"]))
+
+
+def test_the_source_now_is_held_against_the_versions(source, record, page: Client) -> None:
+    source.run(ORDERS, "CREATE INDEX ON orders (status)")
+    recording = record(source)
+    source.run("INSERT INTO orders VALUES (1)")
+    recording.caught_up()
+    recording.slot.source.conninfo = source.dsn
+    recording.slot.source.save()
+    now = f"/relations/{Relation.objects.get().pk}/now/"
+
+    assert "equal to version 1" in text_of(page.get(now))
+    source.run("ALTER TABLE orders ADD discount numeric(12,2) DEFAULT 0")
+    html = text_of(page.get(now))
+    assert "unlike version 1: + discount numeric(12,2)" in html
+    assert "1 primary key" in html
+    assert "unknown: not in the stream" in html
+    source.run("DROP TABLE orders")
+    assert "it was dropped" in text_of(page.get(now))
+
+
+def test_a_source_out_of_reach_is_told_with_its_cause(source, record, page: Client) -> None:
+    source.run(ORDERS)
+    recording = record(source)
+    source.run("INSERT INTO orders VALUES (1)")
+    recording.caught_up()
+    recording.slot.source.conninfo = "host=127.0.0.1 port=1 dbname=x user=y"
+    recording.slot.source.save()
+    began = time.monotonic()
+    html = text_of(page.get(f"/relations/{Relation.objects.get().pk}/now/"))
+
+    assert "no server answers at 127.0.0.1:1" in html
+    assert time.monotonic() - began < 6
+
+
+def test_what_full_would_cost_is_reckoned_from_stored_rows(source, record, page: Client) -> None:
+    source.run(ORDERS)
+    recording = record(source)
+    source.run("INSERT INTO orders SELECT n, repeat('x', 90), repeat('y', 100), 1"
+               " FROM generate_series(10, 59) n")  # fmt: skip
+    recording.caught_up()
+    html = text_of(page.get(f"/relations/{Relation.objects.get().pk}/evidence/"))
+
+    # 2 + 90 + 100 + 4 characters, of which 2 are the key's.
+    assert "about 196\xa0B more WAL for each update, 194\xa0B for each delete" in html
+    assert "an estimate from 50 stored rows" in html
+    assert "Recorded since" in html

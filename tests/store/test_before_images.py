@@ -1,0 +1,201 @@
+"""What a row was before a change, from rows written by hand."""
+
+import datetime as dt
+
+import pytest
+from django.db import connection
+
+from decoder.scalars import LSN
+from replview.store.before_images import before_images
+from replview.store.changes import changes_of
+from replview.store.keys import signed_hash
+from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
+from replview.store.partitions import ensure_partitions
+from replview.store.row_as_of import row_as_of
+from replview.store.row_history import row_history
+from tests.store.history_rows import WHEN, History, insert
+
+HASH = signed_hash(["42"])
+
+
+@pytest.fixture
+def shop(db) -> History:
+    """A slot with a table of orders."""
+    today = dt.datetime.now(tz=dt.UTC).date()
+    ensure_partitions(connection.connection, today, today)
+    return History()
+
+
+def row(status: str, note: str | None = None) -> dict[str, str | None]:
+    return {"id": "42", "status": status, "note": note}
+
+
+def created(status: str = "new") -> dict:
+    return insert(42, key_hash=HASH) | {"new": row(status)}
+
+
+def update(new: dict, **more) -> dict:
+    return {"op": "U", "new": new, "key_hash": HASH, **more}
+
+
+def before(transaction_id: int, seq: int = 1) -> dict | None:
+    found = before_images(changes_of(transaction_id)).get((transaction_id, seq))
+    return None if found is None else found.image
+
+
+def snapshot(shop: History, at_lsn: int, status: str) -> int:
+    """A baseline that read the row as of a position."""
+    shop._made += 1
+    identifier = Transaction.objects.order_by("-id").values_list("id", flat=True)[0] + 1
+    shop.life.commit_seq += 1
+    shop.life.save()
+    Transaction.objects.create(
+        id=identifier, incarnation=shop.life, state="snapshot", received_at=WHEN, xid=None,
+        commit_seq=shop.life.commit_seq, commit_lsn=LSN(at_lsn), end_lsn=LSN(at_lsn),
+        commit_time=WHEN, inserts=1, relations={str(shop.orders.relation_id): [1, 0, 0, 0]},
+    )  # fmt: skip
+    Change.objects.create(
+        transaction_id=identifier, seq=1, lsn=LSN(at_lsn), op="S", new=row(status), key_hash=HASH,
+        relation_id=shop.orders.relation_id, version_id=shop.orders.pk,
+    )  # fmt: skip
+    Baseline.objects.create(
+        slot=shop.slot, incarnation=shop.life, schema="public", table="orders", state="done",
+        lsn=LSN(at_lsn), transaction_id=identifier, rows=1,
+    )  # fmt: skip
+    return identifier
+
+
+def states(shop: History) -> list[str]:
+    """The row's states as its history tells them, newest first."""
+    found = row_history(shop.slot, shop.orders.relation_id, {"id": "42"})
+    return [entry.after.values.get("status", entry.step.op) for entry in found.entries]
+
+
+def test_a_snapshot_is_what_the_first_update_found(shop) -> None:
+    shop.commit(insert(1))
+    snapshot(shop, 1950, "pending")
+    first = shop.commit(update(row("paid")))
+
+    assert before(first) == row("pending")
+    assert states(shop) == ["paid", "pending"]
+
+
+def test_a_change_written_before_a_snapshot_and_committed_after_it_comes_after(shop) -> None:
+    shop.commit(insert(1))
+    # Its change is at 2001, its commit at 2900; the snapshot is as of 2500.
+    paid = shop.commit(update(row("paid")))
+    snapshot(shop, 2500, "pending")
+    sent = shop.commit(update(row("sent")))
+
+    assert before(sent) == row("paid")
+    assert before(paid) == row("pending")
+    assert states(shop) == ["sent", "paid", "pending"]
+
+
+def test_a_change_committed_before_a_snapshot_comes_before(shop) -> None:
+    shop.commit(created("draft"))
+    shop.commit(update(row("paid")))
+    snapshot(shop, 2950, "paid, with a trigger's touch")
+    sent = shop.commit(update(row("sent")))
+
+    assert before(sent) == row("paid, with a trigger's touch")
+
+
+def test_nothing_is_told_across_a_new_life(shop) -> None:
+    shop.commit(created())
+    shop.new_life()
+    paid = shop.commit(update(row("paid")))
+    entry = row_history(shop.slot, shop.orders.relation_id, {"id": "42"}).entries[0]
+
+    assert before(paid) is None
+    assert (entry.before_kind, entry.before.why) == ("unknown", "gap")
+
+
+def test_nothing_is_told_across_a_transaction_that_was_left_out(shop) -> None:
+    shop.commit(created())
+    skipped = shop.commit(state="skipped")
+    xid = Transaction.objects.get(pk=skipped).xid
+    Quarantine.objects.create(
+        slot=shop.slot, incarnation=shop.life, xid=xid, raw=b"", raw_bytes=0, cause="", remedy="",
+        decision="skip",
+    )  # fmt: skip
+    paid = shop.commit(update(row("paid")))
+
+    assert before(paid) is None
+
+
+def test_nothing_is_told_across_a_truncation(shop) -> None:
+    shop.commit(created())
+    shop.commit({"op": "T", "new": {"cascade": False, "restart_identity": False}})
+    paid = shop.commit(update(row("paid")))
+
+    assert before(paid) is None
+
+
+def test_nothing_is_told_where_updates_are_not_published(shop) -> None:
+    shop.commit(created())
+    deleted = shop.commit({"op": "D", "old": {"id": "42"}, "old_kind": "K", "key_hash": HASH})
+    assert before(deleted) == row("new")
+    PublicationLook.objects.create(
+        slot=shop.slot, first_seen_at=WHEN, last_seen_at=WHEN, digest="1",
+        facts={
+            "publications": [{"name": "p", "insert": True, "update": False, "delete": True}],
+            "tables": [{"schema": "public", "table": "orders", "operations": "IDT"}],
+        },
+    )  # fmt: skip
+
+    assert before(deleted) is None
+
+
+def test_another_key_with_the_same_hash_is_not_the_row(shop) -> None:
+    shop.commit(created())
+    other = update({"id": "43", "status": "other", "note": None})
+    shop.commit(other)
+    paid = shop.commit(update(row("paid")))
+
+    assert before(paid) == row("new")
+    assert states(shop) == ["paid", "new"]
+
+
+def test_columns_not_sent_are_looked_for_a_bounded_way_back(shop) -> None:
+    shop.commit(created() | {"new": row("new", "a note")})
+    for number in range(10):
+        shop.commit(update({"id": "42", "status": str(number)}))
+    near = shop.commit(update({"id": "42", "status": "near"}))
+    for number in range(30):
+        shop.commit(update({"id": "42", "status": str(number)}))
+    far = shop.commit(update({"id": "42", "status": "far"}))
+
+    assert before(near) == row("9", "a note")
+    assert before(far) == {"id": "42", "status": "29"}
+
+
+def test_a_page_of_changes_takes_a_few_queries(shop, django_assert_max_num_queries) -> None:
+    shop.commit(*(insert(n, key_hash=signed_hash([str(n)])) for n in range(50)))
+    changed = shop.commit(
+        *(
+            {"op": "U", "new": {"id": str(n), "status": "x", "note": None},
+             "key_hash": signed_hash([str(n)])}
+            for n in range(50)
+        )
+    )  # fmt: skip
+    changes = changes_of(changed, 0, 50)
+
+    with django_assert_max_num_queries(4):
+        assert len(before_images(changes)) == 50
+
+
+def test_the_row_before_the_record_begins_is_unknown(shop) -> None:
+    shop.commit(update(row("paid")))
+    early = shop.life.started_at - dt.timedelta(days=1)
+    state = row_as_of(shop.slot, shop.orders.relation_id, {"id": "42"}, moment=early)
+
+    assert (state.exists, state.why) == (None, "before the record")
+
+
+def test_a_whole_old_row_tells_what_was_before_it(shop) -> None:
+    old = row("pending", "called")
+    shop.commit(update(row("paid"), old=old, old_kind="O"))
+    state = row_as_of(shop.slot, shop.orders.relation_id, {"id": "42"}, lsn=500)
+
+    assert (state.exists, dict(state.values)) == (True, old)

@@ -1,0 +1,156 @@
+"""From a time or an LSN to a place in history, and the words of a filter."""
+
+import datetime as dt
+import time
+
+import pytest
+
+from decoder.scalars import LSN
+from replview.store import activity
+from replview.store.browsing import (
+    Cursor,
+    TransactionFilter,
+    cursor_at_lsn,
+    cursor_at_time,
+    find_transactions,
+    seq_at_lsn,
+    seq_at_time,
+    seq_range,
+)
+from replview.store.models import AbortedSubtransaction, Change, Transaction
+from replview.store.tidy import make_partitions
+from replview.store.transaction_filter import read_time
+from tests.store.history_rows import WHEN, History, insert
+
+SECOND = dt.timedelta(seconds=1)
+
+
+@pytest.fixture
+def history(db, monkeypatch) -> History:
+    """35 commits, one each ten seconds, 29 of them summed up; LSNs 1900, 2900, …"""
+    for module in ("activity", "browsing_streams", "browsing_reading", "history_places"):
+        monkeypatch.setattr(f"replview.store.{module}.BLOCK", 10)
+    make_partitions()
+    made = History()
+    for number in range(1, 36):
+        at = WHEN + 10 * number * SECOND
+        made.commit(insert(number), commit_time=at, stored_at=at)
+    activity.roll(time.monotonic() + 60)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "expected"),
+    [(0, 1000, (1, 35)), (35, 71, (4, 7)), (40, 40, None), (40, 40.1, (4, 4)),
+     (315, None, (32, 35)), (None, 15, (1, 1)), (None, 10, None), (351, None, None),
+     (None, None, (1, 35)),     (285, 315, (29, 31))],
+)  # fmt: skip
+def test_a_time_is_a_range_of_places(history, since, until, expected) -> None:
+    moments = [None if at is None else WHEN + at * SECOND for at in (since, until)]
+
+    found = seq_range([history.life.pk], *moments)
+
+    assert found == ({} if expected is None else {history.life.pk: expected})
+
+
+def test_a_moment_and_an_lsn_are_places(history) -> None:
+    life = history.life.pk
+
+    assert seq_at_time([life], WHEN + 55 * SECOND) == {life: 5}
+    assert seq_at_time([life], WHEN + 50 * SECOND) == {life: 5}
+    assert seq_at_time([life], WHEN) == {}
+    assert seq_at_lsn([life], LSN(5900)) == {life: 5}
+    assert seq_at_lsn([life], LSN(5899)) == {life: 4}
+    assert seq_at_lsn([life], LSN(1)) == {}
+    assert seq_at_lsn([], LSN(1)) == {}
+
+
+def seqs(found) -> list[int | None]:
+    return [row.commit_seq for row in found.rows]
+
+
+def test_a_list_begins_at_a_time_or_at_the_commit_of_an_lsn(history) -> None:
+    wanted = TransactionFilter()
+
+    assert seqs(find_transactions(wanted, cursor=cursor_at_time(WHEN + 55 * SECOND), limit=2)) == [
+        5,
+        4,
+    ]
+    assert seqs(find_transactions(wanted, cursor=cursor_at_lsn(LSN(5000)), limit=2)) == [5, 4]
+    assert seqs(find_transactions(wanted, cursor=cursor_at_lsn(LSN(99999)), limit=1)) == [35]
+
+
+def test_a_text_is_found_in_values_that_count(history) -> None:
+    aborted = history.commit(insert(1, subxid=9, new={"id": "1", "note": "needle"}))
+    AbortedSubtransaction.objects.create(transaction_id=aborted, subxid=9)
+    plain = history.commit(insert(2, new={"id": "2", "note": "A NEEDLE_here"}))
+    history.commit(insert(3, new={"id": "3", "note": "needleXhere"}))
+
+    found = find_transactions(TransactionFilter(text="needle_here"))
+
+    assert [row.id for row in found.rows] == [plain]
+    assert found.complete
+
+
+def test_what_a_subtransaction_took_back_was_not_done(history) -> None:
+    identifier = history.commit(insert(1, subxid=9), insert(2))
+    Transaction.objects.filter(pk=identifier).update(
+        aborted_changes=1, relations={str(history.orders.relation_id): [1, 0, 1, 0]}
+    )
+    Change.objects.filter(transaction_id=identifier, seq=1).update(op="D")
+    AbortedSubtransaction.objects.create(transaction_id=identifier, subxid=9)
+
+    def wanted(ops: str) -> set[int]:
+        filter_ = TransactionFilter(tables=("public.orders",), ops=ops)
+        return {row.id for row in find_transactions(filter_).rows}
+
+    assert identifier not in wanted("D")
+    assert identifier in wanted("I")
+
+
+def test_a_search_that_runs_out_of_time_says_how_far_it_came(history, monkeypatch) -> None:
+    monkeypatch.setattr("replview.store.browsing_streams._FIRST_CHUNK_OF_VALUES", 10)
+    wanted = TransactionFilter(text="nowhere to be found")
+
+    found = find_transactions(wanted, budget_seconds=0)
+
+    assert (found.rows, found.complete) == ([], False)
+    assert found.searched_back_to == WHEN + 260 * SECOND
+    assert found.older.seqs == {history.life.pk: 26}
+
+
+def test_a_filter_is_what_its_words_say() -> None:
+    words = {
+        "slot": "shop/replview", "tables": "public.orders,public.b", "ops": "UD", "actor": "?",
+        "states": "committed,open", "origin": "-", "q": "100%", "id": "42", "min_changes": "3",
+        "min_bytes": "5", "prepared_min": "60", "since": "2h", "until": "2026-11-20T07:57:11+02:00",
+        "from_lsn": "0/10", "to_lsn": "1/0",
+    }  # fmt: skip
+
+    assert TransactionFilter.from_words(words).words() == words
+    assert TransactionFilter.from_words({"tables": ["a.b", "c.d"]}).tables == ("a.b", "c.d")
+    assert TransactionFilter.from_words({"ops": "IUDTMS"}) == TransactionFilter()
+    odd = TransactionFilter.from_words(
+        {"since": "soon", "states": "odd", "to_lsn": "x", "ops": "q"}
+    )
+    assert odd == TransactionFilter()
+    assert set(odd.misread) == {"since", "states", "to_lsn", "ops"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("2026-11-20T07:57", "2026-11-20T07:57:00+00:00"), ("2026-11-20", "2026-11-20T00:00:00+00:00"),
+     ("2026-11-20T07:57:00 02:00", "2026-11-20T05:57:00+00:00"),
+     ("90min", "2026-11-20T06:27:11.369827+00:00"), ("7d", "2026-11-13T07:57:11.369827+00:00"),
+     ("999999w", None), ("-1d", None), ("", None), ("0001-01-01T00:00+12:00", None)],
+)  # fmt: skip
+def test_times_are_read(text, expected) -> None:
+    moment = read_time(text, now=WHEN)
+
+    assert (moment and moment.isoformat()) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "c1", "c1.-2", "c1.2.3", "o1", "e1.2", "c1.2__", "c1.²"])
+def test_a_cursor_that_was_not_written_here_is_refused(text) -> None:
+    with pytest.raises(ValueError, match=r"cursor|int"):
+        Cursor.parse(text)

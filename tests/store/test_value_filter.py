@@ -1,0 +1,101 @@
+"""The words of a condition on values: what they mean, and that nothing typed is misunderstood."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replview.store.value_filter import Condition, Value, ValueFilter, WhereError
+
+ANY = None
+
+
+def one(text: str) -> Condition:
+    (condition,) = ValueFilter.parse(text).conditions
+    return condition
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("status = paid", Condition("status", "=", Value("paid"))),
+        ("amount>=100.50", Condition("amount", ">=", Value("100.50"))),
+        ("a <> b", Condition("a", "!=", Value("b"))),
+        ("note ~ at the door", Condition("note", "~", Value("at the door"))),
+        ("note = 'salt and pepper'", Condition("note", "=", Value("salt and pepper"))),
+        ("note = 'it''s'", Condition("note", "=", Value("it's"))),
+        ("note = ''", Condition("note", "=", Value(""))),
+        ("note = 'null'", Condition("note", "=", Value("null"))),
+        ("note = null", Condition("note", "is null")),
+        ("note != NULL", Condition("note", "is not null")),
+        ("note IS  NULL", Condition("note", "is null")),
+        ("note is not null", Condition("note", "is not null")),
+        ('"odd name" = x', Condition("odd name", "=", Value("x"))),
+        ('"a""b" changed', Condition('a"b', "changed")),
+        ("status changed", Condition("status", "changed")),
+        ("status: pending -> paid", Condition("status", "->", Value("paid"), Value("pending"))),
+        ("status: pending → paid", Condition("status", "->", Value("paid"), Value("pending"))),
+        ("status: * -> paid", Condition("status", "->", Value("paid"), ANY)),
+        ("status: null->*", Condition("status", "->", ANY, Value(None))),
+        ("status: '*' -> 'a -> b'", Condition("status", "->", Value("a -> b"), Value("*"))),
+        ("status: * -> *", Condition("status", "changed")),
+        ("created_at > 2026-11-20 07:57", Condition("created_at", ">", Value("2026-11-20 07:57"))),
+        ("changed = 1", Condition("changed", "=", Value("1"))),
+    ],
+)
+def test_what_is_typed(text, condition) -> None:
+    assert one(text) == condition
+
+
+def test_several_joined_by_and() -> None:
+    found = ValueFilter.parse("status changed AND amount > 100 and s: a -> b and note is null")
+    assert [c.operator for c in found.conditions] == ["changed", ">", "->", "is null"]
+    assert found.columns == ["status", "amount", "s", "note"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("status", "after status comes"),
+        ("status =", "a value is missing after status"),
+        ("= paid", "a column's name is missing"),
+        ("note = salt and pepper", "after pepper comes"),
+        ("note = 'open", "is not closed"),
+        ("note = 'a' b", "joined by “and”"),
+        ("status: paid", "old -> new"),
+        ("a > null", "neither more nor less"),
+        ("a = b\0", "zero byte"),
+        ("a = " + "b" * 3000, "at most 2000"),
+        (" and ".join(["a = b"] * 11), "at most 10"),
+    ],
+)
+def test_what_is_not_understood_is_said(text, cause) -> None:
+    with pytest.raises(WhereError, match=cause):
+        ValueFilter.parse(text)
+
+
+def test_nothing_typed_lets_everything_through() -> None:
+    assert not ValueFilter.parse("  ")
+
+
+_texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+_columns = _texts.filter(bool)
+_values = st.builds(Value, st.none() | _texts)
+_plain = st.builds(
+    Condition, _columns, st.sampled_from(["=", "!=", "<", ">=", "~"]), st.builds(Value, _texts)
+)
+_moved = st.builds(Condition, _columns, st.just("->"), _values, _values | st.none())
+_stated = st.builds(Condition, _columns, st.sampled_from(["changed", "is null", "is not null"]))
+
+
+@given(st.lists(_plain | _moved | _stated, min_size=1, max_size=4))
+def test_what_is_written_is_read_back(conditions) -> None:
+    wanted = ValueFilter(tuple(conditions))
+    assert ValueFilter.parse(str(wanted)) == wanted
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_filter_or_an_error(text) -> None:
+    with suppress(WhereError):
+        ValueFilter.parse(text)

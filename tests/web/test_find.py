@@ -1,0 +1,146 @@
+"""The find page: a form that builds the address, lines that say what changed, honest ends."""
+
+import pytest
+from django.urls import reverse
+
+from replview.store.keys import signed_hash
+from replview.store.tidy import make_partitions
+from tests.store.history_rows import History, insert
+
+
+@pytest.fixture
+def history(db) -> History:
+    make_partitions()
+    history = History()
+    key = {"key_hash": signed_hash(["1"])}
+    history.commit(insert(1, **key), actor="alice")
+    history.commit(
+        {"op": "U", "new": {"id": "1", "status": "paid", "note": None}, **key}, actor="bob"
+    )
+    return history
+
+
+def get(client, **words):
+    return client.get(reverse("find"), words)
+
+
+def text(client, **words) -> str:
+    answer = get(client, **words)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def found(client, **words) -> int:
+    return text(client, **words).count('class="found"')
+
+
+def test_what_changed_stands_in_its_line(signed_in, history) -> None:
+    html = text(signed_in, slot="shop/replview", table="public.orders", where="status: new -> paid")
+    assert html.count('class="found"') == 1
+    assert (
+        '<span class="told-name">status:</span> <span class="told-before value derived">new</span>'
+        in html
+    )
+    assert '<span class="told-after value">paid</span>' in html
+    assert "/rows/?slot=shop/replview&amp;table=public.orders&amp;key.id=1" in html
+
+
+def test_the_slot_is_the_one_read_last_where_none_is_named(signed_in, history) -> None:
+    assert found(signed_in) == 2
+    assert get(signed_in, slot="shop/none").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        ({"actor": "alice"}, 1),
+        ({"ops": "U"}, 1),
+        ({"table": "public.orders", "where": "status = new"}, 1),
+        ({"table": "public.orders", "where": "status = none"}, 0),
+        ({"until": "2020-01-01"}, 0),
+        ({"where": "status = new", "since": "2020-01-01"}, 1),
+    ],
+)
+def test_filters(signed_in, history, words, number) -> None:
+    assert found(signed_in, **words) == number
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"table": "public.orders", "where": "statuz = x"}, "There is no column statuz"),
+        ({"table": "public.orders", "where": "status"}, "After status comes"),
+        ({"where": "status = x"}, "choose a table, or say since when"),
+        ({"since": "some day"}, "Not understood: since"),
+    ],
+)
+def test_what_is_not_understood_is_said_and_stays_in_its_box(
+    signed_in, history, words, told
+) -> None:
+    html = text(signed_in, **words)
+    assert told in html
+    if "where" in words:
+        assert f'value="{words["where"]}"' in html
+
+
+@pytest.mark.parametrize("name", ["table", "where", "since", "until", "actor", "ops", "cursor"])
+@pytest.mark.parametrize(
+    "value", ["\0", "'", '"><script>', "9" * 400, "-1", "1-1-1", "%00", "a.b.c"]
+)
+def test_bad_parameters_are_no_error(signed_in, history, name, value) -> None:
+    html = text(signed_in, **{name: value})
+    assert "<script>" not in html.split("</head>")[1]
+
+
+def test_values_are_escaped(signed_in, history) -> None:
+    history.commit({"op": "I", "new": {"id": "<b>9", "status": "<img src=x>", "note": None}})
+    html = text(signed_in, table="public.orders", where="status ~ img")
+    assert "<img src=x>" not in html
+    assert "&lt;img src=x&gt;" in html
+
+
+def test_pages_follow_each_other(signed_in, history) -> None:
+    history.commit(*[insert(n) for n in range(60)])
+    html = text(signed_in)
+    assert html.count('class="found"') == 50
+    older = html.split('rel="next"')[0].rsplit('href="', 1)[1].split('"')[0].replace("&amp;", "&")
+    assert signed_in.get(older).content.decode().count('class="found"') == 12
+
+
+def test_changes_that_nobody_knows_of_are_told(signed_in, history) -> None:
+    history.commit({"op": "U", "new": {"id": "5", "status": "paid", "note": None}})
+    html = text(signed_in, table="public.orders", where="status: sent -> paid")
+    assert "1 change left out:" in html
+
+
+def test_a_search_out_of_time_goes_on(signed_in, history, monkeypatch) -> None:
+    monkeypatch.setattr("replview.web.find_page._BUDGET_SECONDS", 0)
+    monkeypatch.setattr("replview.store.searching._FIRST_READ", 1)
+    monkeypatch.setattr("replview.store.searching._MOST_READ", 1)
+    html = text(signed_in, table="public.orders", where="status = none")
+    assert "Searched back to" in html
+    assert ">Continue</a>" in html
+
+
+def test_columns_and_tables_are_offered(signed_in, history) -> None:
+    html = text(signed_in, table="public.orders")
+    assert '<option value="status ">' in html
+    assert '<option value="public.orders">' in html
+
+
+def test_the_columns_of_a_table_are_told(signed_in, history) -> None:
+    answer = signed_in.get(
+        reverse("find-columns"), {"slot": "shop/replview", "table": "public.orders"}
+    )
+    assert answer.json() == {"columns": [["id", ""], ["status", ""], ["note", ""]]}
+    assert signed_in.get(reverse("find-columns"), {"table": "\0"}).json() == {"columns": []}
+
+
+def test_few_queries(signed_in, history, django_assert_max_num_queries) -> None:
+    # Session and user, the frame around the page, and (in a test alone) a savepoint among them.
+    with django_assert_max_num_queries(24):
+        text(signed_in, slot="shop/replview", table="public.orders", where="status = paid")
+
+
+def test_strangers_are_asked_to_sign_in(client, db) -> None:
+    assert client.get(reverse("find")).status_code == 302

@@ -1,0 +1,181 @@
+"""The relations page and a table's schema history, over rows written as a receiver writes them."""
+
+import datetime as dt
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from replview.store.models import (
+    ActivityMark,
+    HistoryBlock,
+    PublicationLook,
+    Relation,
+    RelationActivity,
+    RelationVersion,
+    Slot,
+)
+from replview.store.partitions import ensure_partitions
+from tests.store.history_rows import History, insert
+
+LIST = "/relations/?slot=shop/replview"
+
+
+def text_of(response) -> str:
+    assert response.status_code == 200, response
+    return response.content.decode()
+
+
+@pytest.fixture
+def history(db) -> History:
+    """``public.orders`` with three inserts, and a table that nobody can audit."""
+    today = timezone.now().date()
+    connection.ensure_connection()
+    ensure_partitions(connection.connection, today - dt.timedelta(days=1), today)
+    made = History()
+    made.commit(insert(1), insert(2), commit_time=timezone.now())
+    made.commit(insert(3), commit_time=timezone.now(), actor="alice", actor_grade="claimed")
+    log = made.table("log", 16999, ["at", "what"])
+    RelationVersion.objects.filter(pk=log.pk).update(key_columns=[])
+    Relation.objects.update(current_version=None)
+    for version in (made.orders, log):
+        Relation.objects.filter(pk=version.relation_id).update(current_version=version)
+    return made
+
+
+def look(slot: Slot, *tables: dict) -> None:
+    """The publications, looked at just now."""
+    known = {"schema": "public", "oid": None, "columns": None, "unpublished_columns": [],
+             "row_filter": None, "operations": "IUDT", "replica_identity": "DEFAULT",
+             "primary_key": ["id"], "root": None}  # fmt: skip
+    facts = {"publications": [], "tables": [known | table for table in tables], "unpublished": []}
+    now = timezone.now()
+    PublicationLook.objects.create(
+        slot=slot, first_seen_at=now, last_seen_at=now, digest="1", facts=facts
+    )
+
+
+def test_every_table_with_its_last_change(signed_in: Client, history: History) -> None:
+    page = text_of(signed_in.get(LIST))
+
+    assert "2 tables, last changed: public.orders" in page
+    assert "public.</span>orders" in page
+    assert "public.</span>log" in page
+    assert "never since recorded" in page
+    assert 'class="spark rate-spark"' in page
+
+
+def test_a_table_that_cannot_be_audited_is_told(signed_in: Client, history: History) -> None:
+    page = text_of(signed_in.get(LIST))
+
+    assert "1 cannot be audited: public.log" in page
+    assert "DEFAULT, no key" in page
+    assert "its rows cannot be told apart" in page
+
+
+def test_only_those_with_warnings(signed_in: Client, history: History) -> None:
+    page = text_of(signed_in.get(f"{LIST}&with=warnings"))
+
+    assert "public.</span>log" in page
+    assert "public.</span>orders" not in page
+    assert "1 of 2 tables" in page
+
+
+def test_search_by_name(signed_in: Client, history: History) -> None:
+    assert "public.</span>log" not in text_of(signed_in.get(f"{LIST}&q=ORD"))
+    assert "No table like this" in text_of(signed_in.get(f"{LIST}&q=nothing"))
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"), [("name", "log"), ("last", "orders"), ("changes", "orders")]
+)
+def test_sorting(signed_in: Client, history: History, sort: str, first: str) -> None:
+    page = text_of(signed_in.get(f"{LIST}&sort={sort}"))
+    places = {name: page.index(f"public.</span>{name}<") for name in ("log", "orders")}
+
+    assert min(places, key=lambda name: places[name]) == first
+
+
+def test_published_tables_that_never_changed(signed_in: Client, history: History) -> None:
+    look(history.slot, {"table": "orders", "oid": 16384}, {"table": "quiet", "oid": 5},
+         {"table": "events_2026", "oid": 6, "root": "public.events"})  # fmt: skip
+    page = text_of(signed_in.get(LIST))
+
+    assert "public.</span>quiet" in page
+    assert "unknown until a change" in page
+    assert "partition of" in page
+    assert "public.events" in page
+    assert "not on the source now" in page  # public.log
+
+
+def test_what_the_sums_hold_is_counted_with_what_follows_them(
+    signed_in: Client, history: History
+) -> None:
+    life, relation = history.life, history.orders.relation_id
+    now = timezone.now()
+    HistoryBlock.objects.create(
+        incarnation_id=life.pk, block=0, first_time=now - dt.timedelta(hours=5), last_time=now
+    )
+    RelationActivity.objects.create(
+        relation_id=relation, incarnation_id=life.pk, block=0, version_id=history.orders.pk,
+        transactions=900, inserts=1000, updates=200, deletes=30,
+    )  # fmt: skip
+    ActivityMark.objects.create(incarnation_id=life.pk, rolled_seq=1)
+    page = text_of(signed_in.get(f"/relations/{relation}/"))
+
+    # The transaction at place 1 is in the sums; that at place 2 follows.
+    assert "1,231 changes in" in page
+    assert "901 transactions" in page
+    assert "1,001" in text_of(signed_in.get(LIST))
+
+
+def test_bad_parameters_are_as_if_not_there(signed_in: Client, history: History) -> None:
+    text_of(signed_in.get(f"{LIST}&sort=%00&range=x&after=%00zz&with=y&q=%00"))
+    text_of(
+        signed_in.get(f"/relations/{history.orders.relation_id}/?from=x&to=99999999999&columns=z")
+    )
+    assert signed_in.get("/relations/?slot=no/such").status_code == 404
+    assert signed_in.get("/relations/999999/").status_code == 404
+
+
+def test_without_a_slot_it_says_what_to_do(signed_in: Client, db: None) -> None:
+    assert "replview slot add SOURCE SLOT" in text_of(signed_in.get("/relations/"))
+
+
+def test_without_a_table_it_says_why(signed_in: Client, db: None) -> None:
+    History()
+    Relation.objects.all().delete()
+    page = text_of(signed_in.get(LIST))
+
+    assert "A Relation message arrives with a table" in page
+
+
+def test_the_list_costs_at_most_twelve_queries(signed_in: Client, history: History) -> None:
+    for number in range(12):
+        history.table(f"t{number}", 20000 + number, ["id"])
+    look(history.slot, {"table": "orders", "oid": 16384})
+    with CaptureQueriesContext(connection) as queries:
+        text_of(signed_in.get(LIST))
+
+    assert len(queries) <= 12, [q["sql"][:80] for q in queries]
+    assert not any("change c" in q["sql"] or "FROM change" in q["sql"] for q in queries)
+
+
+def test_the_schema_page_costs_at_most_twelve_queries(signed_in: Client, history: History) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        text_of(signed_in.get(f"/relations/{history.orders.relation_id}/"))
+
+    assert len(queries) <= 12, [q["sql"][:80] for q in queries]
+
+
+def test_names_of_the_source_are_escaped(signed_in: Client, history: History) -> None:
+    evil = "<script>alert(1)</script>"
+    Relation.objects.update(table=evil)
+    RelationVersion.objects.update(
+        columns=[{"name": evil, "type_oid": 99999, "type": evil, "typmod": -1, "key": True}],
+        key_columns=[evil],
+    )
+    for address in (LIST, f"/relations/{history.orders.relation_id}/"):
+        assert evil not in text_of(signed_in.get(address))

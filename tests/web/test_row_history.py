@@ -1,0 +1,182 @@
+"""The page of one row's history."""
+
+import datetime as dt
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from replview.store.partitions import ensure_partitions
+from replview.web.addresses import row_url
+from tests.store.history_rows import History, insert
+
+URL = "/rows/"
+
+
+@pytest.fixture
+def shop(db) -> History:
+    """Order 42: created, paid, its note set."""
+    today = dt.datetime.now(tz=dt.UTC).date()
+    ensure_partitions(connection.connection, today, today)
+    history = History()
+    history.commit(insert(42, key_hash=_hash("42")), actor="web", actor_grade="stamped")
+    paid = {"id": "42", "status": "paid", "note": None}
+    history.commit(_update("42", paid), actor="alice", actor_grade="claimed")
+    history.commit(_update("42", {**paid, "note": "<b>call</b>"}))
+    return history
+
+
+def _hash(key: str) -> int:
+    from replview.store.keys import signed_hash
+
+    return signed_hash([key])
+
+
+def _update(key: str, new: dict, **more) -> dict:
+    return {"op": "U", "new": new, "key_hash": _hash(key), **more}
+
+
+def page(client: Client, slot, **words: str):
+    address = row_url(slot, "public", "orders", {"id": "42"}, **words)
+    return client.get(address)
+
+
+def test_it_tells_every_change_in_a_line(signed_in, shop) -> None:
+    text = page(signed_in, shop.slot).content.decode()
+
+    assert "orders 42 is paid." in text
+    assert "3 changes by 2 actors and 1 unknown" in text
+    assert "created with" in text
+    assert '<s class="line-before"><span class="visually-hidden">before </span>new</s>' in text
+    assert (
+        "No earlier change: the row&#x27;s insert is recorded." in text
+        or "insert is recorded" in text
+    )
+
+
+def test_values_are_escaped(signed_in, shop) -> None:
+    text = page(signed_in, shop.slot).content.decode()
+
+    assert "<b>call</b>" not in text
+    assert "&lt;b&gt;call&lt;/b&gt;" in text
+
+
+@pytest.mark.parametrize("form", ["42", "id=42", "id = '42'"])
+def test_a_key_may_be_typed(signed_in, shop, form) -> None:
+    words = {"slot": str(shop.slot), "table": "public.orders", "key": form}
+    answer = signed_in.get(URL, words)
+
+    assert "orders 42 is paid." in answer.content.decode()
+
+
+def test_without_a_row_it_says_where_to_begin(signed_in, shop) -> None:
+    text = signed_in.get(URL).content.decode()
+    table = signed_in.get(URL, {"table": "public.orders"}).content.decode()
+
+    assert "Which row?" in text
+    assert "public.orders" in text
+    assert "Which row of public.orders?" in table
+    assert row_url(shop.slot, "public", "orders", {"id": "42"}).replace("&", "&amp;") in table
+
+
+def test_a_table_without_a_key_says_why(signed_in, shop) -> None:
+    version = shop.table("audit_log", 16999, ["what"])
+    version.key_columns, version.replica_identity = [], "NOTHING"
+    version.save()
+    text = signed_in.get(URL, {"table": "public.audit_log", "key": "1"}).content.decode()
+
+    assert "cannot be told apart" in text
+    assert "NOTHING" in text
+
+
+def test_the_row_before_a_change(signed_in, shop) -> None:
+    first = page(signed_in, shop.slot)
+    last = first.context["page"].as_of.before_last
+    state = page(signed_in, shop.slot, before=last).context["page"].as_of
+
+    assert state.then.values == {"id": "42", "status": "paid", "note": None}
+    assert [(line.name, line.now_kind) for line in state.lines] == [
+        ("id", "same"), ("status", "same"), ("note", "differs"),
+    ]  # fmt: skip
+
+
+def test_it_is_narrowed_to_an_actor_or_a_column(signed_in, shop) -> None:
+    def told(**words: str) -> list[str]:
+        found = page(signed_in, shop.slot, **words).context["page"].history.entries
+        return [entry.step.actor or "" for entry in found]
+
+    assert told(actor="alice") == ["alice"]
+    assert told(actor="") == [""]
+    assert told(column="note") == [""]
+    assert told(column="status") == ["alice", "web"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"as_of": "yesterday-ish"},
+        {"as_of": "FFFFFFFF/FFFFFFFF"},
+        {"as_of": "2026-13-45"},
+        {"as_of": "0001-01-01T00:00:00"},
+        {"before": "1-1"},
+        {"before": "999999999999999999-999999999"},
+        {"cursor": "!!!"},
+        {"cursor": "W10"},
+        {"cursor": "W1stMSwwLDAsMCwwXSxbMCwwXSxbXV0"},
+        {"open": "x"},
+        {"column": "no such"},
+        {"actor": "nobody\x01"},
+        {"key": "a=b=c"},
+        {"key.other": "1"},
+    ],
+)
+def test_no_word_breaks_it(signed_in, shop, words) -> None:
+    address = row_url(shop.slot, "public", "orders", {"id": "42"})
+    base = {"slot": str(shop.slot), "table": "public.orders", "key.id": "42"}
+
+    assert signed_in.get(address.split("?")[0], {**base, **words}).status_code == 200
+
+
+@pytest.mark.parametrize("key", ["\x00", "x" * 5000, "'", "a,b", "日本"])
+def test_no_key_breaks_it(signed_in, shop, key) -> None:
+    words = {"slot": str(shop.slot), "table": "public.orders", "key": key}
+
+    assert signed_in.get(URL, words).status_code == 200
+
+
+def test_a_row_never_seen_is_not_said_to_be_unchanged(signed_in, shop) -> None:
+    text = signed_in.get(row_url(shop.slot, "public", "orders", {"id": "7"})).content.decode()
+
+    assert "orders 7 has no recorded change." in text
+    assert "gaps: none" not in text
+
+
+def test_a_long_history_comes_a_page_at_a_time(signed_in, shop) -> None:
+    for number in range(120):
+        shop.commit(_update("42", {"id": "42", "status": f"s{number}", "note": None}))
+    answer, seen = page(signed_in, shop.slot), []
+    while True:
+        found = answer.context["page"]
+        seen += [entry.step.transaction_id for entry in found.history.entries]
+        if not found.older_url:
+            break
+        answer = signed_in.get(found.older_url)
+
+    assert len(seen) == len(set(seen)) == 123
+    assert "50 changes on this page" in page(signed_in, shop.slot).content.decode()
+
+
+def test_a_line_opens_without_the_page(signed_in, shop) -> None:
+    entry = page(signed_in, shop.slot).context["page"].history.entries[1]
+    place = [entry.step.transaction_id, entry.step.seq]
+    answer = signed_in.get(reverse("row-history-change", args=place))
+
+    assert answer.status_code == 200
+    assert "before derived" in answer.content.decode()
+    assert signed_in.get(reverse("row-history-change", args=[1, 1])).status_code == 404
+
+
+def test_it_is_read_in_few_queries(signed_in, shop, django_assert_max_num_queries) -> None:
+    with django_assert_max_num_queries(16):
+        page(signed_in, shop.slot)

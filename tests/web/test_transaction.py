@@ -1,0 +1,290 @@
+"""A transaction's page: its sentence in every state, its changes by filter and place, what it
+offers to take away.
+"""
+
+import datetime as dt
+import json
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from decoder.scalars import LSN
+from replview.store.models import AbortedSubtransaction, Transaction
+from replview.store.partitions import ensure_partitions
+from tests.store.history_rows import WHEN, History, insert
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def history(db) -> History:
+    connection.ensure_connection()
+    today = dt.datetime.now(dt.UTC).date()
+    ensure_partitions(connection.connection, today - dt.timedelta(days=1), today)
+    return History()
+
+
+def text_of(page: str) -> str:
+    """What a reader sees of it."""
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def get(client: Client, made: int, query: str = "", status: int = 200) -> str:
+    answer = client.get(f"/transactions/{made}/{query}")
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def heading(page: str) -> str:
+    return text_of(page.split("<h1>")[1].split("</h1>")[0])
+
+
+def blocks(page: str) -> list[int]:
+    return [int(seq) for seq in re.findall(r'class="block change[^>]* data-seq="(\d+)"', page)]
+
+
+def paid(history: History, **values: Any) -> int:
+    """Order 1 is inserted, then paid."""
+    history.commit(insert(1, key_hash=1))
+    update = {"op": "U", "new": {"id": "1", "status": "paid", "note": None}, "key_hash": 1}
+    return history.commit(update, insert(2), **values)
+
+
+def test_it_says_who_did_what_and_whether_it_can_be_undone(
+    signed_in: Client, history: History
+) -> None:
+    made = paid(history, actor="alice", actor_grade="claimed", context={"path": "/pay", "n": [1]})
+    page = get(signed_in, made)
+
+    said = heading(page)
+    assert said.startswith("alice claimed changed 2 rows in 1 table")
+    assert said.endswith("Nothing rolled back; undo is possible for all 2 rows.")
+    assert "Any role could have sent it" in page
+    assert "<dt>n</dt><dd><pre>[\n  1\n]</pre></dd>" in page
+    assert "before derived" in page
+    assert 'from <a class="in-words" href="/transactions/' in page
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("receiving", "nothing of it counts yet"),
+        ("streaming", "nothing of it counts yet"),
+        ("prepared", "neither committed nor rolled back"),
+        ("aborted", "It was aborted: nothing of it counts."),
+        ("rolled back", "ROLLBACK PREPARED ended it"),
+        ("skipped", "by somebody’s decision"),
+        ("unknown", "nobody can tell how it ended"),
+        ("snapshot", "A baseline read 1 row as of 0/"),
+        ("message", "outside any transaction"),
+    ],
+)
+def test_every_state_has_its_words_and_offers_no_undo(
+    signed_in: Client, history: History, state: str, words: str
+) -> None:
+    made = history.commit(insert(1), state=state, first_lsn=LSN(900), prepared_at=WHEN)
+    page = get(signed_in, made)
+
+    assert words in heading(page)
+    assert "data-undo-all" not in page
+    refused = signed_in.get(f"/transactions/{made}/undo/")
+    assert refused.status_code == 409
+    assert refused.content.startswith(b"No undo: ")
+    assert signed_in.get(f"/transactions/{made}/changes/1/undo/").status_code == 409
+
+
+@pytest.mark.parametrize("state", ["discarded", "copying"])
+def test_what_is_hidden_has_no_page(signed_in: Client, history: History, state: str) -> None:
+    made = history.commit(insert(1), state=state)
+
+    get(signed_in, made, status=404)
+    get(signed_in, made, "changes/1/json/", status=404)
+
+
+def test_an_unknown_actor_is_said_to_be_unknown(signed_in: Client, history: History) -> None:
+    page = get(signed_in, paid(history))
+
+    assert heading(page).startswith("Unknown actor : changed 2 rows")
+    assert "Nothing in this transaction names who did it." in page
+
+
+def test_tables_operations_and_text_filter_the_changes(signed_in: Client, history: History) -> None:
+    other = history.table("other", 2, ["id"])
+    made = history.commit(
+        insert(1), {"op": "D", "old": {"id": "9"}, "old_kind": "K"}, insert(7, version=other),
+        {"op": "M", "new": {"prefix": "p", "content": EVIL}},
+    )  # fmt: skip
+
+    assert blocks(get(signed_in, made)) == [1, 2, 3, 4]
+    assert blocks(get(signed_in, made, "?table=public.other")) == [3]
+    assert blocks(get(signed_in, made, "?table=messages")) == [4]
+    assert blocks(get(signed_in, made, "?ops=D")) == [2]
+    assert blocks(get(signed_in, made, "?q=NEW&table=public.orders")) == [1]
+    assert "Nothing passes" in get(signed_in, made, "?q=nowhere")
+    assert "changed nothing of public.never" in get(signed_in, made, "?table=public.never")
+    assert EVIL not in get(signed_in, made)
+
+
+def test_pages_of_changes_lead_to_each_other(signed_in: Client, history: History) -> None:
+    made = history.commit(*(insert(n) for n in range(60)))
+    first = get(signed_in, made)
+    assert blocks(first) == list(range(1, 26))
+    assert 'href="?after=25"' in first
+    assert 'href="?end=last"' in first
+
+    assert blocks(get(signed_in, made, "?after=25")) == list(range(26, 51))
+    last = get(signed_in, made, "?end=last")
+    assert blocks(last) == list(range(36, 61))
+    assert 'href="?before=36"' in last
+    assert blocks(get(signed_in, made, "?before=36")) == list(range(11, 36))
+    assert blocks(get(signed_in, made, "?before=11")) == list(range(1, 11))
+    assert blocks(get(signed_in, made, "?at=50"))[0] == 50
+
+
+def test_a_stamp_is_told_member_by_member(signed_in: Client, history: History) -> None:
+    made = paid(history, context={"stamp": {"application_name": "psql"}})
+    page = get(signed_in, made)
+    drawer = signed_in.get(reverse("transaction-drawer", args=[made])).content.decode()
+
+    assert "<dt>stamp.application_name</dt><dd><pre>psql</pre></dd>" in page
+    assert "stamp.application_name psql" in drawer
+    assert "{&#x27;application_name" not in page + drawer
+
+
+def test_what_the_record_covers_is_asked_for_by_the_page(
+    signed_in: Client, history: History
+) -> None:
+    made = paid(history)
+    address = reverse("transaction-coverage", args=[made])
+
+    page = get(signed_in, made)
+    assert f'hx-get="{address}"' in page
+    assert f"transaction={made}&amp;format=jsonl" in page
+    assert "Recorded since" in signed_in.get(address).content.decode()
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["?after=x", "?before=-1", "?at=99999999999", "?ops=%00&diff=%FF", "?q=%00", "?q=" + "x" * 999,
+     "?after=999999999", "?before=0", "?table=%27", "?columns=no&end=first"],
+)  # fmt: skip
+def test_what_is_not_understood_is_left_out(
+    signed_in: Client, history: History, query: str
+) -> None:
+    get(signed_in, paid(history), query)
+
+
+def test_the_diff_is_chosen_in_the_address(signed_in: Client, history: History) -> None:
+    made = paid(history)
+    page = get(signed_in, made, "?diff=inline&ops=U")
+
+    assert 'class="changes diff-inline"' in page
+    assert "?diff=inline&amp;columns=all&amp;ops=U" in page
+    assert 'href="?ops=U"' in page
+
+
+def test_rolled_back_savepoints_are_counted_apart(signed_in: Client, history: History) -> None:
+    made = history.commit(insert(1), insert(2, subxid=9), aborted_changes=1)
+    AbortedSubtransaction.objects.create(transaction_id=made, subxid=9)
+    page = get(signed_in, made)
+
+    assert "1 change rolled back to a savepoint" in heading(page)
+    assert blocks(page) == [1]
+    history.slot.keep_aborted = True
+    history.slot.save()
+    kept = get(signed_in, made)
+    assert blocks(kept) == [1, 2]
+    assert "it was rolled back already" in kept
+
+
+def test_the_neighbours_of_the_chosen_table(signed_in: Client, history: History) -> None:
+    other = history.table("other", 2, ["id"])
+    first = history.commit(insert(1))
+    middle = history.commit(insert(2), insert(3, version=other))
+    last = history.commit(insert(4, version=other))
+    page = get(signed_in, middle, "?table=public.other")
+
+    assert f'rel="next" href="/transactions/{last}/' in page
+    assert "no earlier" in page
+    assert f'rel="prev" href="/transactions/{first}/' in get(signed_in, middle)
+
+
+def test_a_change_is_taken_away_as_json_and_sql(signed_in: Client, history: History) -> None:
+    made = paid(history)
+
+    record = json.loads(get(signed_in, made, "changes/1/json/"))
+    assert record["op"] == "update"
+    assert record["key"] == {"id": "1"}
+    assert record["relation_oid"] == 16384
+    sql = get(signed_in, made, "changes/1/sql/")
+    assert sql == "UPDATE public.orders\nSET status = 'paid'\nWHERE id = '1';\n"
+    undo = get(signed_in, made, "changes/1/undo/")
+    assert undo.startswith("-- The old row was not sent: it is derived from transaction 701")
+    assert undo.endswith("SET status = 'new'\nWHERE id = '1';\n")
+    whole = get(signed_in, made, "undo/")
+    assert whole.index("DELETE FROM") < whole.index("UPDATE public.orders")
+    assert whole.endswith("COMMIT;\n")
+    get(signed_in, made, "changes/3/sql/", status=404)
+    get(signed_in, made, "changes/99999999999/sql/", status=404)
+
+
+def test_an_undo_that_lacks_an_old_row_names_the_change(
+    signed_in: Client, history: History
+) -> None:
+    made = history.commit(insert(1), {"op": "D", "old": {"id": "2"}, "old_kind": "K"})
+    refused = get(signed_in, made, "undo/", status=409)
+
+    assert "change 2, public.orders: old row unknown: the server sent only the key" in refused
+    page = get(signed_in, made)
+    assert "undo is possible for 1 of 2 changes" in heading(page)
+    assert 'aria-disabled="true" aria-describedby="undo-why"' in page
+
+
+def test_a_transaction_too_large_for_a_clipboard_says_so(
+    signed_in: Client, history: History
+) -> None:
+    made = history.commit(insert(1))
+    Transaction.objects.filter(pk=made).update(inserts=1_001)
+
+    assert "more than 1,000 changes" in get(signed_in, made, "undo/", status=409)
+    assert "more than 1,000 changes" in get(signed_in, made)
+
+
+def test_a_derived_value_is_shown_whole_on_demand(signed_in: Client, history: History) -> None:
+    long = "x" * 4_000
+    history.commit(insert(1, key_hash=1, new={"id": "1", "status": "a", "note": long}))
+    made = history.commit(
+        {"op": "U", "new": {"id": "1", "status": "b", "note": "short"}, "key_hash": 1}
+    )
+    assert "?side=before&amp;column=note" in get(signed_in, made)
+
+    assert get(signed_in, made, "changes/1/value/?side=before&column=note") == long
+    get(signed_in, made, "changes/1/value/?side=before&column=none", status=404)
+    get(signed_in, made, "changes/1/value/?side=id&column=note", status=404)
+
+
+def test_queries_do_not_grow_with_the_changes(signed_in: Client, history: History) -> None:
+    few = history.commit(*(insert(n) for n in range(2)))
+    many = history.commit(*(insert(n) for n in range(60)))
+    for made in (few, many):
+        get(signed_in, made)
+    counted = []
+    for made in (few, many):
+        with CaptureQueriesContext(connection) as queries:
+            get(signed_in, made)
+        counted.append(len(queries))
+
+    assert counted[0] == counted[1]
+    assert counted[1] <= 18
+
+
+def test_the_drawer_shows_the_same_blocks(signed_in: Client, history: History) -> None:
+    made = paid(history)
+
+    assert blocks(get(signed_in, made, "drawer/")) == blocks(get(signed_in, made)) == [1, 2]
+    assert blocks(get(signed_in, made, "changes/?after=1")) == [2]
