@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from replview.web.transaction_page import PAGE_CHANGES
 from tests.browser.conftest import Server
 from tests.live.feeder import Feeder, NewChange, NewTransaction
 
@@ -116,10 +117,10 @@ def test_the_drawer_opens_by_click_and_keys_and_loads_more(in_flight: Page, feed
     feeder.open(prepared("second"))
     expect(opener(in_flight, "second")).to_be_visible()
     in_flight.locator("td.col-age").first.click()
-    expect(in_flight.locator(".drawer .change")).to_have_count(50)
+    expect(in_flight.locator(".drawer .change")).to_have_count(PAGE_CHANGES)
     expect(in_flight.locator(".drawer .chip-open")).to_have_text("not committed")
     in_flight.locator(".drawer [data-more]").click()
-    expect(in_flight.locator(".drawer .change")).to_have_count(60)
+    expect(in_flight.locator(".drawer .change")).to_have_count(2 * PAGE_CHANGES)
 
     in_flight.keyboard.press("j")
     expect(in_flight.locator("#drawer-title")).to_contain_text("first")
@@ -137,7 +138,7 @@ def test_the_drawer_opens_by_click_and_keys_and_loads_more(in_flight: Page, feed
 def test_what_is_read_stays_while_the_rest_is_renewed(in_flight: Page, feeder: Feeder) -> None:
     opened = feeder.open(streaming())
     in_flight.locator("td.col-age").first.click()
-    expect(in_flight.locator(".drawer .change")).to_have_count(50)
+    expect(in_flight.locator(".drawer .change")).to_have_count(PAGE_CHANGES)
     in_flight.evaluate("document.querySelector('.flight-body').scrollTop = 400")
     in_flight.evaluate("window.read = document.querySelector('.change')")
     feeder.grow(opened, "price_list", 900)
@@ -196,7 +197,7 @@ def test_no_page_scrolls_sideways_and_every_target_can_be_read_at_390_pixels(
     assert in_flight.evaluate("document.documentElement.scrollWidth") == 390
     assert in_flight.evaluate("document.querySelector('.main').scrollWidth") == 390
     in_flight.locator("td.col-age").first.click()
-    expect(in_flight.locator(".drawer .change")).to_have_count(50)
+    expect(in_flight.locator(".drawer .change")).to_have_count(PAGE_CHANGES)
     assert in_flight.evaluate("document.documentElement.scrollWidth") == 390
 
 
