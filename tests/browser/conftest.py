@@ -68,7 +68,9 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start and wait for its first answer."""
+        """Start, unless it runs already, and wait for its first answer."""
+        if self._process is not None and self._process.poll() is None:
+            return
         command = [sys.executable, "-m", "uvicorn", "replview.asgi:application"]
         self._process = subprocess.Popen(
             [*command, "--port", str(self.port), "--log-level", "warning"],
@@ -92,19 +94,44 @@ class Server:
             self._process = None
 
 
+@pytest.fixture(scope="module")
+def kept_server(
+    django_db_setup: None, redis_server: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """One web server for a module's tests: starting it takes longer than most of them."""
+    running = Server(redis_server.url(), tmp_path_factory.mktemp("server"))
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
 @pytest.fixture
-def server(feeder: Feeder, redis_server: Any, tmp_path: Path) -> Iterator[Server]:
+def server(feeder: Feeder, kept_server: Server) -> Iterator[Server]:
     """A running web server beside the feeder; both on one channel layer."""
     settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = "replview"
     # A receiver that gives a sign of life for as long as a test takes.
     feeder.connection.execute("UPDATE slot SET heartbeat_at = now() + interval '1 hour'")
-    running = Server(redis_server.url(), tmp_path)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+    kept_server.start()
+    yield kept_server
+    # What it still asks the store would wait for the tables to be emptied, or the other way round.
+    if not wait_until_it_rests(feeder):
+        kept_server.stop()
         wait_for_its_sessions_to_end(feeder)
+
+
+def wait_until_it_rests(feeder: Feeder) -> bool:
+    """Whether the server's sessions in the store come to rest within a moment."""
+    busy = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+        " AND datname = current_database() AND state <> 'idle'"
+    )
+    until = time.monotonic() + 3
+    while feeder.connection.execute(busy, [SESSIONS]).fetchone() != (0,):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def wait_for_its_sessions_to_end(feeder: Feeder) -> None:
