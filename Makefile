@@ -7,10 +7,11 @@ BIN := .venv/bin
 DEMO_ARGS ?=
 override DEMO_ARGS += $(if $(PORT),--port $(PORT)) $(if $(RATE),--rate $(RATE)) $(if $(DATA),--data '$(DATA)')
 
-# Side by side, each worker with servers of its own: make test PYTEST_WORKERS=0 for one after another
-PYTEST_WORKERS ?= 2
+# Side by side, each worker with servers of its own: make test PYTEST_WORKERS=0 for one after another.
+# Many tests wait for something: more of them than processors.
+PYTEST_WORKERS ?= 4
 PYTEST_ARGS ?=
-override PYTEST_ARGS += -n $(PYTEST_WORKERS) --dist loadfile
+override PYTEST_ARGS += -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
@@ -107,7 +108,7 @@ endef
 # --- what the tests need besides -------------------------------------------------------------
 
 chromium:
-	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	@if command -v chromium-headless-shell || command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
 	elif [ "$$CI" = true ] && [ "$$(id -u)" = 0 ]; then \
 		apt-get update -q && apt-get install -yq --no-install-recommends chromium; \
 	else \

@@ -33,6 +33,12 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules with long tests first: side by side, none of them is what all wait for at the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.fixture(scope="session")
 def store_cluster() -> Iterator[EmbeddedPostgres]:
     """The cluster of the store."""
@@ -142,10 +148,14 @@ def source_cluster_15() -> Iterator[EmbeddedPostgres]:
     yield from _source_cluster(15)
 
 
-def _fresh_database(server: EmbeddedPostgres) -> Iterator[SourceDatabase]:
-    """A database of its own, for a fixture; gone when the test is over."""
+def fresh_database(server: EmbeddedPostgres, options: str = "") -> Iterator[SourceDatabase]:
+    """A database of its own, for a fixture; gone when the test is over, with its slots."""
     name = f"source_{next(_names)}"
-    server.create_database(name)
+    SourceDatabase(server, "postgres").run(
+        f"CREATE DATABASE {name} TEMPLATE template0 {options} LOCALE 'C'"
+        if options
+        else f"CREATE DATABASE {name}"
+    )
     yield SourceDatabase(server, name)
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         _remove_database(connection, server, name)
@@ -169,11 +179,11 @@ def _remove_database(connection: psycopg.Connection, server: EmbeddedPostgres, n
 @pytest.fixture
 def source(source_cluster_18: EmbeddedPostgres) -> Iterator[SourceDatabase]:
     """A fresh database on PostgreSQL 18."""
-    yield from _fresh_database(source_cluster_18)
+    yield from fresh_database(source_cluster_18)
 
 
 @pytest.fixture(params=[18, 16, 15])
 def any_source(request: pytest.FixtureRequest) -> Iterator[SourceDatabase]:
     """A fresh database on each supported version in turn."""
     server = request.getfixturevalue(f"source_cluster_{request.param}")
-    yield from _fresh_database(server)
+    yield from fresh_database(server)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from replview.demo.ports import free_port
 from tests.live.conftest import cookie as cookie  # a fixture
@@ -20,7 +20,11 @@ from tests.live.conftest import feeder as feeder  # a fixture
 from tests.live.conftest import store_dsn
 from tests.live.feeder import Feeder
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+#: Without a window of its own it takes a third of the time: Debian's chromium-headless-shell.
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))),
+    None,
+)
 ROOT = Path(__file__).resolve().parents[2]
 ARGUMENTS = [
     "--no-sandbox",
@@ -146,26 +150,33 @@ def wait_for_its_sessions_to_end(feeder: Feeder) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture
-def page(server: Server, cookie: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
-    """A signed-in page that fails the test on any script error."""
+@pytest.fixture(scope="module")
+def kept_browser() -> Iterator[Browser]:
+    """One browser for a module's tests, each with a profile of its own."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian's chromium)")
-    # Playwright's loop runs in this thread.
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-    with sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
+        # Playwright's loop runs in this thread.
+        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        context = browser.new_context(viewport={"width": 1440, "height": 900})
-        context.set_default_timeout(PATIENCE_MS)
-        page = context.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        name, value = cookie.split("=", 1)
-        context.add_cookies([{"name": name, "value": value, "url": server.url}])
-        page.goto(f"{server.url}/live/")
-        expect(page.locator("#sentence-title")).not_to_have_text("Connecting.")
-        yield page
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(kept_browser: Browser, server: Server, cookie: str) -> Iterator[Page]:
+    """A signed-in page that fails the test on any script error."""
+    context = kept_browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    name, value = cookie.split("=", 1)
+    context.add_cookies([{"name": name, "value": value, "url": server.url}])
+    page.goto(f"{server.url}/live/")
+    expect(page.locator("#sentence-title")).not_to_have_text("Connecting.")
+    yield page
+    context.close()
     assert errors == []
 
 

@@ -42,6 +42,7 @@ def test_a_condition_is_typed_a_line_opened_a_file_taken(find: Page) -> None:
     assert "actor=" not in find.url
     expect(lines.first).to_contain_text("status: pending → paid")
 
+    find.wait_for_load_state()  # its scripts run, too
     find.locator("body").press("j")
     expect(lines.first.locator("summary.found-row")).to_be_focused()
     find.keyboard.press("Enter")

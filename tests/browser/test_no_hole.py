@@ -16,9 +16,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def redis_server() -> Iterator[EmbeddedRedis]:
-    """A Redis of this test alone, which it may stop."""
+    """A Redis of this module alone, which its tests may stop."""
     with EmbeddedRedis.temporary() as server:
         yield server
 

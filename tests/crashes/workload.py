@@ -130,7 +130,7 @@ class Workload:
     """Several writers at once; a context manager that ends them, whatever happens."""
 
     def __init__(
-        self, source: SourceDatabase, writers: int = 2, pause_seconds: float = 0.02
+        self, source: SourceDatabase, writers: int = 2, pause_seconds: float = 0.1
     ) -> None:
         self._source = source
         self._writers = [Writer(source, number, pause_seconds) for number in range(1, writers + 1)]

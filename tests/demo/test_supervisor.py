@@ -122,7 +122,7 @@ supervisor.start(["sleep"])
 os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", script], check=False)
-    until(lambda: not marked_processes(tmp_path / "data"))
+    until(lambda: not marked_processes(tmp_path / "data"), seconds=60)
     assert not (tmp_path / "data" / "run" / "supervisor.sock").exists()
     # A killed process cannot remove its socket's folder: the next start does.
     following = DataFolder(tmp_path / "data")

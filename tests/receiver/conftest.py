@@ -13,7 +13,7 @@ import pytest
 from replview.demo.postgres import EmbeddedPostgres
 from replview.receiver.run import Listeners, receive
 from replview.store.models import Change, Slot, Source, Transaction
-from tests.conftest import SourceDatabase, _fresh_database
+from tests.conftest import SourceDatabase, fresh_database
 
 _numbers = itertools.count(1)
 
@@ -123,7 +123,7 @@ def source_15(source_cluster_15: EmbeddedPostgres) -> Iterator[SourceDatabase]:
         )
         session.execute("SELECT pg_reload_conf()")
         time.sleep(0.2)
-    yield from _fresh_database(source_cluster_15)
+    yield from fresh_database(source_cluster_15)
 
 
 @pytest.fixture

@@ -2,18 +2,20 @@
 
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from replview.catalog.problems import SourceTrouble
+from replview.demo.postgres import EmbeddedPostgres
 from replview.receiver import baseline as reading
 from replview.receiver import encoding
 from replview.receiver.baseline_storing import Lost
 from replview.store import baselines, tidy
 from replview.store.models import Baseline, LargeValue, Relation, SlotEvent, Transaction
-from tests.conftest import SourceDatabase
+from tests.conftest import SourceDatabase, fresh_database
 from tests.receiver.baselines import asked, begun, read, take
-from tests.receiver.conftest import Recording, unused, wait_for
+from tests.receiver.conftest import Recording, wait_for
 
 EVERY_TYPE = """
     CREATE TYPE mood AS ENUM ('sad', 'happy');
@@ -203,12 +205,14 @@ def test_an_empty_table_has_a_baseline_too(source: SourceDatabase, record) -> No
     assert change.new == {}
 
 
-def test_bytes_that_are_no_text_are_marked(source_cluster_18, record) -> None:
-    name = unused("ascii")
-    SourceDatabase(source_cluster_18, "postgres").run(
-        f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'"
-    )
-    source = SourceDatabase(source_cluster_18, name)
+@pytest.fixture
+def ascii_source(source_cluster_18: EmbeddedPostgres) -> Iterator[SourceDatabase]:
+    """A database whose texts are whatever bytes were sent."""
+    yield from fresh_database(source_cluster_18, "ENCODING 'SQL_ASCII'")
+
+
+def test_bytes_that_are_no_text_are_marked(ascii_source: SourceDatabase, record) -> None:
+    source = ascii_source
     source.run("CREATE TABLE t (id int PRIMARY KEY, v text, w text)",
                "INSERT INTO t VALUES (1, E'caf\\xe9', 'a\tb')")  # fmt: skip
     recording = record(source)
