@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from tests.benchmarks.pages.asked import Addresses, Kind, each, older, same, url
+from tests.benchmarks.pages.asked import QUERIES, Addresses, Kind, each, older, same, url
 from tests.benchmarks.pages.draws import Draws
 from tests.benchmarks.pages.links import joined, link
 from tests.benchmarks.pages.list_kinds import transaction_lists
@@ -79,11 +79,11 @@ def _transaction_pages() -> Iterator[Kind]:
 
 
 def _other_pages() -> Iterator[Kind]:
-    yield Kind("relations", same("relations"))
+    yield Kind("relations", same("relations"), bar_queries=QUERIES)
     yield Kind("relation", each(lambda d: _relation(d)))
     yield Kind("relation, two versions", each(lambda d: f"{_relation(d)}?from=1&to=2"))
     yield Kind("relation, what is covered", each(lambda d: _relation(d, "relation-evidence")))
-    yield Kind("actors", same("actors"))
+    yield Kind("actors", same("actors"), bar_queries=QUERIES)
     yield Kind("actor", each(lambda d: url("actor", actor=d.draw.choice(ACTORS))))
     yield Kind("actor, rare", same("actor", actor=RARE_ACTOR))
     yield Kind("actor, unknown", lambda d, a, n: [f"{url('actor')}&actor="] * n)

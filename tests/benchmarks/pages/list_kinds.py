@@ -5,13 +5,23 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from tests.benchmarks.pages.asked import Addresses, Kind, deep, each, same, transactions, until, url
+from tests.benchmarks.pages.asked import (
+    QUERIES,
+    Addresses,
+    Kind,
+    deep,
+    each,
+    same,
+    transactions,
+    until,
+    url,
+)
 from tests.benchmarks.pages.people import ACTORS, ORIGINS, RARE_ACTOR
 
 
 def transaction_lists() -> Iterator[Kind]:
     def kind(what: str, addresses: Addresses) -> Kind:
-        return Kind(f"transactions, {what}", addresses)
+        return Kind(f"transactions, {what}", addresses, bar_queries=QUERIES)
 
     yield kind("first page", same("transactions"))
     yield kind("deep", deep())
