@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,11 @@ import pytest
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that the servers' user can reach under root; pytest's own he cannot."""
+    yield from reachable_folder()
+
+
+def reachable_folder() -> Iterator[Path]:
+    """The same, for fixtures."""
     path = Path(tempfile.mkdtemp(prefix="replview-test-"))
     path.chmod(0o711)
     yield path
@@ -36,3 +41,13 @@ def shared_memory() -> set[str]:
     listed = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=True).stdout
     segments = {line.split()[1] for line in listed.splitlines() if line.startswith("0x")}
     return segments | {path.name for path in Path("/dev/shm").glob("PostgreSQL.*")}
+
+
+def shared_memory_of(pids: Iterable[int]) -> set[str]:
+    """Those of them that these processes hold: other tests start servers meanwhile."""
+    held = set()
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            *_, inode, path = f"{line} -".split(maxsplit=5)[:6]
+            held |= {inode, path.rpartition("/")[2].split()[0]}
+    return held & shared_memory()
