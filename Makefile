@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint bench bench-pages chaos clean chromium
+.PHONY: help install install-test demo test test-fast lint bench bench-pages bench-lag chaos clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -43,6 +43,9 @@ bench: .venv/installed-bench ## Measure, and compare with the bars (BENCH_ARGS=)
 
 bench-pages: install-test ## Measure every page over ten million changes: about 12 minutes (BENCH_ARGS=)
 	$(BIN)/python -m tests.benchmarks.pages $(BENCH_ARGS)
+
+bench-lag: install-test ## Measure sampling, lag pages and alerts at their size: about 5 minutes (BENCH_ARGS=)
+	$(BIN)/python -m tests.benchmarks.lag $(BENCH_ARGS)
 
 chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 minutes (CHAOS_ARGS=)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)

@@ -4,12 +4,22 @@ This is where the parts meet: tasks call the receiver and the sampling, neither 
 the other or of Channels.
 """
 
+import logging.config
 import os
 
 from celery import Celery
+from celery.signals import setup_logging
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "replview.settings")
 
 app = Celery("replview")
 app.config_from_object("replview.celery_settings")
-app.autodiscover_tasks(["replview", "replview.sampling"])
+app.autodiscover_tasks(["replview", "replview.sampling", "replview.alerts"])
+
+
+@setup_logging.connect
+def _log_as_everywhere(**_: object) -> None:
+    """Workers and beat log as the web server does; Celery would write lines of its own form."""
+    from django.conf import settings
+
+    logging.config.dictConfig(settings.LOGGING)

@@ -25,10 +25,16 @@ beat_schedule = {
         "schedule": 2.0,
         "options": {"expires": 2.0},
     },
-    "sample-slots": {
-        "task": "replview.sample_slots",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
+    # The worker looks at whichever sources are due by itself; this has it go on.
+    "keep-sampling": {
+        "task": "replview.keep_sampling",
+        "schedule": 3.0,
+        "options": {"expires": 10.0},
+    },
+    "roll-samples": {
+        "task": "replview.roll_samples",
+        "schedule": 10.0,
+        "options": {"expires": 10.0},
     },
     "serve-peeks": {
         "task": "replview.serve_peeks",
@@ -54,5 +60,30 @@ beat_schedule = {
         "task": "replview.tidy_store",
         "schedule": 30.0,
         "options": {"expires": 30.0},
+    },
+    "evaluate-alerts": {
+        "task": "replview.evaluate_alerts",
+        "schedule": 2.0,
+        "options": {"expires": 2.0},
+    },
+    "deliver-alerts": {
+        "task": "replview.deliver_alerts",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
+    "forget-alerts": {
+        "task": "replview.forget_alerts",
+        "schedule": 3600.0,
+        "options": {"expires": 3600.0},
+    },
+    "enforce-budgets": {
+        "task": "replview.enforce_budgets",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
+    "write-heartbeats": {
+        "task": "replview.write_heartbeats",
+        "schedule": 2.0,
+        "options": {"expires": 2.0},
     },
 }

@@ -12,6 +12,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import plotly
 
+import replview
+from replview.logs import logging_settings
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("REPLVIEW_DATA", ".replview")).absolute()
 
@@ -55,6 +58,14 @@ STORE_URL = os.environ.get("REPLVIEW_STORE_URL", "")
 #: Broker of Celery and layer of Channels.
 REDIS_URL = os.environ.get("REPLVIEW_REDIS_URL", "redis://127.0.0.1:6379/0")
 
+#: Of the package: ``/metrics`` tells it.
+VERSION = replview.__version__
+#: Anybody may read ``/metrics``, without a login or a token.
+METRICS_PUBLIC = os.environ.get("REPLVIEW_METRICS_PUBLIC") == "1"
+
+#: A demo, with a shop of which nobody minds what happens to it.
+DEMO = os.environ.get("REPLVIEW_DEMO") == "1"
+
 SECRET_KEY = os.environ.get("REPLVIEW_SECRET_KEY", "not-for-production-set-REPLVIEW_SECRET_KEY")
 DEBUG = os.environ.get("REPLVIEW_DEBUG") == "1"
 ALLOWED_HOSTS = os.environ.get("REPLVIEW_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
@@ -80,8 +91,11 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # The outermost: static files and answers of the other middlewares get the policy too.
     "replview.web.security.ContentSecurityPolicyMiddleware",
+    # Before the host name is checked: a probe asks by address.
+    "replview.api.probes.ProbesMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
+    "replview.api.request_metrics.RequestMetricsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -161,13 +175,9 @@ CSRF_COOKIE_SECURE = _HTTPS
 if _HTTPS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "root": {"handlers": ["stderr"], "level": os.environ.get("REPLVIEW_LOG_LEVEL", "INFO")},
-}
+LOGGING = logging_settings(
+    os.environ.get("REPLVIEW_LOG_FORMAT", "text"), os.environ.get("REPLVIEW_LOG_LEVEL", "INFO")
+)
 if "pytest" in sys.modules:
     LOGGING["root"] = {"handlers": [], "level": "INFO"}
     PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

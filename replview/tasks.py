@@ -19,6 +19,7 @@ from replview import baselining, peeking
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
+from replview.sampling.tasks import when_sampled
 from replview.store.connecting import orm_connection
 from replview.store.dsn import DSNError, full_conninfo
 from replview.store.lease import LEASE_SECONDS
@@ -61,6 +62,9 @@ def publisher() -> Publisher:
         if _publisher is None:
             _publisher = Publisher()
         return _publisher
+
+
+when_sampled(lambda source_id: publisher().source_sampled(source_id))
 
 
 @shared_task(name="replview.receive", bind=True, ignore_result=True)

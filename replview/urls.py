@@ -3,8 +3,10 @@
 from django.urls import include, path
 
 from replview.api.api import urls as api_urls
+from replview.api.metrics import metrics
 
 urlpatterns = [
     path("api/v1/", include((api_urls(), "api"))),
+    path("metrics", metrics, name="metrics"),
     path("", include("replview.web.urls")),
 ]

@@ -73,7 +73,9 @@ def _unmanaged_tables_are_emptied(request: pytest.FixtureRequest) -> Iterator[No
 
         request.getfixturevalue("django_db_blocker").unblock()
         with connection.cursor() as cursor:
-            cursor.execute("TRUNCATE change, slot_sample")
+            cursor.execute(
+                "TRUNCATE change, slot_sample, slot_sample_minute, slot_sample_hour, source_sample"
+            )
         connection.close()
         request.getfixturevalue("django_db_blocker").restore()
 

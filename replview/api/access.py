@@ -23,3 +23,11 @@ class Token(HttpBearer):
 def signed_in(request: HttpRequest) -> Any | None:
     """A browser's session: every call here reads, so no forged request can do harm."""
     return request.user if request.user.is_authenticated else None
+
+
+def may_read(request: HttpRequest) -> bool:
+    """Whether the request brings a good token or a session: for what is not part of ``/api/v1``."""
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return good_token(token.strip()) is not None
+    return signed_in(request) is not None

@@ -70,16 +70,40 @@ def connected(conninfo: str, *, deadline_seconds: float = 10.0) -> Iterator[Conn
         connection.close()
 
 
-@contextmanager
-def cut_after(seconds: float, connection: Connection) -> Iterator[None]:
-    """Shut a connection's socket down if the block takes longer: whatever waits for an answer
-    there fails with ``OperationalError``.
+def open_reading(conninfo: str, *, deadline_seconds: float, prepare: bool) -> Connection:
+    """A read-only connection to be kept. Raises ``psycopg.Error``.
+
+    ``prepare``: plan each statement once, unless a pooler stands between, where the next statement
+    may meet another server connection.
     """
-    watch = threading.Timer(seconds, _shut_down, [connection.fileno()])
+    connection = _open(conninfo, CONNECT_TIMEOUT_SECONDS)
+    try:
+        with cut_after(deadline_seconds, connection):
+            _bind(connection, True, STATEMENT_TIMEOUT_MS)
+    except BaseException:
+        connection.close()
+        raise
+    if prepare and connection.cursor_factory is psycopg.Cursor:
+        connection.prepare_threshold = 1
+    return connection
+
+
+@contextmanager
+def cut_after(seconds: float, connection: Connection) -> Iterator[threading.Event]:
+    """Shut a connection's socket down if the block takes longer: whatever waits for an answer
+    there fails with ``OperationalError``. Yields what is set when that was done.
+    """
+    was_cut = threading.Event()
+
+    def cut(descriptor: int) -> None:
+        was_cut.set()
+        _shut_down(descriptor)
+
+    watch = threading.Timer(seconds, cut, [connection.fileno()])
     watch.daemon = True
     watch.start()
     try:
-        yield
+        yield was_cut
     finally:
         watch.cancel()
         watch.join()  # or it might shut down whatever gets the same descriptor next
@@ -119,6 +143,19 @@ def reading(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
     """``connected``, with whatever goes wrong named: raises ``SourceTrouble``."""
     try:
         with connected(conninfo, deadline_seconds=deadline_seconds) as connection:
+            yield connection
+    except psycopg.Error as error:
+        raise SourceTrouble(explain(error, conninfo)) from None
+
+
+@contextmanager
+def writing(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
+    """A connection that may write, cut when the deadline passes. Raises ``SourceTrouble``."""
+    try:
+        with (
+            connect(conninfo, read_only=False) as connection,
+            cut_after(deadline_seconds, connection),
+        ):
             yield connection
     except psycopg.Error as error:
         raise SourceTrouble(explain(error, conninfo)) from None

@@ -19,8 +19,8 @@ PREPARED_LIMIT = 5000
 #: More sessions than this are not read; the oldest come first.
 RUNNING_LIMIT = 50
 _SLOTS_LIMIT = 500
-_STANDBYS_LIMIT = 50
-_WAITING_LIMIT = 200
+STANDBYS_LIMIT = 50
+WAITING_LIMIT = 200
 
 PREPARED = Query(
     name="prepared_holders",
@@ -102,6 +102,12 @@ HORIZON = Query(
                pg_has_role('pg_read_all_stats', 'USAGE') AS may_read_stats
     """,
 )
+#: What SLOT_HORIZONS tells of a slot beside its name.
+HORIZON_COLUMNS = (
+    "slot_type", "database", "active", "restart_lsn", "confirmed_flush_lsn",
+    "retained_wal_bytes", "unconfirmed_wal_bytes", "catalog_xmin", "catalog_xmin_age",
+    "xmin", "xmin_age",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +144,14 @@ def read_holders(connection: Connection) -> Holders:
     slots = _rows(SLOT_HORIZONS, connection, _SLOTS_LIMIT)
     horizon = (_rows(HORIZON, connection) or [{}])[0]
     may_read_stats = horizon.get("may_read_stats")
-    waiting = _rows(WAITING, connection, _WAITING_LIMIT) if may_read_stats else None
+    waiting = _rows(WAITING, connection, WAITING_LIMIT) if may_read_stats else None
     return Holders(
         prepared=None if prepared is None else prepared[:PREPARED_LIMIT],
         prepared_limit=PREPARED_LIMIT if cut else None,
         prepared_between=None if before is None or after is None else (before, after),
         running=_rows(RUNNING, connection, RUNNING_LIMIT),
         slots=None if slots is None else {row.pop("slot_name"): row for row in slots},
-        standbys=_rows(STANDBYS, connection, _STANDBYS_LIMIT),
+        standbys=_rows(STANDBYS, connection, STANDBYS_LIMIT),
         waiting=None if waiting is None else {str(w["xid"]): w["sessions"] for w in waiting},
         next_xid=horizon.get("next_xid"),
         may_read_stats=may_read_stats,

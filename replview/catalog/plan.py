@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from psycopg import sql
-
 from replview.catalog.column_rules import rules_for_slot
 from replview.catalog.connections import Connection
 from replview.catalog.naming import slot_name_fault
@@ -11,8 +9,10 @@ from replview.catalog.open_transactions import OpenTransaction, read_open_transa
 from replview.catalog.peekable import PLUGINS
 from replview.catalog.publication_steps import publication_steps
 from replview.catalog.server import ServerFacts, read_server_facts
+from replview.catalog.slot_step import failover_of, heartbeat_notes, slot_step, two_phase_of
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.steps import Step
+from replview.catalog.wal_budget import DATABASE, RECORD, budget_lines, default_budget
 from replview.catalog.wishes import Wish, refuse
 
 
@@ -32,6 +32,12 @@ class Plan:
     two_phase: bool = False
     #: replview makes the slot and may drop it; not so when adopted.
     owned: bool = True
+    #: The slot is made one that survives a failover.
+    failover: bool = False
+    #: As ``Slot.wal_budget_bytes``, ``Slot.protect`` and ``Slot.heartbeat_seconds``.
+    wal_budget_bytes: int | None = None
+    protect: str = DATABASE
+    heartbeat_seconds: int | None = None
     notes: tuple[str, ...] = ()
     #: Slot creation would wait for these now.
     waits_for: tuple[OpenTransaction, ...] = ()
@@ -56,15 +62,19 @@ def make_plan(connection: Connection, wish: Wish) -> Plan:
         publications, notes = [], [_without_publications(wish, plugin)]
     steps = list(publications)
     waits_for: tuple[OpenTransaction, ...] = ()
-    two_phase = False
+    two_phase = failover = False
     if existing is not None:
         two_phase = bool(existing.two_phase)
         notes.append("the slot is adopted as it is: replview reads and advances it, never drops it")
     elif not wish.temporary:
-        two_phase, more = _two_phase(wish, server)
+        failover, more = failover_of(wish, server)
         notes += more
-        steps.append(_slot_step(wish.slot_name, two_phase, server))
+        two_phase, more = two_phase_of(wish, server, failover=failover)
+        notes += more
+        steps.append(slot_step(wish.slot_name, server, two_phase=two_phase, failover=failover))
         waits_for = tuple(read_open_transactions(connection))
+    budget_bytes, protect, more = _budget(wish, server, adopted=existing is not None)
+    notes += [*more, *heartbeat_notes(wish, server)]
     made = [step.name for step in publications]
     return Plan(
         slot_name=wish.slot_name,
@@ -74,6 +84,10 @@ def make_plan(connection: Connection, wish: Wish) -> Plan:
         plugin=plugin,
         two_phase=two_phase,
         owned=existing is None,
+        failover=failover,
+        wal_budget_bytes=budget_bytes,
+        protect=protect,
+        heartbeat_seconds=wish.heartbeat_seconds,
         notes=tuple(notes),
         waits_for=waits_for,
     )
@@ -152,32 +166,14 @@ def _without_publications(wish: Wish, plugin: str) -> str:
     )
 
 
-def _two_phase(wish: Wish, server: ServerFacts) -> tuple[bool, list[str]]:
-    """Whether to make a two-phase slot, which shows transactions when they are prepared."""
-    if not wish.two_phase:
-        return False, ["prepared transactions appear when they are committed (--no-two-phase)"]
-    # 14 knows the flag, but its pgoutput does not send prepared transactions.
-    if server.version < 150000:
-        return False, ["prepared transactions appear when they are committed (before 15)"]
-    if server.max_prepared_transactions == 0:
-        return False, ["max_prepared_transactions is 0: the slot is not made a two-phase one"]
-    return True, []
-
-
-def _slot_step(name: str, two_phase: bool, server: ServerFacts) -> Step:
-    """pg_create_logical_replication_slot()."""
-    arguments = sql.SQL("{}, 'pgoutput', false").format(sql.Literal(name))
-    if server.version >= 140000:
-        arguments += sql.SQL(", {}").format(sql.Literal(two_phase))
-    limit = server.max_slot_wal_keep_bytes
-    megabytes = None if limit is None or limit < 0 else limit // 1024**2
-    bound = " until the disk is full" if megabytes is None else f", up to {megabytes:,} MB"
-    return Step(
-        statement=sql.SQL("SELECT pg_create_logical_replication_slot({})").format(arguments),
-        undo=sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(name)),
-        needs="REPLICATION (or a role that grants it)",
-        costs="waits for all open transactions; while nobody reads the slot, the server keeps WAL"
-        + bound,
-        kind="slot",
-        name=name,
-    )
+def _budget(wish: Wish, server: ServerFacts, *, adopted: bool) -> tuple[int | None, str, list[str]]:
+    """The WAL the slot may cost, what comes first there, and both in words."""
+    if wish.temporary:
+        # Gone with its connection, and with it all that it retains.
+        return None, DATABASE, []
+    size, why = wish.wal_budget_bytes, ""
+    # A slot that somebody else made is dropped only where that was asked for in so many words.
+    protect = wish.protect or (RECORD if adopted else DATABASE)
+    if size is None and (not adopted or wish.protect):
+        size, why = default_budget(server)
+    return size, protect, budget_lines(wish.slot_name, size, protect, why)

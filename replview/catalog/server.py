@@ -1,12 +1,13 @@
 """The server as a whole: version, identity, settings that replication depends on, position."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection
+from replview.catalog.failover_settings import read_failover_settings
 from replview.catalog.queries import Query
 
 #: PostgreSQL counts memory settings in these.
@@ -93,6 +94,8 @@ class ServerFacts:
     wal_sender_timeout_ms: int
     #: 18 and later: idle slots are invalidated after this; 0: never.
     idle_replication_slot_timeout_ms: int | None
+    #: See ``catalog.failover_settings``; empty before 17.
+    failover_settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def major(self) -> int:
@@ -116,6 +119,7 @@ def read_server_facts(connection: Connection) -> ServerFacts:
         max_prepared_transactions=int(settings["max_prepared_transactions"]["setting"]),
         wal_sender_timeout_ms=int(settings["wal_sender_timeout"]["setting"]),
         idle_replication_slot_timeout_ms=_quantity(settings.get("idle_replication_slot_timeout")),
+        failover_settings=read_failover_settings(connection),
     )
 
 

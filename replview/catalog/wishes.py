@@ -30,6 +30,14 @@ class Wish:
     adopt: bool = False
     #: Made on the receiver's own connection and gone with it: only publications are planned.
     temporary: bool = False
+    #: 17 and later: kept on standbys that synchronize slots.
+    failover: bool = False
+    #: Retained WAL it may cost; None: chosen by the plan, but for a slot that is adopted.
+    wal_budget_bytes: int | None = None
+    #: As ``Slot.Protect``; empty: the database, of a slot that is adopted the record.
+    protect: str = ""
+    #: Write a transactional message so often; None: never.
+    heartbeat_seconds: int | None = None
 
 
 def refuse(code: str, cause: str, remedy: str) -> SourceTrouble:

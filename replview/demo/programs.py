@@ -7,7 +7,7 @@ from replview.demo.supervisor import Program
 
 #: How one group of processes after another is stopped: sources after whoever reads them, since a
 #: server's fast shutdown waits for its walsenders; the store last.
-STOP_ORDER = ("workload", "web", "beat", "workers", "redis", "source", "store")
+STOP_ORDER = ("workload", "trouble", "web", "beat", "workers", "redis", "source", "store")
 
 _PRIORITY = {name: 10 * place for place, name in enumerate(reversed(STOP_ORDER), start=1)}
 
@@ -24,13 +24,13 @@ def workers(receivers: int = 1) -> list[Program]:
         _worker(name, "-Q", "receivers", "--pool=threads", "--concurrency=8", "--disable-prefetch")
         for name in names
     ]
-    return [*found, _worker("tasks", "-Q", "default", "--pool=threads", "--concurrency=2")]
+    return [*found, _worker("tasks", "-Q", "default", "--pool=threads", "--concurrency=8")]
 
 
 def beat(run_folder: Path) -> Program:
     """Celery beat: proposes receivers, samples slots."""
     schedule = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile="]
-    argv = [sys.executable, "-m", "celery", "-A", "replview", "beat", *schedule]
+    argv = [sys.executable, "-m", "celery", "-q", "-A", "replview", "beat", *schedule]
     return Program(name="beat", argv=argv, priority=priority("beat"))
 
 
@@ -50,9 +50,15 @@ def workload(rate: float) -> Program:
     return Program(name="workload", argv=argv, priority=priority("workload"))
 
 
+def trouble() -> Program:
+    """Makes what the *make trouble* page asks for, and undoes it when it stops."""
+    argv = [sys.executable, "-m", "replview.demo.trouble"]
+    return Program(name="trouble", argv=argv, priority=priority("trouble"))
+
+
 def _worker(name: str, *options: str) -> Program:
     argv = [
-        sys.executable, "-m", "celery", "-A", "replview", "worker", *options,
+        sys.executable, "-m", "celery", "-q", "-A", "replview", "worker", *options,
         "--without-gossip", "--without-mingle", "-n", f"{name}@%h",
     ]  # fmt: skip
     return Program(name=name, argv=argv, priority=priority("workers"))

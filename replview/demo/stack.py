@@ -180,6 +180,8 @@ class Stack:
         if self.own_servers:
             found["REPLVIEW_SECRET_KEY"] = self.folder.secrets()["REPLVIEW_SECRET_KEY"]
             found.setdefault("REPLVIEW_ALLOWED_HOSTS", "127.0.0.1,localhost")
+        if self.source and self.own_servers:
+            found["REPLVIEW_DEMO"] = "1"
         return found
 
     def _launch(self, servers: list[Program]) -> Supervisor:
@@ -189,8 +191,8 @@ class Stack:
             programs.beat(self.folder.run),
             programs.web(self.host, self.port),
         ]
-        if self.source and self.workload and self.own_servers:
-            ours.append(programs.workload(self.rate))
+        if self.source and self.own_servers:
+            ours += [programs.trouble(), *([programs.workload(self.rate)] * self.workload)]
         self._supervisor = Supervisor(self.folder, [*servers, *ours], self.environment)
         self._supervisor.launch()
         return self._supervisor
@@ -242,6 +244,8 @@ class Stack:
 
 
 #: ``programs.STOP_ORDER``, with those side by side that do not need one another.
-_STOPPED_TOGETHER = (("workload", "web", "beat"), ("workers",), ("redis", "source"), ("store",))
+_STOPPED_TOGETHER = (
+    ("workload", "trouble", "web", "beat"), ("workers",), ("redis", "source"), ("store",),
+)  # fmt: skip
 #: Started at another time than replview's own processes.
 _NOT_OURS = frozenset({"store", "source", "redis", "workload"})

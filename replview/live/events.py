@@ -15,6 +15,8 @@ WAKE = "replview.wake"
 COMMIT = "commit"
 #: The slot's state changed, or its log got a line.
 SLOT = "slot"
+#: A source's slots were sampled.
+SAMPLE = "sample"
 
 #: Close codes of the socket (4000 to 4999 are the application's).
 NOT_SIGNED_IN = 4401
@@ -27,11 +29,18 @@ def group_of(slot_id: int) -> str:
     return f"slot.{slot_id}"
 
 
+def source_group_of(source_id: int) -> str:
+    """The channel layer's group of everyone who watches the samples of a source's slots."""
+    return f"source.{source_id}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """Something new is in the store, up to this place in history."""
+    """Something new is in the store: of a slot up to this place in history, or of a source."""
 
-    slot_id: int
+    #: 0: it is about a source.
+    slot_id: int = 0
+    source_id: int = 0
     kind: str = COMMIT
     incarnation_id: int | None = None
     #: The last commit_seq given out; 0 where unknown.
@@ -39,8 +48,15 @@ class Wake:
     #: A streaming or prepared transaction began, grew or ended.
     open_changed: bool = False
 
+    @property
+    def group(self) -> str:
+        """Whom it is for."""
+        return source_group_of(self.source_id) if self.kind == SAMPLE else group_of(self.slot_id)
+
     def merged_with(self, later: "Wake") -> "Wake":
-        """One wake-up that says what both say; the later cursor wins."""
+        """One wake-up that says what both say, of one group; the later cursor wins."""
+        if later.kind == SAMPLE:
+            return later
         return replace(
             later,
             kind=SLOT if SLOT in (self.kind, later.kind) else COMMIT,
@@ -51,6 +67,8 @@ class Wake:
 
     def to_message(self) -> dict[str, Any]:
         """As the channel layer carries it."""
+        if self.kind == SAMPLE:
+            return {"type": WAKE, "kind": SAMPLE, "source": self.source_id}
         return {
             "type": WAKE,
             "kind": self.kind,
@@ -64,7 +82,8 @@ class Wake:
     def from_message(cls, message: dict[str, Any]) -> "Wake":
         """From what the channel layer carried."""
         return cls(
-            slot_id=message["slot"],
+            slot_id=message.get("slot", 0),
+            source_id=message.get("source", 0),
             kind=message.get("kind", COMMIT),
             incarnation_id=message.get("incarnation"),
             commit_seq=message.get("commit_seq", 0),

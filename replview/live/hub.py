@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -19,7 +20,7 @@ from django.db import Error as DatabaseError
 
 from replview.live import reading
 from replview.live.ending import end
-from replview.live.events import SLOT, Wake, group_of
+from replview.live.events import SAMPLE, SLOT, Wake, group_of, source_group_of
 from replview.live.reading import Names, News, Position
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,9 @@ class Hub:
         self._feeds: dict[int, Feed] = {}
         self._listener: asyncio.Task[None] | None = None
         self._membership_changed = asyncio.Event()
-        self._joined: set[int] = set()
+        self._joined: set[str] = set()
+        #: By source: whom to tell of new samples. Must return at once.
+        self._samplers: dict[int, set[Callable[[int], None]]] = defaultdict(set)
 
     def feed(self, slot_id: int) -> Feed | None:
         """The slot's feed, if anybody watches."""
@@ -170,9 +173,7 @@ class Hub:
         if feed is None:
             feed = self._feeds[slot_id] = Feed(slot_id)
             feed.start()
-        if self._listener is None or self._listener.done():
-            self._listener = asyncio.create_task(self._listen(), name="live-hub")
-        self._membership_changed.set()
+        self._hear_on()
         await feed.ready.wait()
         feed.subscribers.add(subscriber)
         return feed
@@ -186,7 +187,30 @@ class Hub:
         if not feed.subscribers:
             del self._feeds[slot_id]
             await feed.stop()
-        if not self._feeds and self._listener is not None:
+        await self._rest()
+
+    def watch_samples(self, source_id: int, told: Callable[[int], None]) -> None:
+        """Tell of each new sample of a source, with the source's id."""
+        self._samplers[source_id].add(told)
+        self._hear_on()
+
+    async def unwatch_samples(self, told: Callable[[int], None]) -> None:
+        """Tell no longer, of any source."""
+        for source_id, listening in list(self._samplers.items()):
+            listening.discard(told)
+            if not listening:
+                del self._samplers[source_id]
+        await self._rest()
+
+    def _hear_on(self) -> None:
+        """Listen, and be a member of the groups that are wanted now."""
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.create_task(self._listen(), name="live-hub")
+        self._membership_changed.set()
+
+    async def _rest(self) -> None:
+        """Listen no longer once nobody watches."""
+        if not self._feeds and not self._samplers and self._listener is not None:
             listener, self._listener = self._listener, None
             await end(listener)
 
@@ -216,6 +240,10 @@ class Hub:
                 if joiner in done:
                     joiner.result()
                 wake = Wake.from_message(await hearing)
+                if wake.kind == SAMPLE:
+                    for told in list(self._samplers.get(wake.source_id, ())):
+                        told(wake.source_id)
+                    continue
                 feed = self._feeds.get(wake.slot_id)
                 if feed is not None:
                     feed.wake(wake)
@@ -223,18 +251,19 @@ class Hub:
             await end(joiner, hearing)
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(1):
-                    for slot_id in self._joined:
-                        await layer.group_discard(group_of(slot_id), channel)
+                    for group in self._joined:
+                        await layer.group_discard(group, channel)
 
     async def _join(self, layer: Any, channel: str) -> None:
-        """Be a member of every watched slot's group, and stay one."""
+        """Be a member of the groups of every watched slot and source, and stay one."""
         while True:
             self._membership_changed.clear()
-            for slot_id in self._joined - self._feeds.keys():
-                await layer.group_discard(group_of(slot_id), channel)
-            self._joined = set(self._feeds)
-            for slot_id in self._joined:
-                await layer.group_add(group_of(slot_id), channel)
+            wanted = set(map(group_of, self._feeds)) | set(map(source_group_of, self._samplers))
+            for group in self._joined - wanted:
+                await layer.group_discard(group, channel)
+            self._joined = wanted
+            for group in wanted:
+                await layer.group_add(group, channel)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RENEW_SECONDS):
                     await self._membership_changed.wait()

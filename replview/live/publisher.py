@@ -14,7 +14,7 @@ from typing import Any
 
 from channels.layers import channel_layers
 
-from replview.live.events import COMMIT, SLOT, Wake, group_of
+from replview.live.events import COMMIT, SAMPLE, SLOT, Wake
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,8 @@ class Publisher:
         self._layer = layer
         self._interval_seconds = 1.0 / sends_per_second
         self._lock = threading.Lock()
-        self._pending: dict[int, Wake] = {}
-        self._last_sent: dict[int, float] = {}
+        self._pending: dict[str, Wake] = {}
+        self._last_sent: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._woken: asyncio.Event | None = None
@@ -67,6 +67,10 @@ class Publisher:
         """Say that a slot's state changed or its log got a line; returns at once."""
         self._note(Wake(slot_id=slot_id, kind=SLOT))
 
+    def source_sampled(self, source_id: int) -> None:
+        """Say that a source's slots have new samples; returns at once."""
+        self._note(Wake(source_id=source_id, kind=SAMPLE))
+
     def close(self) -> None:
         """Send what is pending (for at most 1.5 s) and end the thread."""
         with self._lock:
@@ -81,8 +85,8 @@ class Publisher:
         with self._lock:
             if self._closing:
                 return
-            earlier = self._pending.get(wake.slot_id)
-            self._pending[wake.slot_id] = earlier.merged_with(wake) if earlier else wake
+            earlier = self._pending.get(wake.group)
+            self._pending[wake.group] = earlier.merged_with(wake) if earlier else wake
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="live-publisher", daemon=True
@@ -122,19 +126,19 @@ class Publisher:
         now = time.monotonic()
         with self._lock:
             waits = {
-                slot_id: 0.0
+                group: 0.0
                 if self._closing
-                else self._last_sent.get(slot_id, 0.0) + self._interval_seconds - now
-                for slot_id in self._pending
+                else self._last_sent.get(group, 0.0) + self._interval_seconds - now
+                for group in self._pending
             }
-            due = [self._pending.pop(slot_id) for slot_id, wait in waits.items() if wait <= 0]
+            due = [self._pending.pop(group) for group, wait in waits.items() if wait <= 0]
         for wake in due:
-            self._last_sent[wake.slot_id] = now
+            self._last_sent[wake.group] = now
         return due, min((wait for wait in waits.values() if wait > 0), default=None)
 
     async def _sleep(self, seconds: float | None) -> None:
         assert self._woken is not None
-        # Another slot's wake-up, or closing, ends the sleep early.
+        # Another's wake-up, or closing, ends the sleep early.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -144,7 +148,7 @@ class Publisher:
         """Send one wake-up; drop it when Redis is away."""
         try:
             await asyncio.wait_for(
-                layer.group_send(group_of(wake.slot_id), wake.to_message()), _SEND_TIMEOUT_SECONDS
+                layer.group_send(wake.group, wake.to_message()), _SEND_TIMEOUT_SECONDS
             )
         except Exception as error:
             # Whatever the layer raises (OSError, redis errors, a full channel): live is a view.

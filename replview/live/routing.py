@@ -2,6 +2,10 @@
 
 from django.urls import path
 
+from replview.live.sample_sockets import SampleSocket
 from replview.live.sockets import LiveSocket
 
-websocket_urlpatterns = [path("ws/live/<int:slot_id>/", LiveSocket.as_asgi())]
+websocket_urlpatterns = [
+    path("ws/live/<int:slot_id>/", LiveSocket.as_asgi()),
+    path("ws/samples/", SampleSocket.as_asgi()),
+]

@@ -8,18 +8,16 @@ From the browser: ``start`` {cursor, filters, acks}, ``filters`` {filters}, ``pa
 import asyncio
 import contextlib
 import logging
-from importlib import import_module
 from typing import Any
 
 import orjson
-from channels.auth import get_user
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.conf import settings
 
 from replview.live import events, reading, stretches
 from replview.live.ending import end
 from replview.live.filters import Filters
 from replview.live.hub import Feed, the_hub
+from replview.live.signing_in import signed_in, until_signed_out
 from replview.live.stretches import Stretch
 from replview.live.watcher import Watcher, cursor_of, now_ms
 
@@ -29,8 +27,6 @@ log = logging.getLogger(__name__)
 HISTORY_ROWS = 200
 #: Transactions filled in at once after a lost connection or a pause.
 FILL_ROWS = 500
-#: How often a session is looked at again: it may have ended meanwhile.
-SESSION_SECONDS = 60.0
 _MESSAGE_LIMIT = 64_000
 
 
@@ -47,7 +43,7 @@ class LiveSocket(AsyncWebsocketConsumer):
         self.tasks: list[asyncio.Task[None]] = []
         self.watcher = Watcher(self.send_json)
         await self.accept()
-        if not await self._signed_in(self.scope):
+        if not await signed_in(self.scope):
             await self.close(events.NOT_SIGNED_IN)
         elif await reading.slot_in_thread(self.slot_id) is None:
             await self.close(events.NO_SUCH_SLOT)
@@ -182,17 +178,8 @@ class LiveSocket(AsyncWebsocketConsumer):
 
     async def _watch_session(self) -> None:
         """Close the socket once its session has ended."""
-        while True:
-            await asyncio.sleep(SESSION_SECONDS)
-            store = import_module(settings.SESSION_ENGINE).SessionStore
-            session = store(session_key=self.scope["session"].session_key)
-            if not await self._signed_in({"session": session}):
-                await self.close(events.NOT_SIGNED_IN)
-                return
-
-    async def _signed_in(self, scope: dict[str, Any]) -> bool:
-        user = scope.get("user") or await get_user(scope)
-        return bool(user.is_authenticated and user.is_active)
+        await until_signed_out(self.scope)
+        await self.close(events.NOT_SIGNED_IN)
 
     async def _until_closed(self, work: Any) -> None:
         """Run a task of this socket; a connection that went away ends it quietly."""

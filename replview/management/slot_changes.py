@@ -55,6 +55,9 @@ def make_slot(
                 owned=plan.owned,
                 column_rules=plan.column_rules,
                 keep_aborted=keep_aborted,
+                wal_budget_bytes=plan.wal_budget_bytes,
+                protect=plan.protect,
+                heartbeat_seconds=plan.heartbeat_seconds,
                 desired=Slot.Desired.STOPPED if stopped else Slot.Desired.RUNNING,
             )
             record_made(slot, plan)
@@ -76,6 +79,7 @@ def record_made(slot: Slot, plan: Plan) -> None:
             "statements": [str(step) for step in plan.steps],
             "made_publications": list(plan.made_publications),
             "two_phase": plan.two_phase,
+            "failover": plan.failover,
         },
     )
 

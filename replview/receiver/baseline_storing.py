@@ -42,7 +42,8 @@ _DONE = "UPDATE baseline SET state = 'done', finished_at = clock_timestamp() WHE
 _LOCK_SLOT = """
     UPDATE slot SET outside_writes = outside_writes + 1,
            transactions_stored = transactions_stored + 1,
-           changes_stored = changes_stored + %(rows)s, last_stored_at = clock_timestamp()
+           changes_stored = changes_stored + %(rows)s,
+           bytes_stored = bytes_stored + %(size_bytes)s, last_stored_at = clock_timestamp()
     WHERE id = %(slot_id)s AND incarnation_id = %(incarnation_id)s AND desired <> 'removing'
     RETURNING id
 """
@@ -158,6 +159,7 @@ class BaselineWriter:
             self._fence()
             wanted = {
                 "rows": self.rows,
+                "size_bytes": row.size_bytes,
                 "slot_id": claim.slot_id,
                 "incarnation_id": claim.incarnation_id,
             }

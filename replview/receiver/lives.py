@@ -1,7 +1,7 @@
 """Which life of the slot a session records into: LSNs compare only within one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -13,6 +13,7 @@ from replview.store.incarnations import (
     Incarnation,
     SlotRow,
     begin,
+    dropped_at_budget,
     last_seq_until,
     log_event,
     resume,
@@ -61,6 +62,8 @@ def life_of(
     new = _new_life(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
     if new is None:
         return resume(store, lease, slot)
+    if new.reason == "advanced" and dropped_at_budget(store, slot.incarnation_id or 0):
+        new = replace(new, reason="recreated")
     return _begin(store, lease, slot, identity, new)
 
 
@@ -135,6 +138,8 @@ _GAPS = {
     "between was not seen.",
     "advanced": "The slot stands beyond our record (advanced by somebody else, or dropped and "
     "created anew): what was committed in between was not seen.",
+    "recreated": "replview had dropped the slot at its WAL budget, to protect the source's disk: "
+    "what was committed until it was created anew was not seen.",
     "rewound": "The server's WAL ends before our record does (it was restored from an older copy): "
     "a new record begins where the slot stands now.",
 }

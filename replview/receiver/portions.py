@@ -65,6 +65,8 @@ class Portion:
     #: Everything that ends at or before this is stored once the portion is.
     checkpoint_lsn: int = 0
     changes: int = 0
+    #: Sum of the lengths of their messages.
+    size_bytes: int = 0
     #: Streamed and two-phase transactions that went from one state to another, in order.
     transitions: list[Transition] = field(default_factory=list)
     #: What is to be written into the slot's log with it.

@@ -128,6 +128,7 @@ class Recorder:
         row.size_bytes += event.size_bytes
         portion.runs.append((row, event.changes))
         portion.changes += len(event.changes)
+        portion.size_bytes += event.size_bytes
         self._touch(portion, event.transaction, row)
 
     def _touch(self, portion: Portion, transaction: OpenTransaction, row: TransactionRow) -> None:
@@ -271,6 +272,7 @@ class Recorder:
             return
         note_actor(row, event.message)
         portion.changes += 1
+        portion.size_bytes += len(event.message.content)
         portion.committed.append(MessageRow(row, lsn, message_document(event.message)))
 
 

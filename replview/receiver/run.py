@@ -24,6 +24,7 @@ from replview.receiver.pump import StoreFailed
 from replview.receiver.quarantining import Waiting, quarantine, try_again, waiting
 from replview.receiver.recording import record
 from replview.receiver.saying import (
+    facts_for_logs,
     log_trouble,
     say_store_was_away,
     say_streaming,
@@ -82,12 +83,13 @@ def receive(
     if lease is None:
         store.close()
         return False
-    log.info("slot %s: taken by %s, epoch %s", slot_id, owner, lease.epoch)
+    said = {"slot_id": slot_id, "epoch": lease.epoch}
+    log.info("slot %s: taken by %s, epoch %s", slot_id, owner, lease.epoch, extra=said)
     if lease.taken_from:
         say_taken_over(store, lease)
     receiver = Receiver(store, lease, stop, conninfo_of, listeners or Listeners())
     if not run_until_stopped(receiver.run, stop):
-        log.warning("slot %s: what it waits for does not end; left to itself", slot_id)
+        log.warning("slot %s: what it waits for does not end; left to itself", slot_id, extra=said)
     if stop.is_set() and not receiver.let_go:
         release_in_time(lease)
     return True
@@ -109,6 +111,8 @@ class Receiver:
         self._stop = stop
         self._conninfo_of = conninfo_of
         self._listeners = listeners
+        #: Which slot it is and how far it is, for logs in JSON.
+        self._log = logging.LoggerAdapter(log, {"slot_id": lease.slot_id, "epoch": lease.epoch})
         self._attempt = 0
         #: Sessions in a row that were given up because the server did not answer.
         self._silences = 0
@@ -136,13 +140,16 @@ class Receiver:
                     if not self._recover_store(error):
                         return
         except Fenced:
-            log.info("slot %s: another receiver took over", self._lease.slot_id)
+            self._log.info("slot %s: another receiver took over", self._lease.slot_id)
             return
         self._let_go()
 
     def _run_session(self) -> None:
         """One session; a failure of the source becomes a named problem and a pause."""
         slot = read_slot(self._store, self._lease.slot_id)
+        self._log = logging.LoggerAdapter(
+            log, facts_for_logs(slot, self._lease, slot.checkpoint_lsn)
+        )
         if (found := waiting(self._store, slot.id)) is not None:
             if found.decision:
                 try_again(self._store, slot, found)
@@ -174,6 +181,9 @@ class Receiver:
             conninfo = self._conninfo_of(slot.source_id)
             with leases.kept(connect_store, self._lease):
                 opened = open_session(self._store, self._lease, slot, conninfo)
+            began = opened.incarnation.checkpoint_lsn
+            self._log = logging.LoggerAdapter(log, facts_for_logs(slot, self._lease, began))
+            self._log.info("slot %s: streaming from %s", slot.id, began)
             if isinstance(opened.session, ReplicationSession):
                 opened.session.silence.answer_seconds = patience_seconds(self._silences)
             self._obey(
@@ -200,7 +210,7 @@ class Receiver:
             )
             self._silences += trouble.code == "silent"
             if trouble.code == "internal":
-                log.error("slot %s: %s", slot.id, where_it_failed(error))
+                self._log.error("slot %s: %s", slot.id, where_it_failed(error))
             return trouble
         finally:
             if opened is not None:
@@ -227,7 +237,7 @@ class Receiver:
         self._attempt += 1
         seconds = pause_seconds(trouble.code, self._attempt)
         state = "reconnecting" if seconds < 30.0 else "failed"
-        log.warning("slot %s: %s", self._lease.slot_id, trouble.cause)
+        self._log.warning("slot %s: %s", self._lease.slot_id, trouble.cause)
         until = time.monotonic() + seconds
         desired = say_trouble(self._store, self._lease, state, trouble, retry_seconds=seconds)
         if trouble.code != self._last_code:
@@ -246,7 +256,9 @@ class Receiver:
     def _recover_store(self, error: Exception) -> bool:
         """After a failure of the store: connect to it again. False when told to stop meanwhile."""
         cause = error.__cause__ or error
-        log.warning("slot %s: the store failed (%s)", self._lease.slot_id, type(cause).__name__)
+        self._log.warning(
+            "slot %s: the store failed (%s)", self._lease.slot_id, type(cause).__name__
+        )
         self._store.close()
         # Longer each time until something was stored: connecting may work where writing does not.
         self._attempt += 1
@@ -271,7 +283,7 @@ class Receiver:
             let_go(self._store, self._lease)
             self.let_go = True
         except psycopg.Error as error:
-            log.warning(
+            self._log.warning(
                 "slot %s: could not free the lease (%s)", self._lease.slot_id, type(error).__name__
             )
         self._listeners.slot_changed(self._lease.slot_id)

@@ -4,9 +4,10 @@ from typing import Any
 
 import psycopg
 
+from decoder.scalars import LSN
 from replview.catalog.problems import Trouble
 from replview.store import lease as leases
-from replview.store.incarnations import Incarnation, log_event
+from replview.store.incarnations import Incarnation, SlotRow, log_event
 from replview.store.lease import Lease
 
 
@@ -96,3 +97,14 @@ def say_store_was_away(store: psycopg.Connection[Any], lease: Lease, seconds: fl
         "confirmed meanwhile, and what was not stored is received again.",
         detail={"code": "store_away", "seconds": round(seconds, 1)},
     )
+
+
+def facts_for_logs(slot: SlotRow, lease: Lease, began: LSN | None) -> dict[str, object]:
+    """Which slot, and where in its WAL the session began: never anything of what flows through."""
+    return {
+        "slot_id": slot.id,
+        "slot": slot.name,
+        "source_id": slot.source_id,
+        "epoch": lease.epoch,
+        "lsn": None if began is None else str(began),
+    }

@@ -5,6 +5,7 @@ confirmed to the server. Any failure leaves the store as it was: the receiver th
 the stored checkpoint.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from replview.receiver.encoding import ChangeEncoder
 from replview.receiver.notes import Note
 from replview.receiver.portions import MessageRow, Portion
 from replview.receiver.prepared_endings import PreparedEndings
+from replview.receiver.receiver_facts import ReceiverFacts
 from replview.receiver.row_storing import (
     datetime_of,
     lsn_text,
@@ -41,6 +43,8 @@ UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)
     server_lsn = greatest(server_lsn, %(server_lsn)s),
     transactions_stored = transactions_stored + %(transactions)s,
     changes_stored = changes_stored + %(changes)s,
+    bytes_stored = bytes_stored + %(size_bytes)s,
+    receiver_facts = coalesce(%(facts)s::jsonb, receiver_facts),
     last_commit_time = coalesce(%(commit_time)s, last_commit_time),
     last_stored_at = CASE WHEN %(transactions)s > 0 THEN clock_timestamp()
                           ELSE last_stored_at END
@@ -101,6 +105,7 @@ class StoreWriter:
         self.commit_seq = commit_seq
         #: ``slot.outside_writes`` as of ``commit_seq``; None: not read yet.
         self._outside_writes: int | None = None
+        self._facts = ReceiverFacts()
 
     def next_id(self) -> int:
         """An identifier for a transaction first seen now."""
@@ -120,7 +125,10 @@ class StoreWriter:
         Raises ``Fenced``, ``StoreRefused``, or ``psycopg.Error`` when the store is away.
         """
         try:
-            return self._write(portion, server_lsn)
+            began = time.monotonic()
+            desired = self._write(portion, server_lsn)
+            self._facts.stored(portion, time.monotonic() - began)
+            return desired
         except psycopg.Error as error:
             # By the connection, not by the class: a full disk and a value beyond a limit are
             # OperationalErrors too, and trying those again at once would never end.
@@ -199,6 +207,8 @@ class StoreWriter:
                 "server_lsn": str(LSN(server_lsn)),
                 "transactions": len(portion.committed),
                 "changes": portion.changes,
+                "size_bytes": portion.size_bytes,
+                "facts": self._facts.to_tell(),
                 "commit_time": datetime_of(commit_time_us),
                 "slot_id": self._lease.slot_id,
                 "epoch": self._lease.epoch,

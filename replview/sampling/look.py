@@ -12,7 +12,7 @@ import orjson
 
 from replview.catalog.holders import Holders
 from replview.catalog.server import ServerFacts
-from replview.store.models import Slot, Source, SourceLook
+from replview.store.models import Source, SourceLook
 
 #: Counters of decoding, from pg_stat_replication_slots: they are the slot's, since ``stats_reset``.
 COUNTERS = (
@@ -24,16 +24,20 @@ _TEXT_LIMIT = 400
 
 
 def store_look(
-    source: Source, found: Holders, facts: ServerFacts, counters: dict[str, dict[str, Any]]
+    source: Source,
+    found: Holders,
+    facts: ServerFacts,
+    counters: dict[str, dict[str, Any]],
+    ours: set[str],
 ) -> None:
-    """Store one look at a source."""
+    """Store one look at a source; ``ours``: the names of replview's own slots there."""
     prepared = _plain(found.prepared)
     digest = hashlib.blake2s(orjson.dumps(prepared)).hexdigest()
     values: dict[str, Any] = {
         "looked_at": dt.datetime.now(dt.UTC),
         "running": _plain(found.running),
         "holders": {
-            **_plain(_holders(source, found, facts, counters)),
+            **_plain(_holders(found, facts, counters, ours)),
             "prepared_digest": digest,
         },
     }
@@ -45,10 +49,9 @@ def store_look(
 
 
 def _holders(
-    source: Source, found: Holders, facts: ServerFacts, counters: dict[str, dict[str, Any]]
+    found: Holders, facts: ServerFacts, counters: dict[str, dict[str, Any]], ours: set[str]
 ) -> dict[str, Any]:
     """What is told of the source's own slots (replview's), and of all else that holds."""
-    ours = set(Slot.objects.filter(source=source).values_list("name", flat=True))
     slots = None
     if found.slots is not None:
         # Other logical slots hold back too: they are told, without their counters.
@@ -69,6 +72,7 @@ def _holders(
         "may_read_stats": found.may_read_stats,
         "logical_decoding_work_mem_bytes": facts.logical_decoding_work_mem_bytes,
         "max_prepared_transactions": facts.max_prepared_transactions,
+        "failover_settings": facts.failover_settings,
     }
 
 

@@ -1,137 +1,109 @@
-"""One look at a source: its slots and position, as rows of ``slot_sample`` and facts of ``source``.
+"""One look at a source, stored: a sample of every slot, of the source, and facts of now.
 
-Everything the server told goes into ``detail`` under the names its views use; None is unknown.
+Everything the server told of a slot goes into ``WatchedSlot.facts`` under the names its views use;
+what moves goes into columns of ``slot_sample``. None is unknown.
 """
 
-import datetime as dt
 import logging
+import time
 from typing import Any
 
-from replview.catalog.connections import Connection, reading
-from replview.catalog.holders import read_holders
+from replview.catalog.kept import KeptConnections
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.catalog.server import ServerFacts, read_position, read_server_facts
-from replview.catalog.slots import (
-    SlotFacts,
-    plain,
-    read_slots,
-    read_stat_replication,
-    read_stat_replication_slots,
-)
+from replview.catalog.server import ServerFacts
 from replview.sampling.look import store_look
+from replview.sampling.looking import Seen, look
+from replview.sampling.slot_rows import sample_columns, slot_facts
 from replview.store.dsn import DSNError, full_conninfo
-from replview.store.models import Slot, SlotSample, Source
-from replview.store.samples import store_samples
+from replview.store.models import Source
+from replview.store.samples import store_seen, store_source, store_unreachable
 from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)
 
 #: A source that has not told everything by then is cut off.
 DEADLINE_SECONDS = 4.0
-#: Columns of pg_replication_slots that have a column of their own in ``slot_sample``.
-_OWN_COLUMNS = {
-    "slot_name", "active", "restart_lsn", "confirmed_flush_lsn", "wal_status", "safe_wal_size",
-    "retained_wal_bytes", "unconfirmed_wal_bytes", "further",
-}  # fmt: skip
 
 
-def sample_source(source: Source) -> Trouble | None:
-    """Look at a source and store what it told; returns what kept us from it, if anything."""
+def sample_source(source: Source, kept: KeptConnections | None = None) -> Trouble | None:
+    """Look at a source and store what it told; returns what kept us from it, if anything.
+
+    ``kept``: where its connection is kept for the next look; without, it is closed.
+    """
+    connections = kept or KeptConnections()
+    began = time.monotonic()
     try:
-        with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:
-            facts = read_server_facts(connection)
-            counters = read_stat_replication_slots(connection)
-            samples = _samples(source, connection, counters)
-            holders = read_holders(connection)
+        return store(source, look_at(source, connections), time.monotonic() - began)
+    finally:
+        if kept is None:
+            connections.close()
+
+
+def look_at(source: Source, kept: KeptConnections) -> Seen | Trouble:
+    """What the source tells, or what keeps us from it; nothing is stored, nor the store asked."""
+    try:
+        conninfo = full_conninfo(source)
+        return kept.ask(source.pk, conninfo, look, deadline_seconds=DEADLINE_SECONDS)
     except SourceTrouble as error:
-        return _store_trouble(source, error.trouble)
+        return error.trouble
     except (DSNError, SecretKeyChanged) as error:
-        return _store_trouble(source, Trouble("bad_dsn", str(error), "See replview source list"))
-    store_samples(samples)
-    store_look(source, holders, facts, counters)
-    _store_facts(source, facts)
+        return Trouble("bad_dsn", str(error), "See replview source list")
+
+
+def store(source: Source, seen: Seen | Trouble, took_seconds: float) -> Trouble | None:
+    """Store what a look brought; returns what kept us from it."""
+    if isinstance(seen, Trouble):
+        return _store_trouble(source, seen, took_seconds)
+    slots: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for name in seen.states.slots:
+        facts = slot_facts(seen.states, name)
+        if facts is not None:
+            slots[name] = (facts, sample_columns(facts, seen.states))
+    missing = sample_columns(None, seen.states)
+    sampled = store_seen(source.pk, seen.at, slots, missing, _itself(seen), seen.subscriptions)
+    ours = {slot.name for slot in sampled if slot.ours}
+    store_look(source, seen.open_now.holders, seen.facts, seen.states.counters, ours)
+    store_source(source.pk, **_facts(seen.facts))
     return None
 
 
-def _samples(
-    source: Source, connection: Connection, counters: dict[str, dict[str, Any]]
-) -> list[SlotSample]:
-    """A sample of each slot that replview knows on the source."""
-    position = read_position(connection)
-    found = {slot.slot_name: slot for slot in read_slots(connection)}
-    walsenders = read_stat_replication(connection)
-    now = dt.datetime.now(dt.UTC)
-    samples = []
-    for slot in Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING):
-        facts = found.get(slot.name)
-        detail: dict[str, Any] = {"missing": True}
-        if facts is not None:
-            detail = {
-                **_detail_of(facts),
-                **counters.get(slot.name, {}),
-                **walsenders.get(facts.active_pid or 0, {}),
-            }
-        samples.append(_sample(slot, now, position, facts, detail))
-    return samples
+def _itself(seen: Seen) -> dict[str, Any]:
+    """The source's own sample."""
+    return {
+        "reachable": True,
+        "current_lsn": seen.states.current_lsn,
+        "wal_directory_bytes": seen.wal_directory_bytes,
+        "prepared": seen.open_now.prepared,
+        "oldest_prepared_seconds": seen.open_now.oldest_prepared_seconds,
+        "running": seen.open_now.running,
+        "oldest_running_seconds": seen.open_now.oldest_running_seconds,
+        "took_seconds": seen.took_seconds,
+    }
 
 
-def _sample(
-    slot: Slot,
-    now: dt.datetime,
-    position: int | None,
-    facts: SlotFacts | None,
-    detail: dict[str, Any],
-) -> SlotSample:
-    """A row; of a slot that is not there, all but the server's position is unknown."""
-    sample = SlotSample(
-        slot_id=slot.pk,
-        sampled_at=now,
-        current_lsn=position,
-        transactions_stored=slot.transactions_stored,
-        changes_stored=slot.changes_stored,
-        detail=detail,
-    )
-    if facts is not None:
-        sample.restart_lsn = facts.restart_lsn
-        sample.confirmed_flush_lsn = facts.confirmed_flush_lsn
-        sample.retained_wal_bytes = facts.retained_wal_bytes
-        sample.unconfirmed_wal_bytes = facts.unconfirmed_wal_bytes
-        sample.safe_wal_bytes = facts.safe_wal_size
-        sample.wal_status = facts.wal_status
-        sample.active = facts.active
-    return sample
-
-
-def _detail_of(facts: SlotFacts) -> dict[str, Any]:
-    """What pg_replication_slots told beyond the sample's columns; what it lacks is absent."""
-    names = [name for name in SlotFacts.__dataclass_fields__ if name not in _OWN_COLUMNS]
-    values = {name: getattr(facts, name) for name in names}
-    told = {name: value for name, value in values.items() if value is not None}
-    return {**plain(told), **facts.further}
-
-
-def _store_facts(source: Source, facts: ServerFacts) -> None:
-    Source.objects.filter(pk=source.pk).update(
-        server_version=facts.version,
-        encoding=facts.encoding,
-        in_recovery=facts.in_recovery,
-        max_slot_wal_keep_bytes=facts.max_slot_wal_keep_bytes,
-        checked_at=dt.datetime.now(dt.UTC),
-        problem_code="",
-        problem_cause="",
-        problem_remedy="",
-    )
+def _facts(facts: ServerFacts) -> dict[str, Any]:
+    """The source's row; an identity that may not be read is left as it was."""
+    told: dict[str, Any] = {
+        "server_version": facts.version,
+        "encoding": facts.encoding,
+        "in_recovery": facts.in_recovery,
+        "max_slot_wal_keep_bytes": facts.max_slot_wal_keep_bytes,
+        "problem_code": "",
+        "problem_cause": "",
+        "problem_remedy": "",
+    }
     if facts.system_identifier is not None:
-        Source.objects.filter(pk=source.pk).update(
-            system_identifier=facts.system_identifier, timeline=facts.timeline
-        )
+        told |= {"system_identifier": facts.system_identifier, "timeline": facts.timeline}
+    return told
 
 
-def _store_trouble(source: Source, trouble: Trouble) -> Trouble:
+def _store_trouble(source: Source, trouble: Trouble, took_seconds: float) -> Trouble:
     if source.problem_code != trouble.code:  # said once, not every five seconds
-        log.warning("source %s: %s", source.name, trouble.cause)
-    Source.objects.filter(pk=source.pk).update(
-        checked_at=dt.datetime.now(dt.UTC),
+        said = {"source": source.name, "problem": trouble.code}
+        log.warning("source %s: %s", source.name, trouble.cause, extra=said)
+    store_unreachable(source.pk, took_seconds)
+    store_source(
+        source.pk,
         problem_code=trouble.code,
         problem_cause=trouble.cause,
         problem_remedy=trouble.remedy,

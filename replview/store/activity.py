@@ -1,10 +1,12 @@
 """Summing up the record behind the receivers: blocks of history, tables, actors.
 
 A block is rolled once all its thousand places are given out. What has a place is final, so nothing
-is ever taken back, and blocks' sums and the mark that says they are there move in one store
-transaction. What follows the mark is read from ``transaction`` itself (``store.browsing``).
+is ever taken back (but ``store.recounting``, where days were deleted), and blocks' sums and the
+mark that says they are there move in one store transaction. What follows the mark is read from
+``transaction`` itself (``store.browsing``).
 """
 
+import datetime as dt
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +43,7 @@ _TAKE_MARK = """
 
 _MOVE_MARK = "UPDATE activity_mark SET rolled_seq = %(high)s WHERE incarnation_id = %(life)s"
 
-_ADD_BLOCKS = """
+ADD_BLOCKS = """
     INSERT INTO history_block
         (incarnation_id, block, first_time, last_time, first_lsn, last_lsn, transactions, inserts,
          updates, deletes, truncates, messages, size_bytes, max_changes, max_size_bytes, states)
@@ -75,14 +77,17 @@ _ADD_BLOCKS = """
 # subtransactions took something back, its changes are counted by the server, a transaction at a
 # time by their primary key; those that are gone by then are told without their version. A baseline
 # is nobody's doing: it stands among the tables' sums, not among the actors'.
-_ADD_TABLES_AND_ACTORS = """
+# ``days`` None: whatever the day.
+_TOUCHED = """
     WITH t AS MATERIALIZED (
         SELECT id, commit_seq / %(size)s AS block, state = 'snapshot' AS snapshot,
                coalesce(commit_time, stored_at, received_at) AS at, coalesce(actor, '') AS actor,
                CASE WHEN actor IS NULL THEN '' ELSE coalesce(actor_grade, '') END AS grade,
                messages, aborted_changes > 0 AS took_back, relations
         FROM transaction
-        WHERE incarnation_id = %(life)s AND commit_seq BETWEEN %(low)s AND %(high)s),
+        WHERE incarnation_id = %(life)s AND commit_seq BETWEEN %(low)s AND %(high)s
+          AND (%(days)s::date[] IS NULL OR (coalesce(commit_time, stored_at, received_at)
+                                            AT TIME ZONE 'UTC')::date = ANY(%(days)s))),
     versions AS MATERIALIZED (
         SELECT relation_id, count(*) AS number, min(id) AS first FROM relation_version
         WHERE relation_id IN (SELECT r.id FROM relation r JOIN slot_incarnation i USING (slot_id)
@@ -119,8 +124,9 @@ _ADD_TABLES_AND_ACTORS = """
         UNION ALL
         SELECT id, relation, 0, 1, inserts, updates, deletes, truncates
         FROM told WHERE look AND NOT took_back AND (id, relation) NOT IN (
-            SELECT id, relation FROM looked)),
-    tables AS (
+            SELECT id, relation FROM looked))
+"""
+_INTO_TABLES = """
         INSERT INTO relation_activity
             (relation_id, incarnation_id, block, version_id, transactions, inserts, updates,
              deletes, truncates, snapshots)
@@ -128,7 +134,9 @@ _ADD_TABLES_AND_ACTORS = """
                count(*) FILTER (WHERE place = 1 AND NOT snapshot),
                coalesce(sum(inserts) FILTER (WHERE NOT snapshot), 0), sum(updates), sum(deletes),
                sum(truncates), coalesce(sum(inserts) FILTER (WHERE snapshot), 0)
-        FROM touched o JOIN t ON t.id = o.id GROUP BY o.relation, t.block, o.version),
+        FROM touched o JOIN t ON t.id = o.id GROUP BY o.relation, t.block, o.version
+"""
+_INTO_ACTORS = """
     done AS (
         SELECT t.id, t.actor, t.grade, (t.at AT TIME ZONE 'UTC')::date AS day, t.at, o.relation,
                o.place, 0 AS messages, o.inserts, o.updates, o.deletes, o.truncates
@@ -153,6 +161,8 @@ _ADD_TABLES_AND_ACTORS = """
         first_time = least(mine.first_time, excluded.first_time),
         last_time = greatest(mine.last_time, excluded.last_time)
 """
+_ADD_TABLES_AND_ACTORS = f"{_TOUCHED}, tables AS ({_INTO_TABLES}), {_INTO_ACTORS}"
+ADD_TABLES, ADD_ACTORS = f"{_TOUCHED}{_INTO_TABLES}", f"{_TOUCHED}, {_INTO_ACTORS}"
 
 
 def roll(deadline: float) -> int:
@@ -186,6 +196,16 @@ def next_block(rolled_seq: int) -> int:
     return (rolled_seq + 1) // BLOCK if rolled_seq else 0
 
 
+def values_of(
+    life: int, first: int, last: int, days: Sequence[dt.date] | None = None
+) -> dict[str, Any]:
+    """What the statements take, of the blocks from ``first`` to ``last``."""
+    low, high = first * BLOCK, last * BLOCK + BLOCK - 1
+    wanted = None if days is None else list(days)
+    return {"life": life, "size": BLOCK, "first": first, "last": last, "low": low, "high": high,
+            "days": wanted}  # fmt: skip
+
+
 def _rows(sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
@@ -210,15 +230,8 @@ def _roll_some(life: int) -> int:
         if count <= 0:
             return 0
         last = first + count - 1
-        values = {
-            "life": life,
-            "size": BLOCK,
-            "first": first,
-            "last": last,
-            "low": first * BLOCK,
-            "high": last * BLOCK + BLOCK - 1,
-        }
-        cursor.execute(_ADD_BLOCKS, values)
+        values = values_of(life, first, last)
+        cursor.execute(ADD_BLOCKS, values)
         cursor.execute(_ADD_TABLES_AND_ACTORS, values)
         cursor.execute(_MOVE_MARK, values)
     return count

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 from django.db import connection
 from django.utils import timezone
 
@@ -44,7 +45,8 @@ _EXTENT = """
                AND t.commit_time IS NOT NULL ORDER BY t.commit_seq LIMIT 1),
            (SELECT max(b.id) FROM baseline b WHERE b.slot_id = %(slot)s AND b.state = 'done'
                AND b.schema = %(schema)s AND b."table" = %(table)s),
-           (REACHED)
+           (REACHED),
+           (SELECT value->%(slot)s::text FROM setting WHERE name = 'retention.slots')
     FROM slot_incarnation i WHERE i.slot_id = %(slot)s ORDER BY i.number LIMIT 1)
     UNION ALL (SELECT * FROM (
 """
@@ -52,7 +54,7 @@ _EXTENT = """
 _GAPS = """
     SELECT e.kind, e.message, e.at, e.detail->>'from_lsn', e.detail->>'to_lsn', i.number,
            CASE WHEN e.kind = 'gap' THEN coalesce(last.commit_time, former.started_at)
-                ELSE left_out.commit_time END, NULL::bigint, NULL::timestamptz
+                ELSE left_out.commit_time END, NULL::bigint, NULL::timestamptz, NULL::jsonb
     FROM slot_event e
     LEFT JOIN slot_incarnation i ON i.id = e.incarnation_id
     LEFT JOIN slot_incarnation former
@@ -72,7 +74,7 @@ _BEGINNING = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 #: Samples are looked for in so much time first.
 _LATELY = dt.timedelta(days=1)
 #: Of a slot that never connected.
-_NOTHING = ("", None, None, None, None, 0, None, None, None)
+_NOTHING = ("", None, None, None, None, 0, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class Coverage:
     slot: Slot
     #: How many lives the slot has had; 0: nothing was recorded yet.
     lives: int
+    #: Of what is kept: days may have been deleted to make room (``store.retention``).
     recorded_since: dt.datetime | None
     recorded_since_lsn: str | None
     #: Everything that committed until then is stored; None: unknown.
@@ -229,15 +232,23 @@ def coverage_of(
     }
     rows = _rows(_EXTENT, wanted)
     extent = next((row for row in rows if not row[0]), None)
-    _, _, started_at, lsn, _, lives, first_commit, baseline_id, sampled_at = extent or _NOTHING
+    _, _, started_at, lsn, _, lives, first_commit, baseline_id, sampled_at, kept = (
+        extent or _NOTHING
+    )
     moments = [moment for moment in (started_at, first_commit) if moment is not None]
+    recorded_since = min(moments, default=None)
+    if kept is not None and recorded_since is not None:
+        # Earlier days were deleted (``store.retention``).
+        told = orjson.loads(kept)
+        recorded_since = max(recorded_since, dt.datetime.fromisoformat(told["since"]))
+        lsn = told["lsn"] or lsn
     gaps, known_since = _gaps([row[:7] for row in rows if row[0]], since, until)
     if extent is not None and sampled_at is None:
         sampled_at = _rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
     return Coverage(
         slot=slot,
         lives=int(lives),
-        recorded_since=min(moments, default=None),
+        recorded_since=recorded_since,
         recorded_since_lsn=lsn,
         stored_until=_stored_until(slot, sampled_at) if lives else None,
         stored_until_lsn=_text(slot.checkpoint_lsn),

@@ -140,6 +140,16 @@ def last_seq_until(connection: psycopg.Connection[Any], incarnation_id: int, lsn
     return 0 if row is None else int(row[0])
 
 
+def dropped_at_budget(connection: psycopg.Connection[Any], incarnation_id: int) -> bool:
+    """Whether a life ended because replview dropped the slot at its WAL budget."""
+    row = connection.execute(
+        "SELECT 1 FROM slot_event WHERE incarnation_id = %s AND kind = 'budget' "
+        "AND detail ->> 'dropped_life' = %s LIMIT 1",
+        [incarnation_id, str(incarnation_id)],
+    ).fetchone()
+    return row is not None
+
+
 def _discard(
     connection: psycopg.Connection[Any], slot: SlotRow, incarnation_id: int
 ) -> dict[int, int]:

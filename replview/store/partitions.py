@@ -1,4 +1,4 @@
-"""Partitions of ``change`` and ``slot_sample``, and the identifiers that fall into them.
+"""Partitions of ``change`` and of samples, and the identifiers that fall into them.
 
 A transaction's identifier carries the hour it was first seen in its upper bits, so that a range of
 identifiers is a range of time and retention can drop whole days. New partitions are built aside
@@ -18,6 +18,9 @@ IDS_PER_HOUR = 1 << 32
 ID_BLOCK = 20_000
 #: How often a receiver looks whether tomorrow has its partitions.
 _LOOK_SECONDS = 3600.0
+#: Tables of samples, by how long their partitions are.
+SAMPLES_BY_DAY = ("slot_sample", "slot_sample_minute", "source_sample")
+SAMPLES_BY_MONTH = "slot_sample_hour"
 #: Serialises the making of partitions among processes.
 _PARTITION_LOCK = 0x7265706C76696577
 
@@ -99,7 +102,7 @@ class PartitionKeeper:
 def ensure_partitions(
     connection: psycopg.Connection[object], first: dt.date, last: dt.date
 ) -> list[str]:
-    """Make the partitions of both tables for the days ``first`` to ``last``, where missing.
+    """Make the partitions of all tables for the days ``first`` to ``last``, where missing.
 
     Returns the names of those made. The connection must be in autocommit mode.
     """
@@ -107,21 +110,29 @@ def ensure_partitions(
     days = [first + dt.timedelta(days=n) for n in range((last - first).days + 1)]
     with connection.transaction(), psycopg.ClientCursor(connection) as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_PARTITION_LOCK])
-        for day in days:
-            following = day + dt.timedelta(days=1)
-            bounds: dict[str, tuple[object, object]] = {
-                "change": (first_id_of(day), first_id_of(following)),
-                "slot_sample": (day.isoformat(), following.isoformat()),
-            }
-            for parent, (low, high) in bounds.items():
-                name = f"{parent}_{day:%Y%m%d}"
-                cursor.execute("SELECT to_regclass(%s)", [name])
-                row = cursor.fetchone()
-                if row is not None and row[0] is not None:  # type: ignore[index]
-                    continue
-                _attach(cursor, parent, name, low, high)
-                made.append(name)
+        for name, parent, low, high in _wanted(days):
+            cursor.execute("SELECT to_regclass(%s)", [name])
+            row = cursor.fetchone()
+            if row is not None and row[0] is not None:  # type: ignore[index]
+                continue
+            _attach(cursor, parent, name, low, high)
+            made.append(name)
     return made
+
+
+def _wanted(days: Iterable[dt.date]) -> Iterator[tuple[str, str, object, object]]:
+    """Name, parent and bounds of each partition that these days need; of hours, by the month."""
+    months = set()
+    for day in days:
+        following = day + dt.timedelta(days=1)
+        yield f"change_{day:%Y%m%d}", "change", first_id_of(day), first_id_of(following)
+        for parent in SAMPLES_BY_DAY:
+            yield f"{parent}_{day:%Y%m%d}", parent, day.isoformat(), following.isoformat()
+        months.add(day.replace(day=1))
+    for month in sorted(months):
+        following = (month + dt.timedelta(days=32)).replace(day=1)
+        name = f"{SAMPLES_BY_MONTH}_{month:%Y%m}"
+        yield name, SAMPLES_BY_MONTH, month.isoformat(), following.isoformat()
 
 
 def _attach(

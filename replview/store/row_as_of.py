@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from decoder.scalars import LSN
+from replview.store.deleted_days import is_deleted
 from replview.store.keys import signed_hash
 from replview.store.models import Slot
 from replview.store.row_fold import LAST, NOTHING, Fold, Known
@@ -104,6 +105,8 @@ class _State:
         """The state, from the changes before the moment and the one after it."""
         moment, walk = self._moment, self._walk
         if moment.life is None:
+            return RowState(None, "before the record")
+        if is_deleted(moment.life.deleted, moment.time, moment.lsn, moment.life.id):
             return RowState(None, "before the record")
         if moment.before == END and walk.newest is not None:
             steps = walk.newest

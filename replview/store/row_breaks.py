@@ -1,5 +1,6 @@
 """What comes between two changes of a row without naming the row: truncations, transactions that
-were left out of the record. And baselines, which come between by their position.
+were left out of the record or deleted with the day they began on. And baselines, which come
+between by their position.
 """
 
 import datetime as dt
@@ -27,6 +28,12 @@ _BREAKS = f"""
     FROM quarantine q JOIN transaction t ON t.xid = q.xid AND t.incarnation_id = q.incarnation_id
     WHERE q.incarnation_id = ANY(%(lives)s) AND q.decision = 'skip' AND t.state = 'skipped'
       AND t.commit_lsn IS NOT NULL
+    UNION ALL
+    SELECT 'left out', 0, (late->>0)::bigint, ((late->>1)::pg_lsn - '0/0')::bigint,
+           ((late->>1)::pg_lsn - '0/0')::bigint, 0, (late->>2)::bigint, (late->>3)::timestamptz
+    FROM setting CROSS JOIN LATERAL jsonb_each(setting.value) AS slot
+    CROSS JOIN LATERAL jsonb_array_elements(slot.value->'late') AS late
+    WHERE setting.name = 'retention.slots' AND (late->>0)::bigint = ANY(%(lives)s)
     UNION ALL
     SELECT 'S', 0, b.incarnation_id, (b.lsn - '0/0')::bigint, (b.lsn - '0/0')::bigint, 0,
            b.transaction_id, NULL

@@ -74,6 +74,8 @@ class Life:
     former_commit_time: dt.datetime | None
     #: The former life holds transactions that this one's server never had.
     forked: bool
+    #: What is known of the slot's days that were deleted, as JSON (``store.deleted_days``).
+    deleted: str | None = None
 
     @property
     def seamless(self) -> bool:

@@ -34,7 +34,8 @@ _LIVES = """
            (i.started_lsn - '0/0')::bigint, gap.message, p.commit_time,
            EXISTS (SELECT FROM slot_event e WHERE e.slot_id = i.slot_id
                    AND e.incarnation_id = i.id AND e.kind = 'failover'
-                   AND coalesce((e.detail->>'beyond')::bigint, 1) > 0)
+                   AND coalesce((e.detail->>'beyond')::bigint, 1) > 0),
+           (SELECT value->i.slot_id::text FROM setting WHERE name = 'retention.slots')
     FROM slot_incarnation i
     LEFT JOIN LATERAL (
         SELECT e.message FROM slot_event e WHERE e.slot_id = i.slot_id

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from django.db import connection
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
-from replview.store import activity, baselines
+from replview.store import activity, baselines, relation_minutes
 from replview.store.lease import LEASE_SECONDS
 from replview.store.models import (
     AbortedSubtransaction,
@@ -22,6 +22,8 @@ from replview.store.models import (
     Slot,
     SlotIncarnation,
     SlotSample,
+    SlotSampleHour,
+    SlotSampleMinute,
     Source,
     Transaction,
     Transition,
@@ -133,7 +135,8 @@ def remove_slots(deadline: float) -> int:
     for slot in Slot.objects.filter(desired=Slot.Desired.REMOVING):
         baselines.cancel_all(slot)
         if not _is_held(slot) and _empty_slot(slot, deadline):
-            SlotSample.objects.filter(slot_id=slot.pk).delete()
+            for samples in (SlotSample, SlotSampleMinute, SlotSampleHour):
+                samples.objects.filter(slot_id=slot.pk).delete()
             slot.delete()
             gone += 1
     Source.objects.filter(ephemeral=True, slots__isnull=True).delete()
@@ -165,6 +168,7 @@ def _empty_slot(slot: Slot, deadline: float) -> bool:
                     transactions_stored=F("transactions_stored") - removed
                 )
         activity.forget(life.pk)
+        relation_minutes.forget(life.pk)
     return True
 
 

@@ -35,17 +35,17 @@ def figures(fleet: Fleet) -> list[Figure]:
 def _loss(fleet: Fleet) -> Figure:
     losses = [
         view.health.loss_seconds
-        for view in fleet.slots
+        for view in (*fleet.slots, *fleet.others)
         if view.health.loss_seconds is not None and view.level in (Level.NOW, Level.LOOK)
     ]
     label = "Shortest time to loss"
     if losses:
-        danger = any(view.level == Level.NOW for view in fleet.slots)
+        danger = any(view.level == Level.NOW for view in (*fleet.slots, *fleet.others))
         return Figure(label=label, number=age_words(min(losses)), main=True, danger=danger)
-    lost = any(view.reading.wal_status == "lost" for view in fleet.slots)
+    lost = any(view.lost for view in (*fleet.slots, *fleet.others))
     if lost:
         return Figure(label=label, number="lost", main=True, danger=True)
-    known = any(view.present_known for view in fleet.slots)
+    known = any(view.present_known for view in (*fleet.slots, *fleet.others))
     return Figure(label=label, number="none at risk" if known else None, main=True)
 
 

@@ -8,27 +8,26 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from replview.store.models import Slot, Source
+from replview.store.slot_budgets import DROPPED
+from replview.store.store_size import STOPPED as STORE_FULL
+from replview.web.findings_wal import BEHIND_BYTES, behind, lost, of_wal
 from replview.web.health import Health, Level, Prepared, Reading, worst
-from replview.web.words import age_words, bytes_words, short_words
+from replview.web.wal_limits import loss_seconds
+from replview.web.words import age_words, short_words
 
 #: A receiver writes its heartbeat about once a second: after this long we know nothing of it.
 SILENT_AFTER = timedelta(seconds=15)
 IDLE_AFTER = timedelta(minutes=1)
 PREPARED_LONG = timedelta(minutes=5)
-LOSS_SOON_SECONDS = 6 * 3600
-LOSS_AHEAD_SECONDS = 24 * 3600
 #: Troubles after which we do not know how the slot is; of any other the server told us.
 CUT_OFF = {"unreachable", "unknown_host", "starting_up", "restarting", "cut_off"}
 #: A change could not be stored: the slot waits for somebody's decision.
 QUARANTINED = "quarantined"
-BEHIND_BYTES = 16 << 20
-#: Without a limit on the source, retained WAL worth a look.
-MUCH_WAL_BYTES = 8 << 30
 
 
 def slot_health(slot: Slot, reading: Reading, prepared: Prepared | None, now: datetime) -> Health:
     """The worst that is to be said of a slot."""
-    loss = loss_seconds(slot.source, reading, now)
+    loss = loss_seconds(slot.source, reading, now, slot)
     return replace(worst(_findings(slot, reading, prepared, now)), loss_seconds=loss)
 
 
@@ -53,30 +52,17 @@ def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Hea
     return worst(findings)
 
 
-def loss_seconds(source: Source, reading: Reading, now: datetime) -> float | None:
-    """Until the slot is lost, at the pace of the last minutes; None: not foreseeable."""
-    left, growth = _left_bytes(source, reading), reading.growth_bytes_per_second
-    if left is None or not growth or growth <= 0 or not reading.fresh(now):
-        return None
-    return max(left, 0) / growth
-
-
-def _left_bytes(source: Source, reading: Reading) -> int | None:
-    limit = source.max_slot_wal_keep_bytes
-    if reading.safe_wal_bytes is not None:
-        return reading.safe_wal_bytes
-    if limit is None or limit < 0 or reading.retained_wal_bytes is None:
-        return None
-    return limit - reading.retained_wal_bytes
-
-
 def _findings(
     slot: Slot, reading: Reading, prepared: Prepared | None, now: datetime
 ) -> Iterator[Health]:
     if slot.desired == Slot.Desired.REMOVING:
         yield Health(level=Level.IDLE, title=f"{slot.name} is being removed.")
         return
-    yield from _of_wal(slot, reading, now)
+    gone = lost(slot.name, reading) or _gone(slot, reading)
+    if gone is not None:
+        yield gone
+    else:
+        yield from of_wal(slot.name, slot.source, reading, now, slot)
     yield from _of_receiver(slot, reading, now)
     if prepared and now - prepared.prepared_at > PREPARED_LONG:
         age = age_words(now - prepared.prepared_at)
@@ -88,54 +74,32 @@ def _findings(
         )
 
 
-def _of_wal(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health]:
-    if reading.wal_status == "lost":
-        yield Health(
-            level=Level.NOW,
-            title=f"{slot.name} is lost.",
-            cause="The source removed WAL which the slot still needed.",
-            next_step="drop it and create it anew; history will show a gap.",
-        )
-        return
-    retained, limit = reading.retained_wal_bytes, slot.source.max_slot_wal_keep_bytes
-    if retained is None or not reading.fresh(now):
-        return
-    if limit is None or limit < 0:
-        if retained > MUCH_WAL_BYTES:
-            yield Health(
-                level=Level.LOOK,
-                title=f"{slot.name} retains {bytes_words(retained)} of WAL.",
-                cause="The source sets no limit: it can fill the disk.",
-                next_step="set max_slot_wal_keep_size.",
-            )
-        return
-    loss = loss_seconds(slot.source, reading, now)
-    share = retained / limit if limit else 1.0
-    soon = loss is not None and loss < LOSS_SOON_SECONDS
-    ahead = loss is not None and loss < LOSS_AHEAD_SECONDS
-    if share >= 0.9 or (share >= 0.5 and soon) or reading.wal_status == "unreserved":
-        level = Level.NOW
-    elif share >= 0.5 or (share >= 0.1 and ahead):
-        level = Level.LOOK
-    else:
-        return
-    growing = reading.growth_bytes_per_second or 0
-    yield Health(
-        level=level,
-        title=f"{slot.name} will be lost in about {age_words(loss)}."
-        if loss is not None
-        else f"{slot.name} retains {bytes_words(retained)} of {bytes_words(limit)}.",
-        cause=f"WAL grows {bytes_words(growing)}/s towards the limit of {bytes_words(limit)}."
-        if growing > 0
-        else "At the limit the slot is lost.",
-        next_step="let it be read, raise the limit, or drop it.",
-        loss_seconds=loss,
+def _gone(slot: Slot, reading: Reading) -> Health | None:
+    """Its server no longer has it; a temporary one goes with its connection, and what replview
+    dropped at its budget is told with the receiver.
+    """
+    if reading.gone_at is None or slot.temporary or slot.problem_code == DROPPED:
+        return None
+    return Health(
+        level=Level.NOW,
+        title=f"{slot.name} is gone from the server.",
+        cause="Somebody dropped it, or the server is another one than before.",
+        next_step="create it anew; history will show a gap.",
     )
 
 
 def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health]:
     problem = _clause(slot.problem_cause)
-    if slot.desired == Slot.Desired.STOPPED:
+    if slot.desired == Slot.Desired.STOPPED and slot.problem_code in (DROPPED, STORE_FULL):
+        yield Health(
+            level=Level.NOW,
+            title=f"{slot.name} was dropped at its WAL budget."
+            if slot.problem_code == DROPPED
+            else f"{slot.name} is stopped: the store reached its budget.",
+            cause=f"{problem[:1].upper()}{problem[1:]}." if problem else "",
+            next_step=_step(slot.problem_remedy),
+        )
+    elif slot.desired == Slot.Desired.STOPPED:
         yield Health(
             level=Level.LOOK,
             title=f"{slot.name} is stopped.",
@@ -188,17 +152,14 @@ def _streams(slot: Slot) -> bool:
 
 
 def _streaming(slot: Slot, reading: Reading, now: datetime) -> Health:
-    behind = (
+    behind_bytes = (
         int(slot.server_lsn) - int(slot.checkpoint_lsn)
         if slot.server_lsn is not None and slot.checkpoint_lsn is not None
         else None
     )
     last = slot.last_stored_at
-    if behind is not None and behind > BEHIND_BYTES:
-        return Health(
-            level=Level.LOOK if behind > 64 * BEHIND_BYTES else Level.OK,
-            title=f"Catching up: {bytes_words(behind)} to go.",
-        )
+    if behind_bytes is not None and behind_bytes > BEHIND_BYTES:
+        return behind(reading, behind_bytes)
     if last is None or now - last > IDLE_AFTER:
         since = f"for {age_words(now - last)}" if last else "since it was connected"
         return Health(

@@ -5,16 +5,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import Count, Min, Q
 from django.utils import timezone
 
-from replview.store.models import Slot, Source, Transaction
+from replview.store.models import Slot, Source
+from replview.web.addresses import slot_page_url
+from replview.web.alert_counts import AlertCounts
 from replview.web.findings import slot_health, source_health
-from replview.web.health import Health, Level, Prepared, Reading, worst
-from replview.web.samples import read_readings
+from replview.web.health import Health, Level, Reading, urgency, worst
+from replview.web.open_counts import read_open
+from replview.web.samples import read_present
+from replview.web.server_slot import ServerSlot
+from replview.web.watched import OtherView, Watched, read_watched, reading_of_ours
 from replview.web.words import bytes_words, plural
 
-OPEN_STATES = (Transaction.State.STREAMING, Transaction.State.PREPARED)
+#: Of others' slots so many stand in a source's row.
+OTHERS_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,8 @@ class SlotView:
     open: int
     #: Whether the samples tell of the present.
     present_known: bool
+    #: As its server last told it; None: it never did.
+    server: ServerSlot | None = None
 
     @property
     def level(self) -> Level:
@@ -35,8 +42,28 @@ class SlotView:
         return self.health.level
 
     @property
+    def name(self) -> str:
+        """As its server names it."""
+        return self.slot.name
+
+    @property
+    def full_name(self) -> str:
+        """``source/name``."""
+        return str(self.slot)
+
+    @property
+    def url(self) -> str:
+        """The slot's own page."""
+        return slot_page_url(self.slot)
+
+    @property
+    def lost(self) -> str:
+        """Why it can never be read again; empty: it can."""
+        return self.reading.lost
+
+    @property
     def retained_wal_bytes(self) -> int | None:
-        """Now; None when the last sample is of the past."""
+        """Now; None when the last sample is of the past, or the slot is lost."""
         return self.reading.retained_wal_bytes if self.present_known else None
 
     @property
@@ -50,7 +77,10 @@ class SourceView:
     """A source, its slots, and the worst of them."""
 
     source: Source
+    #: replview's own, worst first.
     slots: list[SlotView]
+    #: Those that replview only watches, worst first.
+    others: list[OtherView]
     health: Health
     #: The newest sign that somebody looked.
     checked_at: datetime | None
@@ -70,10 +100,38 @@ class SourceView:
         """
         known = [
             slot.reading.retained_wal_bytes
-            for slot in self.slots
+            for slot in (*self.slots, *self.others)
             if slot.present_known or not self.present_known
         ]
         return max((size for size in known if size is not None), default=None)
+
+    @property
+    def worst_first(self) -> list[SlotView | OtherView]:
+        """Its slots, ours before others' that are as bad."""
+        return sorted((*self.slots, *self.others), key=lambda view: urgency(view.health))
+
+    @property
+    def chips(self) -> list[OtherView]:
+        """Of others' slots the worst few."""
+        return self.others[:OTHERS_SHOWN]
+
+    @property
+    def chips_more(self) -> bool:
+        """Whether there are more than these."""
+        return len(self.others) > OTHERS_SHOWN
+
+    @property
+    def lost_words(self) -> str:
+        """``lost``, where one of its slots is: said where no other number is known."""
+        return "lost" if any(view.lost for view in (*self.slots, *self.others)) else ""
+
+    @property
+    def others_words(self) -> str:
+        """``7 other slots, the worst lost``; empty without any."""
+        if not self.others:
+            return ""
+        counted = plural(len(self.others), "other slot")
+        return f"{counted}, the worst {self.others[0].level.word}"
 
     @property
     def limit_words(self) -> str:
@@ -96,11 +154,17 @@ class Fleet:
 
     now: datetime
     sources: list[SourceView] = field(default_factory=list)
+    alerts: AlertCounts = field(default_factory=AlertCounts)
 
     @property
     def slots(self) -> Iterable[SlotView]:
-        """Every slot of every source."""
+        """Every slot that replview receives, of every source."""
         return (slot for source in self.sources for slot in source.slots)
+
+    @property
+    def others(self) -> Iterable[OtherView]:
+        """Every slot that replview only watches."""
+        return (slot for source in self.sources for slot in source.others)
 
     @property
     def open(self) -> int:
@@ -143,30 +207,28 @@ class Fleet:
 
     def slot_count(self) -> str:
         """``9 slots on 5 sources.``"""
-        slots = plural(len(list(self.slots)), "slot")
+        slots = plural(len([*self.slots, *self.others]), "slot")
         return f"{slots} on {plural(len(self.sources), 'source')}."
 
-    def slot_summary(self) -> str:
-        """How many slots are in each state, in words."""
-        counts: dict[Level, int] = defaultdict(int)
-        for view in self.slots:
-            counts[view.level] += 1
-        said = [f"{counts[level]} {level.word}" for level in Level if counts[level]]
-        return f"{', '.join(said)}."
-
     def find_slot(self, name: str) -> SlotView | None:
-        """By ``source/slot``."""
+        """One that replview receives, by ``source/slot``."""
         return next((view for view in self.slots if str(view.slot) == name), None)
+
+    def find_other(self, name: str) -> OtherView | None:
+        """One that replview only watches, by ``source/slot``."""
+        return next((view for view in self.others if view.full_name == name), None)
 
 
 def read_fleet(now: datetime | None = None) -> Fleet:
-    """Four queries: sources, slots, their samples, their open transactions."""
+    """Five queries: sources, slots, what servers told of them, samples, open transactions."""
     now = now or timezone.now()
-    readings = read_readings()
-    open_by_incarnation = _read_open()
+    rows = {source.pk: source for source in Source.objects.all()}
+    readings, paces = read_present()
+    watched = read_watched(rows, paces, now)
+    open_by_incarnation, alerts = read_open()
     by_source: dict[int, list[SlotView]] = defaultdict(list)
     for slot in Slot.objects.select_related("source"):
-        reading = readings.get(slot.pk, Reading())
+        reading = reading_of_ours(slot, readings.get(slot.pk, Reading()), watched)
         count, prepared = open_by_incarnation.get(slot.incarnation_id, (0, None))
         by_source[slot.source_id].append(
             SlotView(
@@ -175,56 +237,35 @@ def read_fleet(now: datetime | None = None) -> Fleet:
                 health=slot_health(slot, reading, prepared, now),
                 open=count,
                 present_known=reading.fresh(now),
+                server=watched.ours.get(slot.pk),
             )
         )
     sources = [
-        _source_view(source, by_source.get(source.pk, []), now) for source in Source.objects.all()
+        _source_view(source, by_source.get(source.pk, []), watched, now) for source in rows.values()
     ]
     sources.sort(key=_worst_first)
-    return Fleet(now=now, sources=sources)
+    return Fleet(now=now, sources=sources, alerts=alerts)
 
 
-def _worst_first(view: SourceView) -> tuple[int, float, str]:
-    return view.level.rank, view.health.loss_seconds or 1e18, view.source.name
+def _worst_first(view: SourceView) -> tuple[tuple[int, float], str]:
+    return urgency(view.health), view.source.name
 
 
-def _source_view(source: Source, slots: list[SlotView], now: datetime) -> SourceView:
-    slots.sort(key=lambda view: view.level.rank)
+def _source_view(
+    source: Source, slots: list[SlotView], watched: Watched, now: datetime
+) -> SourceView:
+    slots.sort(key=lambda view: urgency(view.health))
+    others = watched.others.get(source.pk, [])
+    # Others' slots speak for the source where they are in trouble, or nobody else can.
+    speak = [view for view in others if not slots or view.level in (Level.NOW, Level.LOOK)]
     signs = [source.checked_at]
-    signs += [view.reading.sampled_at for view in slots]
+    signs += [view.reading.sampled_at for view in (*slots, *others)]
     signs += [view.slot.heartbeat_at for view in slots if view.slot.state == Slot.State.STREAMING]
     return SourceView(
         source=source,
         slots=slots,
-        health=source_health(source, [view.health for view in slots], now),
+        others=others,
+        health=source_health(source, [view.health for view in (*slots, *speak)], now),
         checked_at=max((sign for sign in signs if sign), default=None),
-        present_known=any(view.present_known for view in slots),
+        present_known=any(view.present_known for view in (*slots, *others)),
     )
-
-
-def _read_open() -> dict[int | None, tuple[int, Prepared | None]]:
-    """By incarnation: how many are open, and the one prepared for longest."""
-    prepared = Q(state=Transaction.State.PREPARED)
-    rows = (
-        Transaction.objects.filter(state__in=OPEN_STATES)
-        .values("incarnation_id")
-        .annotate(count=Count("id"), since=Min("prepared_at", filter=prepared))
-    )
-    found = {row["incarnation_id"]: row for row in rows}
-    oldest = {row["since"] for row in found.values() if row["since"]}
-    gids = dict(
-        Transaction.objects.filter(prepared, prepared_at__in=oldest).values_list(
-            "incarnation_id", "gid"
-        )
-        if oldest
-        else ()
-    )
-    return {
-        incarnation: (
-            row["count"],
-            Prepared(gid=gids.get(incarnation) or "", prepared_at=row["since"])
-            if row["since"]
-            else None,
-        )
-        for incarnation, row in found.items()
-    }

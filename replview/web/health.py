@@ -21,13 +21,15 @@ class Level(StrEnum):
     @property
     def rank(self) -> int:
         """0 for the worst."""
-        return list(Level).index(self)
+        return _RANKS[self]
 
     @property
     def word(self) -> str:
         """As pages say it."""
         return WORDS[self]
 
+
+_RANKS = {level: rank for rank, level in enumerate(Level)}
 
 WORDS = {
     Level.NOW: "needs you now",
@@ -43,15 +45,31 @@ class Reading:
     """What the samples say of a slot; None is unknown."""
 
     sampled_at: datetime | None = None
+    #: Of a lost slot None: it retains nothing, and is not caught up either.
     retained_wal_bytes: int | None = None
+    unconfirmed_wal_bytes: int | None = None
     safe_wal_bytes: int | None = None
     wal_status: str | None = None
+    #: ``invalidation_reason``, or what older servers say in its place; empty: it is not lost.
+    invalidated: str = ""
+    #: The first look that did not find it on its server.
+    gone_at: datetime | None = None
     #: How fast retained WAL has grown over the last minutes.
     growth_bytes_per_second: float | None = None
+    #: How fast what is unconfirmed has grown over the last half minute; negative: it is read
+    #: faster than it is written.
+    behind_growth_bytes_per_second: float | None = None
+    #: How fast the source has written WAL over the last minutes.
+    wal_bytes_per_second: float | None = None
     transactions_per_second: float | None = None
     #: From the commit on the source to stored, over the last transactions.
     stored_after_p50_us: float | None = None
     stored_after_p99_us: float | None = None
+
+    @property
+    def lost(self) -> str:
+        """Why it can never be read again; empty: it can, as far as is known."""
+        return self.invalidated or ("lost" if self.wal_status == "lost" else "")
 
     def fresh(self, now: datetime) -> bool:
         """Whether it tells of the present."""
@@ -79,5 +97,11 @@ class Health:
 
 
 def worst(findings: Iterable[Health]) -> Health:
-    """The first of the worst level."""
-    return min(findings, key=lambda health: (health.level.rank, health.loss_seconds or 1e18))
+    """The first of the worst level, the one that is lost soonest before the others."""
+    return min(findings, key=urgency)
+
+
+def urgency(health: Health) -> tuple[int, float]:
+    """Sorts the worst first."""
+    loss = health.loss_seconds
+    return health.level.rank, 1e18 if loss is None else loss

@@ -1,6 +1,7 @@
 """The SQL that reads samples for pages; a query each, for all slots at once."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -55,6 +56,40 @@ SELECT s.id,
                 ORDER BY commit_seq DESC LIMIT 100) recent) delay ON true
 """
 
+# How fast things go, of every slot on a server, ours or not: retained WAL and the server's
+# position over ten minutes, what is not confirmed yet (of a physical slot: what is retained) over
+# forty seconds. The constant bounds leave out the partitions of other days.
+_PACES = """
+SELECT false, w.id, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::text,
+       CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
+            THEN (latest.retained_wal_bytes - older.retained_wal_bytes)
+                 / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
+       CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
+            THEN (latest.current_lsn - older.current_lsn)::float8
+                 / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
+       CASE WHEN latest.sampled_at - before.sampled_at > interval '9 seconds'
+            THEN (coalesce(latest.unconfirmed_wal_bytes, latest.retained_wal_bytes)
+                  - coalesce(before.unconfirmed_wal_bytes, before.retained_wal_bytes))
+                 / extract(epoch FROM latest.sampled_at - before.sampled_at)::float8 END,
+       NULL::float8
+  FROM watched_slot w
+ CROSS JOIN LATERAL (
+       SELECT * FROM slot_sample
+        WHERE slot_id = w.id AND sampled_at > %(just_now)s
+        ORDER BY sampled_at DESC LIMIT 1) latest
+  LEFT JOIN LATERAL (
+       SELECT sampled_at, retained_wal_bytes, current_lsn FROM slot_sample
+        WHERE slot_id = w.id AND sampled_at > %(minutes_ago)s
+        ORDER BY sampled_at LIMIT 1) older ON true
+  LEFT JOIN LATERAL (
+       SELECT sampled_at, retained_wal_bytes, unconfirmed_wal_bytes FROM slot_sample
+        WHERE slot_id = w.id AND sampled_at > %(just_now)s
+        ORDER BY sampled_at LIMIT 1) before ON true
+ WHERE w.gone_at IS NULL
+"""
+
+_PRESENT = f"SELECT true, r.* FROM ({READINGS}) r UNION ALL {_PACES}"  # noqa: S608 (of constants)
+
 #: Retained WAL by slot and bucket, the highest of each bucket.
 HISTORY = """
 SELECT slot_id, floor(extract(epoch FROM sampled_at - %(since)s) / %(bucket)s)::int AS bucket,
@@ -68,29 +103,46 @@ SELECT slot_id, floor(extract(epoch FROM sampled_at - %(since)s) / %(bucket)s)::
 FIRST_SAMPLE = "SELECT min(sampled_at) FROM slot_sample WHERE sampled_at > %s"
 
 
-def read_readings() -> dict[int, Reading]:
-    """The present of every slot, by its id."""
-    since = timezone.now() - timedelta(days=1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast a slot's numbers move, in bytes a second; None is unknown."""
+
+    growth: float | None = None
+    wal: float | None = None
+    behind: float | None = None
+
+
+def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
+    """The present of every slot of ours, by its id, and how fast things go of every slot that is on
+    its server, by the id of its samples. One query.
+    """
+    now = timezone.now()
+    since = now - timedelta(days=1)
     bounds = {
         "since": since,
         "since_growth": since - timedelta(minutes=10),
         "since_rate": since - timedelta(minutes=1),
+        "just_now": now - timedelta(seconds=40),
+        "minutes_ago": now - timedelta(minutes=10),
     }
+    readings, paces = {}, {}
     with connection.cursor() as cursor:
-        cursor.execute(READINGS, bounds)
-        return {
-            slot_id: Reading(
-                sampled_at=sampled_at,
-                retained_wal_bytes=retained,
-                safe_wal_bytes=safe,
-                wal_status=status,
-                growth_bytes_per_second=growth,
-                transactions_per_second=rate,
-                stored_after_p50_us=p50,
-                stored_after_p99_us=p99,
-            )
-            for slot_id, sampled_at, retained, safe, status, growth, rate, p50, p99 in cursor
-        }
+        cursor.execute(_PRESENT, bounds)
+        for ours, slot_id, at, retained, safe, status, growth, rate, p50, p99 in cursor:
+            if ours:
+                readings[slot_id] = Reading(
+                    sampled_at=at,
+                    retained_wal_bytes=retained,
+                    safe_wal_bytes=safe,
+                    wal_status=status,
+                    growth_bytes_per_second=growth,
+                    transactions_per_second=rate,
+                    stored_after_p50_us=p50,
+                    stored_after_p99_us=p99,
+                )
+            else:
+                paces[slot_id] = Pace(growth=growth, wal=rate, behind=p50)
+    return readings, paces
 
 
 def read_history(now: datetime, window: timedelta, buckets: int) -> dict[int, dict[int, int]]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
@@ -13,7 +14,9 @@ from django.utils.functional import SimpleLazyObject
 from replview.web.addresses import in_flight_url, of_slot, slot_page_url, stream_url
 from replview.web.fleet import Fleet, SlotView, read_fleet
 from replview.web.health import Level
-from replview.web.words import rate_words
+from replview.web.lost_words import lost_short
+from replview.web.watched import OtherView
+from replview.web.words import bytes_words, rate_words
 
 #: Word, name of its address, icon, name of its count; in groups.
 NAVIGATION = (
@@ -37,13 +40,27 @@ NAVIGATION = (
             ("Find", "find", "find", ""),
         ),
     ),
-    ("Health", False, (("Slots", "slots", "slot", "slots"),)),
-    ("", True, (("Sources", "sources", "source", "sources"),)),
+    (
+        "Health",
+        False,
+        (
+            ("Slots", "slots", "slot", "slots"),
+            ("Lag", "lag", "lag", ""),
+            ("Alerts", "alerts", "alerts", "alerts"),
+        ),
+    ),
+    (
+        "",
+        True,
+        (("Sources", "sources", "source", "sources"), ("Store", "store", "record", "")),
+    ),
 )
+#: And in a demo.
+DEMO_NAVIGATION = (("Demo", False, (("Make trouble", "trouble", "trouble", ""),)),)
 #: What a phone shows at the bottom; the rest is behind *More*.
 TABS = ("overview", "live", "in-flight", "transactions")
 #: Pages of the record: always of one slot, which stays from one of them to the next.
-OF_ONE_SLOT = ("live", "transactions", "row-history", "relations", "actors", "find")
+OF_ONE_SLOT = ("live", "transactions", "row-history", "relations", "actors", "find", "lag")
 #: Pages that are a part of an entry's, by the names of their addresses.
 PARTS = {
     "in-flight-ended": "in-flight",
@@ -53,6 +70,11 @@ PARTS = {
     "slot": "slots",
     "baselines": "slots",
     "source-slots": "sources",
+    "alert": "alerts",
+    "alert-rules": "alerts",
+    "alert-rule": "alerts",
+    "alert-rule-new": "alerts",
+    "webhooks": "alerts",
     "peek-ask": "sources",
     "peek": "sources",
 }
@@ -102,25 +124,27 @@ def shell(request: HttpRequest) -> dict[str, Any]:
 
 def build_shell(request: HttpRequest) -> dict[str, Any]:
     """Navigation, tabs, scope and health, for the templates in ``shell/``."""
-    fleet = fleet_of(request)
-    slot = fleet.find_slot(request.GET.get("slot", ""))
+    fleet, asked = fleet_of(request), request.GET.get("slot", "")
+    slot = fleet.find_slot(asked)
+    other = fleet.find_other(asked) if slot is None and asked else None
     groups: list[dict[str, Any]] = [
         {
             "title": title,
             "apart": apart,
             "pages": [_page(request, fleet, slot, *page) for page in pages],
         }
-        for title, apart, pages in NAVIGATION
+        for title, apart, pages in NAVIGATION + (DEMO_NAVIGATION if settings.DEMO else ())
     ]
     pages = [page for group in groups for page in group["pages"]]
     return {
         "navigation": groups,
+        "demo": settings.DEMO,
         "pages": pages,
         "tabs": [page for page in pages if page.name in TABS],
         "more": [page for page in pages if page.name not in TABS],
-        "scope": _scope(request, fleet, slot),
-        "health": _health(fleet, slot),
-        "checked_at": _checked_at(fleet, slot),
+        "scope": _scope(request, fleet, slot, other),
+        "health": _health(fleet, slot, other),
+        "checked_at": _checked_at(fleet, slot, other),
     }
 
 
@@ -133,11 +157,12 @@ def _page(
     icon: str,
     count_name: str,
 ) -> Page:
-    bad = sum(1 for view in fleet.slots if view.level == Level.NOW)
+    bad = sum(1 for view in (*fleet.slots, *fleet.others) if view.level == Level.NOW)
     count, count_of, danger = {
         "open": (fleet.open or None, "open transactions", False),
         "slots": (bad or None, "need you now", True),
         "sources": (len(fleet.sources) or None, "in all", False),
+        "alerts": (fleet.alerts.firing or None, "firing", fleet.alerts.now > 0),
     }.get(count_name, (None, "", False))
     match = request.resolver_match
     return Page(
@@ -152,7 +177,9 @@ def _page(
     )
 
 
-def _scope(request: HttpRequest, fleet: Fleet, slot: SlotView | None) -> dict[str, Any]:
+def _scope(
+    request: HttpRequest, fleet: Fleet, slot: SlotView | None, other: OtherView | None
+) -> dict[str, Any]:
     """All sources stay on their page; a source leads to its block, a slot to its stream, or from
     a page of one slot to the same of another.
     """
@@ -166,7 +193,8 @@ def _scope(request: HttpRequest, fleet: Fleet, slot: SlotView | None) -> dict[st
     page = PARTS.get(name or "", name or "")
     if page in OF_ONE_SLOT:
         slot_url = partial(of_slot, page)
-    entries = [Entry(word="All sources", url=reverse(here), current=slot is None)]
+    shown = slot or other
+    entries = [Entry(word="All sources", url=reverse(here), current=shown is None)]
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
         entries.append(
             Entry(
@@ -185,16 +213,32 @@ def _scope(request: HttpRequest, fleet: Fleet, slot: SlotView | None) -> dict[st
                     current=view is slot,
                 )
             )
+        if other is not None and other in source.others:
+            entries.append(
+                Entry(word=other.name, url=other.url, level=other.level, within=True, current=True)
+            )
+    name = shown.full_name if shown else ""
     return {
-        "label": str(slot.slot) if slot else "All sources",
-        "source": slot.slot.source.name if slot else "",
-        "slot": slot.slot.name if slot else "",
+        "label": name or "All sources",
+        "source": name.partition("/")[0],
+        "slot": name.partition("/")[2],
         "entries": entries,
-        "query": urlencode({"slot": str(slot.slot)}, safe="/") if slot else "",
+        "query": urlencode({"slot": name}, safe="/") if shown else "",
     }
 
 
-def _health(fleet: Fleet, slot: SlotView | None) -> dict[str, Any] | None:
+def _health(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> dict[str, Any] | None:
+    if other is not None:
+        retained = other.retained_wal_bytes
+        known = "" if other.lost else "retained WAL unknown"
+        return {
+            "level": other.level,
+            "title": other.health.title,
+            "cause": other.health.cause,
+            "next": other.health.next_step,
+            "word": lost_short(other.lost) if other.lost else other.level.word,
+            "rest": known if retained is None else f"{bytes_words(retained)} retained",
+        }
     if slot is not None:
         rate = slot.transactions_per_second
         return {
@@ -202,7 +246,7 @@ def _health(fleet: Fleet, slot: SlotView | None) -> dict[str, Any] | None:
             "title": slot.health.title,
             "cause": slot.health.cause,
             "next": slot.health.next_step,
-            "word": slot.level.word,
+            "word": lost_short(slot.lost) if slot.lost else slot.level.word,
             "rest": "rate unknown" if rate is None else rate_words(rate),
             "lsn": slot.slot.checkpoint_lsn,
         }
@@ -213,7 +257,9 @@ def _health(fleet: Fleet, slot: SlotView | None) -> dict[str, Any] | None:
     return {"level": worst.level, "word": word, "rest": rest}
 
 
-def _checked_at(fleet: Fleet, slot: SlotView | None) -> datetime | None:
+def _checked_at(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> datetime | None:
+    if other is not None:
+        return other.server.seen_at
     if slot is None:
         return fleet.checked_at
     signs = (slot.slot.heartbeat_at, slot.reading.sampled_at)

@@ -37,6 +37,7 @@ KINDS: Mapping[str, Kind] = {
     "discarded": Kind("discarded", "undo", "idle"),
     "resent": Kind("re-sent", "up", "idle"),
     "gap": Kind("gap", "health-look", "look", hole=True),
+    "retention": Kind("deleted", "health-look", "look", hole=True),
     "quarantined": Kind("quarantined", "health-now", "now"),
     "retried": Kind("tried again", "play", "idle"),
     "skipped": Kind("skipped", "health-look", "look", hole=True),
@@ -45,6 +46,10 @@ KINDS: Mapping[str, Kind] = {
     "wraparound": Kind("xid wraparound", "gap", "idle"),
     "schema": Kind("schema", "table", "idle"),
     "baseline": Kind("baseline", "state-snapshot", "idle"),
+    "alert": Kind("alert", "alerts", "look"),
+    "alert_cleared": Kind("alert over", "alerts", "idle"),
+    "budget": Kind("WAL budget", "gauge", "look"),
+    "heartbeat": Kind("heartbeat", "live", "idle"),
     "created": Kind("created", "slot", "idle"),
     "adopted": Kind("adopted", "slot", "idle"),
 }

@@ -2,12 +2,14 @@
 
 from django.urls import path
 
-from replview.web.views import peeks, quarantine, slot
+from replview.web.views import budget, peeks, quarantine, slot, slots
 
 _QUARANTINE = "slots/<str:source_name>/<str:slot_name>/quarantine/<int:quarantine_id>/"
 
 urlpatterns = [
+    path("slots/", slots.slots, name="slots"),
     path("slots/<str:source_name>/<str:slot_name>/", slot.slot, name="slot"),
+    path("slots/<str:source_name>/<str:slot_name>/budget/", budget.change, name="slot-budget"),
     path(_QUARANTINE, quarantine.decision, name="quarantine"),
     path(f"{_QUARANTINE}raw/", quarantine.raw, name="quarantine-raw"),
     path(f"{_QUARANTINE}raw.bin", quarantine.raw_file, name="quarantine-file"),

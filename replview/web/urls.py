@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth_views
 from django.urls import include, path
 
-from replview.web.views import gallery, overview, search, sources
+from replview.web.views import gallery, overview, search, sources, store
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -18,8 +18,11 @@ urlpatterns = [
     path("", include("replview.web.actors_urls")),
     path("", include("replview.web.find_urls")),
     path("", include("replview.web.download_urls")),
+    path("", include("replview.web.alerts_urls")),
+    path("", include("replview.web.lag_urls")),
+    path("", include("replview.web.trouble_urls")),
+    path("store/", store.store, name="store"),
     path("sources/", sources.sources, name="sources"),
-    path("slots/", sources.slots, name="slots"),
     path("search/", search.search, name="search"),
     path("shell/health/", overview.shell_health, name="shell-health"),
     path("components/", gallery.components, name="components"),

@@ -19,7 +19,7 @@ from replview.demo.redis import EmbeddedRedis
 from tests.benchmarks.bench_servers import Bench
 from tests.benchmarks.processes import Failed, module, run, running, said
 
-_LOGIN = "bench"
+LOGIN = "bench"
 _UP_SECONDS = 60
 
 
@@ -65,7 +65,7 @@ def stack(servers: Bench, slot: str) -> Iterator[Stack]:
         redis = up.enter_context(EmbeddedRedis.temporary())
         environment |= {
             "REPLVIEW_REDIS_URL": redis.url(),
-            "REPLVIEW_LOGIN": _LOGIN,
+            "REPLVIEW_LOGIN": LOGIN,
             "REPLVIEW_LOGIN_PASSWORD": password,
         }
         login = module("replview.demo.firstrun", "store")
@@ -80,8 +80,8 @@ def stack(servers: Bench, slot: str) -> Iterator[Stack]:
                 running(list(program.argv), environment, log)
             )
         _wait(lambda: _streams(servers, slot_id), servers, "receivers")
-        _wait(lambda: _answers(port), servers, "web")
-        yield Stack(servers, port, slot_id, _sign_in(port, password), processes, up)
+        _wait(lambda: answers(port), servers, "web")
+        yield Stack(servers, port, slot_id, sign_in(port, password), processes, up)
 
 
 def _streams(servers: Bench, slot_id: int) -> bool:
@@ -89,7 +89,8 @@ def _streams(servers: Bench, slot_id: int) -> bool:
     return row is not None and row[0] == "streaming"
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
+    """Whether the web server answers there."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     with suppress(OSError, http.client.HTTPException):
         connection.request("GET", "/login/")
@@ -107,12 +108,12 @@ def _wait(there: Callable[[], bool], servers: Bench, name: str) -> None:
         time.sleep(0.1)
 
 
-def _sign_in(port: int, password: str) -> str:
+def sign_in(port: int, password: str) -> str:
     """Sign in as a browser does; the cookies it then sends."""
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
         client.get("/login/").raise_for_status()
         form = {
-            "username": _LOGIN,
+            "username": LOGIN,
             "password": password,
             "csrfmiddlewaretoken": client.cookies["csrftoken"],
         }

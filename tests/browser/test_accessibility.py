@@ -13,7 +13,7 @@ from django.db import connection
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from replview.store.models import Baseline, PublicationLook, Slot, SlotEvent
+from replview.store.models import Alert, Baseline, PublicationLook, Slot, SlotEvent
 from replview.web.addresses import (
     actor_url,
     find_url,
@@ -25,6 +25,7 @@ from replview.web.addresses import (
     transactions_url,
 )
 from tests.browser.conftest import Server
+from tests.browser.health_story import OTHER, tell_health
 from tests.live.feeder import Feeder, NewChange, NewTransaction, single
 
 pytestmark = [
@@ -51,6 +52,7 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
     """Every page by name, over a record with something of everything in it."""
     slot = Slot.objects.select_related("source").get(pk=feeder.slot_id)
     committed = fill(feeder, slot)
+    alert = tell_health(slot)
     relation_id = feeder.relations["orders"][0]
     return {
         "overview": reverse("overview"),
@@ -73,6 +75,17 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
         "find, found": find_url(slot, table="public.orders", where="status = paid"),
         "slots": reverse("slots"),
         "slot": slot_page_url(slot),
+        "slot, only watched": reverse("slot", args=[slot.source.name, OTHER]),
+        "lag": f"{reverse('lag')}?slot={slot}&slot={slot.source.name}/{OTHER}",
+        "lag, as a table": f"{reverse('lag')}?slot={slot}&table=1",
+        "alerts": reverse("alerts"),
+        "alert": reverse("alert", args=[alert.pk]),
+        "alert, over": reverse("alert", args=[Alert.objects.get(state="cleared").pk]),
+        "rules": reverse("alert-rules"),
+        "rule": reverse("alert-rule", args=[alert.rule_id]),
+        "rule, new": f"{reverse('alert-rule-new')}?kind=lag",
+        "webhooks": reverse("webhooks"),
+        "store": reverse("store"),
         "baselines": reverse("baselines", args=[slot.source.name, slot.name]),
         "sources": reverse("sources"),
     }
@@ -161,6 +174,8 @@ def test_no_page_has_a_serious_finding(
         expect(page.locator("h1").first).to_be_attached()
         if "drawer" in name:
             expect(page.locator(".drawer .change").first).to_be_visible()
+        if "lag" in name:
+            expect(page.locator("#lag-charts")).not_to_have_attribute("aria-busy", "true")
         if problems := findings(page):
             found[name] = problems
 

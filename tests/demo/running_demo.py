@@ -48,7 +48,7 @@ class RunningDemo:
         """All it has said so far."""
         return "".join(self._said)
 
-    def wait_for(self, text: str, seconds: float = 60) -> None:
+    def wait_for(self, text: str, seconds: float = 240) -> None:
         """Return when it has said this."""
         deadline = time.monotonic() + seconds
         while text not in self.output:

@@ -30,7 +30,7 @@ def read_pairs(path: Path) -> dict[str, str]:
 
 def test_it_starts_stops_without_a_trace_and_goes_on_with_its_data(folder: Path) -> None:
     with RunningDemo(folder, "--rate", "5") as demo:
-        demo.wait_for(READY, seconds=30)
+        demo.wait_for(READY)
         with urllib.request.urlopen(f"http://127.0.0.1:{demo.port}/") as answer:
             assert answer.status == 200
         first = read_pairs(folder / "env")
@@ -47,7 +47,7 @@ def test_it_starts_stops_without_a_trace_and_goes_on_with_its_data(folder: Path)
     assert not held & shared_memory()
 
     with RunningDemo(folder, "--no-workload") as again:
-        again.wait_for(READY, seconds=30)
+        again.wait_for(READY)
         second = read_pairs(folder / "env")
         assert again.end_with(signal.SIGTERM) == 0
     same = ("REPLVIEW_SECRET_KEY", "REPLVIEW_STORE_URL", "REPLVIEW_DEMO_SOURCE_URL")

@@ -88,7 +88,10 @@ def test_an_open_stream_is_shown_once_and_never_shrinks_while_it_comes_anew(
         for first in range(0, 16_000, 2_000):
             session.execute(ROWS.format(first, first + 1_999))
             until = time.monotonic() + 0.5
-            while time.monotonic() < until:
+            # The last rows wait for another look, however busy the machine.
+            last = first == 14_000
+            while time.monotonic() < until or (last and len({pk for pk, _ in seen}) < 2):
+                assert time.monotonic() < until + 60, "it was received more than once"
                 shown = _shown(recording)
                 assert len(shown) <= 1
                 for transaction in shown:
@@ -98,7 +101,6 @@ def test_an_open_stream_is_shown_once_and_never_shrinks_while_it_comes_anew(
         session.execute("COMMIT")
     recording.caught_up()
 
-    assert len({pk for pk, _ in seen}) > 1, "it was received more than once"
     counts = [inserts for _, inserts in seen]
     assert counts == sorted(counts)
     assert len(begun) == 1, "it is known since the same moment"
@@ -127,7 +129,7 @@ def test_a_stream_that_aborts_between_two_peeks_is_recorded_so_once(
     any_source.run(ROWS.format(-9, -9))
     recording.caught_up()
 
-    assert aborted.inserts == streaming.inserts
+    assert aborted.inserts >= streaming.inserts > 4000
     assert [t.state for t in recording.transactions()] == ["committed"] * 6 + ["aborted"]
     states = Transition.objects.filter(transaction_id=aborted.pk).values_list("state", flat=True)
     assert list(states.order_by("id")) == ["streaming", "aborted"]

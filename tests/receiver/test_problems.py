@@ -1,10 +1,13 @@
 """Whatever keeps a slot from being received is a named state with cause and remedy."""
 
+import json
+
 import psycopg
 import pytest
 
 from decoder.errors import ProtocolError
 from replview.demo.postgres import EmbeddedPostgres
+from replview.logs import JSONFormatter
 from replview.receiver.problems import name_trouble, pause_seconds
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import unused, wait_for
@@ -135,7 +138,9 @@ def test_what_ended_a_stream_is_named_though_data_came_just_before(
     source.run(f"SELECT pg_drop_replication_slot('{recording.slot.name}')")
 
 
-def test_a_value_that_ends_the_stream_is_in_no_message(source: SourceDatabase, record) -> None:
+def test_a_value_that_ends_the_stream_is_in_no_message(
+    source: SourceDatabase, record, caplog
+) -> None:
     """A row filter that fails on a value: the server's own error quotes it."""
     source.run("CREATE TABLE t (y int, m int, d int)")
     only_dates = "TABLE t WHERE (make_date(y, m, d) > '2000-01-01') WITH (publish = 'insert')"
@@ -147,6 +152,10 @@ def test_a_value_that_ends_the_stream_is_in_no_message(source: SourceDatabase, r
     recording.end()
     told = [slot.problem_cause, slot.problem_remedy, *slot.events.values_list("message", flat=True)]
     assert "4711" not in " ".join(told)
+    lines = [JSONFormatter().format(entry) for entry in caplog.records]
+    assert "4711" not in "".join(lines) + caplog.text
+    [last] = [json.loads(line) for line in lines if "could not send the stream" in line][-1:]
+    assert (last["slot"], last["lsn"]) == (slot.name, str(slot.checkpoint_lsn))
 
 
 def test_a_server_restored_from_an_older_copy_begins_a_new_record(

@@ -34,6 +34,28 @@ def test_a_commit_is_stored_with_its_changes_in_order(any_source: SourceDatabase
     assert len({change.key_hash for change in changes}) == 1
 
 
+def test_bytes_are_counted_and_a_receiver_tells_of_its_batches(
+    source: SourceDatabase, record
+) -> None:
+    source.run(SHOP)
+    recording = record(source)
+    for number in range(3):
+        source.run(f"INSERT INTO orders VALUES ({number}, 'new')")
+    recording.caught_up()
+
+    def told() -> dict:
+        recording.slot.refresh_from_db()
+        return recording.slot.receiver_facts
+
+    wait_for(lambda: "batch_changes" in told())
+    assert recording.slot.bytes_stored == sum(t.size_bytes for t in recording.transactions()) > 0
+    facts = told()
+    assert 1 <= facts["batch_changes"] <= 3
+    assert facts["batch_bytes"] > 0
+    assert facts["batch_seconds"] > 0
+    assert facts["memory_bytes"] > 1 << 20
+
+
 def test_a_second_receiver_resumes_where_the_first_ended(source: SourceDatabase, record) -> None:
     source.run(SHOP)
     recording = record(source)

@@ -8,7 +8,6 @@ from decoder.scalars import LSN
 from replview.store.coverage import coverage_of
 from replview.store.models import Baseline, SlotEvent, SlotIncarnation, SlotSample
 from replview.store.publication_looks import store_publication_look
-from replview.store.samples import store_samples
 from replview.store.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
@@ -96,7 +95,7 @@ def test_a_quiet_slot_is_stored_until_its_server_was_last_seen_no_further(
     history: History,
 ) -> None:
     now = dt.datetime.now(dt.UTC)
-    store_samples(
+    SlotSample.objects.bulk_create(
         [
             SlotSample(slot_id=history.slot.pk, sampled_at=now - dt.timedelta(seconds=age),
                        current_lsn=lsn, detail={})

@@ -29,10 +29,19 @@ def test_it_asks_for_a_login(client: Client, db, page: str) -> None:
 
 def test_no_address_but_the_login_is_open(client: Client, db) -> None:
     for pattern in get_resolver().reverse_dict:
-        if isinstance(pattern, str) and pattern not in ("login", "logout"):
+        if isinstance(pattern, str) and pattern not in ("login", "logout", "metrics"):
             (forms, *_rest) = get_resolver().reverse_dict.getlist(pattern)[0]
             path = "/" + forms[0][0] % dict.fromkeys(forms[0][1], 1)
             assert client.get(path).status_code in (302, 405), path
+
+
+def test_metrics_refuse_a_stranger_and_only_the_probes_answer_anybody(client: Client, db) -> None:
+    refused = client.get("/metrics")
+    assert refused.status_code == 401, "a program is told so; it cannot fill in a login form"
+    assert "replview_" not in text_of(refused)
+    # Whoever restarts or balances this process has no login: they learn that it works, no more.
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/readyz").status_code in (200, 503)
 
 
 def test_the_login_page_says_what_was_wrong(client: Client, db) -> None:

@@ -12,7 +12,14 @@ from replview.catalog.connections import connected
 from replview.catalog.plan import Plan, make_plan
 from replview.catalog.problems import SourceTrouble, explain
 from replview.catalog.wishes import Wish, parse_columns
-from replview.management import slot_interface, slot_log, slot_peek, slot_quarantine
+from replview.management import (
+    slot_anew,
+    slot_budget,
+    slot_interface,
+    slot_log,
+    slot_peek,
+    slot_quarantine,
+)
 from replview.management.commands import baseline
 from replview.management.instance import InstanceCommand, find_slot, find_source, table_of
 from replview.management.slot_changes import (
@@ -38,6 +45,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 #: Actions with a module of their own.
 _APART = {
     "interface": slot_interface,
+    "set": slot_budget,
     "log": slot_log,
     "quarantine": slot_quarantine,
     "peek": slot_peek,
@@ -61,6 +69,9 @@ class Command(InstanceCommand):
                          "only once they are committed")  # fmt: skip
         add.add_argument("--interface", choices=Slot.Interface.values, default="walsender",
                          help="sql: where replication connections are refused")  # fmt: skip
+        slot_budget.add_budget_options(add)
+        add.add_argument("--failover", action="store_true", help="from 17 on: standbys keep it "
+                         "for a failover")  # fmt: skip
         add.add_argument("--keep-aborted", action="store_true", help="keep, marked, what was "
                          "rolled back")  # fmt: skip
         add.add_argument("--baseline", action="store_true", help="then store the rows its tables "
@@ -79,8 +90,8 @@ class Command(InstanceCommand):
             action = actions.add_parser(name, help=text)
             action.add_argument("source", metavar="SOURCE")
             action.add_argument("name", metavar="NAME")
+            action.add_argument("--yes", action="store_true", help="do not ask")
             self.add_data(action)
-        action.add_argument("--yes", action="store_true", help="do not ask")
         action.add_argument("--leave-on-source", action="store_true", help="only forget it here")
         for module in _APART.values():
             self.add_data(module.add_action(actions))
@@ -98,7 +109,8 @@ class Command(InstanceCommand):
             raise CommandError(f"replview already has a slot {source}/{options['name']}")
         pgoutput = parse_options(options["option"])
         wish = wish_from(options, options["name"], adopt=options["adopt"],
-                         two_phase=not options["no_two_phase"])  # fmt: skip
+                         two_phase=not options["no_two_phase"], failover=options["failover"],
+                         **slot_budget.wishes_of(options))  # fmt: skip
         conninfo = full_conninfo(source)
         plan = plan_for(conninfo, wish)
         self.say(f"on {source} this will run:" if plan.steps else f"on {source} nothing is made:")
@@ -141,6 +153,8 @@ class Command(InstanceCommand):
 
     def _start(self, options: dict[str, Any]) -> None:
         slot = _named(options)
+        if slot.problem_code in slot_anew.CODES:
+            slot_anew.create_anew(self, slot, yes=options["yes"])
         Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
         self.say(f"slot {slot} starts within a few seconds")
 

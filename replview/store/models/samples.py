@@ -4,6 +4,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField
+from replview.store.models.health import SampledValues
 
 
 class SlotEvent(models.Model):
@@ -26,23 +27,11 @@ class SlotEvent(models.Model):
         indexes = [models.Index(fields=["slot", "at"], name="slot_event_by_time")]
 
 
-class SlotSample(models.Model):
+class SlotSample(SampledValues):
     """One slot at one moment, with everything the server told; None is unknown, never zero."""
 
+    #: ``slot_id`` is a ``WatchedSlot.pk``, which of replview's own slots is ``Slot.pk``.
     pk = models.CompositePrimaryKey("slot_id", "sampled_at")
-    slot_id = models.BigIntegerField()
-    sampled_at = models.DateTimeField()
-    current_lsn = LSNField(null=True)
-    restart_lsn = LSNField(null=True)
-    confirmed_flush_lsn = LSNField(null=True)
-    retained_wal_bytes = models.BigIntegerField(null=True)
-    unconfirmed_wal_bytes = models.BigIntegerField(null=True)
-    safe_wal_bytes = models.BigIntegerField(null=True)
-    wal_status = models.TextField(null=True)
-    active = models.BooleanField(null=True)
-    #: Totals of our record at that moment, from which rates are drawn.
-    transactions_stored = models.BigIntegerField(null=True)
-    changes_stored = models.BigIntegerField(null=True)
     #: All further columns the server's version has, as it spells them.
     detail = models.JSONField(default=dict)
 

@@ -69,6 +69,14 @@ class Slot(models.Model):
         #: refuse replication connections.
         SQL = "sql"
 
+    class Protect(models.TextChoices):
+        """What comes first where the WAL that the slot retains reaches its budget."""
+
+        #: The source's disk: replview drops its own slot, and the record has a gap.
+        DATABASE = "database"
+        #: The record: alert, and go on retaining.
+        RECORD = "record"
+
     source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="slots")
     name = models.CharField(max_length=63)
     #: ``pgoutput``, ``test_decoding`` or ``wal2json``.
@@ -82,6 +90,14 @@ class Slot(models.Model):
     owned = models.BooleanField(default=True)
     #: A TEMPORARY slot, gone with its connection (``replview watch``).
     temporary = models.BooleanField(default=False)
+    #: Retained WAL that the slot may cost its source; None: chosen before there were budgets, or
+    #: the slot is not ours to drop.
+    wal_budget_bytes = models.BigIntegerField(null=True)
+    protect = models.CharField(max_length=8, choices=Protect, default=Protect.DATABASE)
+    #: Write a transactional message to the source so often; None: never.
+    heartbeat_seconds = models.IntegerField(null=True)
+    #: When the last one was begun, whether it got there or not.
+    heartbeat_written_at = models.DateTimeField(null=True)
     #: ``{"schema.table": {"column": "drop" | "mask"}}``, applied before anything is kept.
     column_rules = models.JSONField(default=dict, blank=True)
     #: Keep (marked) the changes of aborted subtransactions and transactions.
@@ -94,6 +110,9 @@ class Slot(models.Model):
     lease_owner = models.TextField(default="", blank=True)
     #: The receiver's sign of life, about once a second.
     heartbeat_at = models.DateTimeField(null=True)
+    #: What the receiver told of itself with its last sign of life: ``batch_changes``,
+    #: ``batch_bytes``, ``batch_seconds`` of its last store transaction, ``memory_bytes``.
+    receiver_facts = models.JSONField(default=dict, blank=True)
 
     state = models.CharField(max_length=14, choices=State, default=State.STOPPED)
     state_since = models.DateTimeField(default=timezone.now)
@@ -116,6 +135,7 @@ class Slot(models.Model):
     #: Counters of the current incarnation, moved with the checkpoint.
     transactions_stored = models.BigIntegerField(default=0)
     changes_stored = models.BigIntegerField(default=0)
+    bytes_stored = models.BigIntegerField(default=0)
     #: Raised by whoever else gives out a commit_seq under this row's lock (a baseline), so that
     #: the receiver reads it again.
     outside_writes = models.BigIntegerField(default=0)

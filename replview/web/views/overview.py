@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from replview.store.models import SlotEvent, Transaction
-from replview.web.addresses import slot_page_url
 from replview.web.figures import figures
-from replview.web.fleet import OPEN_STATES, Fleet, SourceView
+from replview.web.fleet import Fleet, SourceView
 from replview.web.health import Level
+from replview.web.open_counts import OPEN_STATES
 from replview.web.open_transactions import OpenRow
 from replview.web.samples import read_history, read_window
 from replview.web.shell import build_shell, fleet_of
@@ -63,10 +63,10 @@ def _sentence(fleet: Fleet) -> dict[str, Any]:
     of = f"{same} of {plural(total, 'source')}"
     verb = "needs" if same == 1 else "need"
     first = f"{worst.source.name}: {worst.health.title}"
-    slot = worst.slots[0].slot if worst.slots else None
+    slot = next(iter(worst.worst_first), None)
     place = f"{reverse('sources')}#source-{worst.source.pk}"
     action = {
-        "action_url": slot_page_url(slot) if slot else place,
+        "action_url": slot.url if slot else place,
         "action_label": f"Open {slot.name if slot else worst.source.name}",
     }
     match worst.level:
@@ -130,7 +130,8 @@ def _history(fleet: Fleet) -> dict[str, Any]:
 
 def _sparkline(source: SourceView, points: dict[int, dict[int, int]]) -> Sparkline:
     highest: dict[int, int] = {}
-    for view in source.slots:
-        for bucket, retained in points.get(view.slot.pk, {}).items():
+    ids = [view.slot.pk for view in source.slots] + [view.watched_id for view in source.others]
+    for slot_id in ids:
+        for bucket, retained in points.get(slot_id, {}).items():
             highest[bucket] = max(retained, highest.get(bucket, 0))
     return sparkline(highest, BUCKETS, present_known=source.present_known)

@@ -6,17 +6,23 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source
+from replview.catalog.peekable import PLUGINS
+from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, WatchedSlot
 from replview.store.quarantine import settled_quarantines
 from replview.store.slot_log import line_of, read_log
 from replview.web.addresses import stream_url
+from replview.web.budget_form import Budget, budget_of
 from replview.web.fleet import SlotView
 from replview.web.quarantine_words import quarantined
 from replview.web.retained import retained_of
+from replview.web.samples import Pace
 from replview.web.shell import fleet_of
 from replview.web.slot_log import choices_of, lines_of, query_of
+from replview.web.slot_now import server_side
+from replview.web.watched import OtherView, other_view
 
 LOG_LINES = 50
 #: Lives shown at once; earlier ones are folded.
@@ -41,9 +47,12 @@ REASONS = {
 def slot(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """The whole page, or for htmx the part that changes."""
     view = find(request, source_name, slot_name)
-    if view is None:
-        return gone(request, source_name, slot_name)
-    return show(request, view)
+    if view is not None:
+        return show(request, view)
+    other = find_other(request, source_name, slot_name)
+    if other is not None:
+        return show_other(request, other)
+    return gone(request, source_name, slot_name)
 
 
 def find(request: HttpRequest, source_name: str, slot_name: str) -> SlotView | None:
@@ -53,6 +62,17 @@ def find(request: HttpRequest, source_name: str, slot_name: str) -> SlotView | N
         request.GET = request.GET.copy()  # type: ignore[assignment]
         request.GET["slot"] = name  # type: ignore[index]
     return fleet_of(request).find_slot(name)
+
+
+def find_other(request: HttpRequest, source_name: str, slot_name: str) -> OtherView | None:
+    """A slot that replview only watches; also one that is gone from its server lately."""
+    fleet = fleet_of(request)
+    found = fleet.find_other(f"{source_name}/{slot_name}")
+    if found is not None:
+        return found
+    rows = WatchedSlot.objects.filter(source__name=source_name, name=slot_name, slot=None)
+    row = rows.select_related("source").first()
+    return None if row is None else other_view(row, Pace(), fleet.now)
 
 
 def gone(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
@@ -68,16 +88,26 @@ def gone(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
 
 
 def show(
-    request: HttpRequest, view: SlotView, *, error: str = "", typed: str = "", status: int = 200
+    request: HttpRequest,
+    view: SlotView,
+    *,
+    error: str = "",
+    typed: str = "",
+    budget: Budget | None = None,
+    status: int = 200,
 ) -> HttpResponse:
-    """The page of a slot; ``error`` is what was wrong with a decision that was sent."""
+    """The page of a slot; ``error`` is what was wrong with a decision that was sent, ``budget``
+    the form as it was sent, if that was refused.
+    """
     stopped_by = quarantined(view.slot, request.user.get_username(), error=error, typed=typed)
     page = {
         "view": view,
         "slot": view.slot,
+        **server_side(view.server, view.slot, view.reading, timezone.now()),
         "quarantined": stopped_by,
         "settled": settled_quarantines(view.slot),
         "retained": retained_of(view),
+        "budget": None if view.slot.temporary else budget or budget_of(view.slot),
         "log_command": f"replview slot log {quote(view.slot.source.name)} {view.slot.name} "
         "--follow",
         # Where somebody must decide, that is the one thing to do.
@@ -87,6 +117,22 @@ def show(
     }
     htmx = request.headers.get("HX-Request") == "true"
     return render(request, "slots/now.html" if htmx else "slots/slot.html", page, status=status)
+
+
+def show_other(request: HttpRequest, view: OtherView) -> HttpResponse:
+    """The page of a slot that is not ours: no lives and no log, for nothing of it is received."""
+    source = view.server.source
+    readable = view.server.plugin in PLUGINS and not view.server.physical
+    page = {
+        "view": view,
+        "retained": retained_of(view),
+        "adopt_command": f"replview slot add {quote(source.name)} {quote(view.name)} --adopt"
+        if readable and not view.lost and not view.server.gone_at
+        else "",
+        **server_side(view.server, None, view.reading, timezone.now()),
+    }
+    htmx = request.headers.get("HX-Request") == "true"
+    return render(request, "slots/watched_now.html" if htmx else "slots/watched.html", page)
 
 
 def _lives(row: Slot) -> dict[str, Any]:

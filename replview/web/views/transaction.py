@@ -9,6 +9,7 @@ from django.views.decorators.http import require_GET
 
 from replview.store import history
 from replview.store.coverage import coverage_of
+from replview.store.deleted_days import deleted_day_of
 from replview.store.history import TransactionRow
 from replview.store.in_flight import transitions_of
 from replview.store.models import Slot
@@ -24,6 +25,9 @@ from replview.web.transaction_words import tell
 @require_GET
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """One transaction: its life, who did it, what it touched, every change as a diff."""
+    day = deleted_day_of(transaction_id)
+    if day is not None and history.transaction_by_id(transaction_id) is None:
+        return render(request, "404.html", {"deleted_day": day}, status=404)
     row = find_transaction(transaction_id)
     slot = read_slot(row, fleet_of(request))
     in_scope(request, slot)

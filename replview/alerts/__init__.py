@@ -1,0 +1,1 @@
+"""Alerts: rules over what the store knows, the course they take, and who is told."""

@@ -1,0 +1,173 @@
+"""What each kind of rule measures, of what, in which unit, and what to do when it fires."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replview.store.models import AlertRule
+
+
+class Unit(StrEnum):
+    """Of a rule's threshold and of what is measured."""
+
+    BYTES = "bytes"
+    #: 0 to 1.
+    SHARE = "share"
+    SECONDS = "seconds"
+    #: It is so (1) or not (0): the rule has no threshold.
+    YES_NO = "yes_no"
+
+
+class Subject(StrEnum):
+    """What a kind is measured of."""
+
+    SLOT = "slot"
+    #: A slot that replview receives.
+    OUR_SLOT = "our slot"
+    SOURCE = "source"
+    STORE = "store"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of rule."""
+
+    #: As pages call it.
+    word: str
+    #: One sentence: what is measured.
+    about: str
+    unit: Unit
+    of: Subject
+    #: What to do when it fires.
+    remedy: str
+    #: Fires below the threshold instead of at or above it.
+    below: bool = False
+    #: An event: fires at once, and is over when somebody has seen it.
+    event: bool = False
+
+    @property
+    def per_slot(self) -> bool:
+        """Whether one slot may have a rule of its own."""
+        return self.of in (Subject.SLOT, Subject.OUR_SLOT)
+
+
+_K = AlertRule.Kind
+
+KINDS: dict[str, Kind] = {
+    _K.SLOT_LOST: Kind(
+        word="Slot lost",
+        about="The source removed WAL that the slot still needed, or invalidated the slot, or a "
+        "slot that replview receives is no longer there.",
+        unit=Unit.YES_NO,
+        of=Subject.SLOT,
+        remedy="Drop the slot and create it anew. What was committed in between is not in its "
+        "stream: take a baseline, or initialise the subscriber again.",
+    ),
+    _K.TIME_TO_LOSS: Kind(
+        word="Time to loss",
+        about="How long until the source removes WAL that the slot needs, at the pace of the last "
+        "minutes. Foretold once a tenth of the limit is used.",
+        unit=Unit.SECONDS,
+        of=Subject.SLOT,
+        remedy="Let its consumer read on, raise max_slot_wal_keep_size, or drop the slot.",
+        below=True,
+    ),
+    _K.RETAINED_SHARE: Kind(
+        word="Retained WAL, of its limit",
+        about="WAL that the source keeps for the slot, as a share of max_slot_wal_keep_size or of "
+        "the slot's budget, whichever is smaller.",
+        unit=Unit.SHARE,
+        of=Subject.SLOT,
+        remedy="Let its consumer read on, raise the limit, or drop the slot.",
+    ),
+    _K.RETAINED_WAL: Kind(
+        word="Retained WAL, without a limit",
+        about="WAL that the source keeps for a slot that neither max_slot_wal_keep_size nor a "
+        "budget limits; of a single slot's own rule, in any case.",
+        unit=Unit.BYTES,
+        of=Subject.SLOT,
+        remedy="Let its consumer read on or drop the slot; set max_slot_wal_keep_size, so that it "
+        "cannot fill the disk.",
+    ),
+    _K.LAG: Kind(
+        word="Lag",
+        about="How long ago the newest WAL that the slot's consumer confirmed was written on the "
+        "source (replay_lag of pg_stat_replication). Unknown while nobody reads the slot.",
+        unit=Unit.SECONDS,
+        of=Subject.SLOT,
+        remedy="See whether the consumer is slow, or one large transaction is under way.",
+    ),
+    _K.RECEIVER_DOWN: Kind(
+        word="Receiver down",
+        about="A slot that is wanted running has had no receiver, or no sign of life from it, for "
+        "so long. Known after ten seconds.",
+        unit=Unit.SECONDS,
+        of=Subject.OUR_SLOT,
+        remedy="The slot's page says why. A worker must run: replview up, or a celery worker of "
+        "the queue receivers.",
+    ),
+    _K.SLOT_INACTIVE: Kind(
+        word="Slot inactive",
+        about="Nobody has read the slot for so long; the source keeps WAL for it.",
+        unit=Unit.SECONDS,
+        of=Subject.SLOT,
+        remedy="Start its consumer, or drop the slot.",
+    ),
+    _K.PREPARED_AGE: Kind(
+        word="Prepared transaction",
+        about="Age of the oldest transaction that waits for COMMIT PREPARED or ROLLBACK PREPARED, "
+        "of all databases of the server.",
+        unit=Unit.SECONDS,
+        of=Subject.SOURCE,
+        remedy="Commit it or roll it back: it holds WAL, locks and vacuum. In flight has the SQL.",
+    ),
+    _K.LONG_TRANSACTION: Kind(
+        word="Long transaction",
+        about="Age of the oldest transaction that has an xid or a snapshot.",
+        unit=Unit.SECONDS,
+        of=Subject.SOURCE,
+        remedy="End it, or wait: every slot must keep WAL from its beginning on, and vacuum waits.",
+    ),
+    _K.SOURCE_UNREACHABLE: Kind(
+        word="Source unreachable",
+        about="How long ago the source last told its state; all that is known of it is that old.",
+        unit=Unit.SECONDS,
+        of=Subject.SOURCE,
+        remedy="See whether the server runs and lets replview in; Sources says what it answered.",
+    ),
+    _K.SCHEMA_CHANGE: Kind(
+        word="Schema change",
+        about="A published table came with another shape. Stays until somebody has seen it.",
+        unit=Unit.YES_NO,
+        of=Subject.TABLE,
+        remedy="Compare the two versions, then mark it as seen.",
+        event=True,
+    ),
+    _K.POISON_CHANGE: Kind(
+        word="Poison change",
+        about="A change could not be stored; its slot waits for a decision.",
+        unit=Unit.YES_NO,
+        of=Subject.OUR_SLOT,
+        remedy="On the slot's page: try again once the cause is mended, or skip the transaction.",
+    ),
+    _K.STORE_SIZE: Kind(
+        word="Store size",
+        about="What replview's store occupies, as a share of its budget, where one is set.",
+        unit=Unit.SHARE,
+        of=Subject.STORE,
+        remedy="Keep less (retention), raise the budget, or give the store more room.",
+    ),
+    _K.UNSAFE_FAILOVER: Kind(
+        word="Unsafe failover",
+        about="A slot is to survive a failover, and synchronized_standby_slots is empty: the "
+        "record can then hold transactions that the promoted server never had.",
+        unit=Unit.YES_NO,
+        of=Subject.SLOT,
+        remedy="Name the standbys' physical slots in synchronized_standby_slots.",
+    ),
+}
+
+
+def kind_of(rule: AlertRule) -> Kind:
+    """Of a rule."""
+    return KINDS[rule.kind]

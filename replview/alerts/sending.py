@@ -1,0 +1,168 @@
+"""One POST to one webhook: signed, bounded in time, and only to an address that may be called.
+
+The address that was checked is the one connected to: a name that answers differently the second
+time gains nothing. Redirects are not followed, what is answered is not read.
+"""
+
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from urllib.parse import SplitResult, urlsplit
+
+TIMEOUT_SECONDS = 5.0
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_URL_LIMIT = 2000
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+#: Host and port to addresses, as text.
+Resolve = Callable[[str, int], list[str]]
+
+
+class Refused(Exception):
+    """The webhook may not, or cannot, be called; the text says why and holds no secret."""
+
+
+def parse_url(url: str) -> SplitResult:
+    """A webhook's address in its parts. Raises ``Refused``."""
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        raise Refused("this is no address") from None
+    if parts.scheme not in ("http", "https"):
+        raise Refused("the address must begin with https:// or http://")
+    if not parts.hostname or len(url) > _URL_LIMIT or not url.isascii():
+        raise Refused("the address has no host, or is too long, or is not plain ASCII")
+    if any(character <= " " or character == "\x7f" for character in url.strip()):
+        raise Refused("the address must not contain spaces or control characters")
+    if parts.username is not None or parts.password is not None:
+        raise Refused("the address must not hold a user or a password")
+    if port == 0:
+        raise Refused("port 0 cannot be called")
+    return parts
+
+
+def host_of(url: str) -> str:
+    """``hooks.example.com`` or ``hooks.example.com:8443``: all that pages and logs show."""
+    parts = parse_url(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    return host if parts.port is None else f"{host}:{parts.port}"
+
+
+def is_public(address: str) -> bool:
+    """Whether it is an address of the public internet, in whatever notation it hides."""
+    found: Address = ipaddress.ip_address(address.partition("%")[0])
+    inner: Address | None = None
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour
+        if found.teredo is not None:
+            inner = found.teredo[1]
+        if found in _NAT64:
+            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if int(found) >> 32 == 0:  # ::a.b.c.d, long out of use
+            return False
+    if inner is not None:
+        return is_public(str(inner))
+    return found.is_global and not found.is_multicast and not found.is_reserved
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """All addresses of a host."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def signature(secret: str, timestamp: int, body: bytes) -> str:
+    """``v1=`` and the HMAC-SHA256 of ``timestamp.body``, in hexadecimal."""
+    signed = str(timestamp).encode() + b"." + body
+    return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def post(
+    url: str,
+    body: bytes,
+    *,
+    secret: str,
+    delivery_id: str,
+    allow_private: bool = False,
+    resolve: Resolve = resolve,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> int:
+    """Send; returns the status it was answered with. Raises ``Refused``, ``OSError`` (and its
+    TimeoutError, ssl.SSLError) and ``http.client.HTTPException``.
+    """
+    parts = parse_url(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host = parts.hostname or ""
+    try:
+        addresses = resolve(host, port)
+    except (OSError, UnicodeError):
+        raise Refused("the host's name cannot be resolved") from None
+    allowed = [found for found in addresses if allow_private or is_public(found)]
+    if not allowed:
+        raise Refused("the host has no public address, and private ones are not allowed")
+    timestamp = int(time.time())
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "replview",
+        "Idempotency-Key": delivery_id,
+        "Replview-Delivery": delivery_id,
+        "Replview-Timestamp": str(timestamp),
+        "Connection": "close",
+    }
+    if secret:
+        headers["Replview-Signature"] = signature(secret, timestamp, body)
+    connection = _Pinned(parts, port, allowed[0], timeout_seconds)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        connection.request("POST", target, body, headers)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        if connection.ran_out:
+            raise TimeoutError(f"no answer within {timeout_seconds:g} s") from error
+        raise
+    finally:
+        connection.close()
+
+
+class _Pinned(http.client.HTTPConnection):
+    """A connection to one checked address, cut off as a whole after ``timeout_seconds``."""
+
+    def __init__(self, parts: SplitResult, port: int, address: str, timeout_seconds: float) -> None:
+        super().__init__(parts.hostname or "", port, timeout=timeout_seconds)
+        # Of the Host header: without the port where it is the scheme's own.
+        self.default_port = 443 if parts.scheme == "https" else 80
+        self._address = address
+        self._secure = parts.scheme == "https"
+        self.ran_out = False
+        self._alarm = threading.Timer(timeout_seconds, self._cut_off)
+        self._alarm.daemon = True
+        self._raw: socket.socket | None = None
+
+    def connect(self) -> None:
+        """To the checked address; TLS asks for the name."""
+        self._alarm.start()
+        self._raw = socket.create_connection((self._address, self.port), self.timeout)
+        self.sock = self._raw
+        if self._secure:
+            context = ssl.create_default_context()
+            self.sock = context.wrap_socket(self._raw, server_hostname=self.host)
+
+    def close(self) -> None:
+        """And no longer watch the time."""
+        self._alarm.cancel()
+        super().close()
+
+    def _cut_off(self) -> None:
+        # Each single read has a timeout of its own; a peer that drips never runs into that.
+        self.ran_out = True
+        for found in (self._raw, self.sock):
+            if found is not None:
+                with suppress(OSError):
+                    found.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,88 @@
+"""The WAL a new slot may cost its source, and what comes first where it reaches that."""
+
+import re
+
+from replview.catalog.naming import quoted
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.server import ServerFacts
+
+#: Where the server sets no limit of its own.
+DEFAULT_BYTES = 10 * 1024**3
+#: A segment of WAL: a slot always retains about so much, so a smaller budget would drop it at once.
+LEAST_BYTES = 64 * 1024**2
+_UNITS = {"B": 1, "kB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}
+#: What comes first; as ``Slot.Protect``.
+DATABASE, RECORD = "database", "record"
+
+
+def parse_size(text: str) -> int:
+    """``10GB`` as bytes, in PostgreSQL's spelling and step. Raises ``ValueError``."""
+    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)\s*", text, re.ASCII)
+    units = {unit.lower(): size for unit, size in _UNITS.items()}
+    if found is None or found[2].lower() not in units:
+        raise ValueError(f"{text.strip()[:40]!r} is no size: write 500MB, 10GB or 1.5TB")
+    return int(float(found[1]) * units[found[2].lower()])
+
+
+def parse_budget(text: str) -> int | None:
+    """A WAL budget as typed; None: ``none``. Raises ``ValueError`` with what is allowed."""
+    if text.strip().lower() in ("none", "off"):
+        return None
+    size = parse_size(text)
+    if not LEAST_BYTES <= size < 1 << 62:
+        raise ValueError(
+            f"a WAL budget is at least {size_words(LEAST_BYTES)}: a slot that works well retains "
+            "up to a few segments of 16 MB"
+        )
+    return size
+
+
+def size_words(size_bytes: int) -> str:
+    """``10 GB``, ``1.5 GB``, ``512 MB``."""
+    for unit in ("TB", "GB", "MB", "kB"):
+        if size_bytes >= _UNITS[unit]:
+            return f"{size_bytes / _UNITS[unit]:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{size_bytes} B"
+
+
+def default_budget(server: ServerFacts) -> tuple[int, str]:
+    """The budget of a slot for which none was named, and why so much."""
+    limit = server.max_slot_wal_keep_bytes
+    if limit is not None and limit >= 0:
+        half = max(limit // 2, LEAST_BYTES)
+        if limit // 2 >= LEAST_BYTES:
+            return half, (
+                f"half of max_slot_wal_keep_size ({size_words(limit)}), at which the server itself "
+                "would invalidate the slot"
+            )
+        return half, "the least there is; max_slot_wal_keep_size invalidates the slot earlier"
+    return DEFAULT_BYTES, "the server has no limit of its own (max_slot_wal_keep_size)"
+
+
+def budget_lines(
+    slot_name: str, budget_bytes: int | None, protect: str, why: str = ""
+) -> list[str]:
+    """The choice in words, with what follows from it."""
+    if budget_bytes is None:
+        return [
+            "no WAL budget: replview never drops the slot, whatever it retains; only the server's "
+            "max_slot_wal_keep_size bounds it (--wal-budget 10GB sets one)"
+        ]
+    size, half = size_words(budget_bytes), size_words(budget_bytes // 2)
+    reason = f" ({why})" if why else ""
+    if protect == RECORD:
+        return [
+            f"WAL budget {size}{reason}, protect the record: at {half} and at {size} replview "
+            "warns, and drops nothing: the source's disk can fill"
+        ]
+    return [
+        f"WAL budget {size}{reason}, protect the database: at {half} replview warns; at {size} it "
+        f"stops its receiver and drops slot {quoted(slot_name)} on the source, which frees the "
+        "WAL. The record then has a gap until the slot is created anew (--protect record: warn "
+        "only)"
+    ]
+
+
+def budget_trouble(error: ValueError) -> SourceTrouble:
+    """What was typed is no budget."""
+    return SourceTrouble(Trouble("bad_budget", str(error), "Correct --wal-budget"))

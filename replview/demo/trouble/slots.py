@@ -1,0 +1,158 @@
+"""Slots of others: one that nobody reads, one that the server gives up."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psycopg
+from psycopg import errors, sql
+
+from replview.demo.trouble.place import OUR_SLOT, number
+from replview.demo.trouble.trouble import CannotMake, Trouble
+from replview.store.models import AlertRule
+
+IDLE_SLOT = "debezium_billing"
+LOST_SLOT = "debezium_orders"
+
+_MB = 1 << 20
+#: Between what the other slots need and what the server is told to keep, and from there to where
+#: the victim stands: none of the others is ever near.
+_MARGIN_BYTES = 64 * _MB
+_WAIT_SECONDS = 60.0
+#: All the WAL that the server keeps for the victim's sake.
+_MOST_BYTES = 384 * _MB
+
+_RETAINED = (
+    "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) FROM pg_replication_slots"
+    " WHERE slot_name = %s"
+)
+_WORST_OF_OTHERS = (
+    "SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint"
+    " FROM pg_replication_slots WHERE slot_name <> %s AND restart_lsn IS NOT NULL"
+    " AND wal_status <> 'lost' ORDER BY 2 DESC LIMIT 1"
+)
+_IS_LOST = "SELECT (wal_status = 'lost')::int FROM pg_replication_slots WHERE slot_name = %s"
+
+
+class IdleSlot(Trouble):
+    """A consumer was taken out of service, its slot was not."""
+
+    name = "idle-slot"
+    #: A WAL segment each time: 1.6 MB a second, half a gigabyte until it ends by itself.
+    pause_seconds = 10.0
+    rules = (
+        {"name": "demo: slot inactive for over 5 s", "kind": AlertRule.Kind.SLOT_INACTIVE,
+         "threshold": 5.0},
+    )  # fmt: skip
+
+    def make(self) -> Iterator[bool]:
+        """The slot, and WAL that it keeps."""
+        with self.place.shop("idle slot") as connection:
+            _copy_ours(connection, IDLE_SLOT)
+            while True:
+                _move_on(connection)
+                yield True
+
+    def end(self) -> None:
+        """Drop it."""
+        _drop(self, IDLE_SLOT)
+
+
+class LostSlot(Trouble):
+    """The server removes WAL that a slot still needs: max_slot_wal_keep_size at work."""
+
+    name = "lost-slot"
+    pause_seconds = 0.3
+
+    def make(self) -> Iterator[bool]:
+        """A copy of our slot stays behind until it alone is beyond a limit that we then set."""
+        with self.place.shop("lost slot") as connection:
+            _copy_ours(connection, LOST_SLOT)
+            tries = int(_WAIT_SECONDS / self.pause_seconds)
+            for _ in range(tries):
+                if _leave_behind(connection):
+                    break
+                yield False
+            else:
+                name, _ = _worst_of_others(connection)
+                raise CannotMake(
+                    f"The slot {name} needs WAL as old as the victim's and would be lost with it: "
+                    "try again once no other trouble holds it back."
+                )
+            while True:
+                yield True
+
+    def end(self) -> None:
+        """Drop it, and take back the limit."""
+        with self.place.shop("lost slot") as connection:
+            _forget_limit(connection)
+        _drop(self, LOST_SLOT)
+
+
+def _leave_behind(connection: psycopg.Connection) -> bool:
+    """One step: move the server on, and lose the victim when no other slot could be lost."""
+    victim = number(connection, _RETAINED, LOST_SLOT)
+    _, others = _worst_of_others(connection)
+    # Twice what the others need, so that none of them looks to be near its limit meanwhile.
+    keep = 2 * others + _MARGIN_BYTES
+    if victim is None or victim < keep + _MARGIN_BYTES:
+        _move_on(connection, far=(victim or 0) < _MOST_BYTES)
+        return False
+    connection.execute(f"ALTER SYSTEM SET max_slot_wal_keep_size = '{keep // _MB}MB'")
+    try:
+        connection.execute("SELECT pg_reload_conf()")
+        # The checkpointer reads its configuration before it begins.
+        for _ in range(3):
+            connection.execute("CHECKPOINT")
+            if number(connection, _IS_LOST, LOST_SLOT):
+                return True
+            _move_on(connection)
+    finally:
+        _forget_limit(connection)
+    return False
+
+
+def _worst_of_others(connection: psycopg.Connection) -> tuple[str, int]:
+    """The slot that needs most, and how many bytes."""
+    row = connection.execute(_WORST_OF_OTHERS, (LOST_SLOT,)).fetchone()
+    return ("", 0) if row is None else (row[0], row[1])
+
+
+def _move_on(connection: psycopg.Connection, *, far: bool = True) -> None:
+    """``far``: to the next WAL segment, almost for nothing. Then let slots move on that can."""
+    # Some record, or there is nothing to switch after; this one is nobody's data.
+    connection.execute("SELECT pg_create_restore_point('trouble')")
+    if far:
+        connection.execute("SELECT pg_switch_wal()")
+    connection.execute("SELECT pg_log_standby_snapshot()")
+
+
+def _forget_limit(connection: psycopg.Connection) -> None:
+    connection.execute("ALTER SYSTEM RESET max_slot_wal_keep_size")
+    connection.execute("SELECT pg_reload_conf()")
+
+
+def _copy_ours(connection: psycopg.Connection, name: str) -> None:
+    """A copy is there at once; creating a slot waits for every transaction that is open."""
+    _drop_slot(connection, name)
+    try:
+        connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", (OUR_SLOT, name))
+    except (errors.UndefinedObject, errors.ObjectNotInPrerequisiteState) as error:
+        raise CannotMake(
+            f"replview's slot cannot be copied: {error.diag.message_primary}"
+        ) from None
+
+
+def _drop(trouble: Trouble, name: str) -> None:
+    with trouble.place.shop("drop") as connection:
+        _drop_slot(connection, name)
+
+
+def _drop_slot(connection: psycopg.Connection, name: str) -> None:
+    """Somebody who tries it out may read it: that session ends first."""
+    connection.execute(
+        "SELECT pg_terminate_backend(active_pid, 3000) FROM pg_replication_slots"
+        " WHERE slot_name = %s AND active_pid IS NOT NULL",
+        (name,),
+    )
+    with suppress(errors.UndefinedObject):
+        connection.execute(sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(name)))

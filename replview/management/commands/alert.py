@@ -1,0 +1,166 @@
+"""``replview alert list|rules|try``: what fires, the rules, and how one would have done."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.alerts import built_in
+from replview.alerts.amounts import AmountError, amount_words, parse_amount
+from replview.alerts.kinds import KINDS, Unit
+from replview.alerts.trying import try_rule
+from replview.management.instance import InstanceCommand, find_source, table_of
+from replview.store.models import Alert, AlertRule, WatchedSlot
+from replview.web.alert_rules_page import condition_words
+from replview.web.words import NO_BREAK
+
+_MOST = 1000
+
+
+class Command(InstanceCommand):
+    """Alerts: list, rules, try."""
+
+    help = "Alerts that fire and have fired, the rules, and a rule tried against the past hour."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        listing = actions.add_parser("list", help="what fires, worst first")
+        listing.add_argument("--all", action="store_true", help="and what is over, newest first")
+        listing.add_argument("--limit", type=int, default=50, metavar="N", help="of what is over")
+        listing.add_argument("--exit-code", action="store_true", help="1 where anything fires")
+        rules = actions.add_parser("rules", help="all rules, with their numbers")
+        attempt = actions.add_parser("try", help="try a rule against the past hour")
+        attempt.add_argument("rule", metavar="RULE", help="its number, or a kind such as lag")
+        attempt.add_argument("--threshold", metavar="AMOUNT", help="such as 10GB, 90%%, 5min")
+        attempt.add_argument("--hold", metavar="TIME", help="it must hold for so long")
+        attempt.add_argument("--clear", metavar="TIME", help="and be over for so long")
+        attempt.add_argument("--slot", metavar="SOURCE/NAME", help="on this slot alone")
+        for action in (listing, rules, attempt):
+            action.add_argument("--format", choices=["text", "json"], default="text")
+            self.add_data(action)
+
+    def handle(self, **options: Any) -> None:
+        """Run the action."""
+        getattr(self, f"_{options['action']}")(options)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        rows = Alert.objects.select_related("rule")
+        firing = sorted(
+            rows.filter(state=Alert.State.FIRING).order_by("-fired_at")[:_MOST],
+            key=lambda alert: alert.rule_was.get("severity") != AlertRule.Severity.NOW,
+        )
+        found = list(firing)
+        if options["all"]:
+            over = rows.filter(state=Alert.State.CLEARED, fired_at__isnull=False)
+            found += over.order_by("-fired_at", "-pk")[: min(max(options["limit"], 0), _MOST)]
+        facts = [_facts(alert) for alert in found]
+        if options["format"] == "json":
+            self.say(json.dumps(facts, indent=2))
+        elif not facts:
+            self.say("nothing is firing")
+        else:
+            heading = ["STATE", "SEVERITY", "SINCE", "VALUE", "WORST", "MESSAGE"]
+            lines = [[fact[name.lower()] for name in heading] for fact in facts]
+            self.say(table_of([heading, *lines]))
+        if options["exit_code"] and firing:
+            raise SystemExit(1)
+
+    def _rules(self, options: dict[str, Any]) -> None:
+        built_in.ensure()
+        facts = [_rule_facts(rule) for rule in AlertRule.objects.select_related("slot__source")]
+        if options["format"] == "json":
+            self.say(json.dumps(facts, indent=2))
+            return
+        heading = ["NUMBER", "STATE", "SEVERITY", "NAME", "FIRES", "KIND", "SLOT"]
+        self.say(table_of([heading, *([fact[name.lower()] for name in heading] for fact in facts)]))
+
+    def _try(self, options: dict[str, Any]) -> None:
+        rule = _wanted(options)
+        trial, unit = try_rule(rule), KINDS[rule.kind].unit
+        if options["format"] == "json":
+            self.say(json.dumps([
+                {"name": episode.name, "fired_at": episode.fired_at.isoformat(),
+                 "cleared_at": episode.cleared_at and episode.cleared_at.isoformat(),
+                 "worst": episode.worst}
+                for episode in trial.episodes
+            ], indent=2))  # fmt: skip
+            return
+        if trial.refusal:
+            raise CommandError(trial.refusal)
+        count = len(trial.episodes)
+        self.say(f"{rule.name}, {condition_words(rule).replace(NO_BREAK, ' ')}")
+        self.say(f"in the past hour it would have fired {count} time{'' if count == 1 else 's'}, "
+                 f"with {trial.subjects} looked at")  # fmt: skip
+        for episode in trial.episodes:
+            ended = episode.cleared_at
+            lasted = "still firing" if ended is None else "for " + amount_words(
+                (ended - episode.fired_at).total_seconds(), Unit.SECONDS
+            )  # fmt: skip
+            worst = "" if unit == Unit.YES_NO else f"  at worst {amount_words(episode.worst, unit)}"
+            at = f"{episode.fired_at.astimezone():%H:%M:%S}"
+            self.say(f"  {at}  {episode.name}  {lasted}{worst}")
+
+
+def _wanted(options: dict[str, Any]) -> AlertRule:
+    """The rule as it would be with these options; nothing is saved."""
+    built_in.ensure()
+    word = options["rule"]
+    rules = AlertRule.objects.all()
+    if word.isascii() and word.isdigit() and len(word) < 19:
+        rule = rules.filter(pk=int(word)).first()
+    else:
+        known = rules.filter(kind=word.replace("-", "_"), slot=None)
+        rule = known.order_by("-built_in", "pk").first()
+    if rule is None:
+        raise CommandError(f"there is no rule {word}; see 'replview alert rules'")
+    try:
+        if options["threshold"]:
+            rule.threshold = parse_amount(options["threshold"], KINDS[rule.kind].unit)
+            rule.clear_threshold = None
+        if options["hold"]:
+            rule.hold_seconds = parse_amount(options["hold"], Unit.SECONDS)
+        if options["clear"]:
+            rule.clear_seconds = parse_amount(options["clear"], Unit.SECONDS)
+    except AmountError as error:
+        raise CommandError(str(error)) from None
+    if options["slot"]:
+        rule.slot, rule.overrides_id = _slot(options["slot"]), rule.pk
+    return rule
+
+
+def _slot(text: str) -> WatchedSlot:
+    source, slash, name = text.rpartition("/")
+    if not slash:
+        raise CommandError("name the slot as SOURCE/NAME")
+    found = WatchedSlot.objects.filter(source=find_source(source), name=name).first()
+    if found is None:
+        raise CommandError(f"there is no slot {name} on {source}")
+    return found
+
+
+def _facts(alert: Alert) -> dict[str, str]:
+    unit = KINDS[alert.rule.kind].unit
+    since = alert.fired_at or alert.began_at
+    return {
+        "state": "firing" if alert.state == Alert.State.FIRING else "over",
+        "severity": str(alert.rule_was.get("severity", "")),
+        "rule": str(alert.rule_was.get("name", "")),
+        "since": f"{since.astimezone():%Y-%m-%d %H:%M:%S}",
+        "value": "" if unit == Unit.YES_NO else amount_words(alert.value_last, unit),
+        "worst": "" if unit == Unit.YES_NO else amount_words(alert.value_worst, unit),
+        "message": alert.message,
+    }
+
+
+def _rule_facts(rule: AlertRule) -> dict[str, str]:
+    return {
+        "number": str(rule.pk),
+        "state": "on" if rule.enabled else "off",
+        "severity": rule.severity,
+        "name": rule.name,
+        "fires": condition_words(rule).replace(NO_BREAK, " "),
+        "kind": rule.kind,
+        "slot": f"{rule.slot.source.name}/{rule.slot.name}" if rule.slot else "",
+    }

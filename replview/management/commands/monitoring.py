@@ -1,0 +1,24 @@
+"""``replview monitoring grafana|prometheus-rules|scrape-config``: files for those two."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from replview.api.monitoring import FILES, text_of
+from replview.management.instance import PlainCommand
+
+
+class Command(PlainCommand):
+    """Print a file that comes with replview; nothing needs to run."""
+
+    help = (
+        "Print a Grafana dashboard (grafana), Prometheus' alerting rules (prometheus-rules) or the "
+        "scrape configuration (scrape-config) for /metrics."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which file."""
+        parser.add_argument("what", metavar="WHAT", choices=FILES, help=", ".join(FILES))
+
+    def handle(self, **options: Any) -> None:
+        """The file alone, so that it can be redirected."""
+        self.stdout.write(text_of(options["what"]), ending="")

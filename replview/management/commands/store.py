@@ -1,0 +1,68 @@
+"""``replview store``: how large the store is, and what gives way first where it fills."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.catalog.wal_budget import parse_size
+from replview.management.instance import InstanceCommand
+from replview.store import instance_settings
+from replview.store.models import Slot
+from replview.store.store_size import StoreSize, measure, order_of_sacrifice
+from replview.web.words import bytes_words
+
+_BY = "the command line"
+
+
+class Command(InstanceCommand):
+    """Shows the store's size, and changes its budget."""
+
+    help = "The store's size and budget, and the order of sacrifice where it fills."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The budget and what comes first."""
+        parser.add_argument("--budget", metavar="SIZE", help="what the store may occupy: 50GB, "
+                            "or none")  # fmt: skip
+        parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: "
+                            "delete the oldest days and go on receiving (database), or delete "
+                            "nothing and stop receiving (record)")  # fmt: skip
+        self.add_data(parser)
+
+    def handle(self, **options: Any) -> None:
+        """Change what was given, then show what holds."""
+        if options["budget"] is not None:
+            instance_settings.write("store.budget_bytes", _budget(options["budget"]), _BY)
+        if options["protect"]:
+            instance_settings.write("store.protect", options["protect"], _BY)
+        for line in _lines(measure()):
+            self.say(line)
+
+
+def _budget(text: str) -> int | None:
+    if text.strip().lower() == "none":
+        return None
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise CommandError(f"--budget: {error}") from None
+    if not 0 < size < 1 << 62:
+        raise CommandError("--budget: more than nothing, or none")
+    return size
+
+
+def _lines(store: StoreSize) -> list[str]:
+    share = "" if store.share is None else f", {100 * store.share:.0f} % of its budget"
+    lines = [f"the store occupies {bytes_words(store.size_bytes)}{share}"]
+    lines += [f"  {bytes_words(size)}  {name}" for name, size in store.tables[:6]]
+    if store.growth_bytes_per_day is None:
+        lines.append("growth: unknown until a whole day is recorded")
+    else:
+        lines.append(f"growth: {bytes_words(store.growth_bytes_per_day)} of changes a day")
+    if store.days_left is not None:
+        lines.append(f"the budget is reached in about {store.days_left:.0f} days at this rate")
+    if store.stuck:
+        lines.append(f"no room can be made: {store.stuck}")
+    lines.append("where the store fills:")
+    steps = order_of_sacrifice(store.budget_bytes, store.protect)
+    return lines + [f"  {number}. {step}" for number, step in enumerate(steps, 1)]

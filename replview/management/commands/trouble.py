@@ -1,0 +1,87 @@
+"""``replview trouble start|end|list``: what the demo's *make trouble* page does."""
+
+import json
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+from replview.management.instance import InstanceCommand, table_of
+from replview.store import troubles
+from replview.store.troubles import State, Told
+
+#: How long a trouble may take to come or to go before the command stops waiting.
+_WAIT_SECONDS = 120.0
+
+
+class Command(InstanceCommand):
+    """Make trouble in a running demo."""
+
+    help = "Make trouble in a running demo, to see what replview says: start, end, list."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        start = actions.add_parser("start", help="begin a trouble, and wait until it is there")
+        end = actions.add_parser("end", help="end a trouble, and wait until it is over")
+        for action in (start, end):
+            action.add_argument("name", metavar="NAME", choices=troubles.NAMES,
+                                help=", ".join(troubles.NAMES))  # fmt: skip
+            action.add_argument("--no-wait", action="store_true", help="only ask for it")
+        listing = actions.add_parser("list", help="all troubles and how far they are")
+        listing.add_argument("--format", choices=["text", "json"], default="text")
+        for action in (start, end, listing):
+            self.add_data(action)
+
+    def handle(self, **options: Any) -> None:
+        """Run the action; only in a demo."""
+        if not settings.DEMO:
+            raise CommandError(
+                "this instance is no demo, and nobody makes trouble here: 'replview demo' has a "
+                "shop for that"
+            )
+        if options["action"] == "list":
+            return self._list(options["format"])
+        self._ask(options["name"], options["action"] == "start", wait=not options["no_wait"])
+        return None
+
+    def _ask(self, name: str, wanted: bool, *, wait: bool) -> None:
+        if not troubles.maker_is_alive():
+            raise CommandError("the demo's process for trouble does not answer; see its log")
+        troubles.wish(name, wanted, "the command line")
+        if not wait:
+            return self.say(f"{name}: asked to {'begin' if wanted else 'end'}")
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while (told := _told(name)).state != (State.ON if wanted else State.OFF):
+            # A wish is heard after a moment: what is over before it was heard is of last time.
+            if wanted and not told.wanted:
+                raise CommandError(f"{name} did not come. {told.note}".strip())
+            if time.monotonic() > deadline:
+                raise CommandError(f"{name} is still {told.state}; 'replview trouble list'")
+            time.sleep(0.1)
+        self.say(f"{name}: {told.state}")
+        return None
+
+    def _list(self, form: str) -> None:
+        rows = [_facts(told) for told in troubles.read()]
+        if form == "json":
+            return self.say(json.dumps(rows, indent=2))
+        heading = ["NAME", "STATE", "SINCE", "ENDS BY ITSELF", "NOTE"]
+        return self.say(table_of([heading, *([value or "" for value in r.values()] for r in rows)]))
+
+
+def _told(name: str) -> Told:
+    return next(told for told in troubles.read() if told.name == name)
+
+
+def _facts(told: Told) -> dict[str, str | None]:
+    on = told.state != State.OFF
+    return {
+        "name": told.name,
+        "state": str(told.state),
+        "since": told.since.isoformat(timespec="seconds") if told.since and on else None,
+        "ends_by_itself": told.ends_at.isoformat(timespec="seconds") if told.ends_at else None,
+        "note": told.note,
+    }

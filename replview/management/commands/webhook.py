@@ -1,0 +1,128 @@
+"""``replview webhook add|list|test|remove``: who is told of alerts outside the pages."""
+
+import getpass
+import json
+import os
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.alerts.delivery import deliver_next
+from replview.alerts.webhooks import NotAWebhook, add_webhook, send_test
+from replview.management.instance import InstanceCommand, table_of
+from replview.store.models import AlertRule, Delivery, Webhook
+
+#: Holds the address for ``add``, so that it is in no process list and no history.
+URL_VARIABLE = "REPLVIEW_WEBHOOK_URL"
+
+
+class Command(InstanceCommand):
+    """Webhooks: add, list, test, remove."""
+
+    help = "Webhooks that are told of alerts, as generic JSON or as Slack understands it."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        add = actions.add_parser("add", help="add one, and show the secret that signs, once")
+        add.add_argument("name", metavar="NAME")
+        add.add_argument("--url", metavar="URL", help="its address; '-' reads it from standard "
+                         f"input (default: {URL_VARIABLE})")  # fmt: skip
+        add.add_argument("--format", choices=Webhook.Format.values, default=Webhook.Format.JSON)
+        add.add_argument("--only-now", action="store_true", help="only what needs somebody now")
+        add.add_argument("--allow-private", action="store_true", help="loopback, private and "
+                         "link-local addresses may be called")  # fmt: skip
+        listing = actions.add_parser("list", help="all webhooks, with their hosts alone")
+        listing.add_argument("--format", choices=["text", "json"], default="text")
+        test = actions.add_parser("test", help="send a test message now")
+        test.add_argument("name", metavar="NAME")
+        remove = actions.add_parser("remove", help="remove one, and what it was told")
+        remove.add_argument("name", metavar="NAME")
+        for action in (add, listing, test, remove):
+            self.add_data(action)
+
+    def handle(self, **options: Any) -> None:
+        """Run the action."""
+        getattr(self, f"_{options['action']}")(options)
+
+    def _add(self, options: dict[str, Any]) -> None:
+        url = options["url"] or os.environ.get(URL_VARIABLE, "")
+        if url == "-":
+            url = sys.stdin.readline()
+        if not url.strip():
+            raise CommandError(f"name its address with --url, or in {URL_VARIABLE}")
+        try:
+            webhook, secret = add_webhook(
+                options["name"],
+                url,
+                by=f"command line ({_user()})",
+                format=options["format"],
+                allow_private=options["allow_private"],
+                severities=[AlertRule.Severity.NOW] if options["only_now"] else [],
+            )
+        except NotAWebhook as error:
+            raise CommandError(str(error)) from None
+        self.say(secret)
+        self.stderr.write(
+            f"{webhook.name} ({webhook.host}) is told of alerts from now on. The secret above "
+            "signs what is sent; it is shown this once."
+        )
+
+    def _list(self, options: dict[str, Any]) -> None:
+        facts = [_facts(webhook) for webhook in Webhook.objects.all()]
+        if options["format"] == "json":
+            self.say(json.dumps(facts, indent=2))
+        elif not facts:
+            self.say("no webhooks yet: replview webhook add NAME --url URL")
+        else:
+            heading = [name.upper() for name in facts[0]]
+            self.say(table_of([heading, *(list(fact.values()) for fact in facts)]))
+
+    def _test(self, options: dict[str, Any]) -> None:
+        webhook = _find(options["name"])
+        wanted = send_test(webhook)
+        # A worker may be faster: then the result is its own.
+        deliver_next(webhook.pk, wanted.created_at)
+        wanted.refresh_from_db()
+        if wanted.problem:
+            raise CommandError(f"{webhook.name} ({webhook.host}): {wanted.problem}")
+        state = f"answered {wanted.status}" if wanted.delivered_at else "is being sent"
+        self.say(f"{webhook.name} ({webhook.host}): {state}")
+
+    def _remove(self, options: dict[str, Any]) -> None:
+        webhook = _find(options["name"])
+        webhook.delete()
+        self.say(f"webhook {webhook.name} is removed")
+
+
+def _find(name: str) -> Webhook:
+    found = Webhook.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(Webhook.objects.values_list("name", flat=True)) or "none yet"
+        raise CommandError(f"there is no webhook {name}; known: {known}")
+    return found
+
+
+def _facts(webhook: Webhook) -> dict[str, str]:
+    last = Delivery.objects.filter(webhook=webhook, attempts__gt=0).order_by("-pk").first()
+    told = "nothing yet"
+    if last is not None:
+        told = last.problem or f"delivered {last.delivered_at:%Y-%m-%d %H:%M:%S} UTC"
+    return {
+        "name": webhook.name,
+        "host": webhook.host,
+        "format": webhook.format,
+        "state": "on" if webhook.enabled else "off",
+        "severities": " ".join(webhook.severities) or "all",
+        "last": told,
+    }
+
+
+def _user() -> str:
+    """The operating system's user; a container may have none of that number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown user"

@@ -1,0 +1,122 @@
+"""Whether a slot would survive a failover: its copy on each standby that replview knows.
+
+A standby is known as a source of the same cluster (``system_identifier``) in recovery. Source:
+PostgreSQL 17, documentation, "Logical Replication Failover": a slot is ready where its copy is
+synced, not temporary and not invalidated.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.store.models import Source, SourceLook, WatchedSlot
+
+#: Slots are kept in step with a standby from this version on.
+FIRST_VERSION = 170000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnStandby:
+    """A primary's slot on one standby."""
+
+    standby: str
+    #: None is unknown.
+    ready: bool | None
+    #: Why not: ``missing``, ``not_synced``, ``temporary``, ``invalidated``, ``unknown``; empty:
+    #: it is ready.
+    why: str = ""
+    #: Of an invalidated one.
+    reason: str = ""
+    #: The standby's settings that keep slots from being synced.
+    lacking: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Standbys:
+    """The standbys of one primary, their slots by name, and what matters of their settings."""
+
+    primary: Source
+    sources: list[Source] = field(default_factory=list)
+    slots: dict[int, dict[str, WatchedSlot]] = field(default_factory=dict)
+    settings: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def waits_for_none(self) -> bool | None:
+        """Whether ``synchronized_standby_slots`` is empty: readers may then be ahead of every
+        standby. None is unknown.
+        """
+        return waits_for_none(self.settings.get(self.primary.pk, {}))
+
+    def of(self, slot_name: str) -> list[OnStandby]:
+        """Of one slot, a line a standby."""
+        return [
+            _on_standby(
+                source,
+                self.slots.get(source.pk, {}).get(slot_name),
+                self.settings.get(source.pk, {}),
+            )
+            for source in self.sources
+        ]
+
+
+def read_standbys(primary: Source) -> Standbys:
+    """Three queries, of one primary; without an identity no standby can be told."""
+    found = Standbys(primary=primary)
+    if primary.system_identifier:
+        found.sources = list(
+            Source.objects.filter(
+                system_identifier=primary.system_identifier, in_recovery=True
+            ).exclude(pk=primary.pk)
+        )
+    ids = [source.pk for source in found.sources]
+    for slot in WatchedSlot.objects.filter(source__in=ids, gone_at=None) if ids else ():
+        found.slots.setdefault(slot.source_id, {})[slot.name] = slot
+    found.settings = read_failover_settings([primary.pk, *ids])
+    return found
+
+
+def read_failover_settings(sources: Iterable[int]) -> dict[int, Mapping[str, Any]]:
+    """What ``catalog.failover_settings`` said of each source; absent where it never did."""
+    rows = SourceLook.objects.filter(source__in=list(sources)).values_list(
+        "source_id", "holders__failover_settings"
+    )
+    return {pk: told for pk, told in rows if isinstance(told, dict)}
+
+
+def waits_for_none(settings: Mapping[str, Any]) -> bool | None:
+    """Whether a primary's ``synchronized_standby_slots`` is empty; None is unknown."""
+    told = settings.get("synchronized_standby_slots")
+    return None if told is None else not str(told).strip()
+
+
+def lacking_settings(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings of a standby without which no slot is synced; what is unknown is not lacking."""
+    lacking = [
+        name
+        for name in ("sync_replication_slots", "hot_standby_feedback")
+        if settings.get(name) == "off"
+    ]
+    if settings.get("primary_slot_name") == "":
+        lacking.append("primary_slot_name")
+    if settings.get("primary_conninfo_names_database") is False:
+        lacking.append("primary_conninfo")
+    return tuple(lacking)
+
+
+def _on_standby(source: Source, twin: WatchedSlot | None, settings: Mapping[str, Any]) -> OnStandby:
+    lacking = lacking_settings(settings)
+    if (source.server_version or 0) < FIRST_VERSION or source.problem_code:
+        return OnStandby(standby=source.name, ready=None, why="unknown")
+    if twin is None:
+        return OnStandby(standby=source.name, ready=False, why="missing", lacking=lacking)
+    facts = twin.facts if isinstance(twin.facts, dict) else {}
+    reason = facts.get("invalidation_reason") or ""
+    if reason or facts.get("wal_status") == "lost":
+        return OnStandby(
+            standby=source.name, ready=False, why="invalidated", reason=str(reason or "lost")
+        )
+    if facts.get("synced") is not True:
+        return OnStandby(standby=source.name, ready=False, why="not_synced", lacking=lacking)
+    if twin.temporary is not False and facts.get("temporary") is not False:
+        return OnStandby(standby=source.name, ready=False, why="temporary", lacking=lacking)
+    return OnStandby(standby=source.name, ready=True)

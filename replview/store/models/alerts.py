@@ -1,0 +1,186 @@
+"""Rules, what they found, and who was told."""
+
+from django.db import models
+from django.utils import timezone
+
+
+class AlertRule(models.Model):
+    """When somebody is to be told of something."""
+
+    class Kind(models.TextChoices):
+        """What is measured; the unit of ``threshold`` stands beside it."""
+
+        RETAINED_WAL = "retained_wal"  # bytes
+        RETAINED_SHARE = "retained_share"  # of the limit or the budget, 0 to 1
+        TIME_TO_LOSS = "time_to_loss"  # seconds; fires below
+        LAG = "lag"  # seconds
+        RECEIVER_DOWN = "receiver_down"  # seconds without a sign of life
+        SLOT_LOST = "slot_lost"  # no threshold
+        SLOT_INACTIVE = "slot_inactive"  # seconds
+        PREPARED_AGE = "prepared_age"  # seconds
+        LONG_TRANSACTION = "long_transaction"  # seconds
+        SOURCE_UNREACHABLE = "source_unreachable"  # seconds
+        SCHEMA_CHANGE = "schema_change"  # no threshold; an event, never cleared by itself
+        POISON_CHANGE = "poison_change"  # no threshold
+        STORE_SIZE = "store_size"  # of the store's budget, 0 to 1
+        UNSAFE_FAILOVER = "unsafe_failover"  # no threshold
+
+    class Severity(models.TextChoices):
+        """How urgent; the words of ``web.health``."""
+
+        NOW = "now"
+        LOOK = "look"
+
+    kind = models.CharField(max_length=20, choices=Kind)
+    #: As pages and messages call it.
+    name = models.TextField()
+    severity = models.CharField(max_length=4, choices=Severity, default=Severity.LOOK)
+    #: In the kind's unit; None where it has none.
+    threshold = models.FloatField(null=True)
+    #: Cleared only beyond this (hysteresis); None: at the threshold.
+    clear_threshold = models.FloatField(null=True)
+    #: It must hold for so long before it fires, and be over for so long before it is cleared.
+    hold_seconds = models.FloatField(default=0)
+    clear_seconds = models.FloatField(default=0)
+    enabled = models.BooleanField(default=True)
+    #: Came with replview: may be changed and switched off, not deleted.
+    built_in = models.BooleanField(default=False)
+    #: Which of replview's own it is (``alerts.built_in``), whatever was changed of it.
+    key = models.CharField(max_length=40, default="", blank=True)
+    #: Only for this slot, instead of the rule it overrides; both None: for all.
+    slot = models.ForeignKey("WatchedSlot", null=True, on_delete=models.CASCADE)
+    overrides = models.ForeignKey("self", null=True, on_delete=models.CASCADE)
+    #: For schema changes: ``schema.table`` patterns with ``*``; empty: every table.
+    tables = models.JSONField(default=list, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(default=timezone.now)
+    changed_by = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "alert_rule"
+        ordering = ["id"]
+
+
+class Alert(models.Model):
+    """A rule's condition on one subject, from when it began to hold until it was over."""
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        #: It holds, not yet for as long as the rule wants: nobody was told.
+        PENDING = "pending"
+        FIRING = "firing"
+        CLEARED = "cleared"
+
+    rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="alerts")
+    #: ``slot:12``, ``source:3``, ``store``, ``relation:7@41`` …
+    subject = models.TextField()
+    source = models.ForeignKey("Source", null=True, on_delete=models.CASCADE)
+    slot = models.ForeignKey("WatchedSlot", null=True, on_delete=models.CASCADE)
+    state = models.CharField(max_length=8, choices=State, default=State.PENDING)
+    #: Since when the condition holds.
+    began_at = models.DateTimeField()
+    fired_at = models.DateTimeField(null=True)
+    #: Since when the condition is over, while the rule's ``clear_seconds`` run.
+    over_since = models.DateTimeField(null=True)
+    cleared_at = models.DateTimeField(null=True)
+    #: One plain sentence; never a value of the source.
+    message = models.TextField(default="")
+    #: What was measured when it fired, at its worst, and last; in the kind's unit.
+    value_fired = models.FloatField(null=True)
+    value_worst = models.FloatField(null=True)
+    value_last = models.FloatField(null=True)
+    #: The rule as it was: threshold, severity, name …
+    rule_was = models.JSONField(default=dict)
+    #: Further values at that moment (wal_status, limit, gid …).
+    detail = models.JSONField(default=dict)
+    seen_at = models.DateTimeField(null=True)
+    seen_by = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "alert"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rule", "subject"],
+                name="alert_once_open",
+                condition=models.Q(state__in=["pending", "firing"]),
+            )
+        ]
+        indexes = [
+            models.Index(fields=["-fired_at"], name="alert_by_time"),
+            models.Index(
+                fields=["state"],
+                name="alert_open",
+                condition=models.Q(state__in=["pending", "firing"]),
+            ),
+        ]
+
+
+class Webhook(models.Model):
+    """Where alerts are delivered."""
+
+    class Format(models.TextChoices):
+        """What is sent."""
+
+        JSON = "json"
+        SLACK = "slack"
+
+    name = models.CharField(max_length=100, unique=True)
+    #: Sealed: an address of this kind is often a secret itself.
+    sealed_url = models.TextField()
+    #: The host alone, for pages and logs.
+    host = models.TextField(default="")
+    format = models.CharField(max_length=5, choices=Format, default=Format.JSON)
+    #: Sealed; signs what is sent.
+    sealed_secret = models.TextField(default="", blank=True)
+    enabled = models.BooleanField(default=True)
+    #: Loopback, private and link-local addresses may be called.
+    allow_private = models.BooleanField(default=False)
+    #: Only these severities; empty: all.
+    severities = models.JSONField(default=list, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    created_by = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "webhook"
+        ordering = ["name"]
+
+
+class Delivery(models.Model):
+    """One message to one webhook: tried again, with growing pauses, until it arrives."""
+
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
+    #: None: a test message.
+    alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE)
+    #: ``fired``, ``cleared``, ``test``.
+    event = models.TextField()
+    created_at = models.DateTimeField(default=timezone.now)
+    attempts = models.IntegerField(default=0)
+    next_try_at = models.DateTimeField(null=True, default=timezone.now)
+    delivered_at = models.DateTimeField(null=True)
+    given_up_at = models.DateTimeField(null=True)
+    #: Why the last try failed; never what the other side answered.
+    problem = models.TextField(default="", blank=True)
+    status = models.IntegerField(null=True)
+
+    class Meta:
+        db_table = "delivery"
+        indexes = [
+            models.Index(
+                fields=["next_try_at"],
+                name="delivery_waiting",
+                condition=models.Q(delivered_at=None, given_up_at=None),
+            )
+        ]
+
+
+class Setting(models.Model):
+    """A choice for the whole instance, by its name; see ``store.instance_settings``."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    value = models.JSONField()
+    changed_at = models.DateTimeField(default=timezone.now)
+    changed_by = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "setting"

@@ -1,0 +1,208 @@
+"""What was committed minute by minute: changes and bytes of each table, transactions by size.
+
+Filled behind the receivers from transactions whose place in history is final, a bounded piece at a
+time; the sums and the mark that says they are there move in one store transaction. What follows
+the mark is read from ``transaction`` itself. Kept for 30 days, by the minute: rates over longer
+times are drawn from the slots' samples. A baseline's rows are nobody's commits and not counted;
+changes that a subtransaction took back were sent, and are.
+"""
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+
+from replview.store.models import MinuteMark, RelationMinute, TransactionSizeMinute
+
+#: Transactions of one store transaction.
+_TOGETHER = 5000
+#: How many that are not rolled yet are read, at most, of one life: the oldest.
+_TAIL = 20_000
+KEPT_DAYS = 30
+
+_BEHIND = """
+    SELECT i.id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id
+    LEFT JOIN minute_mark m ON m.incarnation_id = i.id
+    WHERE i.commit_seq > coalesce(m.rolled_seq, 0) AND s.desired <> 'removing'
+    ORDER BY i.id
+"""
+_MAKE_MARK = "INSERT INTO minute_mark VALUES (%s, 0) ON CONFLICT DO NOTHING"
+_TAKE_MARK = """
+    SELECT m.rolled_seq, i.commit_seq FROM minute_mark m
+    JOIN slot_incarnation i ON i.id = m.incarnation_id JOIN slot s ON s.id = i.slot_id
+    WHERE m.incarnation_id = %s AND s.desired <> 'removing'
+    FOR UPDATE OF m SKIP LOCKED
+"""
+_COUNTED = """
+    SELECT id, date_trunc('minute', coalesce(commit_time, stored_at, received_at), 'UTC')
+               AS minute, size_bytes, relations,
+           greatest(inserts + updates + deletes + truncates - aborted_changes, 0) AS changes
+    FROM transaction
+    WHERE incarnation_id = %(life)s AND commit_seq > %(low)s AND commit_seq <= %(high)s
+      AND state <> 'snapshot'
+"""
+# A transaction's bytes are shared among its tables by their changes.
+_TABLES = f"""
+    SELECT relation_id, minute, count(*) AS transactions, sum(changes)::bigint AS changes,
+           sum(size_bytes * changes / greatest(together, 1))::bigint AS size_bytes
+    FROM (
+        SELECT r.key::bigint AS relation_id, t.minute, t.size_bytes, n.changes,
+               sum(n.changes) OVER (PARTITION BY t.id) AS together
+        FROM ({_COUNTED}) t CROSS JOIN LATERAL jsonb_each(t.relations) r
+        CROSS JOIN LATERAL (
+            SELECT sum(one::bigint) AS changes FROM jsonb_array_elements_text(r.value) one) n
+        ) told
+    GROUP BY relation_id, minute
+"""  # noqa: S608 (made of the pieces above)
+_SIZES = f"""
+    SELECT minute, power, count(*) AS transactions, sum(size_bytes)::bigint AS size_bytes
+    FROM (SELECT minute, size_bytes,
+                 CASE WHEN changes > 0 THEN floor(ln(changes) / ln(2) + 1e-9)::int ELSE -1 END
+                     AS power FROM ({_COUNTED}) t) told
+    GROUP BY minute, power
+"""  # noqa: S608 (made of the pieces above)
+_ADD_TABLES = f"""
+    INSERT INTO relation_minute AS mine
+        (incarnation_id, relation_id, minute, transactions, changes, size_bytes)
+    SELECT %(life)s, relation_id, minute, transactions, changes, size_bytes FROM ({_TABLES}) n
+    ON CONFLICT (incarnation_id, relation_id, minute) DO UPDATE SET
+        transactions = mine.transactions + excluded.transactions,
+        changes = mine.changes + excluded.changes,
+        size_bytes = mine.size_bytes + excluded.size_bytes
+"""  # noqa: S608 (made of the pieces above)
+_ADD_SIZES = f"""
+    INSERT INTO transaction_size_minute AS mine
+        (incarnation_id, minute, power, transactions, size_bytes)
+    SELECT %(life)s, minute, power, transactions, size_bytes FROM ({_SIZES}) n
+    ON CONFLICT (incarnation_id, minute, power) DO UPDATE SET
+        transactions = mine.transactions + excluded.transactions,
+        size_bytes = mine.size_bytes + excluded.size_bytes
+"""  # noqa: S608 (made of the pieces above)
+_READ_TABLES = f"""
+    SELECT relation_id, minute, sum(transactions)::bigint, sum(changes)::bigint,
+           sum(size_bytes)::bigint
+    FROM (SELECT relation_id, minute, transactions, changes, size_bytes FROM relation_minute
+          WHERE incarnation_id = %(life)s AND minute >= %(since)s AND minute < %(until)s
+          UNION ALL
+          SELECT * FROM ({_TABLES}) n WHERE minute >= %(since)s AND minute < %(until)s) both_of_them
+    GROUP BY relation_id, minute ORDER BY minute, relation_id
+"""  # noqa: S608 (made of the pieces above)
+_READ_SIZES = f"""
+    SELECT minute, power, sum(transactions)::bigint, sum(size_bytes)::bigint
+    FROM (SELECT minute, power, transactions, size_bytes FROM transaction_size_minute
+          WHERE incarnation_id = %(life)s AND minute >= %(since)s AND minute < %(until)s
+          UNION ALL
+          SELECT * FROM ({_SIZES}) n WHERE minute >= %(since)s AND minute < %(until)s) both_of_them
+    GROUP BY minute, power ORDER BY minute, power
+"""  # noqa: S608 (made of the pieces above)
+
+
+@dataclass(frozen=True, slots=True)
+class TableMinute:
+    """What was committed to one table in one minute, by the commits' time."""
+
+    incarnation_id: int
+    relation_id: int
+    minute: dt.datetime
+    transactions: int
+    changes: int
+    #: Exact where transactions touched this table alone.
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeMinute:
+    """Transactions of one size in one minute."""
+
+    incarnation_id: int
+    minute: dt.datetime
+    #: 2^power up to 2^(power + 1) - 1 changes; -1: none.
+    power: int
+    transactions: int
+    size_bytes: int
+
+
+def roll(deadline: float) -> int:
+    """Add what was committed since, some of each life in turn, until nothing is left or the
+    deadline (``time.monotonic()``) has come; returns how many places were added.
+    """
+    rolled = 0
+    while lives := _rows(_BEHIND):
+        before = rolled
+        for (life,) in lives:
+            if time.monotonic() >= deadline:
+                return rolled
+            rolled += _roll_some(life)
+        if rolled == before:
+            break
+    return rolled
+
+
+def read_relation_minutes(
+    incarnation_ids: list[int], since: dt.datetime, until: dt.datetime
+) -> list[TableMinute]:
+    """Each table's minutes that begin in a time, by minute; those not summed up yet too."""
+    return [
+        TableMinute(life, *row)
+        for life in incarnation_ids
+        for row in _rows(_READ_TABLES, _span(life, since, until))
+    ]
+
+
+def read_transaction_sizes(
+    incarnation_ids: list[int], since: dt.datetime, until: dt.datetime
+) -> list[SizeMinute]:
+    """Transactions by size in the minutes that begin in a time; those not summed up yet too."""
+    return [
+        SizeMinute(life, *row)
+        for life in incarnation_ids
+        for row in _rows(_READ_SIZES, _span(life, since, until))
+    ]
+
+
+def forget(incarnation_id: int) -> None:
+    """Delete the sums of a life whose slot is being removed."""
+    with transaction.atomic():
+        MinuteMark.objects.filter(incarnation_id=incarnation_id).delete()
+        for sums in (RelationMinute, TransactionSizeMinute):
+            sums.objects.filter(incarnation_id=incarnation_id).delete()
+
+
+def forget_old(now: dt.datetime | None = None) -> int:
+    """Delete minutes older than 30 days; returns how many rows."""
+    before = (now or dt.datetime.now(dt.UTC)) - dt.timedelta(days=KEPT_DAYS)
+    deleted = 0
+    for life in MinuteMark.objects.values_list("pk", flat=True):
+        for sums in (RelationMinute, TransactionSizeMinute):
+            deleted += sums.objects.filter(incarnation_id=life, minute__lt=before).delete()[0]
+    return deleted
+
+
+def _roll_some(life: int) -> int:
+    """Add a life's next transactions; 0 where another does it, or nothing is left to do."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_MAKE_MARK, [life])
+        cursor.execute(_TAKE_MARK, [life])
+        taken = cursor.fetchone()
+        if taken is None or taken[1] <= taken[0]:
+            return 0
+        low, high = taken[0], min(taken[1], taken[0] + _TOGETHER)
+        values = {"life": life, "low": low, "high": high}
+        cursor.execute(_ADD_TABLES, values)
+        cursor.execute(_ADD_SIZES, values)
+        MinuteMark.objects.filter(pk=life).update(rolled_seq=high)
+    return int(high - low)
+
+
+def _span(life: int, since: dt.datetime, until: dt.datetime) -> dict[str, Any]:
+    """What is asked of a life: its sums in a time, and the places after its mark."""
+    low = MinuteMark.objects.filter(pk=life).values_list("rolled_seq", flat=True).first() or 0
+    return {"life": life, "low": low, "high": low + _TAIL, "since": since, "until": until}
+
+
+def _rows(sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())

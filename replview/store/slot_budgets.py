@@ -1,0 +1,121 @@
+"""What a slot may cost its source: the choice, and what the store knows of its being enforced."""
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from replview.store.models import Slot, SlotEvent, WatchedSlot
+
+#: The code of a slot that replview dropped at its budget.
+DROPPED = "wal_budget"
+_WORDS = {
+    "wal_budget_bytes": "WAL budget",
+    "protect": "what comes first at the budget",
+    "heartbeat_seconds": "heartbeat",
+}
+
+
+def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
+    """Write those of ``wal_budget_bytes``, ``protect`` and ``heartbeat_seconds`` that differ, with
+    a line in the slot's log. Returns the slot as it is now.
+    """
+    with transaction.atomic():
+        row = Slot.objects.select_for_update().select_related(None).get(pk=slot.pk)
+        differing = {name: new for name, new in changed.items() if getattr(row, name) != new}
+        if differing:
+            Slot.objects.filter(pk=slot.pk).update(**differing)
+            what = ", ".join(_WORDS[name] for name in differing)
+            was = {name: getattr(row, name) for name in differing}
+            SlotEvent.objects.create(
+                slot=slot,
+                incarnation_id=row.incarnation_id,
+                kind="budget",
+                message=f"Changed by {by}: {what}.",
+                detail={"was": was, "is": differing, "by": by},
+            )
+    slot.refresh_from_db()
+    return slot
+
+
+def watched_with_budget() -> QuerySet[WatchedSlot]:
+    """Our slots with a budget, or that were about to be dropped, as last seen."""
+    ours = Q(slot__wal_budget_bytes__isnull=False) | Q(slot__problem_code=DROPPED)
+    found = WatchedSlot.objects.filter(ours, slot__temporary=False).exclude(
+        slot__desired=Slot.Desired.REMOVING
+    )
+    return found.select_related("slot__source", "slot__incarnation")
+
+
+def forget_problem(slot: Slot) -> None:
+    """What was wrong is mended."""
+    nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
+    Slot.objects.filter(pk=slot.pk).update(**nothing)
+
+
+def warned_since_below_half(slot: Slot) -> bool:
+    """Whether the log already warns of a budget that is half used (or told that none is now)."""
+    found = SlotEvent.objects.filter(slot=slot, kind="budget", detail__has_key="warned")
+    last = found.order_by("-pk").first()
+    return last is not None and bool(last.detail["warned"])
+
+
+def log_budget(slot: Slot, message: str, **detail: Any) -> None:
+    """A line about the budget in the slot's log."""
+    SlotEvent.objects.create(
+        slot=slot,
+        incarnation_id=slot.incarnation_id,
+        kind="budget",
+        message=message,
+        lsn=slot.checkpoint_lsn,
+        after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
+        detail={**detail, "budget_bytes": slot.wal_budget_bytes},
+    )
+
+
+def ask_to_stop(slot: Slot, cause: str) -> bool:
+    """Have the receiver stop, since its slot is to be dropped; False where the choice was changed
+    meanwhile, or the slot is being removed.
+    """
+    asked = _as_chosen(slot).exclude(desired=Slot.Desired.REMOVING)
+    return bool(
+        asked.update(desired=Slot.Desired.STOPPED, problem_code=DROPPED, problem_cause=cause)
+    )
+
+
+def call_off(slot: Slot) -> None:
+    """It need not be dropped after all: the receiver may go on."""
+    nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
+    stopped = Slot.objects.filter(pk=slot.pk, problem_code=DROPPED, desired=Slot.Desired.STOPPED)
+    stopped.update(desired=Slot.Desired.RUNNING, **nothing)
+
+
+def still_chosen(slot: Slot) -> bool:
+    """Whether dropping is what is wanted at this very moment."""
+    return bool(_as_chosen(slot).filter(desired=Slot.Desired.STOPPED).exists())
+
+
+def say_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> None:
+    """The slot is gone: its record ends here, and the next life begins with a gap."""
+    slot.refresh_from_db()
+    with transaction.atomic():
+        Slot.objects.filter(pk=slot.pk).update(
+            desired=Slot.Desired.STOPPED,
+            state=Slot.State.FAILED,
+            state_since=timezone.now(),
+            problem_code=DROPPED,
+            problem_cause=cause,
+            problem_remedy=remedy,
+            retry_at=None,
+        )
+        message = f"{cause[:1].upper()}{cause[1:]}. The record ends here; what is committed until "
+        log_budget(slot, f"{message}the slot is created anew is missing from it.",
+                   dropped_life=slot.incarnation_id, **detail)  # fmt: skip
+
+
+def _as_chosen(slot: Slot) -> QuerySet[Slot]:
+    """The slot, if what was chosen of it still is."""
+    return Slot.objects.filter(
+        pk=slot.pk, protect=Slot.Protect.DATABASE, wal_budget_bytes=slot.wal_budget_bytes
+    )

@@ -1,0 +1,143 @@
+"""The demo's troubles: what somebody wishes, and what the process that makes them tells.
+
+A page or a command writes the wish, the process obeys and writes how far it is: two rows of
+``setting`` a trouble, each with one writer. Outside a demo nobody writes or reads them.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from django.utils import timezone
+
+from replview.store.models import Setting
+
+#: In the order in which pages show them.
+NAMES = (
+    "paused-receiver",
+    "prepared-transaction",
+    "long-transaction",
+    "flood",
+    "idle-slot",
+    "lost-slot",
+    "schema-change",
+    "poison-change",
+)
+#: A process that has told nothing for so long does not run.
+SILENT_SECONDS = 8.0
+
+_WISH, _STATE, _MAKER = "trouble.{}", "trouble.{}.state", "trouble.maker"
+
+
+class State(StrEnum):
+    """How far a trouble is."""
+
+    OFF = "off"
+    #: Asked for; not there yet.
+    COMING = "coming"
+    ON = "on"
+    #: Asked to end; not gone yet.
+    ENDING = "ending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A trouble as the process that makes it last told, with the wish."""
+
+    name: str
+    wanted: bool = False
+    #: Who asked last, and when.
+    by: str = ""
+    asked_at: dt.datetime | None = None
+    state: State = State.OFF
+    since: dt.datetime | None = None
+    #: When it ends by itself; None: it is off.
+    ends_at: dt.datetime | None = None
+    #: Why it could not be made, or ended by itself, in a sentence; empty: nothing to say.
+    note: str = ""
+
+    @property
+    def can_start(self) -> bool:
+        """Whether it makes sense to ask for it."""
+        return self.state == State.OFF and not self.wanted
+
+    @property
+    def can_end(self) -> bool:
+        """Whether it makes sense to ask for its end."""
+        return self.wanted
+
+
+def wish(name: str, wanted: bool, by: str) -> None:
+    """Ask for a trouble, or for its end. Raises ``ValueError`` for a name that is none."""
+    if name not in NAMES:
+        raise ValueError(f"no such trouble: {name}")
+    now = timezone.now()
+    value = {"wanted": wanted, "at": now.isoformat()}
+    _write(_WISH.format(name), value, by, now)
+
+
+def wanted() -> set[str]:
+    """What is asked for now."""
+    rows = Setting.objects.filter(name__in=[_WISH.format(name) for name in NAMES])
+    return {row.name.removeprefix("trouble.") for row in rows if row.value.get("wanted") is True}
+
+
+def tell(name: str, state: State, *, ends_at: dt.datetime | None = None, note: str = "") -> None:
+    """Write how far a trouble is, for the process that makes it; ``since`` is now."""
+    now = timezone.now()
+    value = {
+        "state": state.value,
+        "since": now.isoformat(),
+        "ends_at": None if ends_at is None else ends_at.isoformat(),
+        "note": note,
+    }
+    _write(_STATE.format(name), value, "", now)
+
+
+def tell_alive() -> None:
+    """The sign of life of the process that makes troubles."""
+    _write(_MAKER, {}, "", timezone.now())
+
+
+def maker_is_alive() -> bool:
+    """Whether that process has given a sign of life lately."""
+    row = Setting.objects.filter(name=_MAKER).first()
+    return row is not None and (timezone.now() - row.changed_at).total_seconds() < SILENT_SECONDS
+
+
+def read() -> list[Told]:
+    """Every trouble, in the order of ``NAMES``."""
+    rows = {row.name: row for row in Setting.objects.filter(name__startswith="trouble.")}
+    return [_told(name, rows) for name in NAMES]
+
+
+def is_known(name: str) -> bool:
+    """Whether there is such a trouble."""
+    return name in NAMES
+
+
+def _told(name: str, rows: Mapping[str, Setting]) -> Told:
+    asked, told = rows.get(_WISH.format(name)), rows.get(_STATE.format(name))
+    state: dict[str, Any] = told.value if told else {}
+    return Told(
+        name=name,
+        wanted=bool(asked and asked.value.get("wanted")),
+        by=asked.changed_by if asked else "",
+        asked_at=_moment(asked.value.get("at")) if asked else None,
+        state=State(state.get("state", State.OFF)),
+        since=_moment(state.get("since")),
+        ends_at=_moment(state.get("ends_at")),
+        note=state.get("note", ""),
+    )
+
+
+def _moment(text: str | None) -> dt.datetime | None:
+    return dt.datetime.fromisoformat(text) if text else None
+
+
+def _write(name: str, value: dict[str, Any], by: str, now: dt.datetime) -> None:
+    Setting.objects.update_or_create(
+        name=name, defaults={"value": value, "changed_at": now, "changed_by": by}
+    )

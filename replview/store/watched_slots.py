@@ -1,0 +1,150 @@
+"""Every slot of every source as last seen, replview's own or not: who is who, and facts of now.
+
+A watched slot's id names its samples. Of one that replview receives it is the slot's own; another's
+changes once, with all that was sampled, where replview begins to receive it (adoption).
+"""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from django.db import connection, transaction
+from django.db.models import QuerySet
+
+from replview.store.models import Slot, Source, WatchedSlot
+
+_NEW = """
+    INSERT INTO watched_slot (id, source_id, name, slot_id, slot_type, first_seen_at, last_seen_at,
+                              facts)
+    SELECT coalesce(n.slot_id, nextval(pg_get_serial_sequence('slot', 'id'))), %(source)s, n.name,
+           n.slot_id, 'logical', %(at)s, %(at)s, '{}'
+    FROM jsonb_to_recordset(%(new)s) AS n (name text, slot_id bigint)
+    ON CONFLICT DO NOTHING
+"""
+_UPDATE = """
+    UPDATE watched_slot w
+    SET slot_type = n.slot_type, plugin = n.plugin, database = n.database,
+        temporary = n.temporary, last_seen_at = %(at)s, gone_at = NULL,
+        inactive_since = n.inactive_since, facts = n.facts
+    FROM jsonb_to_recordset(%(seen)s) AS n (
+        id bigint, slot_type text, plugin text, database text, temporary boolean,
+        inactive_since timestamptz, facts jsonb)
+    WHERE w.id = n.id
+"""
+#: What names a watched slot by its id: (table, column).
+_NAMED_BY_ID = (
+    ("slot_sample", "slot_id"),
+    ("slot_sample_minute", "slot_id"),
+    ("slot_sample_hour", "slot_id"),
+    ("alert_rule", "slot_id"),
+    ("alert", "slot_id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A slot that is to be sampled."""
+
+    id: int
+    name: str
+    ours: bool
+    inactive_since: dt.datetime | None
+
+
+def all_watched(source: Source | int | None = None, *, gone: bool = True) -> QuerySet[WatchedSlot]:
+    """Watched slots with their sources and, of our own, the slots; by source and name.
+
+    ``gone``: also those that were there once.
+    """
+    found = WatchedSlot.objects.select_related("source", "slot").order_by("source__name", "name")
+    if source is not None:
+        found = found.filter(source=source)
+    return found if gone else found.filter(gone_at=None)
+
+
+def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
+    """Who is to be sampled: all that are there, and ours that are not; one being removed is not.
+
+    What was never seen is made known; what is ours by now is adopted; what is no more there is
+    called gone. In a store transaction of the caller's.
+    """
+    slots = Slot.objects.filter(source_id=source_id).order_by()
+    desired = {name: (pk, wish) for name, pk, wish in slots.values_list("name", "pk", "desired")}
+    ours = {name: pk for name, (pk, _) in desired.items()}
+    leaving = {name for name, (_, wish) in desired.items() if wish == Slot.Desired.REMOVING}
+    wanted = (names | set(ours)) - leaving
+    watched = WatchedSlot.objects.filter(source_id=source_id).order_by()
+    known = {row.name: row for row in watched.only("name", "slot_id", "inactive_since")}
+    stale = False
+    for name, slot_id in ours.items():
+        if name in known and known[name].pk != slot_id:
+            adopt(known[name].pk, slot_id)
+            stale = True
+    new = [{"name": name, "slot_id": ours.get(name)} for name in sorted(wanted - set(known))]
+    if new:
+        with connection.cursor() as cursor:
+            told = orjson.dumps(new).decode()
+            cursor.execute(_NEW, {"source": source_id, "at": at, "new": told})
+        stale = True
+    if stale:
+        known = {row.name: row for row in watched.only("name", "slot_id", "inactive_since")}
+    if gone := set(known) - names:
+        watched.filter(name__in=gone, gone_at=None).update(gone_at=at)
+    return [
+        Known(row.pk, row.name, row.slot_id is not None, row.inactive_since)
+        for name, row in sorted(known.items())
+        if name in wanted and (name in names or name in ours)
+    ]
+
+
+def update_seen(seen: list[tuple[Known, dict[str, Any]]], at: dt.datetime) -> None:
+    """Keep the facts of now of slots that are there."""
+    rows = [
+        {
+            "id": known.id,
+            "slot_type": facts.get("slot_type") or "logical",
+            "plugin": facts.get("plugin"),
+            "database": facts.get("database"),
+            "temporary": facts.get("temporary"),
+            "inactive_since": inactive_since(facts, known.inactive_since, at),
+            "facts": facts,
+        }
+        for known, facts in seen
+    ]
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.execute(_UPDATE, {"seen": orjson.dumps(rows).decode(), "at": at})
+
+
+def inactive_since(
+    facts: dict[str, Any], before: dt.datetime | None, now: dt.datetime
+) -> dt.datetime | None:
+    """Since when nobody reads the slot: as the server says (17 and later), else as we saw."""
+    if facts.get("active"):
+        return None
+    told = facts.get("inactive_since")
+    if told is not None:
+        return dt.datetime.fromisoformat(told)
+    return before or now
+
+
+def adopt(former_id: int, slot_id: int) -> None:
+    """A slot that was only watched is replview's own now: all that was sampled is its."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table, column in _NAMED_BY_ID:
+            query = f"UPDATE {table} SET {column} = %s WHERE {column} = %s"  # noqa: S608 (constants)
+            cursor.execute(query, [slot_id, former_id])
+        cursor.execute(
+            "UPDATE watched_slot SET id = %(new)s, slot_id = %(new)s WHERE id = %(former)s",
+            {"new": slot_id, "former": former_id},
+        )
+
+
+def forget_gone(before: dt.datetime, temporary_before: dt.datetime) -> int:
+    """Forget slots that are not ours and gone for longer than their samples are kept."""
+    gone = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False)
+    doomed = gone.filter(gone_at__lt=before) | gone.filter(
+        temporary=True, gone_at__lt=temporary_before
+    )
+    return doomed.delete()[0]

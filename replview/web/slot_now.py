@@ -1,0 +1,30 @@
+"""What the page of one slot says of its server's side: facts, failover, what is to be done."""
+
+from datetime import datetime
+from typing import Any
+
+from replview.store.failover_readiness import read_standbys
+from replview.store.models import Slot, SourceLook
+from replview.web.failover_words import Failover, failover_of
+from replview.web.health import Reading
+from replview.web.server_slot import ServerSlot
+from replview.web.slot_facts import facts_of
+from replview.web.slot_steps import steps_of
+from replview.web.source_looks import Look
+
+
+def server_side(
+    server: ServerSlot | None, slot: Slot | None, reading: Reading, now: datetime
+) -> dict[str, Any]:
+    """For the templates; nothing is known of a slot that no look has found yet."""
+    if server is None:
+        return {"server": None, "server_facts": [], "failover": Failover(), "steps": []}
+    look = Look(SourceLook.objects.filter(source=server.source).first(), now)
+    failover = failover_of(server, read_standbys(server.source))
+    return {
+        "server": server,
+        "server_fresh": server.fresh(now),
+        "server_facts": facts_of(server, slot, look, failover, now),
+        "failover": failover,
+        "steps": steps_of(server, slot, reading, look, now),
+    }

@@ -1,0 +1,1 @@
+"""Sampling, lag pages, alerts: what they cost, and whether they keep up."""

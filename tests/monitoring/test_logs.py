@@ -1,0 +1,90 @@
+"""What is logged, as JSON."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+
+import psycopg
+import pytest
+
+from replview.logs import JSONFormatter
+
+VALUE = "4111-1111-1111-1111"
+
+
+def line_of(record: logging.LogRecord) -> dict:
+    """The record as logged: one line, one object."""
+    line = JSONFormatter().format(record)
+    assert "\n" not in line
+    return json.loads(line)
+
+
+def test_a_line_is_an_object_with_slot_and_lsn(caplog) -> None:
+    log = logging.getLogger("replview.test")
+    with caplog.at_level("INFO", "replview.test"):
+        log.info("slot %s:\ntaken", 7, extra={"slot": "shop/replview", "slot_id": 7, "lsn": "0/1"})
+
+    told = line_of(caplog.records[-1])
+
+    assert told.pop("time").endswith("Z")
+    assert told == {
+        "level": "INFO", "logger": "replview.test", "message": "slot 7:\ntaken",
+        "slot": "shop/replview", "slot_id": 7, "lsn": "0/1",
+    }  # fmt: skip
+
+
+def test_an_error_is_told_without_its_text(source, caplog) -> None:
+    log = logging.getLogger("replview.test")
+    source.run(
+        "CREATE TABLE cards (number text PRIMARY KEY)", f"INSERT INTO cards VALUES ('{VALUE}')"
+    )
+    # The server quotes the row.
+    with source.connect() as session, pytest.raises(psycopg.Error, match=VALUE) as raised:
+        session.execute(f"INSERT INTO cards VALUES ('{VALUE}')")
+    log.error("storing failed", exc_info=raised.value)
+
+    told = line_of(caplog.records[-1])
+
+    assert VALUE not in json.dumps(told)
+    assert told["error"] == "UniqueViolation"
+    assert any("test_logs.py" in frame for frame in told["at"])
+
+
+def test_a_failed_task_is_named_without_the_error_that_quotes_a_row() -> None:
+    try:
+        raise ValueError(f"invalid: {VALUE}")
+    except ValueError as error:
+        record = logging.LogRecord(
+            "celery.app.trace", logging.ERROR, __file__, 1, "Task %(name)s: %(exc)s",
+            ({"name": "replview.tidy_store", "id": "1", "exc": repr(error)},), sys.exc_info(),
+        )  # fmt: skip
+    record.data = {"name": "replview.tidy_store", "id": "1", "exc": VALUE}
+
+    told = line_of(record)
+
+    assert told["message"] == "Task replview.tidy_store[1] failed"
+    assert VALUE not in json.dumps(told)
+
+
+@pytest.mark.slow
+def test_the_web_server_and_the_workers_log_in_one_form() -> None:
+    code = (
+        "import logging, uvicorn, replview.celery as c;"
+        "uvicorn.Config('replview.asgi:application', access_log=False);"
+        "import replview.asgi;"
+        "c.app.log.setup(loglevel='INFO');"
+        "[logging.getLogger(n).warning('said by ' + n) for n in"
+        " ('replview.x', 'uvicorn.error', 'celery.worker', 'django.request')];"
+        "assert not logging.getLogger('uvicorn.access').hasHandlers()"
+    )
+    environment = {**os.environ, "REPLVIEW_LOG_FORMAT": "json", "REPLVIEW_DATA": "/nonexistent"}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+
+    lines = [line for line in ended.stderr.splitlines() if "said by" in line]
+    assert len(lines) == 4, ended.stderr
+    for line in lines:
+        assert json.loads(line)["level"] == "WARNING"

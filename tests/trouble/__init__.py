@@ -1,0 +1,1 @@
+"""Troubles of the demo, and what replview says of them."""

@@ -1,0 +1,61 @@
+"""The *make trouble* page: in demos only, and what it asks for."""
+
+import pytest
+from django.test import Client
+
+from replview.store import troubles
+from replview.store.models import Setting
+from replview.store.troubles import State
+
+
+def _text(response) -> str:
+    return response.content.decode()
+
+
+@pytest.fixture
+def demo(settings) -> None:
+    """This instance is a demo, and its process for trouble runs."""
+    settings.DEMO = True
+
+
+def test_elsewhere_there_is_no_such_page(signed_in: Client) -> None:
+    assert signed_in.get("/trouble/").status_code == 404
+    assert signed_in.post("/trouble/flood/start/").status_code == 404
+    assert "Make trouble" not in _text(signed_in.get("/"))
+    assert not Setting.objects.filter(name__startswith="trouble.").exists()
+
+
+def test_a_button_asks_for_it_and_then_for_its_end(signed_in: Client, demo) -> None:
+    troubles.tell_alive()
+    answer = signed_in.post("/trouble/flood/start/")
+    assert answer["Location"] == "/trouble/#flood"
+    assert troubles.wanted() == {"flood"}
+    assert "asked for" in _text(signed_in.get("/trouble/"))
+
+    troubles.tell("flood", State.ON)
+    page = _text(signed_in.get("/trouble/"))
+    assert "1 trouble now." in page
+    assert "/trouble/flood/end/" in page
+    assert "/trouble/flood/start/" not in page
+    signed_in.post("/trouble/flood/end/")
+    assert troubles.wanted() == set()
+
+
+def test_what_is_no_trouble_is_not_found(signed_in: Client, demo) -> None:
+    assert signed_in.post("/trouble/earthquake/start/").status_code == 404
+    assert signed_in.post("/trouble/flood/double/").status_code == 404
+    assert signed_in.get("/trouble/flood/start/").status_code == 405
+
+
+def test_nobody_there_to_hear_is_said(signed_in: Client, demo) -> None:
+    page = _text(signed_in.get("/trouble/"))
+
+    assert "does not answer" in page
+    assert page.count("disabled") >= len(troubles.NAMES)
+
+
+def test_the_navigation_and_the_overview_lead_there(signed_in: Client, demo, scene) -> None:
+    page = _text(signed_in.get("/"))
+
+    assert page.count('href="/trouble/"') >= 2
+    assert "Make trouble" in _text(signed_in.get("/slots/"))
