@@ -56,6 +56,18 @@ class Stack:
 
 
 @contextmanager
+def sampling(servers: Bench) -> Iterator[None]:
+    """Everything that goes on beside receivers: samples, roll-ups, alerts, budgets."""
+    with EmbeddedRedis.temporary() as redis, ExitStack() as up:
+        environment = servers.environment | {"REPLVIEW_REDIS_URL": redis.url()}
+        tasks = [program for program in programs.workers() if program.name == "tasks"]
+        for program in [*tasks, programs.beat(servers.folder)]:
+            log = servers.folder / f"{program.name}.log"
+            up.enter_context(running(list(program.argv), environment, log))
+        yield
+
+
+@contextmanager
 def stack(servers: Bench, slot: str) -> Iterator[Stack]:
     """Everything up and streaming the slot, which is on the source already."""
     password = secrets.token_urlsafe(12)

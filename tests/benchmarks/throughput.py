@@ -1,14 +1,17 @@
 """Stored changes a second against ``pg_recvlogical`` to /dev/null, on the same WAL.
 
-All indexes and features of replview's are on. Its rate is rows divided by the time from the start
-of the stream to the last commit in the store; ``pg_recvlogical``'s by the time the program runs.
+All indexes and features of replview's are on, its slots are sampled and alerts judged meanwhile.
+Its rate is rows divided by the time from the start of the stream to the last commit in the store;
+``pg_recvlogical``'s by the time the program runs.
 """
 
 from functools import partial
 
 from tests.benchmarks.bench_servers import bench
 from tests.benchmarks.pairs import Pairs, in_turn
+from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result
+from tests.benchmarks.stack import sampling
 
 PAIRS = 3
 #: Single-row streams differ more from run to run: the median of more.
@@ -18,7 +21,7 @@ SINGLE_ROW_PAIRS = 5
 def measure(rows: int, rows_per_transaction: int, pairs: int) -> Pairs:
     """Rows a second of each pair: replview with everything on, and ``pg_recvlogical``."""
     found = []
-    with bench() as servers:
+    with bench() as servers, sampling(servers):
         for number in range(pairs):
             ours, theirs = f"ours_{number}", f"theirs_{number}"
             with servers.slots(ours, theirs):
@@ -29,6 +32,8 @@ def measure(rows: int, rows_per_transaction: int, pairs: int) -> Pairs:
                     partial(servers.recvlogical_seconds, theirs, end_lsn),
                 )
             found.append([rows / taken for taken in seconds])
+        if servers.store_row("SELECT 1 FROM slot_sample LIMIT 1") is None:
+            raise Failed("nothing was sampled meanwhile")
     return Pairs([pair[0] for pair in found], [pair[1] for pair in found])
 
 
