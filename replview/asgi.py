@@ -14,6 +14,7 @@ from django.core.asgi import get_asgi_application
 http = get_asgi_application()
 
 from replview.live.routing import websocket_urlpatterns  # noqa: E402
+from replview.web.garbage import spare_what_stays  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
@@ -23,3 +24,5 @@ application = ProtocolTypeRouter(
         ),
     }
 )
+
+spare_what_stays()

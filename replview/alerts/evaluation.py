@@ -14,6 +14,7 @@ from replview.alerts.measured import Measured
 from replview.alerts.measuring import Measures
 from replview.alerts.messages import fired_message
 from replview.alerts.sight import Sight
+from replview.alerts.standing import Standing, furthest_first
 from replview.store import instance_settings
 from replview.store.alert_rows import apart, one_evaluator
 from replview.store.models import Alert, AlertRule
@@ -53,11 +54,12 @@ def _evaluate(now: dt.datetime) -> list[Alert]:
     for alert in Alert.objects.filter(state__in=[_State.PENDING, _State.FIRING]):
         open_alerts.setdefault(alert.rule_id, []).append(alert)
     told: list[Alert] = []
-    for rule in rules:
+    standing = Standing()
+    for rule in furthest_first(rules):
         known, others = open_alerts.get(rule.pk, []), overridden.get(rule.pk, set())
         try:
             with apart():
-                told += _one_rule(rule, known, others, measures, now)
+                told += _one_rule(rule, known, others, measures, now, standing)
         except Exception:
             # The others are evaluated; this one is tried again next time.
             log.exception("alert rule %s cannot be evaluated", rule.pk)
@@ -65,7 +67,12 @@ def _evaluate(now: dt.datetime) -> list[Alert]:
 
 
 def _one_rule(
-    rule: AlertRule, known: list[Alert], others: set[int], measures: Measures, now: dt.datetime
+    rule: AlertRule,
+    known: list[Alert],
+    others: set[int],
+    measures: Measures,
+    now: dt.datetime,
+    standing: Standing,
 ) -> list[Alert]:
     for alert in known:
         alert.rule = rule
@@ -77,6 +84,8 @@ def _one_rule(
     by_subject = {alert.subject: alert for alert in known}
     begun, moved, told = [], [], []
     for measured in measures.of(rule, others):
+        if standing.stands_for(rule, measured.subject):
+            continue
         value = _finite(measured.value)
         alert = by_subject.pop(measured.subject, None)
         if alert is None:
@@ -98,12 +107,15 @@ def _one_rule(
             told.append(alert)
         elif alert.state == _State.CLEARED and before == _State.FIRING:
             told.append(alert)
-    for alert in by_subject.values():  # no longer there
+    for alert in by_subject.values():  # no longer there, or told by a graver rule
         was = alert.state
+        if graver := standing.stands_for(rule, alert.subject):
+            alert.detail["over_because"] = f"“{graver.name}” now stands for it"
         advance(alert, rule, None, now, gone=True)
         moved.append(alert)
         if alert.state == _State.CLEARED and was == _State.FIRING:
             told.append(alert)
+    standing.note(rule, [*begun, *known])
     return _store(begun, moved, told, now)
 
 

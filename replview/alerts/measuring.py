@@ -4,7 +4,7 @@ A subject that is absent has nothing to be measured: its alerts are over.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replview.alerts import measuring_slots, measuring_sources, measuring_store
 from replview.alerts.measured import Measured
@@ -41,7 +41,8 @@ class Measures:
     def of(self, rule: AlertRule, overridden: set[int]) -> list[Measured]:
         """What concerns this rule: not the slots that have a rule of their own instead."""
         if rule.kind not in self._found:
-            self._found[rule.kind] = list(MEASURES[rule.kind](self.sight))
+            found = MEASURES[rule.kind](self.sight)
+            self._found[rule.kind] = [self._named_fully(measured) for measured in found]
         found = self._found[rule.kind]
         if rule.slot_id is not None:
             return [measured for measured in found if measured.slot_id == rule.slot_id]
@@ -50,3 +51,10 @@ class Measures:
             for measured in found
             if measured.slot_id not in overridden and not measured.only_own_rule
         ]
+
+    def _named_fully(self, measured: Measured) -> Measured:
+        """A slot that several sources lead to is told with all of its names."""
+        also = self.sight.also_seen_as.get(measured.slot_id) if measured.slot_id else None
+        if not also:
+            return measured
+        return replace(measured, detail={**measured.detail, "also_seen_as": ", ".join(also)})

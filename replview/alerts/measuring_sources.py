@@ -11,7 +11,7 @@ from replview.store.models import Source, SourceLook
 
 def prepared_age(sight: Sight) -> Iterator[Measured]:
     """Seconds since the oldest prepared transaction was prepared; 0: there is none."""
-    for source in sight.sources:
+    for source in sight.servers:
         rows = _told(sight, source, "prepared")
         ages = [(_age(sight, row.get("prepared_at")), row) for row in rows or []]
         known = [(age, row) for age, row in ages if age is not None]
@@ -29,7 +29,7 @@ def long_transaction(sight: Sight) -> Iterator[Measured]:
     A role that may not see others' sessions is not told when they began: then only those it was
     told of count, and none of them tells that all is well.
     """
-    for source in sight.sources:
+    for source in sight.servers:
         rows = _told(sight, source, "running")
         ages = [(_age(sight, row.get("xact_started_at")), row) for row in rows or []]
         known = [(age, row) for age, row in ages if age is not None]

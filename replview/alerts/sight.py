@@ -8,6 +8,7 @@ from functools import cached_property
 from replview.store.alert_samples import last_reached, wal_growth
 from replview.store.instance_settings import read_number
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot
+from replview.store.same_server import one_a_server, one_a_slot
 
 #: A look older than this is of the past: what it told is unknown now. Looks are 5 s apart, or as
 #: far as ``sampling.seconds`` says.
@@ -38,9 +39,21 @@ class Sight:
 
     @cached_property
     def slots(self) -> list[WatchedSlot]:
-        """Every slot of every source that is there, and those of ours that no longer are."""
+        """Every slot that is there, and those of ours that no longer are; once, however many
+        sources lead to its server.
+        """
+        return self._slots_once[0]
+
+    @cached_property
+    def also_seen_as(self) -> dict[int, list[str]]:
+        """By the id of one of ``slots`` its names on the other sources of the same server."""
+        return self._slots_once[1]
+
+    @cached_property
+    def _slots_once(self) -> tuple[list[WatchedSlot], dict[int, list[str]]]:
         rows = WatchedSlot.objects.select_related("source", "slot").order_by("pk")
-        return [row for row in rows if row.gone_at is None or row.slot_id is not None]
+        there = [row for row in rows if row.gone_at is None or row.slot_id is not None]
+        return one_a_slot(there, self.looks, lambda row: self.fresh(row.last_seen_at))
 
     @cached_property
     def ours(self) -> list[Slot]:
@@ -51,6 +64,12 @@ class Sight:
     def sources(self) -> list[Source]:
         """All sources."""
         return list(Source.objects.all())
+
+    @cached_property
+    def servers(self) -> list[Source]:
+        """One source of every server that was looked at lately."""
+        lately = {pk: look for pk, look in self.looks.items() if self.fresh(look.looked_at)}
+        return one_a_server(self.sources, lately)
 
     @cached_property
     def looks(self) -> dict[int, SourceLook]:

@@ -33,6 +33,7 @@ class Kept:
     facts_at: float = 0.0
     subscription_columns: list[str] = field(default_factory=list)
     may_list_wal: bool = False
+    may_read_checkpoints: bool = False
     wal_directory_bytes: int | None = None
     wal_directory_at: float = 0.0
 

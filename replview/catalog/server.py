@@ -1,5 +1,6 @@
 """The server as a whole: version, identity, settings that replication depends on, position."""
 
+import datetime as dt
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ SERVER = Query(
                current_user AS role,
                pg_encoding_to_char(d.encoding) AS encoding,
                pg_is_in_recovery() AS in_recovery,
+               pg_postmaster_start_time() AS started_at,
                has_database_privilege(current_database(), 'CREATE') AS may_create,
                (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
                (SELECT count(*) FROM pg_stat_get_wal_senders()) AS walsenders_used,
@@ -94,6 +96,8 @@ class ServerFacts:
     wal_sender_timeout_ms: int
     #: 18 and later: idle slots are invalidated after this; 0: never.
     idle_replication_slot_timeout_ms: int | None
+    #: When the server was started: with the system identifier it says which one this is.
+    started_at: dt.datetime | None = None
     #: See ``catalog.failover_settings``; empty before 17.
     failover_settings: dict[str, Any] = field(default_factory=dict)
 

@@ -64,6 +64,14 @@ def add_filters(parser: ArgumentParser) -> None:
 
 def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:
     """What the options ask for. Raises ``CommandError``."""
+    selection = Selection.from_words(slot, words_of(options))
+    if selection.trouble:
+        raise CommandError(selection.trouble)
+    return selection
+
+
+def words_of(options: dict[str, Any]) -> dict[str, str]:
+    """The options as a filter's words. Raises ``CommandError``."""
     if options["xid"] is not None and options["gid"]:
         raise CommandError("a transaction has one number: give --xid or --gid")
     words = {
@@ -80,10 +88,7 @@ def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:
         "where": options["where"],
         "key": options["row"],
     }
-    selection = Selection.from_words(slot, {name: word for name, word in words.items() if word})
-    if selection.trouble:
-        raise CommandError(selection.trouble)
-    return selection
+    return {name: str(word) for name, word in words.items() if word}
 
 
 def _table(text: str) -> str:

@@ -72,6 +72,9 @@ def _holders(
         "may_read_stats": found.may_read_stats,
         "logical_decoding_work_mem_bytes": facts.logical_decoding_work_mem_bytes,
         "max_prepared_transactions": facts.max_prepared_transactions,
+        # Which running server this is, and which database of it.
+        "started_at": facts.started_at,
+        "database": facts.database,
         "failover_settings": facts.failover_settings,
     }
 

@@ -1,4 +1,4 @@
-"""One look at a source, on a connection that is kept: two statements, more once a minute.
+"""One look at a source, on a connection that is kept: three statements, more once a minute.
 
 What seldom changes (version, settings, identity, rights) is asked again after a minute, and at once
 where the server came out of recovery.
@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from replview.catalog.checkpoints import may_read_checkpoints, read_last_checkpoint
 from replview.catalog.kept import Kept
 from replview.catalog.open_now import OpenNow, read_open_now
 from replview.catalog.server import ServerFacts, read_server_facts
@@ -35,6 +36,8 @@ class Seen:
     #: As last asked, half a minute ago at most; None where this role may not know.
     wal_directory_bytes: int | None
     took_seconds: float
+    #: When the last checkpoint began; None where this role may not know.
+    checkpointed_at: dt.datetime | None = None
     at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
 
@@ -53,6 +56,9 @@ def look(kept: Kept) -> Seen:
         open_now=open_now,
         subscriptions=_subscriptions(kept, open_now),
         wal_directory_bytes=_wal_directory_bytes(kept),
+        checkpointed_at=read_last_checkpoint(kept.connection)
+        if kept.may_read_checkpoints
+        else None,
         took_seconds=time.monotonic() - began,
         at=at,
     )
@@ -68,6 +74,7 @@ def _facts(kept: Kept, states: SlotStates) -> ServerFacts:
     ):
         facts = read_server_facts(kept.connection)
         kept.subscription_columns = read_subscription_columns(kept.connection)
+        kept.may_read_checkpoints = may_read_checkpoints(kept.connection)
         kept.may_list_wal = may_list_wal_directory(kept.connection)
         kept.facts, kept.facts_at = facts, now
     return facts

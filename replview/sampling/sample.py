@@ -78,6 +78,7 @@ def _itself(seen: Seen) -> dict[str, Any]:
         "running": seen.open_now.running,
         "oldest_running_seconds": seen.open_now.oldest_running_seconds,
         "took_seconds": seen.took_seconds,
+        "checkpointed_at": seen.checkpointed_at,
     }
 
 

@@ -7,12 +7,13 @@ truncation, a deletion, or where some operation of the table is not published.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.changes import ChangeRow
+from replview.store.earlier_places import MANY, EarlierPlaces, Look
 from replview.store.row_breaks import Breaks, read_breaks
 from replview.store.row_shapes import Shapes, key_values
 from replview.store.row_steps import (
@@ -28,6 +29,7 @@ from replview.store.row_steps import (
 
 #: Earlier changes looked at in each round; most rows need but the first.
 _ROUNDS = (3, 17, 17, 17)
+_ROUNDS_OF_MANY = (1, 2, 17, 17, 17)
 #: And in all.
 _MOST_STEPS = 20
 
@@ -89,13 +91,24 @@ class _Past:
     #: The place that follows whatever is looked at.
     upper: Place
     missing: set[str]
+    #: None: all columns; else only these need be known.
+    wanted: frozenset[str] | None = None
     steps: list[Step] = field(default_factory=list)
     looked_at: int = 0
     ended: bool = False
+    #: It ended because enough is known: more could have been learnt.
+    partial: bool = False
     #: The change that left the row so.
     last: Step | None = None
     #: What the server sent of the old row (its key), and what earlier changes tell.
     image: dict[str, Any] = field(default_factory=dict)
+
+    def end_if_enough(self) -> bool:
+        """Whether there is nothing more to be learnt, or nothing more need be."""
+        enough = self.wanted is not None and not self.missing & self.wanted
+        self.partial = enough and bool(self.missing)
+        self.ended = self.ended or enough or not self.missing
+        return self.ended
 
 
 @dataclass(slots=True)
@@ -137,31 +150,52 @@ def before_images(
 
     A change is left out where nothing is known of the row before it.
     """
+    return before_columns(changes, None, shared)[0]
+
+
+def before_columns(
+    changes: Iterable[ChangeRow],
+    columns: Collection[str] | None,
+    shared: Shared | None = None,
+) -> tuple[dict[tuple[int, int], Before], set[tuple[int, int]]]:
+    """The same where nothing but these columns is asked of the row before (None: all of it), and
+    those changes of which therefore more may be known than was looked for, or all that is told.
+    """
     shared = shared or Shared()
     wanted = [change for change in changes if _is_derivable(change)]
     if not wanted:
-        return {}
+        return {}, set()
     relation_ids = {change.relation_id for change in wanted if change.relation_id is not None}
     shapes = shared.shapes(relation_ids)
     shared.learn({change.transaction_id for change in wanted})
     found = (_past_of(change, shared.mine, shapes) for change in wanted)
     pasts = [past for past in found if past is not None]
+    if columns is not None:
+        for past in pasts:
+            past.wanted = frozenset(columns)
+            past.end_if_enough()
+    _look_back(pasts, shapes, shared)
+    images = {_at(past): _before(past, past.last) for past in pasts if past.last is not None}
+    return images, {_at(past) for past in pasts if past.partial}
+
+
+def _look_back(pasts: Sequence[_Past], shapes: Shapes, shared: Shared) -> None:
+    """Round by round, until of each enough is known or there is no more."""
+    many = sum(not past.ended for past in pasts) >= MANY
+    places = EarlierPlaces() if many else None
     breaks = None
-    for limit in _ROUNDS:
+    for number, limit in enumerate(_ROUNDS_OF_MANY if many else _ROUNDS):
         asked = [past for past in pasts if not past.ended]
         if not asked:
             break
-        exhausted = _read(asked, limit)
+        exhausted = _read_placed(asked, limit, places) if places else None
+        if exhausted is None:
+            exhausted = _read(asked, limit)
         breaks = _breaks_for(pasts, breaks, shapes, shared)
-        if limit == _ROUNDS[0]:
+        if number == 0:
             _read_overlapping(asked, breaks)
         for past, is_all in zip(asked, exhausted, strict=True):
             _follow(past, shapes, breaks, is_all=is_all)
-    return {
-        (past.change.transaction_id, past.change.seq): _before(past, past.last)
-        for past in pasts
-        if past.last is not None
-    }
 
 
 def _is_derivable(change: ChangeRow) -> bool:
@@ -171,6 +205,10 @@ def _is_derivable(change: ChangeRow) -> bool:
         and change.key_hash is not None
         and change.relation_id is not None
     )
+
+
+def _at(past: _Past) -> tuple[int, int]:
+    return past.change.transaction_id, past.change.seq
 
 
 def _before(past: _Past, last: Step) -> Before:
@@ -219,6 +257,26 @@ def _read(asked: Sequence[_Past], limit: int) -> list[bool]:
         past.steps.append(step_of(row[1 : STEP_WIDTH + 1]))
         past.until = min(past.until, (past.steps[-1].lsn, past.steps[-1].seq))
     return [number < limit for number in counted]
+
+
+def _read_placed(asked: Sequence[_Past], limit: int, places: EarlierPlaces) -> list[bool] | None:
+    """The same where there are many; None where that is not the way."""
+    looks = [
+        Look(
+            (past.as_step.relation_id, past.key_hash),
+            past.until,
+            past.change.transaction_id,
+            past.as_step.incarnation_id,
+        )
+        for past in asked
+    ]
+    found = places.steps(looks, limit)
+    if found is None:
+        return None
+    for past, (steps, until) in zip(asked, found, strict=True):
+        past.steps += steps
+        past.until = until
+    return [len(steps) < limit for steps, _ in found]
 
 
 def _breaks_for(
@@ -310,7 +368,10 @@ def _take(past: _Past, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
     taken = past.missing & lasting.keys()
     past.image |= {name: lasting[name] for name in taken}
     past.missing -= taken
-    return not past.missing or step.op in ("I", "S") or step.old_kind == "O"
+    # Beyond these nothing is told of the row that this one left.
+    if step.op in ("I", "S") or step.old_kind == "O":
+        return True
+    return past.end_if_enough()
 
 
 def _move(past: _Past, step: Step, shapes: Shapes) -> None:

@@ -228,24 +228,37 @@ def _sizes(found: Conditions, wanted: TransactionFilter) -> None:
 
 
 def _stretch(found: Conditions, wanted: TransactionFilter, time: str) -> None:
-    """From when to when, from where to where."""
+    """From when to when, from where to where. A block across a bound may hold anything from none to
+    all: it is looked through, and not counted on.
+    """
     since, until = wanted.since_at, wanted.until_at
+    whole = "CASE WHEN {} THEN b.transactions ELSE 0 END"
     if since is not None:
-        found.add(f"{time} >= %(since)s", "b.last_time >= %(since)s", "b.transactions", since=since)
+        found.add(
+            f"{time} >= %(since)s",
+            "b.last_time >= %(since)s",
+            whole.format("b.first_time >= %(since)s"),
+            since=since,
+        )
     if until is not None:
-        found.add(f"{time} < %(until)s", "b.first_time < %(until)s", "b.transactions", until=until)
+        found.add(
+            f"{time} < %(until)s",
+            "b.first_time < %(until)s",
+            whole.format("b.last_time < %(until)s"),
+            until=until,
+        )
     if wanted.from_lsn is not None:
         found.add(
             f"{PLACED_LSN} >= %(from_lsn)s",
             "(b.last_lsn >= %(from_lsn)s OR b.states ? 'snapshot')",
-            "b.transactions",
+            whole.format("b.first_lsn >= %(from_lsn)s"),
             from_lsn=str(wanted.from_lsn),
         )
     if wanted.to_lsn is not None:
         found.add(
             f"{PLACED_LSN} <= %(to_lsn)s",
             "(b.first_lsn <= %(to_lsn)s OR b.states ? 'snapshot')",
-            "b.transactions",
+            whole.format("b.last_lsn <= %(to_lsn)s"),
             to_lsn=str(wanted.to_lsn),
         )
 

@@ -120,7 +120,8 @@ class PlacedStream(Stream):
             if high - low >= room:
                 low, high = (low, low + room - 1) if self.backwards else (high - room + 1, high)
             left -= high - low + 1
-            hoped += self.expected.get(block, 0.0)
+            # What a block holds may stand anywhere in it.
+            hoped += self.expected.get(block, 0.0) * (high - low + 1) / BLOCK
             if found and high == found[-1][0] - 1:
                 found[-1] = (low, found[-1][1])
             elif found and low == found[-1][1] + 1:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from django.db import DataError, connection, transaction
 
-from replview.store.before_images import Before, Shared, before_images
+from replview.store.before_images import Before, Shared, before_columns
 from replview.store.changes import ChangeRow
 from replview.store.history import TransactionRow
 from replview.store.relation_shapes import VersionShape, shapes_by_id
@@ -23,7 +23,9 @@ from replview.store.wanted_changes import WantedChanges
 #: Bytes of pgoutput that a read may span: what it holds at once grows with them.
 _READ_BYTES = 16 * 1024 * 1024
 #: Changes whose before images are looked for at once.
-_UNSURE_AT_ONCE = 500
+_UNSURE_AT_ONCE = 2000
+#: A read that leaves more than this is followed by smaller ones.
+_MUCH_UNSURE = 1000
 #: The same where only the first are wanted.
 _UNSURE_AT_FIRST = 60
 
@@ -196,7 +198,7 @@ class ChangeReader:
         unsure = [(self._shapes.row(row), row[11]) for row in rows if not row[12]]
         if enough is not None:
             return self._first_of(found, unsure, enough)
-        if len(unsure) > _UNSURE_AT_ONCE:
+        if len(unsure) > _MUCH_UNSURE:
             self._batching.slow_down()
         unknown = 0
         for start in range(0, len(unsure), _UNSURE_AT_ONCE):
@@ -249,11 +251,12 @@ class ChangeReader:
     def _ask_again(self, unsure: list[tuple[ChangeRow, int]]) -> tuple[list[ChangeRow], int]:
         """Those that match once their before images are filled in; how many stay unknown."""
         assert self._predicate is not None
-        before = before_images([change for change, _ in unsure], self.shared)
+        columns = self._wanted.where.columns
+        before, partial = before_columns([c for c, _ in unsure], columns, self.shared)
         olds, news = [], []
         for change, _ in unsure:
             image = before.get((change.transaction_id, change.seq))
-            old, new = _filled(change, image.image if image else {}, self._wanted.where.columns)
+            old, new = _filled(change, image.image if image else {}, columns)
             olds.append(orjson.dumps(old).decode())
             news.append(None if new is None else orjson.dumps(new).decode())
         answers = _rows(
@@ -270,7 +273,8 @@ class ChangeReader:
         found = [unsure[number][0] for number, answer in answers if answer]
         for change in found:
             at = (change.transaction_id, change.seq)
-            self.before[at] = before.get(at)
+            if at not in partial:
+                self.before[at] = before.get(at)
         return found, sum(answer is None for _, answer in answers)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 from django.db import close_old_connections, connection, connections
+from psycopg.conninfo import make_conninfo
 
 
 @contextmanager
@@ -34,6 +35,23 @@ _OPTIONS = (
 
 def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]:
     """An autocommit connection to the store Django is configured for."""
+    return psycopg.connect(
+        **_LIVELINESS,
+        **_address(),
+        autocommit=True,
+        application_name=application_name,
+        connect_timeout=10,
+        client_encoding="UTF8",
+        options=_OPTIONS,
+    )
+
+
+def store_conninfo() -> str:
+    """The same store's address, with its password, for a process of its own."""
+    return make_conninfo("", **_address())
+
+
+def _address() -> dict[str, Any]:
     settings: dict[str, Any] = connections["default"].settings_dict
     given = {
         "dbname": settings["NAME"],
@@ -43,12 +61,4 @@ def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]
         "port": settings["PORT"],
         **{name: value for name, value in settings["OPTIONS"].items() if name != "pool"},
     }
-    return psycopg.connect(
-        **_LIVELINESS,
-        **{name: value for name, value in given.items() if value not in ("", None)},
-        autocommit=True,
-        application_name=application_name,
-        connect_timeout=10,
-        client_encoding="UTF8",
-        options=_OPTIONS,
-    )
+    return {name: value for name, value in given.items() if value not in ("", None)}

@@ -9,14 +9,20 @@ from replview.store import instance_settings
 from replview.store.partitions import day_of
 
 
+def last_deleted_day() -> dt.date | None:
+    """The last day that was deleted, with all before it; None: none was."""
+    last = instance_settings.read("retention.last_day", None)
+    return None if last is None else dt.date.fromisoformat(last)
+
+
 def deleted_day_of(transaction_id: int) -> dt.date | None:
     """The day that a transaction was deleted with; None: it was not."""
-    last = instance_settings.read("retention.last_day", None)
+    last = last_deleted_day()
     try:
         day = day_of(transaction_id)
     except (OverflowError, ValueError, OSError):
         return None
-    return day if last is not None and day <= dt.date.fromisoformat(last) else None
+    return day if last is not None and day <= last else None
 
 
 def kept_since() -> dict[int, dt.datetime]:

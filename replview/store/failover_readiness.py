@@ -119,4 +119,5 @@ def _on_standby(source: Source, twin: WatchedSlot | None, settings: Mapping[str,
         return OnStandby(standby=source.name, ready=False, why="not_synced", lacking=lacking)
     if twin.temporary is not False and facts.get("temporary") is not False:
         return OnStandby(standby=source.name, ready=False, why="temporary", lacking=lacking)
-    return OnStandby(standby=source.name, ready=True)
+    # A copy that no longer follows can still be gone on from, the worse the longer ago that is.
+    return OnStandby(standby=source.name, ready=True, lacking=lacking)

@@ -21,7 +21,7 @@ _CHANGED = """
     WHERE b.incarnation_id = %(life)s AND b.block BETWEEN %(first)s AND %(last)s
       AND n.left_over <> b.transactions
 """
-_OF_DAYS = """
+_OF_DAY = """
     SELECT min(block), max(block) FROM history_block
     WHERE incarnation_id = %s AND last_time >= %s AND first_time < %s
 """
@@ -52,12 +52,14 @@ def _blocks(life: int, first: int, last: int) -> None:
 
 
 def _actors(life: int, days: list[dt.date]) -> None:
-    """From the blocks that have something of these days: those that are left are few."""
+    """From the blocks that have something of a day, day by day: what committed long after the
+    others of its day was counted on another, and between the two lies all of the record.
+    """
     ActorActivity.objects.filter(incarnation_id=life, day__in=days).delete()
-    begin = dt.datetime.combine(days[0], dt.time(), tzinfo=dt.UTC)
-    end = dt.datetime.combine(days[-1] + dt.timedelta(days=1), dt.time(), tzinfo=dt.UTC)
     with connection.cursor() as cursor:
-        cursor.execute(_OF_DAYS, [life, begin, end])
-        first, last = cursor.fetchone()
-        if first is not None:
-            cursor.execute(ADD_ACTORS, values_of(life, first, last, days))
+        for day in days:
+            begin = dt.datetime.combine(day, dt.time(), tzinfo=dt.UTC)
+            cursor.execute(_OF_DAY, [life, begin, begin + dt.timedelta(days=1)])
+            first, last = cursor.fetchone()
+            if first is not None:
+                cursor.execute(ADD_ACTORS, values_of(life, first, last, [day]))

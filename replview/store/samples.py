@@ -130,11 +130,25 @@ def _store_subscriptions(
     if subscriptions is None:
         return
     known = WatchedSubscription.objects.filter(source_id=source_id)
-    names = set(known.values_list("name", flat=True))
-    if names - set(subscriptions):
+    former = dict(known.values_list("name", "facts"))
+    if set(former) - set(subscriptions):
         known.exclude(name__in=subscriptions).filter(gone_at=None).update(gone_at=at)
     for name, facts in subscriptions.items():
-        defaults = {"facts": facts, "last_seen_at": at, "gone_at": None}
+        told = facts | {"failed_at": _failed_at(former.get(name) or {}, facts, at)}
+        defaults = {"facts": told, "last_seen_at": at, "gone_at": None}
         WatchedSubscription.objects.update_or_create(
             source_id=source_id, name=name, defaults=defaults
         )
+
+
+def _failed_at(former: dict[str, Any], facts: dict[str, Any], at: dt.datetime) -> str | None:
+    """When its errors were last seen to have become more; None: never.
+
+    A worker that fails is started anew every few seconds: whether one runs right now tells little.
+    """
+    for name in ("apply_error_count", "sync_error_count"):
+        before, now = former.get(name), facts.get(name)
+        if isinstance(before, int) and isinstance(now, int) and now > before:
+            return at.isoformat()
+    same = former.get("oid") == facts.get("oid")
+    return former.get("failed_at") if same else None

@@ -168,16 +168,17 @@ def _make_room(budget_bytes: int | None) -> None:
     if over or retention.is_under_way():
         deadline = time.monotonic() + _ROOM_SECONDS
         with tidy.alone() as mine:
-            if not mine or not retention.finish(deadline):
+            if not mine:
                 return
-            while budget_bytes is not None and _size() >= budget_bytes:
+            done = retention.finish(deadline)
+            while done and budget_bytes is not None and _size() >= budget_bytes:
                 day = retention.oldest_day()
                 stuck = retention.why_kept(day)
                 if day is None or stuck or time.monotonic() > deadline:
                     break
                 why = f"as the store reached its budget of {_words(budget_bytes)}"
-                if retention.drop_day(day, why=why, deadline=deadline) is None:
-                    break
+                done = retention.drop_day(day, why=why, deadline=deadline) is not None
+            stuck = stuck or (retention.what_waits() if over else "")
     if stuck != instance_settings.read("store.stuck", ""):
         instance_settings.write("store.stuck", stuck or None, BY)
 

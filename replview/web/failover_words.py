@@ -92,7 +92,11 @@ def _of_copy(server: ServerSlot) -> Failover:
 
 def _line(one: OnStandby) -> Line:
     if one.ready:
-        return Line(standby=one.standby, level="ok", words="ready: synced, permanent, valid")
+        words = "ready: synced, permanent, valid"
+        if not one.lacking:
+            return Line(standby=one.standby, level="ok", words=words)
+        words += f"; but it lacks {', '.join(one.lacking)}: it does not follow any more"
+        return Line(standby=one.standby, level="look", words=words)
     level = "unknown" if one.ready is None else "look"
     words = {
         "missing": "not there",

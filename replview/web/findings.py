@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from replview.store.models import Slot, Source
 from replview.store.slot_budgets import DROPPED
 from replview.store.store_size import STOPPED as STORE_FULL
-from replview.web.findings_wal import BEHIND_BYTES, behind, lost, of_wal
+from replview.web.findings_wal import BEHIND_BYTES, behind, lost, of_wal, reader_holds
 from replview.web.health import Health, Level, Prepared, Reading, worst
+from replview.web.resolving import next_step_of_prepared
 from replview.web.wal_limits import loss_seconds
 from replview.web.words import age_words, short_words
 
@@ -58,19 +59,23 @@ def _findings(
     if slot.desired == Slot.Desired.REMOVING:
         yield Health(level=Level.IDLE, title=f"{slot.name} is being removed.")
         return
+    long = prepared if prepared and now - prepared.prepared_at > PREPARED_LONG else None
     gone = lost(slot.name, reading) or _gone(slot, reading)
     if gone is not None:
         yield gone
     else:
-        yield from of_wal(slot.name, slot.source, reading, now, slot)
+        # Where the reader is not what holds it, reading on would not set the WAL free.
+        held = long is not None and not reader_holds(reading)
+        step = next_step_of_prepared(long.gid) if long is not None and held else ""
+        yield from of_wal(slot.name, slot.source, reading, now, slot, step)
     yield from _of_receiver(slot, reading, now)
-    if prepared and now - prepared.prepared_at > PREPARED_LONG:
-        age = age_words(now - prepared.prepared_at)
+    if long is not None:
+        age = age_words(now - long.prepared_at)
         yield Health(
             level=Level.LOOK,
             title=f"A prepared transaction has been open for {age}.",
-            cause=f"{prepared.gid} holds WAL and blocks vacuum.",
-            next_step="commit it or roll it back.",
+            cause=f"{long.gid} holds WAL and blocks vacuum.",
+            next_step=next_step_of_prepared(long.gid),
         )
 
 

@@ -1,6 +1,7 @@
 """What is to be said of the WAL a slot retains, and of how far behind its reader is. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from replview.store.models import Slot, Source
@@ -34,9 +35,17 @@ def lost(name: str, reading: Reading) -> Health | None:
 
 
 def of_wal(
-    name: str, source: Source, reading: Reading, now: datetime, slot: Slot | None = None
+    name: str,
+    source: Source,
+    reading: Reading,
+    now: datetime,
+    slot: Slot | None = None,
+    next_step: str = "",
 ) -> Iterator[Health]:
-    """Retained WAL that comes near its limit, or is much where there is none."""
+    """Retained WAL that comes near its limit, or is much where there is none.
+
+    ``next_step``: what sets it free, where that is known.
+    """
     retained, limit = reading.retained_wal_bytes, limit_of(source, slot)
     if retained is None or not reading.fresh(now):
         return
@@ -48,13 +57,20 @@ def of_wal(
                 cause="The source sets no limit: it can fill the disk."
                 if limit.by == "none"
                 else "Its limit is unknown.",
-                next_step="set max_slot_wal_keep_size.",
+                next_step=next_step or "set max_slot_wal_keep_size.",
             )
         return
     loss = loss_seconds(source, reading, now, slot)
     level = _level(limit, retained, reading, loss)
     if level is not None:
-        yield _near_limit(name, level, limit, retained, reading, loss)
+        near = _near_limit(name, level, limit, retained, reading, loss)
+        yield replace(near, next_step=next_step) if next_step else near
+
+
+def reader_holds(reading: Reading) -> bool:
+    """Whether what the slot retains is mostly what its reader has not confirmed yet."""
+    retained, unread = reading.retained_wal_bytes, reading.unconfirmed_wal_bytes
+    return bool(retained and unread and unread > BEHIND_BYTES and unread > 0.8 * retained)
 
 
 def _level(limit: WalLimit, retained: int, reading: Reading, loss: float | None) -> Level | None:

@@ -13,6 +13,7 @@ from replview.web.alert_counts import AlertCounts
 from replview.web.findings import slot_health, source_health
 from replview.web.health import Health, Level, Reading, urgency, worst
 from replview.web.open_counts import read_open
+from replview.web.registered import read_registered
 from replview.web.samples import read_present
 from replview.web.server_slot import ServerSlot
 from replview.web.watched import OtherView, Watched, read_watched, reading_of_ours
@@ -220,14 +221,14 @@ class Fleet:
 
 
 def read_fleet(now: datetime | None = None) -> Fleet:
-    """Five queries: sources, slots, what servers told of them, samples, open transactions."""
+    """Four queries: sources with their slots, samples, what servers told of slots, what is open."""
     now = now or timezone.now()
-    rows = {source.pk: source for source in Source.objects.all()}
+    rows, slots = read_registered()
     readings, paces = read_present()
     watched = read_watched(rows, paces, now)
     open_by_incarnation, alerts = read_open()
     by_source: dict[int, list[SlotView]] = defaultdict(list)
-    for slot in Slot.objects.select_related("source"):
+    for slot in slots:
         reading = reading_of_ours(slot, readings.get(slot.pk, Reading()), watched)
         count, prepared = open_by_incarnation.get(slot.incarnation_id, (0, None))
         by_source[slot.source_id].append(

@@ -4,12 +4,15 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
-from replview.store.models import Alert, SlotEvent
+from replview.store.models import Alert, SlotEvent, SourceSample
 from replview.web.lag_slots import LagSlot
 from replview.web.slot_log import kind_of
 
 #: The newest of so many: more symbols than that cover each other.
 _MOST_EVENTS = 200
+#: A checkpoint is written for minutes, and known when it is complete.
+_SEEN_WITHIN = dt.timedelta(hours=1)
+_CHECKPOINTS_WITHIN = dt.timedelta(hours=25)
 #: Kind → shape on the rail; any other is a ring. The shape says it without the colour.
 SHAPES = {
     "connected": "disc",
@@ -22,7 +25,10 @@ SHAPES = {
     "gap": "bars",
     "skipped": "bars",
     "budget": "triangle",
+    "checkpointed": "flag",
 }
+#: More checkpoints than this stand so close that they tell nothing: then their number does.
+MOST_CHECKPOINTS = 60
 _BAD = {"disconnected", "problem", "alert", "gap", "quarantined", "budget"}
 
 
@@ -47,6 +53,34 @@ def read_events(
             events.append(_event(alert.fired_at, "alert", alert.message, name))
     events.sort(key=lambda event: event["at"])
     return events[-_MOST_EVENTS:]
+
+
+def read_checkpoints(
+    slots: Sequence[LagSlot], since: dt.datetime, until: dt.datetime
+) -> tuple[list[dict[str, Any]], int]:
+    """Those of the slots' sources that began in this time, oldest first, and how many there were;
+    too many are only counted, and of more than a day not even that. A source that does not tell
+    its checkpoints has none here.
+    """
+    if until - since > _CHECKPOINTS_WITHIN:
+        return [], 0
+    sources = {slot.source.pk: slot.source.name for slot in slots}
+    # One that began just before the end is seen a little later.
+    seen = SourceSample.objects.filter(
+        source_id__in=sources, sampled_at__gte=since, sampled_at__lt=until + _SEEN_WITHIN,
+        checkpointed_at__gte=since, checkpointed_at__lt=until,
+    )  # fmt: skip
+    found = set(seen.values_list("source_id", "checkpointed_at").distinct())
+    if len(found) > MOST_CHECKPOINTS:
+        return [], len(found)
+    events = [
+        _event(
+            at, "checkpointed", f"A checkpoint of {sources[source_id]} began.",
+            sources[source_id] if len(sources) > 1 else "",
+        )
+        for source_id, at in sorted(found, key=lambda pair: pair[1])
+    ]  # fmt: skip
+    return events, len(found)
 
 
 def _event(

@@ -29,6 +29,12 @@ def ends_of_prepared(gid: str, changes: str) -> tuple[Statement, Statement]:
     )
 
 
+def next_step_of_prepared(gid: str) -> str:
+    """What is to be done about one that holds WAL, as the end of a sentence."""
+    keep, discard = (each.sql.removesuffix(";") for each in ends_of_prepared(gid, "changes"))
+    return f"end the prepared transaction that holds it: {keep} or {discard}"
+
+
 def end_of_session(transaction: Transaction, pid: int) -> Statement:
     """Ends the session only while it still runs this very transaction: pids are used again."""
     which = f"pid = {pid:d} AND backend_xid = '{transaction.xid or 0:d}'::xid"

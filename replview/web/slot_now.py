@@ -7,6 +7,7 @@ from replview.store.failover_readiness import read_standbys
 from replview.store.models import Slot, SourceLook
 from replview.web.failover_words import Failover, failover_of
 from replview.web.health import Reading
+from replview.web.same_slot import same_slot
 from replview.web.server_slot import ServerSlot
 from replview.web.slot_facts import facts_of
 from replview.web.slot_steps import steps_of
@@ -18,13 +19,18 @@ def server_side(
 ) -> dict[str, Any]:
     """For the templates; nothing is known of a slot that no look has found yet."""
     if server is None:
-        return {"server": None, "server_facts": [], "failover": Failover(), "steps": []}
+        return {"server": None, "server_facts": [], "failover": Failover(), "steps": [], "held": "",
+                "same": None}  # fmt: skip
     look = Look(SourceLook.objects.filter(source=server.source).first(), now)
     failover = failover_of(server, read_standbys(server.source))
+    steps = steps_of(server, slot, reading, look, now)
     return {
         "server": server,
         "server_fresh": server.fresh(now),
         "server_facts": facts_of(server, slot, look, failover, now),
         "failover": failover,
-        "steps": steps_of(server, slot, reading, look, now),
+        "same": same_slot(server.source, server.name),
+        "steps": steps,
+        # What holds it comes before whatever else its health advises.
+        "held": next((step.next_step for step in steps if step.next_step), ""),
     }

@@ -15,7 +15,7 @@ from replview.web.findings_wal import BEHIND_BYTES
 from replview.web.health import Reading
 from replview.web.holders import Holder, open_on_source
 from replview.web.lost_words import explain
-from replview.web.resolving import ends_of_prepared
+from replview.web.resolving import ends_of_prepared, next_step_of_prepared
 from replview.web.server_slot import ServerSlot
 from replview.web.source_looks import Look
 from replview.web.wal_limits import limit_of
@@ -33,6 +33,8 @@ class Step:
     words: str
     run: str
     note: str = ""
+    #: Of a step that ends a prepared transaction: the whole of it, as the end of a sentence.
+    next_step: str = ""
 
 
 def steps_of(
@@ -124,7 +126,8 @@ def _end(holder: Holder) -> Iterator[Step]:
         keep, discard = ends_of_prepared(holder.name, "changes")
         where = f"In database {holder.detail}. " if holder.detail else ""
         yield Step("End the prepared transaction that holds it: keep its changes", keep.sql,
-                   f"{where}Ask whoever prepared it which end is right.")  # fmt: skip
+                   f"{where}Ask whoever prepared it which end is right.",
+                   next_step_of_prepared(holder.name))  # fmt: skip
         yield Step("Or discard them", discard.sql)
     else:
         pid = holder.name.removeprefix("pid ")

@@ -15,6 +15,8 @@ from replview.web.words import age_words, bytes_words, plural
 
 #: A walsender speaks up at least twice in its wal_sender_timeout, which is a minute by default.
 SILENT_AFTER = timedelta(minutes=2)
+#: A worker that fails is started anew after wal_retrieve_retry_interval, five seconds by default.
+FAILING_FOR = timedelta(minutes=1)
 _BEHIND_BYTES = 16 << 20
 
 
@@ -81,11 +83,13 @@ def _health(
             Health(
                 level=Level.LOOK,
                 title="Disabled: nothing is applied.",
-                cause="Its slot on the publisher keeps WAL for it.",
+                cause=f"{_disabled_by_an_error(facts)}Its slot on the publisher keeps WAL for it.",
                 next_step="enable it, or drop it with its slot.",
             ),
             enable,
         )
+    if (failing := _failing(facts, now)) is not None:
+        return failing, ""
     if facts.get("pid") is None:
         return (
             Health(
@@ -97,6 +101,27 @@ def _health(
             "",
         )
     return _running(facts, now), ""
+
+
+def _disabled_by_an_error(facts: Mapping[str, Any]) -> str:
+    """A sentence where that is how it was disabled, as far as can be told."""
+    if facts.get("subdisableonerr") is True and (errors := _counted(facts)):
+        return f"It is disabled on an error (disable_on_error), and had {errors}. "
+    return ""
+
+
+def _failing(facts: Mapping[str, Any], now: datetime) -> Health | None:
+    """Whether it failed lately, though its worker may be up again for the next try."""
+    failed = _moment(facts.get("failed_at"))
+    if failed is None or now - failed > FAILING_FOR:
+        return None
+    ago = age_words(now - failed)
+    return Health(
+        level=Level.LOOK,
+        title=f"Fails: {_counted(facts) or 'errors'}, the last about {ago} ago.",
+        cause="Its worker is started anew and goes on where it stood.",
+        next_step="see the server's log for the cause.",
+    )
 
 
 def _running(facts: Mapping[str, Any], now: datetime) -> Health:
@@ -131,14 +156,18 @@ def _to_confirm(facts: Mapping[str, Any]) -> int | None:
 
 def _errors(facts: Mapping[str, Any]) -> str:
     """Of applying and of copying tables, since its statistics were reset."""
-    counts = [
-        (plural(int(facts[f"{what}_error_count"]), f"{what} error"), facts[f"{what}_error_count"])
-        for what in ("apply", "sync")
-        if isinstance(facts.get(f"{what}_error_count"), int)
-    ]
-    if not counts:
-        return ""
-    return ", ".join(said for said, count in counts if count) or "none"
+    known = any(isinstance(facts.get(f"{what}_error_count"), int) for what in ("apply", "sync"))
+    return (_counted(facts) or "none") if known else ""
+
+
+def _counted(facts: Mapping[str, Any]) -> str:
+    """``3 apply errors``; empty: none, or not told."""
+    counts = {what: facts.get(f"{what}_error_count") for what in ("apply", "sync")}
+    return ", ".join(
+        plural(count, f"{what} error")
+        for what, count in counts.items()
+        if isinstance(count, int) and count
+    )
 
 
 def _conflicts(facts: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -238,12 +237,11 @@ def _operation(wanted: TransactionFilter, letter: str) -> dict[str, Any]:
 
 def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
     """The last transaction before the time asked for that passes all the rest."""
-    until: datetime | None = wanted.until_at or wanted.since_at
-    if until is None:
+    # Without a beginning, all before the end was looked through already.
+    if wanted.since_at is None:
         return None
     found = find_transactions(
-        replace(wanted, since="", until=""),
-        cursor=cursor_at_time(until, wanted.slot),
+        replace(wanted, since="", until=wanted.since),
         limit=1,
         budget_seconds=_BUDGET_SECONDS,
     )

@@ -57,4 +57,6 @@ def test_a_slot_in_trouble_has_no_green_tick(page: Page, feeder: Feeder, server:
 
     expect(page.locator("#sentence-title")).to_contain_text("A prepared transaction has been open")
     expect(page.locator("#sentence-icon")).to_have_class("icon health-look")
-    expect(page.locator("#sentence-rest")).to_contain_text("Next: commit it or roll it back.")
+    expect(page.locator("#sentence-rest")).to_contain_text(
+        "COMMIT PREPARED 'forgotten' or ROLLBACK PREPARED 'forgotten'"
+    )

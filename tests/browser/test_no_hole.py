@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from replview.demo.redis import EmbeddedRedis
-from tests.browser.conftest import Server, rows
+from tests.browser.conftest import Server, one_server, rows
 from tests.live.feeder import Feeder, single
 
 pytestmark = [
@@ -21,6 +21,16 @@ def redis_server() -> Iterator[EmbeddedRedis]:
     """A Redis of this module alone, which its tests may stop."""
     with EmbeddedRedis.temporary() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def kept_server(
+    django_db_setup: None,
+    redis_server: EmbeddedRedis,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Server]:
+    """A web server on that Redis."""
+    yield from one_server(redis_server, tmp_path_factory)
 
 
 def xids(page: Page) -> list[int]:

@@ -21,6 +21,7 @@ from replview.catalog.server import read_server_facts
 from replview.catalog.wishes import Wish
 from replview.demo.binaries import debian_postgres15
 from replview.demo.postgres import EmbeddedPostgres
+from tests.copied_clusters import copied
 
 
 def by_code(findings: list[Finding]) -> dict[str, Finding]:
@@ -211,7 +212,7 @@ def test_old_versions_are_warned_of_and_older_ones_refused(source, version, grad
 def test_a_standby(version, grade) -> None:
     if version == 15 and debian_postgres15() is None:
         pytest.skip("PostgreSQL 15 is not installed")
-    with EmbeddedPostgres.temporary(version=version) as server:
+    with copied(version) as server:
         server.stop()
         signal = server.data_dir.resolve() / "standby.signal"
         signal.touch()

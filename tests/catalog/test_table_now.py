@@ -107,6 +107,7 @@ def test_the_source_is_named_with_its_answer(source) -> None:
     assert system_identifier == str(row[0] % (1 << 64))
 
 
+@pytest.mark.slow
 def test_a_lock_on_the_table_is_not_waited_for_long(source) -> None:
     source.run("CREATE TABLE t (a int PRIMARY KEY)")
     oid = oid_of(source, "t")

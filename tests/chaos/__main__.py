@@ -24,15 +24,17 @@ def main() -> int:
     _set_django_up()
     from tests.chaos.report import line, summary
     from tests.chaos.seed_run import run_seed
+    from tests.copied_clusters import originals
 
     outcomes = []
     try:
-        for seed in options.seed or _numbers(options.seeds):
-            combination = _combination(seed, options)
-            _say(f"{combination.arguments}")
-            outcome = run_seed(combination, _say)
-            outcomes.append(outcome)
-            _say(line(outcome))
+        with originals():
+            for seed in options.seed or _numbers(options.seeds):
+                combination = _combination(seed, options)
+                _say(f"{combination.arguments}")
+                outcome = run_seed(combination, _say)
+                outcomes.append(outcome)
+                _say(line(outcome))
     except KeyboardInterrupt:
         _say("stopped; everything started is gone")
         return 130

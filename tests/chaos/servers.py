@@ -2,8 +2,6 @@
 
 import os
 import secrets
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +11,10 @@ from typing import Any
 
 import psycopg
 
-import replview
 from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.redis import EmbeddedRedis
+from tests.copied_clusters import ROOT, STORE_TEMPLATE, copied
 
-#: Where the tree lies that this process runs from.
-ROOT = Path(replview.__file__).resolve().parents[1]
 DATABASE = "chaos"
 STORE_DATABASE = "replview"
 #: The slot under test, and the one that nobody touches until the end.
@@ -84,16 +80,14 @@ def servers(version: int) -> Iterator[Servers]:
     """Fresh servers, the store migrated and this process's Django on it."""
     with (
         tempfile.TemporaryDirectory(prefix="replview-chaos-") as folder,
-        EmbeddedPostgres.temporary(version=version, settings=_SOURCE) as source,
-        EmbeddedPostgres.temporary(settings=_STORE) as store,
+        copied(version, _SOURCE) as source,
+        copied(settings=_STORE, store=True) as store,
         EmbeddedRedis.temporary() as redis,
     ):
         source.create_database(DATABASE)
-        store.create_database(STORE_DATABASE)
+        with psycopg.connect(store.dsn(), autocommit=True) as session:
+            session.execute(f"CREATE DATABASE {STORE_DATABASE} TEMPLATE {STORE_TEMPLATE}")
         made = Servers(source, store, redis, Path(folder))
-        environment = made.environment(store_port=store.port, source_port=source.port)
-        migrate = [sys.executable, "-m", "django", "migrate", "-v", "0"]
-        subprocess.run(migrate, env=environment, cwd=ROOT, check=True)
         _point_django_at(store)
         yield made
 

@@ -86,13 +86,24 @@ def test_what_was_falsified_is_found(recording: Recording) -> None:
     assert _verdict(recording).findings == []
 
 
+#: The insert of a row that nothing happened to later, so that it matters to the table's end.
+_LASTING = """
+    SELECT c.transaction_id, c.seq FROM change c
+    JOIN transaction t ON t.id = c.transaction_id AND t.state = 'committed'
+    WHERE c.op = 'I' AND c.new ? 'note' AND c.key_hash IS NOT NULL AND NOT EXISTS
+          (SELECT FROM aborted_subtransaction a
+           WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)
+      AND NOT EXISTS
+          (SELECT FROM change o WHERE o.relation_id = c.relation_id
+             AND (o.transaction_id, o.seq) <> (c.transaction_id, c.seq)
+             AND (o.op = 'T' OR c.key_hash IN (o.key_hash, o.old_key_hash)))
+    ORDER BY t.commit_seq LIMIT 1
+"""
+
+
 def lose_a_change(recording: Recording) -> None:
     """One row of ``change`` is gone."""
-    _falsify(
-        "DELETE FROM change WHERE transaction_id = %s AND seq = (SELECT min(seq) FROM change "
-        "WHERE transaction_id = %s AND op = 'I')",
-        *[_one(recording).pk] * 2,
-    )
+    _falsify(f"DELETE FROM change WHERE (transaction_id, seq) = ({_LASTING})")
 
 
 def lose_a_transaction(recording: Recording) -> None:
@@ -160,12 +171,8 @@ def swap_two_transactions(recording: Recording) -> None:
 def change_a_value(recording: Recording) -> None:
     """One value of one row is another."""
     _falsify(
-        "UPDATE change SET new = new || jsonb_build_object(%s::text, 'falsified') "
-        "WHERE (transaction_id, seq) = (SELECT c.transaction_id, c.seq FROM change c "
-        "JOIN transaction t ON t.id = c.transaction_id AND t.state = 'committed' "
-        "WHERE c.op = 'I' AND c.new ? %s LIMIT 1)",
-        "note",
-        "note",
+        """UPDATE change SET new = new || '{"note": "falsified"}'::jsonb """
+        f"WHERE (transaction_id, seq) = ({_LASTING})"
     )
 
 

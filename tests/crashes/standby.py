@@ -17,6 +17,7 @@ from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.problems import StackProblem
 from replview.demo.server_user import server_user
 from tests.conftest import SOURCE_SETTINGS
+from tests.copied_clusters import copied
 from tests.crashes.waiting import wait_for
 
 #: The physical slot by which the primary keeps WAL for the standby.
@@ -28,7 +29,7 @@ class Pair:
 
     def __init__(self, **settings: str) -> None:
         #: ``synchronized_standby_slots``: logical slots send nothing the standby has not got.
-        self.primary = EmbeddedPostgres.temporary(settings={**SOURCE_SETTINGS, **settings})
+        self.primary = copied(settings={**SOURCE_SETTINGS, **settings})
         self._folder = Path(tempfile.mkdtemp(prefix="replview-standby-"))
         self._settings = settings
         self.standby: EmbeddedPostgres | None = None

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,9 +15,8 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from replview.demo.postgres import EmbeddedPostgres
+from tests.copied_clusters import ROOT, STORE_TEMPLATE
 
-ROOT = Path(__file__).resolve().parents[2]
-TEMPLATE = "template_store"
 _numbers = itertools.count(1)
 
 
@@ -38,7 +36,7 @@ class CrashStore:
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute(
                 sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
-                    sql.Identifier(name), sql.Identifier(TEMPLATE)
+                    sql.Identifier(name), sql.Identifier(STORE_TEMPLATE)
                 )
             )
         return cls(server, name)
@@ -84,15 +82,3 @@ class CrashStore:
             check=True,
             timeout=120,
         )
-
-
-def make_template(server: EmbeddedPostgres) -> None:
-    """Migrate the database that stores are copied from."""
-    server.create_database(TEMPLATE)
-    subprocess.run(
-        [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
-        cwd=ROOT,
-        env={**os.environ, "REPLVIEW_STORE_URL": server.dsn(TEMPLATE)},
-        check=True,
-        timeout=300,
-    )

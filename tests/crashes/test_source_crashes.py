@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from replview.demo.postgres import EmbeddedPostgres
 from tests.conftest import SOURCE_SETTINGS, SourceDatabase
+from tests.copied_clusters import copied
 from tests.crashes.conftest import Receive, fresh_source
 from tests.crashes.truth import assert_true_record
 from tests.crashes.waiting import wait_for
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def source_16() -> Iterator[SourceDatabase]:
     """PostgreSQL 16, which moves a slot's confirmed position back when it restarts."""
-    with EmbeddedPostgres.temporary(version=16, settings=SOURCE_SETTINGS) as server:
+    with copied(16, SOURCE_SETTINGS) as server:
         yield from fresh_source(server)
 
 

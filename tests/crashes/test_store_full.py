@@ -16,8 +16,9 @@ import pytest
 from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.server_user import server_user
 from tests.conftest import SourceDatabase
+from tests.copied_clusters import copy_cluster
 from tests.crashes.conftest import Receive
-from tests.crashes.stores import CrashStore, make_template
+from tests.crashes.stores import CrashStore
 from tests.crashes.truth import assert_true_record
 from tests.crashes.waiting import wait_for
 
@@ -61,12 +62,12 @@ def small_store(small_disk: Path, write_ahead_folder: Path) -> Iterator[CrashSto
     statement gets, while a WAL without room ends the whole server.
     """
     settings = {"max_wal_size": "64MB", "min_wal_size": "32MB", "autovacuum": "off"}
+    copy_cluster(small_disk / "data", store=True)
     server = EmbeddedPostgres(small_disk / "data", settings=settings, fast=True)
     try:
         server.prepare()
         _move_wal(server.data_dir, write_ahead_folder / "wal")
         server.start()
-        make_template(server)
         store = CrashStore.fresh(server)
         yield store
     finally:
@@ -106,8 +107,10 @@ def test_a_store_without_room_is_named_and_gets_everything_once_there_is(
             f"INSERT INTO t SELECT {number} * 10000 + n, n, repeat('x', 500) "
             "FROM generate_series(2, 2000) n"
         )
-    wait_for(lambda: slot.row()["problem_code"] == "store_full", what=slot.sentences())
-    row = slot.row()
+    # One look for all: between two tries the slot has no problem.
+    row = wait_for(
+        lambda: (row := slot.row())["problem_code"] == "store_full" and row, what=slot.sentences()
+    )
     assert "full" in row["problem_cause"]
     assert row["problem_remedy"]
     assert slot.confirmed_lsn() <= slot.stored_lsn()

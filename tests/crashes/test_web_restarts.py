@@ -1,6 +1,5 @@
 """The web server is killed and started again with a browser attached, while a receiver goes on."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,14 +7,13 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from replview.demo.redis import EmbeddedRedis
-from tests.browser.conftest import ARGUMENTS, PATIENCE_MS, rows
+from tests.browser.conftest import ARGUMENTS, CHROMIUM, PATIENCE_MS, rows
 from tests.conftest import SourceDatabase
 from tests.crashes.conftest import Receive
 from tests.crashes.stores import CrashStore
 from tests.crashes.web import PASSWORD, USER, WebServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from replview.demo.pg_programs import run_program
 from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.server_user import server_user
 from tests.conftest import SOURCE_SETTINGS
+from tests.copied_clusters import copied
 
 WRAP = 1 << 32
 #: Transaction ids in one file of the commit log, and that file's size.
@@ -19,7 +20,7 @@ _FILE_BYTES = 1 << 18
 def about_to_wrap(transactions: int) -> EmbeddedPostgres:
     """A started cluster with so many ids left; ``remove`` it."""
     settings = {**SOURCE_SETTINGS, "track_commit_timestamp": "off", "autovacuum": "off"}
-    server = EmbeddedPostgres.temporary(settings=settings)
+    server = copied(settings=settings)
     try:
         server.start()
         _freeze(server)

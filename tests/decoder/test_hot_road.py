@@ -82,6 +82,7 @@ def test_rows_come_out_alike_in_other_encodings(
     assert fast == outcome(frames, fast=False, encoding=encoding)
 
 
+@pytest.mark.slow
 @given(rows=rows, xid=st.sampled_from([None, 900]), data=st.data())
 @settings(max_examples=300)
 def test_spoiled_rows_come_out_alike(

@@ -28,7 +28,33 @@ def read_pairs(path: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in path.read_text().splitlines())
 
 
-def test_it_starts_stops_without_a_trace_and_goes_on_with_its_data(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def demo(used_folder: Path) -> Iterator[RunningDemo]:
+    """A quiet demo, ready; the last test that takes it kills it."""
+    with RunningDemo(used_folder, "--no-workload") as running:
+        running.wait_for(READY)
+        yield running
+
+
+def secrets_of(folder: Path) -> list[str]:
+    """Whatever must be in no command line and no log."""
+    passwords = [(folder / f"{name}.password").read_text() for name in ("store", "source")]
+    return [*passwords, *read_pairs(folder / "secrets").values()]
+
+
+def assert_none_in(lines: list[bytes], secrets: list[str]) -> None:
+    assert lines
+    assert not [secret for secret in secrets if any(secret.encode() in line for line in lines)]
+
+
+def logs_of(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in (folder / "logs").iterdir()]
+
+
+def test_it_stops_without_a_trace_goes_on_with_its_data_and_bears_impatience(
+    used_folder: Path,
+) -> None:
+    folder = used_folder
     with RunningDemo(folder, "--rate", "5") as demo:
         demo.wait_for(READY)
         with urllib.request.urlopen(f"http://127.0.0.1:{demo.port}/") as answer:
@@ -45,11 +71,17 @@ def test_it_starts_stops_without_a_trace_and_goes_on_with_its_data(folder: Path)
     assert not [path for path in folder.rglob("*") if path.is_socket()]
     assert not (folder / "env").exists()
     assert not held & shared_memory()
+    assert_none_in(logs_of(folder), secrets_of(folder))
 
     with RunningDemo(folder, "--no-workload") as again:
         again.wait_for(READY)
         second = read_pairs(folder / "env")
-        assert again.end_with(signal.SIGTERM) == 0
+        pids = again.server_pids()
+        again.process.send_signal(signal.SIGINT)
+        again.wait_for("stopping")
+        again.process.send_signal(signal.SIGINT)
+        assert again.end_with(signal.SIGINT) == 0
+    wait_until_over(folder, pids, seconds=0)
     same = ("REPLVIEW_SECRET_KEY", "REPLVIEW_STORE_URL", "REPLVIEW_DEMO_SOURCE_URL")
     assert {name: first[name] for name in same} == {name: second[name] for name in same}
     login = read_pairs(folder / "secrets")["REPLVIEW_LOGIN_PASSWORD"]
@@ -78,23 +110,32 @@ def test_stopping_while_it_starts_leaves_nothing(folder: Path) -> None:
     assert "Traceback" not in demo.output
 
 
-def test_an_impatient_user_leaves_no_orphans(used_folder: Path) -> None:
-    with RunningDemo(used_folder, "--no-workload") as demo:
-        demo.wait_for(READY)
-        pids = demo.server_pids()
-        demo.process.send_signal(signal.SIGINT)
-        demo.wait_for("stopping")
-        demo.process.send_signal(signal.SIGINT)
-        assert demo.end_with(signal.SIGINT) == 0
-    wait_until_over(used_folder, pids, seconds=0)
+def test_a_second_demo_on_the_folder_is_told_of_the_first(demo: RunningDemo) -> None:
+    with RunningDemo(demo.data) as second:
+        assert second.process.wait(timeout=20) == 1
+    assert f"already runs on {demo.data} at http://127.0.0.1:{demo.port}/" in second.output
+    assert f"kill {demo.process.pid}" in second.output
+    assert demo.process.poll() is None
 
 
-def test_a_killed_demo_takes_everything_with_it(used_folder: Path) -> None:
-    with RunningDemo(used_folder, "--no-workload") as demo:
-        demo.wait_for(READY)
-        pids = demo.server_pids()
-        demo.end_with(signal.SIGKILL)
-        wait_until_over(used_folder, pids)
+def test_a_process_that_dies_is_named_and_started_again(demo: RunningDemo) -> None:
+    demo.wait_for("stored")  # the watch has begun
+    redis = int((demo.data / "redis" / "redis.pid").read_text())
+    os.kill(redis, signal.SIGKILL)
+    demo.wait_for(f"redis (process {redis}) ended")
+    demo.wait_for(str(demo.data / "logs" / "redis.log"))
+
+
+def test_secrets_are_in_no_command_line_and_no_log(demo: RunningDemo) -> None:
+    secrets = secrets_of(demo.data)
+    assert_none_in([path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")], secrets)
+    assert_none_in(logs_of(demo.data), secrets)
+
+
+def test_a_killed_demo_takes_everything_with_it(demo: RunningDemo) -> None:
+    pids = demo.server_pids()
+    demo.end_with(signal.SIGKILL)
+    wait_until_over(demo.data, pids)
 
 
 def test_what_outlived_even_supervisord_is_ended_by_the_next_start(used_folder: Path) -> None:
@@ -110,4 +151,4 @@ def test_what_outlived_even_supervisord_is_ended_by_the_next_start(used_folder: 
         again.wait_for(READY)
         assert "did not stop in order the last time: cleaned up" in again.output
         assert not any(is_running(pid) for pid in left), MARK
-        assert again.end_with(signal.SIGINT) == 0
+        assert again.end_with(signal.SIGTERM) == 0

@@ -27,20 +27,6 @@ def quiet_stack(folder: Path) -> Stack:
 
 
 @pytest.mark.slow
-def test_it_runs_without_a_source(folder: Path) -> None:
-    stack = quiet_stack(folder)
-    stack.start()
-    try:
-        with urllib.request.urlopen(stack.url) as answer:
-            assert answer.status == 200
-        assert not (folder / "source").exists()
-        assert "REPLVIEW_STORE_URL=" in (folder / "env").read_text()
-    finally:
-        stack.stop()
-    assert processes_naming(folder) == []
-
-
-@pytest.mark.slow
 def test_a_step_that_fails_stops_what_runs_and_names_its_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +43,7 @@ def _fail(module: str, argument: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_port_taken_at_the_last_moment_is_replaced(
+def test_it_runs_without_a_source_and_replaces_a_port_taken_at_the_last_moment(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = quiet_stack(folder)
@@ -77,6 +63,10 @@ def test_a_port_taken_at_the_last_moment_is_replaced(
         stolen = thief.getsockname()[1]
     try:
         assert int((folder / "store.port").read_text()) != stolen
+        with urllib.request.urlopen(stack.url) as answer:
+            assert answer.status == 200
+        assert not (folder / "source").exists()
+        assert "REPLVIEW_STORE_URL=" in (folder / "env").read_text()
     finally:
         stack.stop()
     assert processes_naming(folder) == []

@@ -14,8 +14,8 @@ import pytest
 
 from replview.demo.leftovers import marked_processes
 from replview.demo.ports import free_port
-from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.redis import EmbeddedRedis
+from tests.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ _CODE = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def servers() -> Iterator[dict[str, str]]:
     """The environment that names a store and a broker."""
-    with EmbeddedPostgres.temporary() as store, EmbeddedRedis.temporary() as broker:
+    with copied() as store, EmbeddedRedis.temporary() as broker:
         store.create_database("replview")
         yield {
             "REPLVIEW_STORE_URL": store.dsn("replview"),

@@ -16,13 +16,14 @@ from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.workload.__main__ import SOURCE_URL
 from replview.demo.workload.runner import Workload, cast
 from replview.demo.workload.seed import prepare
+from tests.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres.temporary(settings={"logical_decoding_work_mem": "64kB"}) as server:
+    with copied(settings={"logical_decoding_work_mem": "64kB"}) as server:
         server.create_database("shop")
         server.create_database("empty")
         with psycopg.connect(server.dsn("shop"), autocommit=True) as conn:

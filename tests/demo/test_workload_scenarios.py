@@ -14,6 +14,9 @@ from replview.demo.workload.once import run_every_scenario_once
 from replview.demo.workload.scenarios import SCENARIOS
 from replview.demo.workload.schema import TABLES
 from replview.demo.workload.seed import prepare
+from tests.copied_clusters import copied
+
+pytestmark = pytest.mark.slow
 
 INSERT_ONLY = {"public.page_views", "public.receipts", "warehouse.sensor_readings"}
 
@@ -127,7 +130,7 @@ def read_change(tag: str, cursor: Cursor, stream: Stream, names: dict[int, str])
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedPostgres]:
     settings = {"logical_decoding_work_mem": "64kB", "track_commit_timestamp": "on"}
-    with EmbeddedPostgres.temporary(settings=settings) as server:
+    with copied(settings=settings) as server:
         server.create_database("shop")
         yield server
 

@@ -17,6 +17,9 @@ from replview.demo.workload.schema import ADVISORY_LOCK, TABLES, NotOurDatabase
 from replview.demo.workload.seed import prepare
 from replview.demo.workload.session import Session, Stopping
 from replview.demo.workload.tally import Tally, minute_line
+from tests.copied_clusters import copied
+
+pytestmark = pytest.mark.slow
 
 CATALOG = """
 SELECT oid, relfilenode, relreplident, relnatts FROM pg_class
@@ -32,7 +35,7 @@ def whole_database(conn: psycopg.Connection) -> list[object]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres.temporary() as server:
+    with copied() as server:
         server.create_database("shop")
         with psycopg.connect(server.dsn("shop"), autocommit=True) as conn:
             prepare(conn)

@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+import pytest
+
 from replview.live.events import SLOT, Wake
 from replview.live.publisher import Publisher
 
@@ -62,6 +64,7 @@ def test_slots_do_not_slow_each_other() -> None:
     assert {group for _, group, _ in layer.sent} == {f"slot.{n}" for n in range(1, 6)}
 
 
+@pytest.mark.slow
 def test_it_never_blocks_while_redis_hangs() -> None:
     publisher = Publisher(Layer(delay=60))
     publisher.wake(1, 10, 1, False)

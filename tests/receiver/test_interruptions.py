@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from replview.demo.postgres import EmbeddedPostgres
 from replview.store.connecting import connect_store
 from tests.conftest import SOURCE_SETTINGS, SourceDatabase
+from tests.copied_clusters import copied
 from tests.receiver.conftest import wait_for
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ def test_twenty_reconnections_leave_no_descriptor_and_no_thread(
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_source_that_restarts_sends_nothing_twice_into_the_record(record, mode: str) -> None:
-    with EmbeddedPostgres.temporary(version=16, settings=SOURCE_SETTINGS) as server:
+    with copied(16, SOURCE_SETTINGS) as server:
         server.create_database("restarts")
         source = SourceDatabase(server, "restarts")
         source.run(TABLE)

@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 from decoder.errors import ProtocolError
-from replview.demo.postgres import EmbeddedPostgres
 from replview.logs import JSONFormatter
 from replview.receiver.problems import name_trouble, pause_seconds
 from tests.conftest import SourceDatabase
+from tests.copied_clusters import copied
 from tests.receiver.conftest import unused, wait_for
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
@@ -183,7 +183,7 @@ def test_a_server_restored_from_an_older_copy_begins_a_new_record(
 @pytest.mark.slow
 def test_wal_level_and_a_lost_slot_are_named(record) -> None:
     settings = {"max_slot_wal_keep_size": "1MB", "max_wal_size": "32MB", "min_wal_size": "32MB"}
-    with EmbeddedPostgres.temporary(settings=settings) as server:
+    with copied(settings=settings) as server:
         server.create_database("loses")
         source = SourceDatabase(server, "loses")
         source.run(TABLE)

@@ -164,3 +164,30 @@ def test_an_idle_slot_holds_no_wal(source: SourceDatabase, record) -> None:
         return row[0]
 
     wait_for(confirmed)
+
+
+def test_an_idle_publication_holds_no_wal_beside_heavy_traffic_elsewhere(
+    any_source: SourceDatabase, record
+) -> None:
+    any_source.run(SHOP, "CREATE TABLE busy (n int, filler text)")
+    recording = record(any_source, publish="TABLE orders")
+
+    def distance() -> int:
+        with any_source.connect() as connection:
+            row = connection.execute(
+                "SELECT pg_current_wal_lsn() - confirmed_flush_lsn FROM pg_replication_slots "
+                "WHERE slot_name = %s",
+                [recording.slot.name],
+            ).fetchone()
+        return int(row[0])
+
+    wait_for(lambda: distance() < 1 << 20)
+    # Eight megabytes of which nothing is published, none so large that it is streamed: the server
+    # sends nothing but keepalives.
+    any_source.run(
+        "DO $$ BEGIN FOR i IN 1..300 LOOP "
+        "INSERT INTO busy SELECT n, repeat('x', 900) FROM generate_series(1, 30) n; "
+        "COMMIT; END LOOP; END $$"
+    )
+    wait_for(lambda: distance() < 1 << 20)
+    assert recording.transactions() == []

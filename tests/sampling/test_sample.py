@@ -1,5 +1,6 @@
 """Samples of real slots on every version, and sources that do not answer."""
 
+import datetime as dt
 import os
 import signal
 import time
@@ -9,7 +10,7 @@ import pytest
 from replview.sampling.sample import sample_source
 from replview.sampling.tasks import sample_slots
 from replview.store.dsn import set_dsn
-from replview.store.models import Slot, SlotSample, Source
+from replview.store.models import Slot, SlotSample, Source, SourceSample
 from replview.store.tidy import make_partitions
 
 pytestmark = pytest.mark.django_db
@@ -44,6 +45,27 @@ def test_a_row_for_each_slot_with_what_the_server_told(known, any_source) -> Non
     assert known.server_version // 10000 == any_source.server.version
     assert known.system_identifier
     assert known.max_slot_wal_keep_bytes == -1
+
+
+def test_a_plain_role_is_told_when_the_last_checkpoint_began(known, any_source) -> None:
+    any_source.run(
+        "DROP ROLE IF EXISTS plain", "CREATE ROLE plain LOGIN PASSWORD 'plain'", "CHECKPOINT"
+    )
+    set_dsn(known, any_source.server.dsn(any_source.name, "plain", "plain"))
+    known.save()
+    try:
+        assert sample_source(known) is None
+        told = SourceSample.objects.get(source_id=known.pk).checkpointed_at
+        assert told is not None
+        assert abs((told - dt.datetime.now(dt.UTC)).total_seconds()) < 60
+
+        revoke = "REVOKE EXECUTE ON FUNCTION pg_control_checkpoint() FROM public"
+        any_source.run(revoke)
+        assert sample_source(known) is None
+        assert SourceSample.objects.order_by("-sampled_at")[0].checkpointed_at is None
+    finally:
+        any_source.run("GRANT EXECUTE ON FUNCTION pg_control_checkpoint() TO public",
+                       "DROP ROLE plain")  # fmt: skip
 
 
 def test_a_source_out_of_reach_says_so_and_recovers(source, caplog) -> None:

@@ -126,6 +126,7 @@ def stored_sums() -> tuple[Counter, Counter]:
     return +tables, +actors
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize("seed", range(4))
 def test_sums_are_what_counting_every_change_gives(seed: int) -> None:
@@ -184,6 +185,7 @@ def test_changes_that_are_gone_count_without_their_version() -> None:
     assert set(others.values_list("version_id", flat=True)) == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_two_workers_never_sum_up_a_block_twice() -> None:
     random_history(3, 100)

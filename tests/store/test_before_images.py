@@ -1,12 +1,13 @@
 """What a row was before a change, from rows written by hand."""
 
 import datetime as dt
+import random
 
 import pytest
 from django.db import connection
 
 from decoder.scalars import LSN
-from replview.store.before_images import before_images
+from replview.store.before_images import before_columns, before_images
 from replview.store.changes import changes_of
 from replview.store.keys import signed_hash
 from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
@@ -199,3 +200,47 @@ def test_a_whole_old_row_tells_what_was_before_it(shop) -> None:
     state = row_as_of(shop.slot, shop.orders.relation_id, {"id": "42"}, lsn=500)
 
     assert (state.exists, dict(state.values)) == (True, old)
+
+
+def test_many_rows_together_are_what_each_is_by_itself(shop, monkeypatch) -> None:
+    rng = random.Random(18)
+    hashes = [signed_hash([str(number)]) for number in range(4)]
+    made = []
+    for number in range(120):
+        if number == 60:
+            shop.new_life()
+        which = rng.randrange(4)
+        new = {"id": str(which), "status": str(number)} | ({"note": "n"} if number % 7 == 0 else {})
+        change = {"op": "U", "new": new, "key_hash": hashes[which]}
+        if number % 10 == 3:
+            other = (which + 1) % 4
+            old = {"id": str(other)}
+            change |= {"old": old, "old_kind": "K", "old_key_hash": hashes[other]}
+        state = "aborted" if number % 9 == 4 else "committed"
+        made.append(shop.commit(change, state=state))
+    changes = [change for each in made for change in changes_of(each)]
+    singly = before_images(changes)
+    monkeypatch.setattr("replview.store.before_images.MANY", 1)
+
+    assert len(singly) > 50
+    assert before_images(changes) == singly
+    # Where one row has too many changes, it is looked for by itself.
+    monkeypatch.setattr("replview.store.earlier_places._PLACES_A_ROW", 0)
+    monkeypatch.setattr("replview.store.earlier_places._PLACES_MORE", 3)
+    assert before_images(changes) == singly
+
+
+def test_only_what_is_asked_of_a_row_is_looked_for(shop, django_assert_num_queries) -> None:
+    shop.commit(created() | {"new": row("new", "a note")})
+    for number in range(10):
+        shop.commit(update({"id": "42", "status": str(number)}))
+    deleted = shop.commit({"op": "D", "old": {"id": "42"}, "old_kind": "K", "key_hash": HASH})
+    changes, at = changes_of(deleted), (deleted, 1)
+
+    found, partial = before_columns(changes, ["status"])
+    assert (found[at].image["status"], partial) == ("9", {at})
+    found, partial = before_columns(changes, ["note"])
+    assert (found[at].image["note"], partial) == ("a note", set())
+    # The server sent the key: nothing is looked for.
+    with django_assert_num_queries(2):
+        assert before_columns(changes, ["id"]) == ({}, {at})

@@ -14,7 +14,9 @@ from replview.store.browsing import (
     cursor_at_beginning,
     find_transactions,
 )
+from replview.store.browsing_streams import PlacedStream
 from replview.store.history import TransactionRow, transactions_by_id
+from replview.store.history_places import Life
 from replview.store.models import Relation, SlotIncarnation, Source, Transaction
 from replview.store.partitions import transaction_id
 
@@ -242,3 +244,16 @@ def test_paging_gives_what_a_filter_of_all_rows_gives(seed: int, monkeypatch) ->
         for life in {row.incarnation_id for row in up}:
             seqs = [r.commit_seq for r in up if r.incarnation_id == life and r.commit_seq]
             assert seqs == sorted(seqs, reverse=True)
+
+
+def test_a_block_that_is_there_in_part_is_counted_on_in_part() -> None:
+    life = Life(id=1, slot_id=1, slot="shop/replview", number=1, commit_seq=5999, rolled_seq=5999)
+    stream = PlacedStream(backwards=False, rank=1, life=life, cut=5101)
+    stream.searches = True
+    stream.blocks.extend([5, 4, 3, 2])
+    stream.expected = dict.fromkeys(stream.blocks, 60.0)
+
+    # A tenth of the first block is left: 6 rows, and 60 in each of those that follow.
+    assert stream.next_ranges(80) == [(3000, 5100)]
+    stream.expected[4] = 0.0
+    assert stream.next_ranges(80) == [(2000, 5100)]

@@ -134,6 +134,24 @@ def test_the_sums_are_those_of_what_is_left(history: Days) -> None:
     assert {row.day for row in ActorActivity.objects.all()} == {the(1), the(0)}
 
 
+def test_the_sums_are_those_of_what_is_left_also_where_the_day_reached_into_another(
+    history: Days,
+) -> None:
+    history.on(days_ago(4, 23), row(77), committed=days_ago(0, 4), actor="ann",
+               actor_grade="stamped")  # fmt: skip
+    for number in range(10):
+        history.on(days_ago(0, 5), row(80 + number), actor="ben", actor_grade="stamped")
+    activity.roll(time.monotonic() + 60)
+    assert ActorActivity.objects.get(actor="ann", day=the(0), relation_id=0).transactions == 5
+
+    assert retention.drop_day(the(4))
+    told = sums()
+    activity.forget(history.life.pk)
+    activity.roll(time.monotonic() + 60)
+    assert told[1:] == sums()[1:]
+    assert ActorActivity.objects.get(actor="ann", day=the(0), relation_id=0).transactions == 4
+
+
 def test_no_day_goes_out_of_turn_and_none_of_the_last_two(history: Days) -> None:
     assert retention.drop_day(the(3)) is None
     for day in (4, 3, 2):
@@ -194,6 +212,35 @@ def test_what_began_on_a_deleted_day_and_committed_later_is_a_break(history: Day
     assert since > days_ago(0, 4)
 
 
+def test_what_was_left_out_on_a_deleted_day_and_later_stays_a_break(history: Days) -> None:
+    """As a prepared transaction that nobody could store, skipped when it was committed."""
+    history.on(days_ago(0, 3), row(77))
+    identifier = history.on(days_ago(4, 23), committed=days_ago(0, 4))
+    Transaction.objects.filter(pk=identifier).update(state="skipped")
+    assert retention.drop_day(the(4))
+
+    now = row_as_of(history.slot, history.orders.relation_id, {"id": "77"})
+    assert (now.exists, now.why) == (None, "left out")
+
+
+def test_of_two_lives_neither_clock_nor_position_decides_for_the_other(history: Days) -> None:
+    # The former life's server was an hour ahead, and its WAL further.
+    history.on(days_ago(4, 20), row(77), commit_lsn=LSN(1 << 40), end_lsn=LSN(1 << 40))
+    second = history.new_life()
+    second.started_at, second.started_lsn = days_ago(4, 19), LSN(10)
+    history.on(days_ago(4, 19.5), row(78), commit_lsn=LSN(70_000), end_lsn=LSN(70_010))
+    history.on(days_ago(3, 19.5), row(79), commit_lsn=LSN(90_000), end_lsn=LSN(90_010))
+    assert retention.drop_day(the(4))
+
+    assert coverage_of(history.slot).recorded_since == days_ago(4, 20) + dt.timedelta(
+        microseconds=1
+    )
+    relation, key = history.orders.relation_id, {"id": "79"}
+    # In the second life before what was deleted of it; and after that.
+    assert row_as_of(history.slot, relation, key, lsn=60_000).why == "before the record"
+    assert row_as_of(history.slot, relation, key, lsn=80_000).why != "before the record"
+
+
 def test_lists_and_filters_answer_over_what_is_left(history: Days) -> None:
     for day in (4, 3):
         assert retention.drop_day(the(day))
@@ -220,6 +267,43 @@ def test_it_goes_on_after_a_crash(history: Days, monkeypatch) -> None:
     assert not retention.is_under_way()
     assert left().count(4) == 0
     assert retention.oldest_day() == the(3)
+    assert SlotEvent.objects.filter(kind="retention").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "call"),
+    [("_delete_some", 1), ("_delete_some", 2), ("recount", 1), ("_drop_partition", 1)],
+)
+def test_a_crash_between_any_two_steps_ends_as_no_crash_would(
+    history: Days, monkeypatch, where: str, call: int
+) -> None:
+    monkeypatch.setattr(retention, "_TOGETHER", 3)
+    real, calls = getattr(retention, where), []
+
+    def crashes(*given):
+        calls.append(given)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(retention, where, crashes)
+    with pytest.raises(KeyboardInterrupt):
+        retention.drop_day(the(4))
+    assert retention.is_under_way()
+    # Whatever was done by then, nothing is claimed of that day.
+    assert not coverage_of(history.slot).says_no_change(days_ago(4, 2), days_ago(3))
+    assert not Change.objects.exclude(
+        transaction_id__in=Transaction.objects.values("pk")
+    ).filter(transaction_id__gte=first_id_of(the(3))).exists()  # fmt: skip
+
+    assert retention.finish()
+    assert not retention.is_under_way()
+    assert left() == [3] * 4 + [2] * 4 + [1] * 4 + [0] * 4
+    assert Change.objects.count() == 16
+    told = sums()
+    activity.forget(history.life.pk)
+    activity.roll(time.monotonic() + 60)
+    assert told[1:] == sums()[1:]
     assert SlotEvent.objects.filter(kind="retention").count() == 1
 
 
@@ -266,6 +350,10 @@ def test_pages_answer_and_a_deleted_transaction_says_so(history: Days) -> None:
     client = Client()
     client.force_login(User.objects.create_superuser("ann", password="x"))
 
+    said = f"Days up to {the(3)} (UTC) were deleted"
+    before = f"until={days_ago(3, 1).isoformat().replace('+', '%2B')}"
+    for slot in ("", "slot=shop/replview&"):
+        assert said in client.get(f"/transactions/?{slot}{before}", follow=True).content.decode()
     page = client.get(f"/transactions/{gone}/")
     assert page.status_code == 404
     assert f"The record of {the(4)} was deleted" in page.content.decode()
@@ -293,6 +381,10 @@ def test_a_partition_in_use_is_left_for_the_next_time() -> None:
         begun = time.monotonic()
         assert retention.drop_day(the(4)) is None
         assert time.monotonic() - begun < 4
+        instance_settings.write("store.budget_bytes", 1, "test")
+        store_size.enforce()
+        assert store_size.measure().stuck == retention.what_waits() != ""
     assert retention.oldest_day() == the(4)
     assert retention.finish()
+    assert retention.what_waits() == ""
     assert retention.oldest_day() != the(4)

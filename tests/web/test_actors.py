@@ -178,7 +178,7 @@ def test_the_number_of_queries_does_not_grow(signed_in, shop, url: str) -> None:
         page(signed_in, url)
 
     assert len(many) == len(few), [query["sql"][:90] for query in many]
-    assert len(many) <= (13 if "/actor/" in url else 12)
+    assert len(many) <= 12
 
 
 def test_contexts_are_summed_up_by_key() -> None:

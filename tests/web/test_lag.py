@@ -5,6 +5,7 @@ import datetime as dt
 import io
 import json
 import re
+from html import unescape
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,6 +28,7 @@ from replview.store.series_of_record import read_table_rates, read_transaction_s
 from replview.web.lag_query import CHARTS, RANGES, LagQuery
 from tests.web.scene import GB, Scene
 from tests.web.test_security import directives
+from tests.web.watched_scene import watch
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -189,3 +191,45 @@ def test_the_record_s_tables_by_pace_and_transactions_by_size(scene: Scene) -> N
     assert [max(values) for _, values in rates.tables] == [10, 9, 8, 7, 6, 5, 4, 3, 3]
     assert read_transaction_sizes(slot.pk, since, scene.now) == {3: 5}
     assert read_table_rates(slot.pk, "bytes", since, scene.now).tables == []
+
+
+def checkpoints(source_id: int, moments: list[dt.datetime]) -> None:
+    """Each seen by two looks."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO source_sample (source_id, sampled_at, reachable, checkpointed_at)"
+            " VALUES (%s, %s, true, %s)",
+            [(source_id, at + after * SECOND, at) for at in moments for after in (20, 20.5)],
+        )
+
+
+def test_checkpoints_stand_on_the_axis_once_and_too_many_are_counted(
+    signed_in: Client, scene: Scene
+) -> None:
+    slot = scene.slots["shop/replview"]
+    moments = [scene.now - minutes * 60 * SECOND for minutes in (10, 20, 30)]
+    checkpoints(slot.source_id, moments)
+
+    hour = data(signed_in, f"slot={slot}&range=1h")
+    told = [event for event in hour["events"] if event["kind"] == "checkpointed"]
+    assert [event["at"] for event in told] == sorted(round(at.timestamp() * 1000) for at in moments)
+    assert not any(event["bad"] for event in told)
+
+    checkpoints(slot.source_id, [scene.now - seconds * SECOND for seconds in range(100, 170)])
+    hour = data(signed_in, f"slot={slot}&range=1h")
+    assert hour["checkpoints"] == 73
+    assert not any(event["kind"] == "checkpointed" for event in hour["events"])
+
+
+def test_a_slots_own_page_has_room_for_its_charts_and_where_they_come_from(
+    signed_in: Client, scene: Scene
+) -> None:
+    slot = scene.slots["shop/replview"]
+    other = watch(scene, slot.source, "debezium")
+    for name in (str(slot), str(other)):
+        page = signed_in.get(f"/slots/{name}/").content.decode()
+        [url] = re.findall(r'data-data="([^"]+)"', page)
+        assert page.count("lag-waiting") - page.count("lag-waiting-title") == 3
+        assert f"/lag/?slot={name}&amp;range=1h" in page
+        drawn = signed_in.get(unescape(url)).json()
+        assert [chart["key"] for chart in drawn["charts"]] == ["retained", "lag", "throughput"]

@@ -108,6 +108,7 @@ class Alert(models.Model):
         ]
         indexes = [
             models.Index(fields=["-fired_at"], name="alert_by_time"),
+            models.Index(fields=["-cleared_at"], name="alert_by_end"),
             models.Index(
                 fields=["state"],
                 name="alert_open",

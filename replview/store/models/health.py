@@ -154,6 +154,9 @@ class SourceSample(models.Model):
     oldest_running_seconds = models.FloatField(null=True)
     #: How long the look took us.
     took_seconds = models.FloatField(null=True)
+    #: When its last checkpoint began (on a standby: that of the last restartpoint), from
+    #: pg_control_checkpoint(); None where that is not permitted.
+    checkpointed_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "source_sample"
@@ -168,7 +171,8 @@ class WatchedSubscription(models.Model):
     first_seen_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now)
     gone_at = models.DateTimeField(null=True)
-    #: pg_subscription (what anyone may read), pg_stat_subscription and its stats, in JSON's types.
+    #: pg_subscription (what anyone may read), pg_stat_subscription and its stats, in JSON's types;
+    #: and ``failed_at``, when its errors were last seen to have become more.
     facts = models.JSONField(default=dict)
 
     class Meta:

@@ -1,6 +1,7 @@
 """The lag page: charts over one time axis, their data, and the same as CSV."""
 
 import datetime as dt
+from typing import Any
 
 import orjson
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
@@ -10,7 +11,7 @@ from django.views.decorators.http import require_GET
 
 from replview.web.lag_charts import read_charts
 from replview.web.lag_csv import csv_pieces
-from replview.web.lag_events import read_events
+from replview.web.lag_events import read_checkpoints, read_events
 from replview.web.lag_page import lag_page
 from replview.web.lag_query import LagQuery
 from replview.web.lag_slots import LagSlot, find_lag_slots, first_slot
@@ -42,7 +43,7 @@ def data(request: HttpRequest) -> HttpResponse:
     now = dt.datetime.now(dt.UTC)
     since, until = query.stretch(now)
     series, charts = read_charts(slots, query.charts, since, until, now)
-    answer = {
+    answer: dict[str, Any] = {
         "now": _milliseconds(now),
         "since": _milliseconds(since),
         "until": _milliseconds(until),
@@ -54,6 +55,9 @@ def data(request: HttpRequest) -> HttpResponse:
         "events": read_events(slots, since, until),
         "sampled": any(found.times for found in series.slots.values()),
     }
+    checkpoints, counted = read_checkpoints(slots, since, until)
+    answer["events"] = sorted([*answer["events"], *checkpoints], key=lambda event: event["at"])
+    answer["checkpoints"] = counted
     response = HttpResponse(orjson.dumps(answer), content_type="application/json")
     response["Cache-Control"] = "no-store"
     return response

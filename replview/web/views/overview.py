@@ -11,12 +11,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from replview.store.models import SlotEvent, Transaction
+from replview.web.alert_counts import AlertCounts
+from replview.web.alert_news import read_news
 from replview.web.figures import figures
 from replview.web.fleet import Fleet, SourceView
 from replview.web.health import Level
 from replview.web.open_counts import OPEN_STATES
 from replview.web.open_transactions import OpenRow
 from replview.web.samples import read_history, read_window
+from replview.web.shared_fleet import read_shared_fleet
 from replview.web.shell import build_shell, fleet_of
 from replview.web.sparkline import Sparkline, sparkline
 from replview.web.words import age_words, plural
@@ -52,8 +55,11 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def shell_health(request: HttpRequest) -> HttpResponse:
-    """The header's health of the scope, with the navigation's counts beside it."""
-    return render(request, "shell/health_now.html", {"shell": build_shell(request)})
+    """The header's health of the scope, with the navigation's counts and the news beside it."""
+    request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
+    return render(
+        request, "shell/health_now.html", {"shell": build_shell(request), "news": read_news()}
+    )
 
 
 def _sentence(fleet: Fleet) -> dict[str, Any]:
@@ -84,10 +90,26 @@ def _sentence(fleet: Fleet) -> dict[str, Any]:
                 well = "is idle" if total == 1 else "are idle"
                 cause = worst.health.title if total == 1 else ""
             subject = worst.source.name if total == 1 else f"All {total} sources"
+            if fleet.alerts.firing:
+                return _alerts_sentence(fleet.alerts, f"{subject} {well}. {cause}".strip())
             return {"level": worst.level, "title": f"{subject} {well}.",
                     "cause": f"{cause} Nothing to do.".strip()}  # fmt: skip
     step = worst.health.next_step
     return {"level": worst.level, "title": title, "cause": first, "next": step, **action}
+
+
+def _alerts_sentence(alerts: AlertCounts, cause: str) -> dict[str, Any]:
+    """The sources are well, and yet there is something to do: a schema that changed, say."""
+    count = alerts.now or alerts.firing
+    verb = "needs" if count == 1 else "need"
+    rest = "you now" if alerts.now else "a look"
+    return {
+        "level": alerts.level,
+        "title": f"{plural(count, 'alert')} {verb} {rest}.",
+        "cause": cause,
+        "action_url": reverse("alerts"),
+        "action_label": "Open the alerts",
+    }
 
 
 def _open_rows(fleet: Fleet) -> list[OpenRow]:

@@ -20,6 +20,7 @@ from replview.web.quarantine_words import quarantined
 from replview.web.retained import retained_of
 from replview.web.samples import Pace
 from replview.web.shell import fleet_of
+from replview.web.slot_charts import SlotCharts
 from replview.web.slot_log import choices_of, lines_of, query_of
 from replview.web.slot_now import server_side
 from replview.web.watched import OtherView, other_view
@@ -107,6 +108,7 @@ def show(
         "quarantined": stopped_by,
         "settled": settled_quarantines(view.slot),
         "retained": retained_of(view),
+        "charts": SlotCharts(slot=view.full_name, source_id=view.slot.source_id),
         "budget": None if view.slot.temporary else budget or budget_of(view.slot),
         "log_command": f"replview slot log {quote(view.slot.source.name)} {view.slot.name} "
         "--follow",
@@ -126,6 +128,7 @@ def show_other(request: HttpRequest, view: OtherView) -> HttpResponse:
     page = {
         "view": view,
         "retained": retained_of(view),
+        "charts": SlotCharts(slot=view.full_name, source_id=source.pk),
         "adopt_command": f"replview slot add {quote(source.name)} {quote(view.name)} --adopt"
         if readable and not view.lost and not view.server.gone_at
         else "",

@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from replview.store.coverage import coverage_of
+from replview.store.deleted_days import last_deleted_day
 from replview.web.saved_filters import saved_filters
 from replview.web.shell import fleet_of
 from replview.web.transactions_page import STATES, list_url, read_page
@@ -43,5 +44,6 @@ def transactions(request: HttpRequest) -> HttpResponse:
         "download_query": urlencode(page.wanted.words() | {"slot": str(slot or "")}, safe="/,"),
         # What the record vouches for is told where it is asked for: where nothing was found.
         "coverage": coverage_of(slot) if slot is not None and not page.lines else None,
+        "deleted_until": None if page.lines else last_deleted_day(),
     }
     return render(request, "transactions/transactions.html", content)

@@ -80,13 +80,15 @@ class Instance:
         times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
         return float(sum(time.user + time.system for time in times))
 
-    def wait_for(self, there: Callable[[], object], program: str, what: str) -> None:
+    def wait_for(
+        self, there: Callable[[], object], program: str, what: str, seconds: float = _UP_SECONDS
+    ) -> None:
         """Until it is there; the program's log says why it is not. Raises ``Failed``."""
-        give_up_at = time.monotonic() + _UP_SECONDS
+        give_up_at = time.monotonic() + seconds
         while not there():
             if time.monotonic() > give_up_at:
                 log = said(self.folder / f"{program}.log")
-                raise Failed(f"{program} {what} after {_UP_SECONDS} s: {log}")
+                raise Failed(f"{program} {what} after {seconds:.0f} s: {log}")
             time.sleep(0.1)
 
     def _start(self, *wanted: programs.Program) -> None:

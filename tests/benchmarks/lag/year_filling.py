@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from django.db import connection
 
+from replview.store.partitions import ensure_partitions
+
 _HOURS, _MINUTES_DAYS, _RAW_HOURS = 366 * 24, 30, 24
 RAW_SECONDS = 5
 
@@ -85,7 +87,13 @@ def fill(slot_ids: list[int], now: dt.datetime) -> int:
 
 
 def fill_raw(slot_ids: list[int], now: dt.datetime, back: dt.timedelta) -> int:
-    """Fill raw samples alone, for so long before; returns how many rows."""
+    """Fill raw samples alone, for so long before; returns how many rows.
+
+    What they are summed up into has its partitions, as before a look: the product makes those.
+    """
+    connection.ensure_connection()
+    days_ahead = dt.timedelta(days=2)
+    ensure_partitions(connection.connection, (now - back).date(), (now + days_ahead).date())
     rows = _fill(replace(_KEPT[-1], back=back), slot_ids, now)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")

@@ -50,6 +50,10 @@ def roll_up(say: Say) -> Iterator[Result]:
 
 def measure(scale: Scale, requests: int, only: list[str], say: Say) -> list[Result]:
     """Every kind, and before and after each the reference."""
+    from replview.web.garbage import spare_what_stays
+
+    # As a web process does when it starts.
+    spare_what_stays()
     draws, asker, reference = Draws(scale), Asker(), Reference()
     reference.cost()
     references = Measured()

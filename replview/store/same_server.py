@@ -1,0 +1,71 @@
+"""One server known as several sources: each of its slots is alerted of once.
+
+A running server is known by its system identifier and when it started: clones and standbys share
+the first, never both. Where either is not told, sources are taken for different servers. Pure.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
+
+from replview.store.models import Source, SourceLook, WatchedSlot
+
+Looks = Mapping[int, SourceLook]
+Row = TypeVar("Row")
+
+
+def server_of(source: Source, looks: Looks) -> Hashable:
+    """The same of two sources: they are one running server; None: that is not known."""
+    started_at = told(source, looks).get("started_at")
+    known = source.system_identifier not in (None, "", "unknown") and started_at
+    return (source.system_identifier, started_at) if known else None
+
+
+def told(source: Source, looks: Looks) -> Mapping[str, object]:
+    """What the last look at a source told of its server."""
+    look = looks.get(source.pk)
+    return (look.holders or {}) if look is not None else {}
+
+
+def one_a_slot(
+    rows: Iterable[WatchedSlot], looks: Looks, fresh: Callable[[WatchedSlot], bool]
+) -> tuple[list[WatchedSlot], dict[int, list[str]]]:
+    """Each slot once, and under its id what else it is known as.
+
+    replview's own comes first, then one that was looked at lately, then that of the source whose
+    database the slot is of, then the first.
+    """
+
+    def server_and_name(row: WatchedSlot) -> Hashable:
+        server = server_of(row.source, looks)
+        return None if server is None or row.gone_at is not None else (server, row.name)
+
+    def last(row: WatchedSlot) -> tuple[object, ...]:
+        elsewhere = row.database is None or told(row.source, looks).get("database") != row.database
+        return row.slot_id is None, not fresh(row), elsewhere, row.pk
+
+    kept, also = [], {}
+    for same in _grouped(rows, server_and_name):
+        first, *others = sorted(same, key=last)
+        kept.append(first)
+        if others:
+            also[first.pk] = [f"{row.source.name}/{row.name}" for row in others]
+    return kept, also
+
+
+def one_a_server(sources: Iterable[Source], looks: Looks) -> list[Source]:
+    """Each server once: by the source whose role is told most, then the first."""
+
+    def last(source: Source) -> tuple[object, ...]:
+        return told(source, looks).get("may_read_stats") is not True, source.pk
+
+    return [min(same, key=last) for same in _grouped(sources, lambda one: server_of(one, looks))]
+
+
+def _grouped(rows: Iterable[Row], by: Callable[[Row], Hashable]) -> list[list[Row]]:
+    """Those of the same key together, in the order of their first; those of none alone."""
+    found: dict[Hashable, list[Row]] = defaultdict(list)
+    for number, row in enumerate(rows):
+        key = by(row)
+        found[("alone", number) if key is None else ("same", key)].append(row)
+    return list(found.values())

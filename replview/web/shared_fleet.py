@@ -1,0 +1,33 @@
+"""The fleet for what every open page asks every few seconds: read once for all of them.
+
+Who is signed in sees all sources, so that one answer is right for everybody. A page itself is never
+made of it: what somebody just did must be there.
+"""
+
+import itertools
+import threading
+
+from django.core.cache import cache
+
+from replview.web.fleet import Fleet, read_fleet
+
+#: As old as a header may be: less than the pause between two of its questions.
+_SECONDS = 2
+_KEY = "shared-fleet"
+
+_lock = threading.Lock()
+_numbers = itertools.count(1)
+_held: tuple[int, Fleet] | None = None
+
+
+def read_shared_fleet() -> Fleet:
+    """The fleet, at most two seconds old. One reads while the others wait for it."""
+    global _held
+    with _lock:
+        # The cache says how long; the fleet itself is not packed into it and out again.
+        if _held is not None and cache.get(_KEY) == _held[0]:
+            return _held[1]
+        number, fleet = next(_numbers), read_fleet()
+        _held = (number, fleet)
+        cache.set(_KEY, number, _SECONDS)
+        return fleet

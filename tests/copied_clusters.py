@@ -1,0 +1,104 @@
+"""Clusters made once a run and then copied: initdb and the migrations are most of a server's start.
+
+Copies of one cluster have one system identifier and one password. Whatever must be *another*
+cluster than those beside it is made anew: ``EmbeddedPostgres.temporary``.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from replview.demo.postgres import EmbeddedPostgres
+from replview.demo.server_user import server_user
+
+ROOT = Path(__file__).resolve().parents[1]
+#: In a copied store's cluster: a migrated database to copy with CREATE DATABASE … TEMPLATE.
+STORE_TEMPLATE = "template_store"
+#: Where the originals lie, for the workers and the processes that tests start.
+_FOLDER = "REPLVIEW_TEST_CLUSTERS"
+
+
+@contextmanager
+def originals() -> Iterator[None]:
+    """Choose a place for this run's originals, before its workers start; removed in the end.
+
+    Whoever runs inside a run, as a process that a test starts, takes that run's.
+    """
+    if _FOLDER in os.environ:
+        yield
+        return
+    folder = Path(tempfile.mkdtemp(prefix="replview-pg-originals-"))
+    folder.chmod(0o711)
+    os.environ[_FOLDER] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ[_FOLDER]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def copied(
+    version: int = 18, settings: Mapping[str, str | int] | None = None, *, store: bool = False
+) -> EmbeddedPostgres:
+    """A server for tests that starts from a copy; with ``store``, ``STORE_TEMPLATE`` is in it."""
+    # Debian's server compiles large queries on catalogs, which takes longer than running them.
+    server = EmbeddedPostgres.temporary(
+        version=version, settings={"jit": "off", **(settings or {})}
+    )
+    copy_cluster(server.data_dir, version, store=store)
+    return server
+
+
+def copy_cluster(data_dir: Path, version: int = 18, *, store: bool = False) -> None:
+    """Put a copy where an ``EmbeddedPostgres`` that has not been started will look for it."""
+    original = _original(version, store=store)
+    # With its owner, which shutil would not see to.
+    subprocess.run(["cp", "-a", str(original.data_dir), str(data_dir)], check=True)
+    password = f"{data_dir.name}.password"
+    shutil.copy2(original.data_dir.with_name("data.password"), data_dir.with_name(password))
+
+
+def _original(version: int, *, store: bool) -> EmbeddedPostgres:
+    """The cluster to copy, made by whoever needs it first; others wait until it is whole."""
+    folder = Path(os.environ[_FOLDER]) / (f"{version}-store" if store else str(version))
+    with _locked(folder.with_suffix(".lock")):
+        whole = folder / "whole"
+        folder.mkdir(exist_ok=True)
+        if server_user():
+            folder.chmod(0o711)
+        server = EmbeddedPostgres(folder / "data", version=version, fast=True)
+        if not whole.exists():
+            if store:
+                _migrate(server)
+            else:
+                server.prepare()
+            whole.touch()
+    return server
+
+
+def _migrate(server: EmbeddedPostgres) -> None:
+    server.start()
+    try:
+        server.create_database(STORE_TEMPLATE)
+        subprocess.run(
+            [sys.executable, "manage.py", "migrate", "--skip-checks", "--verbosity", "0"],
+            cwd=ROOT,
+            env={**os.environ, "REPLVIEW_STORE_URL": server.dsn(STORE_TEMPLATE)},
+            check=True,
+            timeout=300,
+        )
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
