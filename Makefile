@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint bench bench-pages bench-lag chaos clean chromium
+.PHONY: help install install-test demo test test-fast lint bench bench-pages bench-lag bench-spark chaos spark-artefact clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -47,8 +47,14 @@ bench-pages: install-test ## Measure every page over ten million changes: about 
 bench-lag: install-test ## Measure sampling, lag pages and alerts at their size: about 5 minutes (BENCH_ARGS=)
 	$(BIN)/python -m tests.benchmarks.lag $(BENCH_ARGS)
 
+bench-spark: install-test ## Measure the Spark pipeline over two million changes: about 5 minutes (BENCH_ARGS=)
+	$(BIN)/python -m tests.benchmarks.spark $(BENCH_ARGS)
+
 chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 minutes (CHAOS_ARGS=)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+spark-artefact: .venv/installed ## Build what spark-submit takes along: build/replview-spark.zip
+	@$(BIN)/python -m replview.spark.artefact build
 
 clean: ## Remove .venv, caches and the demo's data
 	@if [ -e .replview/lock ] && ! flock -n .replview/lock true; then \

@@ -51,6 +51,21 @@ beat_schedule = {
         "schedule": 1.0,
         "options": {"expires": 1.0},
     },
+    "serve-exports": {
+        "task": "replview.serve_exports",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
+    "serve-history-jobs": {
+        "task": "replview.serve_history_jobs",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
+    "serve-archive": {
+        "task": "replview.serve_archive",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
     "roll-activity": {
         "task": "replview.roll_activity",
         "schedule": 5.0,

@@ -15,7 +15,7 @@ from celery import current_app, shared_task
 from celery.signals import worker_shutting_down
 from celery.utils.nodenames import worker_direct
 
-from replview import baselining, peeking
+from replview import archiving, baselining, exporting, history_running, peeking
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
@@ -117,6 +117,24 @@ def serve_peeks() -> None:
 def serve_baselines() -> None:
     """Begin the baselines that pages and commands asked for."""
     baselining.serve(publisher())
+
+
+@shared_task(name="replview.serve_exports", ignore_result=True)
+def serve_exports() -> None:
+    """Begin the exports that pages, programs and commands asked for."""
+    exporting.serve(publisher())
+
+
+@shared_task(name="replview.serve_history_jobs", ignore_result=True)
+def serve_history_jobs() -> None:
+    """Begin a history job that a page asked for."""
+    history_running.serve()
+
+
+@shared_task(name="replview.serve_archive", ignore_result=True)
+def serve_archive() -> None:
+    """Have what is due go to the archive, where there is one."""
+    archiving.serve()
 
 
 def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str:

@@ -2,13 +2,15 @@
 
 The store (Django's test database) is an embedded PostgreSQL 18, started at the first test that
 asks for a database. Sources are further clusters, one a version, with a fresh database a test.
+All of them are copies of clusters made once a run (``copied_clusters``).
 """
 
 import itertools
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +19,7 @@ from psycopg import sql
 from replview.demo.binaries import debian_postgres15
 from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.redis import EmbeddedRedis
+from tests.copied_clusters import STORE_TEMPLATE, copied, originals
 
 SOURCE_SETTINGS = {
     "logical_decoding_work_mem": "64kB",
@@ -25,34 +28,90 @@ SOURCE_SETTINGS = {
     "max_replication_slots": 40,
     "max_wal_senders": 40,
 }
+STORE = "test_replview"
+#: Whatever takes one of these is long: a further server, a receiver at work.
+_LONG_FIXTURES = {"source_cluster_15", "source_cluster_16", "record"}
+#: Those that take the fixture ``spark``: each worker would start a JVM of its own.
+_SPARK_MODULES = {
+    f"tests/spark/test_{name}.py"
+    for name in (
+        "archive_streaming",
+        "data_source",
+        "history",
+        "history_as_of",
+        "writing",
+        "writing_snippets",
+    )
+}
 _names = itertools.count(1)
+_run = ExitStack()
 
 
 def pytest_configure() -> None:
     """A run that is told to end (a time limit, CI) takes its servers along, as with Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A run in the background is born deaf to Ctrl-C, and so would be all programs tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _run.enter_context(originals())
 
 
+def pytest_unconfigure() -> None:
+    """The originals go; in a worker that is the run's business."""
+    _run.close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile`` one worker takes all modules that share a Spark session."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope: str = super()._split_scope(nodeid)
+            return "spark" if scope in _SPARK_MODULES else scope
+
+    return Scheduling(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules with long tests first: side by side, none of them is what all wait for at the end."""
+    """Modules with long tests first: side by side, none of them is what all wait for at the end.
+
+    Whatever runs a receiver, or needs a server besides PostgreSQL 18, is marked slow here.
+    """
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if parameters.get("any_source") in (15, 16) or fixtures & _LONG_FIXTURES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
 def store_cluster() -> Iterator[EmbeddedPostgres]:
     """The cluster of the store."""
-    with EmbeddedPostgres.temporary(settings={"max_connections": 200}) as server:
+    with copied(settings={"max_connections": 200}, store=True) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(store_cluster: EmbeddedPostgres) -> None:
-    """Point Django at the store's cluster before pytest-django makes the test database."""
+def django_db_setup(
+    django_test_environment: None, django_db_blocker, store_cluster: EmbeddedPostgres
+) -> Iterator[None]:
+    """In place of pytest-django's: a copy of the migrated database, on the store's cluster."""
     from django.conf import settings
     from django.db import connections
+    from django.test import TransactionTestCase
 
+    from tests.emptying import empty_the_store
+
+    with psycopg.connect(store_cluster.dsn(), autocommit=True) as session:
+        session.execute(f"CREATE DATABASE {STORE} TEMPLATE {STORE_TEMPLATE}")
     address = {
+        "NAME": STORE,
         "HOST": "127.0.0.1",
         "PORT": str(store_cluster.port),
         "USER": store_cluster.user,
@@ -60,24 +119,11 @@ def django_db_modify_db_settings(store_cluster: EmbeddedPostgres) -> None:
     }
     settings.DATABASES["default"].update(address)
     connections["default"].settings_dict.update(address)
-
-
-@pytest.fixture(autouse=True)
-def _unmanaged_tables_are_emptied(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Django's flush after a committing test leaves the tables it does not manage."""
-    yield
-    marker = request.node.get_closest_marker("django_db")
-    commits = marker is not None and marker.kwargs.get("transaction")
-    if commits or "transactional_db" in request.fixturenames:
-        from django.db import connection
-
-        request.getfixturevalue("django_db_blocker").unblock()
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "TRUNCATE change, slot_sample, slot_sample_minute, slot_sample_hour, source_sample"
-            )
-        connection.close()
-        request.getfixturevalue("django_db_blocker").restore()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty_the_store)
+        yield
+    with django_db_blocker.unblock():
+        connections.close_all()
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +172,7 @@ class SourceDatabase:
 
 
 def _source_cluster(version: int) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres.temporary(version=version, settings=SOURCE_SETTINGS) as server:
+    with copied(version, SOURCE_SETTINGS) as server:
         yield server
 
 

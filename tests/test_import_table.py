@@ -21,15 +21,19 @@ ALLOWED = {
     "replview.alerts": {"replview.catalog", "replview.store", "replview.live.events", "celery"},
     "replview.live.events": set(),
     "replview.live": {"replview.store", "replview.live", "channels", "asgiref", "django"},
+    # Asking for exports, by page, program or command; the job itself is a process of its own.
+    "replview.exports": {"replview.store", "replview.spark", "django", "psycopg", "pyarrow"},
     "replview.web": {
         "replview.store", "replview.charts", "replview.catalog", "replview.live.events",
-        "replview.spark", "django", "django_htmx", "asgiref",
+        "replview.spark", "replview.exports", "django", "django_htmx", "asgiref",
         # What a rule is, and how it would have done: nothing that evaluates or delivers.
         "replview.alerts.kinds", "replview.alerts.amounts", "replview.alerts.trying",
+        "replview.alerts.sight",
         "replview.alerts.built_in", "replview.alerts.webhooks", "replview.alerts.outbox",
     },
     "replview.api": {
-        "replview.store", "replview.charts", "replview.catalog", "replview.spark", "django",
+        "replview.store", "replview.charts", "replview.catalog", "replview.spark",
+        "replview.exports", "django",
         "ninja", "asgiref", "prometheus_client", "psycopg", "redis",
     },
     # For applications that name their actor: nothing of ours, whatever they are made with.

@@ -6,7 +6,16 @@ from django.urls import URLPattern
 from ninja import NinjaAPI
 from ninja.openapi.docs import DocsBase
 
-from replview.api import actors, changes, coverage, relations, rows, slots, transactions
+from replview.api import (
+    actors,
+    changes,
+    coverage,
+    exports,
+    relations,
+    rows,
+    slots,
+    transactions,
+)
 from replview.api.access import Token, signed_in
 from replview.api.answers import add_answers
 
@@ -41,7 +50,7 @@ api = NinjaAPI(
     auth=[Token(), signed_in],
 )
 add_answers(api)
-for part in (slots, transactions, changes, rows, relations, actors, coverage):
+for part in (slots, transactions, changes, rows, relations, actors, coverage, exports):
     api.add_router("", part.router)
 
 

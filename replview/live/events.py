@@ -17,6 +17,8 @@ COMMIT = "commit"
 SLOT = "slot"
 #: A source's slots were sampled.
 SAMPLE = "sample"
+#: An export went on, or ended.
+EXPORT = "export"
 
 #: Close codes of the socket (4000 to 4999 are the application's).
 NOT_SIGNED_IN = 4401
@@ -34,13 +36,21 @@ def source_group_of(source_id: int) -> str:
     return f"source.{source_id}"
 
 
+def export_group_of(export_id: int) -> str:
+    """The channel layer's group of everyone who watches an export."""
+    return f"export.{export_id}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """Something new is in the store: of a slot up to this place in history, or of a source."""
+    """Something new is in the store: of a slot up to this place in history, of a source, or of an
+    export.
+    """
 
-    #: 0: it is about a source.
+    #: 0: it is about a source or an export.
     slot_id: int = 0
     source_id: int = 0
+    export_id: int = 0
     kind: str = COMMIT
     incarnation_id: int | None = None
     #: The last commit_seq given out; 0 where unknown.
@@ -51,11 +61,13 @@ class Wake:
     @property
     def group(self) -> str:
         """Whom it is for."""
+        if self.kind == EXPORT:
+            return export_group_of(self.export_id)
         return source_group_of(self.source_id) if self.kind == SAMPLE else group_of(self.slot_id)
 
     def merged_with(self, later: "Wake") -> "Wake":
         """One wake-up that says what both say, of one group; the later cursor wins."""
-        if later.kind == SAMPLE:
+        if later.kind in (SAMPLE, EXPORT):
             return later
         return replace(
             later,
@@ -69,6 +81,8 @@ class Wake:
         """As the channel layer carries it."""
         if self.kind == SAMPLE:
             return {"type": WAKE, "kind": SAMPLE, "source": self.source_id}
+        if self.kind == EXPORT:
+            return {"type": WAKE, "kind": EXPORT, "export": self.export_id}
         return {
             "type": WAKE,
             "kind": self.kind,
@@ -84,6 +98,7 @@ class Wake:
         return cls(
             slot_id=message.get("slot", 0),
             source_id=message.get("source", 0),
+            export_id=message.get("export", 0),
             kind=message.get("kind", COMMIT),
             incarnation_id=message.get("incarnation"),
             commit_seq=message.get("commit_seq", 0),

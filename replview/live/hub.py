@@ -20,7 +20,15 @@ from django.db import Error as DatabaseError
 
 from replview.live import reading
 from replview.live.ending import end
-from replview.live.events import SAMPLE, SLOT, Wake, group_of, source_group_of
+from replview.live.events import (
+    EXPORT,
+    SAMPLE,
+    SLOT,
+    Wake,
+    export_group_of,
+    group_of,
+    source_group_of,
+)
 from replview.live.reading import Names, News, Position
 
 log = logging.getLogger(__name__)
@@ -162,6 +170,8 @@ class Hub:
         self._joined: set[str] = set()
         #: By source: whom to tell of new samples. Must return at once.
         self._samplers: dict[int, set[Callable[[int], None]]] = defaultdict(set)
+        #: By export: whom to tell that it went on. Must return at once.
+        self._exporters: dict[int, set[Callable[[int], None]]] = defaultdict(set)
 
     def feed(self, slot_id: int) -> Feed | None:
         """The slot's feed, if anybody watches."""
@@ -196,10 +206,17 @@ class Hub:
 
     async def unwatch_samples(self, told: Callable[[int], None]) -> None:
         """Tell no longer, of any source."""
-        for source_id, listening in list(self._samplers.items()):
-            listening.discard(told)
-            if not listening:
-                del self._samplers[source_id]
+        _forget(self._samplers, told)
+        await self._rest()
+
+    def watch_export(self, export_id: int, told: Callable[[int], None]) -> None:
+        """Tell whenever an export went on or ended, with its id."""
+        self._exporters[export_id].add(told)
+        self._hear_on()
+
+    async def unwatch_exports(self, told: Callable[[int], None]) -> None:
+        """Tell no longer, of any export."""
+        _forget(self._exporters, told)
         await self._rest()
 
     def _hear_on(self) -> None:
@@ -210,7 +227,8 @@ class Hub:
 
     async def _rest(self) -> None:
         """Listen no longer once nobody watches."""
-        if not self._feeds and not self._samplers and self._listener is not None:
+        wanted = self._feeds or self._samplers or self._exporters
+        if not wanted and self._listener is not None:
             listener, self._listener = self._listener, None
             await end(listener)
 
@@ -244,6 +262,10 @@ class Hub:
                     for told in list(self._samplers.get(wake.source_id, ())):
                         told(wake.source_id)
                     continue
+                if wake.kind == EXPORT:
+                    for told in list(self._exporters.get(wake.export_id, ())):
+                        told(wake.export_id)
+                    continue
                 feed = self._feeds.get(wake.slot_id)
                 if feed is not None:
                     feed.wake(wake)
@@ -255,10 +277,11 @@ class Hub:
                         await layer.group_discard(group, channel)
 
     async def _join(self, layer: Any, channel: str) -> None:
-        """Be a member of the groups of every watched slot and source, and stay one."""
+        """Be a member of the groups of all that is watched, and stay one."""
         while True:
             self._membership_changed.clear()
             wanted = set(map(group_of, self._feeds)) | set(map(source_group_of, self._samplers))
+            wanted |= set(map(export_group_of, self._exporters))
             for group in self._joined - wanted:
                 await layer.group_discard(group, channel)
             self._joined = wanted
@@ -267,6 +290,14 @@ class Hub:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RENEW_SECONDS):
                     await self._membership_changed.wait()
+
+
+def _forget(watched: dict[int, set[Callable[[int], None]]], told: Callable[[int], None]) -> None:
+    """Tell no longer, of any of these."""
+    for identifier, listening in list(watched.items()):
+        listening.discard(told)
+        if not listening:
+            del watched[identifier]
 
 
 _hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()

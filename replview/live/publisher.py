@@ -14,7 +14,7 @@ from typing import Any
 
 from channels.layers import channel_layers
 
-from replview.live.events import COMMIT, SAMPLE, SLOT, Wake
+from replview.live.events import COMMIT, EXPORT, SAMPLE, SLOT, Wake
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,10 @@ class Publisher:
     def source_sampled(self, source_id: int) -> None:
         """Say that a source's slots have new samples; returns at once."""
         self._note(Wake(source_id=source_id, kind=SAMPLE))
+
+    def export_changed(self, export_id: int) -> None:
+        """Say that an export went on or ended; returns at once."""
+        self._note(Wake(export_id=export_id, kind=EXPORT))
 
     def close(self) -> None:
         """Send what is pending (for at most 1.5 s) and end the thread."""

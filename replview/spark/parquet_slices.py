@@ -10,7 +10,8 @@ messages). A row is a change; beside the table's own columns stand
 ``_lsn``               the change's LSN, as text
 ``_xid, _seq, _actor`` of its transaction, and its place in it
 ``_relation_version``  the shape of the table it was made under
-``_derived``           an update_preimage that was worked out from the record, not sent
+``_derived``           an update_preimage that was worked out from the record, not sent; where an
+                       update moved a row and nothing more is known, it holds the old key alone
 ``_not_sent``          columns of which the server sent no value (null in their columns)
 ``_pg_raw``            the server's text of values that their column's type cannot hold
 =====================  =====================================================================
@@ -211,6 +212,10 @@ def _rows_of(line: list[Any]) -> Iterator[_Row]:
             before = {**derived, **old}
             missing = [name for name in (*new, *not_sent) if name not in before]
             yield _Row("update_preimage", before, record, derived=True, not_sent=missing)
+        elif any(new.get(name, value) != value for name, value in old.items()):
+            # Moved to another key: nothing else tells that the old one is gone.
+            missing = [name for name in (*new, *not_sent) if name not in old]
+            yield _Row("update_preimage", old, record, not_sent=missing)
         yield _Row("update_postimage", new, record, not_sent=not_sent)
 
 

@@ -38,9 +38,20 @@ EVENTS = pa.schema([
     ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
     ("commit_lsn", pa.string()), ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ),
     ("actor", pa.string()), ("seq", pa.int32()), ("lsn", pa.string()), ("op", pa.string()),
-    ("schema", pa.string()), ("table", pa.string()), ("version", pa.int32()),
-    ("cascade", pa.bool_()), ("restart_identity", pa.bool_()), ("prefix", pa.string()),
-    ("content", pa.string()), ("content_base64", pa.string()), ("transactional", pa.bool_()),
+    ("schema", pa.string()), ("table", pa.string()), ("relation_oid", pa.int64()),
+    ("version", pa.int32()), ("cascade", pa.bool_()), ("restart_identity", pa.bool_()),
+    ("prefix", pa.string()), ("content", pa.string()), ("content_base64", pa.string()),
+    ("transactional", pa.bool_()),
+])  # fmt: skip
+
+#: Changes as they are: rows as JSON of the server's texts (see the README's "One change, as JSON").
+UNTYPED = pa.schema([
+    ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
+    ("commit_lsn", pa.string()), ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ),
+    ("actor", pa.string()), ("seq", pa.int32()), ("lsn", pa.string()), ("subxid", pa.int64()),
+    ("op", pa.string()), ("schema", pa.string()), ("table", pa.string()),
+    ("relation_oid", pa.int64()), ("version", pa.int32()), ("old", pa.string()),
+    ("new", pa.string()),
 ])  # fmt: skip
 
 
@@ -50,7 +61,8 @@ class Column:
 
     #: On the source.
     source_name: str
-    #: In the file: another only where it is one of the slice's own.
+    #: In the file: another only where it is one of the slice's own, or differs from another
+    #: column's by case alone (Spark, DuckDB and others take such for one).
     name: str
     arrow: pa.DataType
     #: The type on the source, in the newest shape that has it.
@@ -65,6 +77,7 @@ def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Colum
         for column in columns:
             seen.setdefault(str(column["name"]), []).append(column)
     found = []
+    taken = {item.name.casefold() for item in CHANGE_FIELDS}
     for name, shapes in seen.items():
         mapped = [map_column(shape) for shape in shapes]
         arrow = widened(each.arrow for each in mapped)
@@ -72,12 +85,21 @@ def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Colum
         if arrow != mapped[0].arrow:
             others = ", ".join(dict.fromkeys(str(shape.get("type")) for shape in shapes))
             note = f"of several types within the slice: {others}"
-        found.append(Column(name, _file_name(name), arrow, str(shapes[0].get("type") or ""), note))
+        found.append(
+            Column(name, _file_name(name, taken), arrow, str(shapes[0].get("type") or ""), note)
+        )
     return found
 
 
-def _file_name(name: str) -> str:
-    return f"{name}_" if name in {item.name for item in CHANGE_FIELDS} else name
+def _file_name(name: str, taken: set[str]) -> str:
+    """Its name in the file, now ``taken``: ``_seq_`` for ``_seq``, ``ID_2`` after ``id``."""
+    own = {item.name.casefold() for item in CHANGE_FIELDS}
+    found = stem = f"{name}_" if name.casefold() in own else name
+    number = 2
+    while found.casefold() in taken:
+        found, number = f"{stem}_{number}", number + 1
+    taken.add(found.casefold())
+    return found
 
 
 def table_schema(columns: Sequence[Column], table: str, versions: Sequence[int]) -> pa.Schema:
@@ -85,7 +107,15 @@ def table_schema(columns: Sequence[Column], table: str, versions: Sequence[int])
     told = {
         "table": table,
         "versions": list(versions),
-        "columns": [{"name": c.source_name, "pg_type": c.pg_type, "note": c.note} for c in columns],
+        "columns": [
+            {
+                "name": c.source_name,
+                "pg_type": c.pg_type,
+                "note": c.note,
+                **({"file_name": c.name} if c.name != c.source_name else {}),
+            }
+            for c in columns
+        ],
     }
     fields = [pa.field(column.name, column.arrow) for column in columns]
     return pa.schema([*fields, *CHANGE_FIELDS], metadata={b"replview": orjson.dumps(told)})

@@ -13,6 +13,7 @@ import orjson
 from django.db import connection
 from django.utils import timezone
 
+from replview.store.archived import EXTENT_SQL, ArchiveExtent, extent_of
 from replview.store.models import Baseline, Slot
 from replview.store.publication_looks import Publishing, publishing_of
 
@@ -46,7 +47,7 @@ _EXTENT = """
            (SELECT max(b.id) FROM baseline b WHERE b.slot_id = %(slot)s AND b.state = 'done'
                AND b.schema = %(schema)s AND b."table" = %(table)s),
            (REACHED),
-           (SELECT value->%(slot)s::text FROM setting WHERE name = 'retention.slots')
+           (SELECT value->%(slot)s::text FROM setting WHERE name = 'retention.slots'), (ARCHIVE)
     FROM slot_incarnation i WHERE i.slot_id = %(slot)s ORDER BY i.number LIMIT 1)
     UNION ALL (SELECT * FROM (
 """
@@ -54,7 +55,8 @@ _EXTENT = """
 _GAPS = """
     SELECT e.kind, e.message, e.at, e.detail->>'from_lsn', e.detail->>'to_lsn', i.number,
            CASE WHEN e.kind = 'gap' THEN coalesce(last.commit_time, former.started_at)
-                ELSE left_out.commit_time END, NULL::bigint, NULL::timestamptz, NULL::jsonb
+                ELSE left_out.commit_time END, NULL::bigint, NULL::timestamptz, NULL::jsonb,
+           NULL::jsonb
     FROM slot_event e
     LEFT JOIN slot_incarnation i ON i.id = e.incarnation_id
     LEFT JOIN slot_incarnation former
@@ -69,12 +71,12 @@ _GAPS = """
     WHERE e.slot_id = %(slot)s AND e.kind IN ('gap', 'skipped') AND e.at >= %(gaps_since)s
     ORDER BY e.at DESC LIMIT %(gaps)s) g)
 """
-_EXTENT = f"{_EXTENT}{_GAPS}".replace("REACHED", _REACHED)
+_EXTENT = f"{_EXTENT}{_GAPS}".replace("REACHED", _REACHED).replace("ARCHIVE", EXTENT_SQL)
 _BEGINNING = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 #: Samples are looked for in so much time first.
 _LATELY = dt.timedelta(days=1)
 #: Of a slot that never connected.
-_NOTHING = ("", None, None, None, None, 0, None, None, None, None)
+_NOTHING = ("", None, None, None, None, 0, None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,8 @@ class Coverage:
     #: What came from another server (with an origin) is not received: ``origin = none``.
     origin_filtered: bool
     table: TableCoverage | None = None
+    #: What an archive has of the slot, slower to ask; None: there is none, or nothing in it yet.
+    archive: ArchiveExtent | None = None
 
     @property
     def end(self) -> dt.datetime | None:
@@ -232,7 +236,7 @@ def coverage_of(
     }
     rows = _rows(_EXTENT, wanted)
     extent = next((row for row in rows if not row[0]), None)
-    _, _, started_at, lsn, _, lives, first_commit, baseline_id, sampled_at, kept = (
+    _, _, started_at, lsn, _, lives, first_commit, baseline_id, sampled_at, kept, archive = (
         extent or _NOTHING
     )
     moments = [moment for moment in (started_at, first_commit) if moment is not None]
@@ -258,6 +262,7 @@ def coverage_of(
         until=until,
         origin_filtered=slot.options.get("origin") == "none",
         table=None if table is None else _table(slot, *table, until, baseline_id),
+        archive=extent_of(archive),
     )
 
 

@@ -9,13 +9,15 @@ is a record that begins later; ``retention.slots`` tells coverage of each slot
     from when on, and from where in which life, nothing is missing, so that "no change" is never
     said of deleted time.
 ``late``
-    transactions that began on a deleted day and committed after some that are kept, as
+    transactions that began on a deleted day and committed (or were left out) after some that are
+    kept, as
     ``[life, LSN, identifier, commit time]``: between the changes of a row they are a break.
 
 First the log and coverage tell it, then rows go in bounded pieces, then the sums are put right,
 then the partition is dropped: nobody ever sees a transaction without its changes. Each step may be
 repeated; ``retention.deleting`` names the day that is under way, and a crash ends nothing. No day
-goes before all earlier ones, none of the last two days, and none that has an open transaction.
+goes before all earlier ones, none of the last two days, none that has an open transaction, and with
+an archive none before all of it is there and was counted (``store.archived``).
 """
 
 import datetime as dt
@@ -26,7 +28,8 @@ from typing import Any
 
 from django.db import OperationalError, connection, transaction
 
-from replview.store import instance_settings
+from decoder.scalars import LSN
+from replview.store import archived, instance_settings
 from replview.store.activity import BLOCK
 from replview.store.models import (
     AbortedSubtransaction,
@@ -45,8 +48,9 @@ log = logging.getLogger(__name__)
 BY = "replview"
 #: Transactions of one piece.
 _TOGETHER = 2000
-#: Dropping a partition locks its parent: who writes waits for us no longer than that.
-_LOCK_TIMEOUT = "1s"
+#: Dropping a partition locks its parent: who writes waits for us no longer than that. More than
+#: deadlock_timeout (1 s by default), after which an autovacuum of the partition gives way.
+_LOCK_TIMEOUT = "1500ms"
 #: Late transactions that are told of each life, the last ones.
 _MOST_LATE = 1000
 _DAYS_KEPT = 2
@@ -77,7 +81,8 @@ _LIVES = f"""
 _LATE = """
     SELECT t.incarnation_id, t.commit_lsn::text, t.id, t.commit_time FROM transaction t
     WHERE t.incarnation_id = %(life)s AND t.id >= %(low)s AND t.id < %(high)s
-      AND t.commit_lsn IS NOT NULL AND t.state = 'committed' AND t.commit_seq <= %(last)s
+      AND t.commit_lsn IS NOT NULL AND t.state IN ('committed', 'skipped')
+      AND t.commit_seq <= %(last)s
       AND t.commit_seq > (SELECT k.commit_seq FROM transaction k
                           WHERE k.incarnation_id = %(life)s AND k.commit_seq >= %(first)s
                             AND k.id >= %(high)s ORDER BY k.commit_seq LIMIT 1)
@@ -122,7 +127,7 @@ def why_kept(day: dt.date | None) -> str:
         return f"{days[0][0]} goes first: no day is deleted before those before it."
     found = _rows(_OPEN, [*_ids(day)])
     if not found:
-        return ""
+        return archived.why_wanted(day, *_ids(day))
     state, gid, xid, slot = found[0]
     name = f" {gid}" if gid else f" {xid}" if xid else ""
     return (
@@ -147,15 +152,30 @@ def finish(deadline: float | None = None) -> bool:
     while _delete_some(*_ids(day)):
         if deadline is not None and time.monotonic() > deadline:
             return False
-    for life, first, last, days in found["lives"]:
+    while found["lives"]:
+        life, first, last, days = found["lives"][0]
         recount(life, first, last, [dt.date.fromisoformat(one) for one in days])
+        # Once, however often the partition is in use after that.
+        found = {**found, "lives": found["lives"][1:]}
+        instance_settings.write("retention.deleting", found, BY)
     return _drop_partition(day)
+
+
+def what_waits() -> str:
+    """Why the day that is under way is not gone yet, in a sentence; empty: it is being worked on,
+    or there is none.
+    """
+    found = instance_settings.read("retention.deleting", None)
+    if found is None or not found.get("in_use"):
+        return ""
+    return f"The changes of {found['day']} are being read: they go once nobody reads them."
 
 
 @transaction.atomic
 def _begin(day: dt.date, why: str) -> Dropped:
     """Tell coverage and the logs before the first row goes, and what is to be done."""
     low, high = _ids(day)
+    archived.remember(low, high)
     lives = _rows(_LIVES, [low, high])
     known = dict(instance_settings.read("retention.slots", {}))
     counts: dict[int, int] = {}
@@ -170,8 +190,10 @@ def _begin(day: dt.date, why: str) -> Dropped:
         since = (at.astimezone(dt.UTC) + dt.timedelta(microseconds=1)).isoformat(
             timespec="microseconds"
         )
-        if since > slot["since"]:
-            slot.update(since=since, lsn=lsn or slot["lsn"], life=life)
+        slot["since"] = max(since, slot["since"])
+        # Apart: a server's clock may have been ahead in an earlier life.
+        if lsn is not None and (slot["lsn"] is None or _place(life, lsn) > _place(**slot)):
+            slot.update(life=life, lsn=lsn)
         slot["late"] = (slot["late"] + _late(life, low, high, first, last))[-5 * _MOST_LATE :]
     for slot in Slot.objects.filter(pk__in=counts).select_related("incarnation"):
         SlotEvent.objects.create(
@@ -193,6 +215,11 @@ def _begin(day: dt.date, why: str) -> Dropped:
     instance_settings.write("retention.last_day", str(day), BY)
     instance_settings.write("retention.deleting", {"day": str(day), "lives": spans}, BY)
     return Dropped(day, sum(row[2] for row in lives), tuple(sorted(counts)))
+
+
+def _place(life: int, lsn: str, **_: Any) -> tuple[int, int]:
+    """Later lives have higher numbers, and LSNs of their own."""
+    return life, int(LSN.parse(lsn))
 
 
 def _late(life: int, low: int, high: int, first: int, last: int) -> list[list[Any]]:
@@ -221,8 +248,10 @@ def _drop_partition(day: dt.date) -> bool:
             cursor.execute(f"DROP TABLE IF EXISTS change_{day:%Y%m%d}")
             cursor.execute("SET LOCAL lock_timeout = DEFAULT")
             instance_settings.write("retention.deleting", None, BY)
-    except OperationalError:
-        return False  # somebody reads it
+    except OperationalError:  # somebody reads it
+        waiting = {"day": str(day), "lives": [], "in_use": True}
+        instance_settings.write("retention.deleting", waiting, BY)
+        return False
     log.warning("the record of %s was deleted to make room in the store", day)
     return True
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from replview.store.archived import ArchiveExtent
 from replview.store.coverage import Coverage, Gap, TableCoverage
 from replview.web.words import plural
 
@@ -24,6 +25,14 @@ class CoverageWords:
     #: About the table: sentences, the grave ones apart.
     missing: list[str] = field(default_factory=list)
     quiet: list[str] = field(default_factory=list)
+
+    @property
+    def archived(self) -> ArchiveExtent | None:
+        """Where it goes back further than the store does."""
+        archive, begins = self.coverage.archive, self.coverage.recorded_since
+        if archive is None or archive.since is None or begins is None:
+            return None
+        return archive if archive.since < begins else None
 
     @property
     def table(self) -> TableCoverage | None:

@@ -91,6 +91,16 @@ class Page:
     now_url: str = ""
 
     @property
+    def archive_url(self) -> str:
+        """Where older changes may be: the archive, if it goes back further than the store."""
+        archive, begins = self.coverage.archive, self.coverage.recorded_since
+        if self.older_url or self.begins_with_insert or archive is None or archive.since is None:
+            return ""
+        if begins is not None and archive.since >= begins:
+            return ""
+        return f"{reverse('archive-row')}?{self.download_query}"
+
+    @property
     def download_query(self) -> str:
         """For the download of the row: all of its changes, whatever the filters."""
         return self.row_url.partition("?")[2]

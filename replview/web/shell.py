@@ -50,6 +50,14 @@ NAVIGATION = (
         ),
     ),
     (
+        "Take out",
+        False,
+        (
+            ("Exports", "exports", "export", ""),
+            ("History jobs", "history-jobs", "history", ""),
+        ),
+    ),
+    (
         "",
         True,
         (("Sources", "sources", "source", "sources"), ("Store", "store", "record", "")),
@@ -60,7 +68,16 @@ DEMO_NAVIGATION = (("Demo", False, (("Make trouble", "trouble", "trouble", ""),)
 #: What a phone shows at the bottom; the rest is behind *More*.
 TABS = ("overview", "live", "in-flight", "transactions")
 #: Pages of the record: always of one slot, which stays from one of them to the next.
-OF_ONE_SLOT = ("live", "transactions", "row-history", "relations", "actors", "find", "lag")
+OF_ONE_SLOT = (
+    "live",
+    "transactions",
+    "row-history",
+    "relations",
+    "actors",
+    "find",
+    "lag",
+    "exports",
+)
 #: Pages that are a part of an entry's, by the names of their addresses.
 PARTS = {
     "in-flight-ended": "in-flight",
@@ -77,6 +94,12 @@ PARTS = {
     "webhooks": "alerts",
     "peek-ask": "sources",
     "peek": "sources",
+    "export": "exports",
+    "exports-all": "exports",
+    "export-new": "exports",
+    "history-job": "history-jobs",
+    "history-jobs-all": "history-jobs",
+    "history-job-new": "history-jobs",
 }
 
 

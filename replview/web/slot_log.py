@@ -38,6 +38,7 @@ KINDS: Mapping[str, Kind] = {
     "resent": Kind("re-sent", "up", "idle"),
     "gap": Kind("gap", "health-look", "look", hole=True),
     "retention": Kind("deleted", "health-look", "look", hole=True),
+    "archive": Kind("archive", "table", "look"),
     "quarantined": Kind("quarantined", "health-now", "now"),
     "retried": Kind("tried again", "play", "idle"),
     "skipped": Kind("skipped", "health-look", "look", hole=True),

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from django.db.models import Min
 
 from replview.catalog.wal_budget import size_words
+from replview.store import archive, archived
 from replview.store.deleted_days import kept_since
 from replview.store.models import Slot
 from replview.store.store_size import StoreSize, measure, order_of_sacrifice
+from replview.web.archive_words import ArchiveView, archive_view
 from replview.web.words import bytes_words
 
 #: From this share of the budget on it is to be looked at, as the alert says it.
@@ -27,6 +29,7 @@ class StorePage:
     sacrifice: list[str]
     #: Slots with since when they are recorded; None: nothing is yet.
     kept: list[tuple[Slot, dt.datetime | None]]
+    archive: ArchiveView
     typed: str
     error: str = ""
 
@@ -51,6 +54,7 @@ def page_of(*, typed: str | None = None, error: str = "") -> StorePage:
         cause=_cause(store),
         sacrifice=order_of_sacrifice(size, store.protect),
         kept=[(slot, _since(slot.since, begins.get(slot.pk))) for slot in slots],
+        archive=archive_view(archive.chosen(), archived.standings()),
         typed=typed if typed is not None else ("none" if size is None else size_words(size)),
         error=error,
     )

@@ -1,6 +1,7 @@
 // What every page needs: copying, times, themes, menus, dialogs, keys, tooltips, polling.
 // Values come from the server escaped; here they are only ever set as text.
 
+import { startAlertToasts } from "./alert-toasts.js";
 import { startCopying } from "./copy.js";
 import { startKeys } from "./keys.js";
 import "./morph.js";
@@ -23,6 +24,7 @@ startTips();
 startPanels();
 startKeys();
 startPolling();
+startAlertToasts();
 
 document.body.addEventListener("htmx:afterSwap", (event) => refreshTimes(event.detail.target));
 document.body.addEventListener("htmx:oobAfterSwap", (event) => refreshTimes(event.detail.target));

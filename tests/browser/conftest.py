@@ -67,6 +67,8 @@ class Server:
             "REPLVIEW_SECRET_KEY": settings.SECRET_KEY,
             "REPLVIEW_DATA": str(folder),
             "REPLVIEW_DEBUG": "1",
+            # With the page that makes trouble, too.
+            "REPLVIEW_DEMO": "1",
             "PGAPPNAME": SESSIONS,
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,12 +100,17 @@ class Server:
             self._process = None
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def kept_server(
     django_db_setup: None, redis_server: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """One web server for a module's tests: starting it takes longer than most of them."""
-    running = Server(redis_server.url(), tmp_path_factory.mktemp("server"))
+    """One web server for all tests here: starting it takes longer than most of them."""
+    yield from one_server(redis_server, tmp_path_factory)
+
+
+def one_server(redis: Any, folders: pytest.TempPathFactory) -> Iterator[Server]:
+    """The same, for fixtures of modules whose Redis is their own."""
+    running = Server(redis.url(), folders.mktemp("server"))
     try:
         yield running
     finally:
@@ -150,9 +157,12 @@ def wait_for_its_sessions_to_end(feeder: Feeder) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def kept_browser() -> Iterator[Browser]:
-    """One browser for a module's tests, each with a profile of its own."""
+    """One browser for all tests here, each with a profile of its own.
+
+    No longer than that: while Playwright's loop runs, no asynchronous test can.
+    """
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian's chromium)")
     with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:

@@ -13,7 +13,15 @@ from django.db import connection
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from replview.store.models import Alert, Baseline, PublicationLook, Slot, SlotEvent
+from replview.store.models import (
+    Alert,
+    Baseline,
+    Export,
+    HistoryJob,
+    PublicationLook,
+    Slot,
+    SlotEvent,
+)
 from replview.web.addresses import (
     actor_url,
     find_url,
@@ -53,6 +61,7 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
     slot = Slot.objects.select_related("source").get(pk=feeder.slot_id)
     committed = fill(feeder, slot)
     alert = tell_health(slot)
+    export, job = taken_out(slot)
     relation_id = feeder.relations["orders"][0]
     return {
         "overview": reverse("overview"),
@@ -73,6 +82,12 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
         "actor, unknown": actor_url(slot, ""),
         "find": find_url(slot),
         "find, found": find_url(slot, table="public.orders", where="status = paid"),
+        "exports": f"{reverse('exports')}?slot={slot}",
+        "export": reverse("export", args=[export.pk]),
+        "exports, all": reverse("exports-all"),
+        "history jobs": reverse("history-jobs"),
+        "history job": reverse("history-job", args=[job.pk]),
+        "history jobs, all": reverse("history-jobs-all"),
         "slots": reverse("slots"),
         "slot": slot_page_url(slot),
         "slot, only watched": reverse("slot", args=[slot.source.name, OTHER]),
@@ -86,6 +101,7 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
         "rule, new": f"{reverse('alert-rule-new')}?kind=lag",
         "webhooks": reverse("webhooks"),
         "store": reverse("store"),
+        "trouble": reverse("trouble"),
         "baselines": reverse("baselines", args=[slot.source.name, slot.name]),
         "sources": reverse("sources"),
     }
@@ -119,6 +135,31 @@ def fill(feeder: Feeder, slot: Slot) -> int:
                                streamed=True))  # fmt: skip
     _evidence(slot)
     return made[1]
+
+
+def taken_out(slot: Slot) -> tuple[Export, HistoryJob]:
+    """An export that runs, one that failed, and a history job with its rows."""
+    words = {"slot_name": str(slot), "slice": {}, "target": "/tmp/of-alice",
+             "requested_by": "alice", "requested_how": "page"}  # fmt: skip
+    Export.objects.create(slot=slot, state="failed", problem_cause="no space", **words)
+    now = dt.datetime.now(dt.UTC)
+    export = Export.objects.create(
+        slot=slot, state="running", rows=400, total_rows=1200, started_at=now, heartbeat_at=now,
+        **words,
+    )  # fmt: skip
+    result = {"columns": ["id", "status", "_actor"], "rows": [["42", "paid", None]] * 3,
+              "more": True, "complete": False, "reasons": ["no baseline is exported of it"],
+              "told": {"table": "public.orders", "begins": {"lsn": "0/1000"}}}  # fmt: skip
+    HistoryJob.objects.create(
+        job="churn", root="/tmp/of-alice", requested_by="bob", state="failed",
+        problem_cause="Spark is not installed here",
+    )  # fmt: skip
+    job = HistoryJob.objects.create(
+        job="as-of", root="/tmp/of-alice", words={"table": "public.orders", "lsn": "2/4E910000"},
+        requested_by="alice", state="done", started_at=now, finished_at=now, result=result,
+        output="/tmp/of-alice/history-jobs/2-as-of-1",
+    )  # fmt: skip
+    return export, job
 
 
 def _evidence(slot: Slot) -> None:
@@ -174,7 +215,9 @@ def test_no_page_has_a_serious_finding(
         expect(page.locator("h1").first).to_be_attached()
         if "drawer" in name:
             expect(page.locator(".drawer .change").first).to_be_visible()
-        if "lag" in name:
+        if name in ("slot", "slot, only watched"):
+            page.locator("#lag").scroll_into_view_if_needed()
+        if "lag" in name or name in ("slot", "slot, only watched"):
             expect(page.locator("#lag-charts")).not_to_have_attribute("aria-busy", "true")
         if problems := findings(page):
             found[name] = problems

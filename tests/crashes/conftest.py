@@ -11,8 +11,9 @@ from psycopg import sql
 
 from replview.demo.postgres import EmbeddedPostgres
 from tests.conftest import SOURCE_SETTINGS, SourceDatabase
+from tests.copied_clusters import copied
 from tests.crashes.slots import ReceivedSlot, make_slot
-from tests.crashes.stores import CrashStore, make_template
+from tests.crashes.stores import CrashStore
 from tests.crashes.workload import TABLES
 
 #: Makes a slot, its rows in the store, and (unless ``start=False``) its first receiver.
@@ -23,8 +24,7 @@ _names = itertools.count(1)
 @pytest.fixture(scope="session")
 def store_server() -> Iterator[EmbeddedPostgres]:
     """The server of every store here."""
-    with EmbeddedPostgres.temporary() as server:
-        make_template(server)
+    with copied(store=True) as server:
         yield server
 
 
@@ -39,7 +39,7 @@ def store(store_server: EmbeddedPostgres) -> Iterator[CrashStore]:
 @pytest.fixture(scope="session")
 def source_server() -> Iterator[EmbeddedPostgres]:
     """The server of most sources here, PostgreSQL 18."""
-    with EmbeddedPostgres.temporary(settings=SOURCE_SETTINGS) as server:
+    with copied(settings=SOURCE_SETTINGS) as server:
         yield server
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.catalog.wal_budget import parse_size
+from replview.management.archive_command import archive_command
 from replview.management.instance import InstanceCommand
 from replview.store import instance_settings
 from replview.store.models import Slot
@@ -18,7 +19,7 @@ _BY = "the command line"
 class Command(InstanceCommand):
     """Shows the store's size, and changes its budget."""
 
-    help = "The store's size and budget, and the order of sacrifice where it fills."
+    help = "The store's size and budget, the order of sacrifice where it fills, and its archive."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The budget and what comes first."""
@@ -27,10 +28,25 @@ class Command(InstanceCommand):
         parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: "
                             "delete the oldest days and go on receiving (database), or delete "
                             "nothing and stop receiving (record)")  # fmt: skip
+        parser.add_argument("archive", nargs="*", metavar="archive [URL|off|status]", help="have "
+                            "history go to an archive as Parquet, from where it is deleted here "
+                            "only after it is there; its state")  # fmt: skip
+        parser.add_argument("--after-hours", type=float, metavar="HOURS", help="archive what was "
+                            "stored longer ago than this (24)")  # fmt: skip
+        parser.add_argument("--every-seconds", type=float, metavar="SECONDS", help="how often what "
+                            "is due is written, of days that are not over (21600)")  # fmt: skip
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
         """Change what was given, then show what holds."""
+        if (
+            options["archive"]
+            or options["after_hours"] is not None
+            or (options["every_seconds"] is not None)
+        ):
+            for line in archive_command(options):
+                self.say(line)
+            return
         if options["budget"] is not None:
             instance_settings.write("store.budget_bytes", _budget(options["budget"]), _BY)
         if options["protect"]:

@@ -11,7 +11,9 @@ from replview.store.models.activity import (
     RelationActivity,
 )
 from replview.store.models.alerts import Alert, AlertRule, Delivery, Setting, Webhook
+from replview.store.models.archive import ArchivedRun, ArchiveMark
 from replview.store.models.evidence import Baseline, PublicationLook
+from replview.store.models.exports import Export
 from replview.store.models.health import (
     MinuteMark,
     RelationMinute,
@@ -30,6 +32,7 @@ from replview.store.models.history import (
     Transaction,
     Transition,
 )
+from replview.store.models.history_jobs import HistoryJob
 from replview.store.models.people import ApiToken, SavedFilter
 from replview.store.models.quarantine import Quarantine
 from replview.store.models.relations import Relation, RelationVersion, TypeName
@@ -43,10 +46,14 @@ __all__ = [
     "Alert",
     "AlertRule",
     "ApiToken",
+    "ArchiveMark",
+    "ArchivedRun",
     "Baseline",
     "Change",
     "Delivery",
+    "Export",
     "HistoryBlock",
+    "HistoryJob",
     "LargeValue",
     "MinuteMark",
     "PublicationLook",

@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from replview.store import history
+from replview.store.archived import place_of
 from replview.store.coverage import coverage_of
 from replview.store.deleted_days import deleted_day_of
 from replview.store.history import TransactionRow
@@ -20,6 +21,7 @@ from replview.web.shell import fleet_of
 from replview.web.transaction_page import PAGE_CHANGES, read_page, read_slot
 from replview.web.transaction_sentence import NOT_UNDONE
 from replview.web.transaction_words import tell
+from replview.web.views.archive import archived_transaction
 
 
 @require_GET
@@ -27,6 +29,9 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """One transaction: its life, who did it, what it touched, every change as a diff."""
     day = deleted_day_of(transaction_id)
     if day is not None and history.transaction_by_id(transaction_id) is None:
+        place = place_of(transaction_id)
+        if place is not None:
+            return archived_transaction(request, place, request.path)
         return render(request, "404.html", {"deleted_day": day}, status=404)
     row = find_transaction(transaction_id)
     slot = read_slot(row, fleet_of(request))

@@ -13,12 +13,16 @@ const SHAPES = {
   diamond: ["M6 .5l5.5 5.5l-5.5 5.5l-5.5-5.5z", "hollow"],
   triangle: ["M6 .5l6 11h-12z", "filled"],
   tick: ["M1.5 6.5l3 3l6-7", ""],
+  flag: ["M3 11.5v-11l7 3.2l-7 3.3", "hollow"],
   bars: ["M4 1v10M8 1v10", ""],
 };
 
 export function showRail(page) {
   const line = find("lag-rail-line");
-  const { events } = page.answer;
+  const { events, checkpoints } = page.answer;
+  const untold = find("lag-checkpoints");
+  untold.hidden = !checkpoints || events.some((event) => event.kind === "checkpointed");
+  untold.textContent = `${checkpoints} checkpoints in this time: each is drawn in a shorter one.`;
   const focused = document.activeElement?.closest?.(".lag-event")?.dataset.key;
   // It ends where the plots do, tables beside them or not.
   line.style.width = `${page.axis.inside}px`;

@@ -1,0 +1,208 @@
+"""From the words of a filter to a slice with fixed ends, and from a wish to its row.
+
+A slice is one of transactions of one life of a slot, narrowed by table, operation, actor, time and
+LSN. What else a filter may ask for (text, values, states …) an export does not narrow by: it is
+refused, or named as left out, and never forgotten in silence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from replview.exports.policy import Refused, read_policy
+from replview.exports.targets import target_of
+from replview.spark.reading import StoreProblem, connect, resolve
+from replview.spark.slices import Slice
+from replview.store import exports
+from replview.store.connecting import store_conninfo
+from replview.store.exports import AlreadyRunning, Asked
+from replview.store.models import Export, Relation, Slot, SlotIncarnation, Transaction
+from replview.store.relation_shapes import shapes_named
+from replview.store.transaction_filter import OPERATIONS, UNKNOWN_ACTOR
+from replview.store.wanted_changes import WantedChanges
+
+#: A filter's words an export is narrowed by.
+WORDS = ("tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction")
+_OPERATION_OF = {
+    "I": "insert",
+    "U": "update",
+    "D": "delete",
+    "T": "truncate",
+    "M": "message",
+    "S": "snapshot",
+}
+_NAMES = {
+    "q": "text",
+    "where": "a condition on values",
+    "key": "a row",
+    "id": "a gid or xid",
+    "states": "states",
+    "origin": "origin",
+    "min_changes": "number of changes",
+    "min_bytes": "size",
+    "prepared_min": "time prepared",
+}
+
+Before = Literal["sent", "derived"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What somebody wants, understood."""
+
+    slot: Slot
+    slice: Slice
+    #: The words that count, as an address has them.
+    words: dict[str, str]
+    #: What the filter also asked for, and an export is not narrowed by.
+    left_out: tuple[str, ...] = ()
+    name: str = ""
+    #: The export that it continues.
+    last: Export | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Its ends leave no place in history between them."""
+        return self.slice.through_seq <= self.slice.after_seq
+
+
+def read_wish(
+    slot: Slot,
+    words: Mapping[str, Any],
+    *,
+    name: str = "",
+    since_last: bool = False,
+    before: Before = "sent",
+    strict: bool = True,
+) -> Wish:
+    """The slice these words mean now. Raises ``Refused``; without ``strict`` words that an export
+    is not narrowed by are left out instead, and named.
+    """
+    wanted = WantedChanges.from_words(slot, words)
+    if wanted.trouble:
+        raise Refused(wanted.trouble, "See how filters are written: replview help changes")
+    left_out = tuple(_NAMES[one] for one in _NAMES if _given(words, one))
+    actor = wanted.filter.actor
+    if actor == UNKNOWN_ACTOR:
+        actor, left_out = "", (*left_out, "unknown actors")
+    if strict and left_out:
+        raise Refused(
+            f"an export cannot be narrowed by {', '.join(left_out)}",
+            "Leave it out, or write these changes with replview changes or a download",
+        )
+    if slot.incarnation is None:
+        raise Refused(f"{slot} has recorded nothing yet", "Wait for its first transaction")
+    last = exports.last_done(slot, name) if since_last and name else None
+    ends = _ends(slot, wanted.transaction_id, last)
+    asked = wanted.filter
+    try:
+        with connect(store_conninfo()) as connection:
+            found = resolve(
+                connection,
+                source=slot.source.name,
+                slot=slot.name,
+                since=asked.since_at,
+                until=asked.until_at,
+                from_lsn=None if asked.from_lsn is None else int(asked.from_lsn),
+                to_lsn=None if asked.to_lsn is None else int(asked.to_lsn),
+                tables=_tables(slot, asked.tables),
+                operations=[_OPERATION_OF[letter] for letter in asked.ops]
+                if asked.ops != OPERATIONS
+                else (),
+                actors=(actor,) if actor else (),
+                before=before,
+                **ends,
+            )
+    except StoreProblem as problem:
+        raise Refused(problem.problem, problem.remedy) from None
+    kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
+    if not actor:
+        kept.pop("actor", None)
+    return Wish(slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last)
+
+
+def ask(
+    wish: Wish,
+    target: str,
+    *,
+    by: str,
+    how: Export.How,
+    anywhere: bool,
+    base: Path | None = None,
+    spark: str = "",
+) -> Export:
+    """Record it; a worker begins soon, but a command does it itself. Raises ``Refused``."""
+    policy = read_policy()
+    policy.check()
+    place = target_of(target, policy, anywhere=anywhere, base=base)
+    if wish.empty:
+        raise Refused(*nothing_words(wish))
+    try:
+        return exports.request(
+            Asked(
+                slot=wish.slot,
+                slice=wish.slice.to_json(),
+                words=wish.words,
+                target=place,
+                by=by,
+                how=how,
+                name=wish.name,
+                anywhere=anywhere,
+                spark=spark,
+            ),
+            begun=how == Export.How.COMMAND,
+        )
+    except AlreadyRunning as error:
+        raise Refused(str(error), f"Wait for export {error.export.pk}, or cancel it") from None
+
+
+def nothing_words(wish: Wish) -> tuple[str, str]:
+    """Why there is nothing to write, and what to do."""
+    if wish.last is not None:
+        return f"nothing is new since export {wish.last.pk}", "Export again later"
+    return "the slice is empty", "Widen the time or LSN range"
+
+
+def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[str, Any]:
+    """Which life, and from which place in it."""
+    if transaction_id is not None:
+        row = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
+        if row is None or row.commit_seq is None:
+            raise Refused(
+                f"there is no committed transaction {transaction_id} in {slot}",
+                "Choose one that has committed",
+            )
+        return {
+            "incarnation": row.incarnation.number,
+            "after_seq": row.commit_seq - 1,
+            "through_seq": row.commit_seq,
+        }
+    if last is None:
+        return {}
+    before = Slice.from_json(last.slice)
+    lives = SlotIncarnation.objects.filter(slot=slot, number__gte=before.incarnation)
+    for life in lives.order_by("number"):
+        after = before.through_seq if life.number == before.incarnation else 0
+        # The rest of an earlier life first: positions of two lives are in no one slice.
+        if life.commit_seq > after or life.pk == slot.incarnation_id:
+            return {"incarnation": life.number, "after_seq": after}
+    return {}
+
+
+def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:
+    """As last seen, whatever names somebody knows them by. Raises ``Refused``."""
+    found: dict[str, None] = {}
+    for name in names:
+        relations = {shape.relation_id for shape in shapes_named(slot, (name,))}
+        if not relations:
+            raise Refused(f"no change of a table {name} is recorded", "See the relations page")
+        for relation in Relation.objects.filter(pk__in=relations).order_by("pk"):
+            found[str(relation)] = None
+    return list(found)
+
+
+def _given(words: Mapping[str, Any], name: str) -> bool:
+    if name == "key":
+        return any(words[word] for word in words if word == "key" or word.startswith("key."))
+    return bool(words.get(name))

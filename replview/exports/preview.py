@@ -1,0 +1,56 @@
+"""The first rows of what an export wrote, for whoever wants to see that it is there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from replview.exports.policy import Refused, read_policy
+from replview.exports.targets import check_again
+from replview.store.models import Export
+
+_ROWS = 8
+_COLUMNS = 12
+_TEXT = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A few cells."""
+
+    path: str
+    columns: list[str]
+    rows: list[list[str | None]]
+
+
+def preview_of(row: Export) -> Preview | None:
+    """Of its first table's first file; None where the files are not on this machine any more."""
+    files = [one for one in (row.result or {}).get("files") or [] if one.get("rows")]
+    if not files or "://" in row.target:
+        return None
+    # A table's rows say more than the transactions'.
+    chosen = next((f for f in files if "." in str(f.get("dataset", "")).rpartition("/")[2]), None)
+    chosen = chosen or files[0]
+    path = Path(row.target) / str(chosen["path"])
+    try:
+        check_again(row.target, read_policy(), anywhere=row.anywhere)
+        if not path.resolve().is_relative_to(Path(row.target).resolve()):
+            return None
+        with pq.ParquetFile(path) as file:
+            names = [item.name for item in file.schema_arrow][:_COLUMNS]
+            batch = next(file.iter_batches(batch_size=_ROWS, columns=names), None)
+    except (OSError, pa.ArrowException, Refused):
+        return None
+    if batch is None:
+        return None
+    rows = [[_cell(record[name]) for name in names] for record in batch.to_pylist()]
+    return Preview(path=str(chosen["path"]), columns=names, rows=rows)
+
+
+def _cell(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"

@@ -1,0 +1,62 @@
+"""``replview spark JOB …``: history jobs over exported changes, each in a process of its own."""
+
+import datetime as dt
+import sys
+from argparse import REMAINDER, ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+from replview.management.instance import PlainCommand
+from replview.spark.processes import JobProcess
+
+
+class Command(PlainCommand):
+    """Hands its words to ``python -m replview.spark``, whose log it keeps."""
+
+    help = (
+        "History jobs over changes that were exported as Parquet, by Spark: as-of, row-versions, "
+        "churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what, schema-versions. "
+        "'replview spark JOB --help' tells a job's options."
+    )
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """All words after ``spark`` are the job's, its ``--help`` too."""
+        words = argv[2:]
+        if not words or words[0] in ("-h", "--help"):
+            self.print_help(argv[0], argv[1])
+            sys.exit(0 if words else 2)
+        try:
+            self.handle(job=words)
+        except CommandError as error:
+            self.stderr.write(f"replview: {error}")
+            sys.exit(error.returncode)
+        except KeyboardInterrupt:
+            self.stderr.write("replview: stopped")
+            sys.exit(130)
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The job and its options."""
+        parser.add_argument("job", nargs=REMAINDER, metavar="JOB …")
+
+    def handle(self, *_: str, **options: Any) -> None:
+        """Run the job; its result is our output."""
+        words = list(options["job"])
+        stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S-%f")
+        log = Path(settings.DATA_DIR) / "spark-logs" / f"{words[0]}-{stamp}.log"
+        try:
+            job = JobProcess.start(words, log=log, output=None)
+        except (OSError, ValueError) as error:
+            raise CommandError(f"the job cannot be started: {error}") from None
+        try:
+            status = job.wait()
+        finally:
+            job.end()
+        if status == 2:
+            self.stderr.write(log.read_text(errors="replace").rstrip())
+            log.unlink()
+            sys.exit(2)
+        if status:
+            raise CommandError(f"{job.problem()} (its log: {log})", returncode=1)

@@ -1,0 +1,74 @@
+"""``python -m replview.spark JOB …``: a Spark job in a process of its own, here or by spark-submit.
+
+The result is all that stands on standard output, Spark's log on standard error. What was wrong is
+said in the last line there, with what mends it; the exit status is 1, and 2 for wrong options. With
+``--json`` standard output tells what was wrong, too: ``{"problem", "remedy"}``.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import orjson
+
+from replview.spark.archive.command import add_archive
+from replview.spark.history.commands import add_jobs
+from replview.spark.history.showing import as_json, as_table, write
+from replview.spark.sessions import SparkProblem, session
+from replview.spark.writing.problems import TargetProblem
+
+
+def parser(program: str = "python -m replview.spark") -> argparse.ArgumentParser:
+    """The options of all jobs."""
+    found = argparse.ArgumentParser(
+        prog=program,
+        description="Jobs over changes that were exported as Parquet, by Spark: on this machine or "
+        "a cluster.",
+    )
+    commands = found.add_subparsers(dest="name", metavar="JOB", required=True)
+    add_jobs(commands)
+    add_archive(commands)
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one job; gives the exit status."""
+    options = parser().parse_args(argv)
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    # Told to end (a page's button, a worker that stops): the JVM goes along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        _run(options)
+    except (SparkProblem, TargetProblem) as error:
+        print(f"replview: {error.problem}: {error.remedy}", file=sys.stderr)
+        if options.json:
+            told = {"problem": error.problem, "remedy": error.remedy}
+            sys.stdout.write(orjson.dumps(told).decode() + "\n")
+        return 1
+    return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    spark = session(options.spark, name=f"replview {options.name}")
+    try:
+        if "whole" in options:
+            options.whole(spark, options)
+            return
+        result = options.job(spark, options)
+        if options.output:
+            print(f"written to {write(result, options.output)}", file=sys.stderr)
+        if options.json:
+            sys.stdout.write(as_json(result, options.limit).decode() + "\n")
+        else:
+            sys.stdout.write(as_table(result, options.limit) + "\n")
+        sys.stdout.flush()
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

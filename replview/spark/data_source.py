@@ -1,0 +1,130 @@
+"""``spark.read.format("replview")``: the store as a data source of Spark.
+
+Options (``relation``, ``slot``, ``source``, ``incarnation``, ``from_lsn``, ``to_lsn``, ``since``,
+``until``, ``columns``, ``operations``, ``actors``, ``dsn``, ``partitions``, ``rowsPerPartition``,
+``maxRowsPerTrigger``) choose what is read; with ``relation`` rows are typed by the shapes that the
+table has had, without they are records of all tables. What is stored after ``load()`` is not part
+of a batch. Connections are opened where a partition is read.
+"""
+
+import sys
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from replview.spark.options import Options
+from replview.spark.partitions import StorePartition, planned, read_partition
+from replview.spark.pushed_filters import narrowed
+from replview.spark.reading import connect, resolve
+from replview.spark.reading.tables import chosen
+from replview.spark.slice_schemas import UNTYPED
+from replview.spark.slices import Slice, SliceTable
+
+#: Spark reads so only where ``spark.sql.python.filterPushdown.enabled`` is set.
+_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class ReplviewDataSource(DataSource):
+    """Changes of one table, typed, or of all of them as records."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__({})
+        # Not kept as Spark's own: they may be shown, and hold the store's address.
+        self._options = Options.parse(dict(options))
+        self._slice: Slice | None = None
+        self._table: SliceTable | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format()`` takes."""
+        return "replview"
+
+    def schema(self) -> StructType:
+        """The table's columns and the change's, or those of a record."""
+        self._look()
+        schema = UNTYPED if self._table is None else self._table.arrow_schema()
+        return from_arrow_schema(schema.remove_metadata(), prefer_timestamp_ntz=True)
+
+    def _look(self) -> Slice:
+        """Fix what is read, once."""
+        if self._slice is None:
+            with connect(self._options.dsn) as connection:
+                part = resolve(connection, **self._options.asked)
+                if self._options.relation:
+                    self._table = chosen(connection, part, self._options.columns)
+                self._slice = part
+        return self._slice
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """One that takes filters, where Spark gives them."""
+        part = self._look()
+        pushes = self._options.pushdown == "true" or (
+            self._options.pushdown == "auto" and _PUSHING_WORKER in sys.modules
+        )
+        kind = PushingReader if pushes else Reader
+        return kind(self._options, part, self._table, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Continues by commit_seq."""
+        from replview.spark.streaming import StreamReader
+
+        self._look()
+        return StreamReader(self._options, self._table, schema)
+
+
+class Reader(DataSourceReader):
+    """Reads a slice, a partition at a time."""
+
+    def __init__(
+        self, options: Options, part: Slice, table: SliceTable | None, schema: StructType
+    ) -> None:
+        self._options = options
+        self._slice = part
+        self._table = table
+        self._schema = schema
+
+    def partitions(self) -> Sequence[StorePartition]:
+        """Of even numbers of changes."""
+        with connect(self._options.dsn) as connection:
+            return planned(connection, self._slice, self._table, self._options)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Rows in the order of history."""
+        yield from read_partition(
+            partition, self._options.dsn, to_arrow_schema(self._schema, timezone="UTC")
+        )
+
+
+class PushingReader(Reader):
+    """The same, reading no more than filters ask for; Spark applies them again."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Narrow the slice. Nothing is taken off Spark's hands: the slice stays a superset."""
+        self._slice = narrowed(self._slice, filters, typed=self._table is not None)
+        if self._slice.from_lsn is not None or self._slice.to_lsn is not None:
+            with connect(self._options.dsn) as connection:
+                again = resolve(
+                    connection,
+                    **{
+                        **self._options.asked,
+                        "from_lsn": self._slice.from_lsn,
+                        "to_lsn": self._slice.to_lsn,
+                        "after_seq": self._slice.after_seq,
+                        "through_seq": self._slice.through_seq,
+                        "incarnation": self._slice.incarnation,
+                    },
+                )
+            self._slice = replace(
+                self._slice, after_seq=again.after_seq, through_seq=again.through_seq
+            )
+        yield from filters
+
+
+def register(spark: Any) -> None:
+    """Make ``format("replview")`` known to a session."""
+    spark.dataSource.register(ReplviewDataSource)

@@ -1,0 +1,97 @@
+"""How much a table changes, and which of its rows most."""
+
+from typing import TYPE_CHECKING, Any
+
+from replview.spark.history.datasets import Dataset
+from replview.spark.history.lives import key_names, placed, quoted
+from replview.spark.history.reach import Moment
+from replview.spark.history.results import Result
+from replview.spark.history.snapshots import named
+from replview.spark.history.spans import Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def churn(
+    spark: "SparkSession", dataset: Dataset, span: Span | None = None, *, every: str = "hour"
+) -> Result:
+    """Changes of a table in each minute, hour, day, week or month (UTC) that has some.
+
+    Rows: ``period timestamp, inserts bigint, updates bigint, deletes bigint, changes bigint,
+    transactions bigint, actors bigint`` (counted), and where rows have a key ``changed_rows
+    bigint`` (about: different keys). Baselines are no changes.
+    """
+    from pyspark.sql import functions as F
+
+    changes = _changes(spark, dataset, span or Span())
+    counts: list[Any] = [*_counts(), F.count_distinct("_commit_version").alias("transactions")]
+    counts.append(F.count_distinct("_actor").alias("actors"))
+    key = key_names(dataset.keys()) if _has_key(dataset) else []
+    if key:
+        changes = placed(changes, dataset.keys())
+        counts.append(F.approx_count_distinct(F.struct(*key)).alias("changed_rows"))
+    period = F.date_trunc(every, "_commit_timestamp").alias("period")
+    frame = changes.groupBy(period).agg(*counts).orderBy("period")
+    return Result(frame, told={"table": dataset.name, "every": every})
+
+
+def hot_rows(
+    spark: "SparkSession", dataset: Dataset, span: Span | None = None, *, top: int = 20
+) -> Result:
+    """The rows that changed most often.
+
+    Rows, most changes first: the key's columns, ``inserts, updates, deletes, changes bigint,
+    actors bigint, first_change, last_change timestamp``. Raises ``SparkProblem`` where rows cannot
+    be told apart.
+    """
+    from pyspark.sql import functions as F
+
+    keys = dataset.keys()
+    changes = named(placed(_changes(spark, dataset, span or Span()), keys), keys)
+    frame = (
+        changes.groupBy(*key_names(keys))
+        .agg(
+            *_counts(),
+            F.count_distinct("_actor").alias("actors"),
+            F.min("_commit_timestamp").alias("first_change"),
+            F.max("_commit_timestamp").alias("last_change"),
+        )
+        .orderBy(F.col("changes").desc(), *key_names(keys))
+        .limit(top)
+    )
+    shown = [F.col(f"_key{n}").alias(column.name) for n, column in enumerate(keys)]
+    more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
+    names = [column.name for column in keys]
+    return Result(
+        frame.select(*shown, *(F.col(quoted(name)) for name in more)),
+        told={"table": dataset.name, "key": names},
+    )
+
+
+def _changes(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame":
+    """One row a change of the stream."""
+    from pyspark.sql import functions as F
+
+    moment = Moment(span.to_lsn, span.until)
+    rows = dataset.changes(spark, until_lsn=moment.lsn, until=moment.time)
+    rows = span.since_of(rows, time="_commit_timestamp")
+    return rows.where(F.col("_xid").isNotNull() & (F.col("_change_type") != "update_preimage"))
+
+
+def _counts() -> list[Any]:
+    from pyspark.sql import functions as F
+
+    kind = F.col("_change_type")
+    return [
+        F.count_if(kind == "insert").alias("inserts"),
+        F.count_if(kind == "update_postimage").alias("updates"),
+        F.count_if(kind == "delete").alias("deletes"),
+        F.count("*").alias("changes"),
+    ]
+
+
+def _has_key(dataset: Dataset) -> bool:
+    return len({version.key_columns for version in dataset.relation.versions} | {()}) == 2 and all(
+        version.key_columns for version in dataset.relation.versions
+    )

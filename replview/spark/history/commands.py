@@ -1,0 +1,177 @@
+"""The history jobs as commands: their options, and what they print or write."""
+
+import argparse
+import datetime as dt
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from decoder.scalars import LSN
+from replview.spark.history.churn import churn, hot_rows
+from replview.spark.history.datasets import Dataset, Life
+from replview.spark.history.results import Result
+from replview.spark.history.row_versions import row_versions
+from replview.spark.history.schema_versions import schema_versions
+from replview.spark.history.snapshots import as_of
+from replview.spark.history.spans import Span
+from replview.spark.history.transactions import transaction_rates, transaction_sizes
+from replview.spark.history.who_changed import who_changed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Job = Callable[["SparkSession", argparse.Namespace], Result]
+_PERIODS = ("minute", "hour", "day", "week", "month")
+
+
+def _as_of(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    return as_of(spark, _dataset(options), lsn=options.lsn, time=options.time)
+
+
+def _row_versions(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    return row_versions(spark, _dataset(options), lsn=options.lsn, time=options.time)
+
+
+def _churn(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    return churn(spark, _dataset(options), _span(options), every=options.every)
+
+
+def _hot_rows(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    return hot_rows(spark, _dataset(options), _span(options), top=options.top)
+
+
+def _sizes(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    return transaction_sizes(spark, Life.find(options.root, options.life), _span(options))
+
+
+def _rates(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    life = Life.find(options.root, options.life)
+    return transaction_rates(spark, life, _span(options), every=options.every)
+
+
+def _who_changed(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    life = Life.find(options.root, options.life)
+    chosen = [life.table(name) for name in options.table or ()] or life.tables()
+    return who_changed(spark, chosen, _span(options))
+
+
+def _schema_versions(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    return schema_versions(spark, _dataset(options), _span(options))
+
+
+#: Command → what it does, its function, the groups of options it takes.
+JOBS: dict[str, tuple[str, Job, tuple[str, ...]]] = {
+    "as-of": ("a table as it was at a commit LSN or time", _as_of, ("table", "moment")),
+    "row-versions": (
+        "every state of a table's rows, from when to when (SCD type 2)",
+        _row_versions,
+        ("table", "moment"),
+    ),
+    "churn": ("how much a table changes", _churn, ("table", "span", "every")),
+    "hot-rows": (
+        "the rows of a table that changed most often",
+        _hot_rows,
+        ("table", "span", "top"),
+    ),
+    "transaction-sizes": ("percentiles of the sizes of transactions", _sizes, ("span",)),
+    "transaction-rates": ("transactions in each minute or hour", _rates, ("span", "every")),
+    "who-changed-what": (
+        "changes by actor, table and column",
+        _who_changed,
+        ("tables", "span"),
+    ),
+    "schema-versions": ("the shapes of a table in a span", _schema_versions, ("table", "span")),
+}
+
+
+def add_jobs(commands: Any) -> None:
+    """A parser for each job; the chosen one's function is in ``job``."""
+    for name, (help_, job, groups) in JOBS.items():
+        parser = commands.add_parser(name, help=help_, description=f"Show {help_}.")
+        parser.set_defaults(job=job)
+        parser.add_argument("--root", required=True, metavar="URL", help="where slices were "
+                            "exported to")  # fmt: skip
+        parser.add_argument("--life", metavar="SOURCE/SLOT-NUMBER", help="whose life's changes "
+                            "(default: the only one there is)")  # fmt: skip
+        for group in groups:
+            _GROUPS[group](parser)
+        _add_output(parser)
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--table", required=True, metavar="SCHEMA.TABLE")
+
+
+def _add_tables(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--table", action="append", metavar="SCHEMA.TABLE", help="may be given "
+                        "several times (default: all of the life's)")  # fmt: skip
+
+
+def _add_moment(parser: argparse.ArgumentParser) -> None:
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--lsn", type=lsn, help="at this commit LSN")
+    chosen.add_argument("--time", type=moment, help="at this time (ISO 8601; UTC if it has no "
+                        "zone; default: the end of what was exported)")  # fmt: skip
+
+
+def _add_span(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--from-lsn", type=lsn, metavar="LSN", help="first commit LSN")
+    parser.add_argument("--to-lsn", type=lsn, metavar="LSN", help="last commit LSN")
+    parser.add_argument("--since", type=moment, metavar="TIME", help="first commit time")
+    parser.add_argument("--until", type=moment, metavar="TIME", help="last commit time")
+
+
+def _add_every(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--every", choices=_PERIODS, default="minute", help="the length of a "
+                        "period (default: minute)")  # fmt: skip
+
+
+def _add_top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--top", type=int, default=20, metavar="ROWS", help="how many (default: "
+                        "20)")  # fmt: skip
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", metavar="URL", help="write all rows there as Parquet; the "
+                        "folder must not exist")  # fmt: skip
+    parser.add_argument("--limit", type=int, default=20, metavar="ROWS", help="rows shown "
+                        "(default: 20)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="show them as one JSON object")
+    parser.add_argument("--spark", metavar="URL", help="local[2], spark://…, sc://… (default: the "
+                        "environment's, else this machine)")  # fmt: skip
+
+
+_GROUPS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    "table": _add_table,
+    "tables": _add_tables,
+    "moment": _add_moment,
+    "span": _add_span,
+    "every": _add_every,
+    "top": _add_top,
+}
+
+
+def lsn(text: str) -> int:
+    """``0/1A2B3C`` as a number."""
+    try:
+        return int(LSN.parse(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no LSN such as 16/B374D848") from None
+
+
+def moment(text: str) -> dt.datetime:
+    """An ISO 8601 time; without a zone it is UTC's."""
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time such as 2026-11-20T07:57:11Z"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+
+
+def _dataset(options: argparse.Namespace) -> Dataset:
+    return Dataset.find(options.root, options.table, options.life)
+
+
+def _span(options: argparse.Namespace) -> Span:
+    return Span(options.from_lsn, options.to_lsn, options.since, options.until)

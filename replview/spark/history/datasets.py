@@ -1,0 +1,248 @@
+"""Where a table's exported changes stand, and what is known of them before any is read.
+
+The small files (schemas, manifests) are read here by pyarrow, the rows by Spark, wherever it runs.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from replview.spark.sessions import SparkProblem
+from replview.spark.slice_schemas import EVENTS, TRANSACTIONS, Column
+from replview.spark.slices import Slice, SliceTable, TableVersion
+from replview.spark.writing import layout
+from replview.spark.writing.targets import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Spark's words for the schemes that pyarrow has others for.
+_SPARK_SCHEMES = {"s3": "s3a", "s3n": "s3a", "gcs": "gs"}
+
+
+@dataclass(frozen=True)
+class Life:
+    """One life of a slot below an export's root: its tables, transactions, events, manifests."""
+
+    root: Target
+    #: ``<source>/<slot>-<number>`` as the folders are named.
+    folder: str
+
+    @classmethod
+    def find(cls, root: str, life: str | None = None) -> Self:
+        """The life ``source/slot-number`` (names as they are); None: the only one there is.
+
+        Raises ``SparkProblem``, ``TargetProblem``.
+        """
+        target = Target.of(root)
+        if life is not None:
+            source, _, slot = life.partition("/")
+            name, _, number = slot.rpartition("-")
+            chosen = cls(target, f"{layout.encoded(source)}/{layout.encoded(name)}-{number}")
+            if not chosen.manifests and not _folders(target, chosen.folder):
+                raise SparkProblem(f"nothing is exported of {life} there", _which(cls.all(target)))
+            return chosen
+        found = cls.all(target)
+        if len(found) != 1:
+            problem = "several lives of slots are" if found else "nothing is"
+            raise SparkProblem(f"{problem} exported there", _which(found))
+        return found[0]
+
+    @classmethod
+    def all(cls, target: Target) -> list[Self]:
+        """All lives below a root."""
+        return [
+            cls(target, f"{source}/{slot}")
+            for source in _folders(target, "")
+            for slot in _folders(target, source)
+        ]
+
+    @property
+    def name(self) -> str:
+        """``source/slot-number``, names as they are."""
+        return layout.decoded(self.folder)
+
+    @cached_property
+    def manifests(self) -> list[Mapping[str, Any]]:
+        """What is whole of it: a manifest a slice."""
+        found = self.root.files(f"{self.folder}/{layout.MANIFESTS}")
+        whole = [f.path for f in found if not f.path.endswith(layout.UNFINISHED)]
+        return [orjson.loads(self.root.read_bytes(path) or b"{}") for path in whole]
+
+    @property
+    def slices(self) -> list[Slice]:
+        """The slices that were exported whole."""
+        return [Slice.from_json(told["slice"]) for told in self.manifests]
+
+    def tables(self) -> list["Dataset"]:
+        """Its tables, by the names of their folders."""
+        names = [name for name in _folders(self.root, self.folder) if "." in name]
+        return [Dataset(self, name) for name in names]
+
+    def table(self, name: str) -> "Dataset":
+        """A table by its name, ``schema.table``, or its folder's. Raises ``SparkProblem``."""
+        found = self.tables()
+        for chosen in found:
+            if name in (chosen.folder, layout.decoded(chosen.folder)):
+                return chosen
+        names = ", ".join(sorted(layout.decoded(each.folder) for each in found)) or "none"
+        raise SparkProblem(f"no table {name} is exported of {self.name}", f"there are: {names}")
+
+    def transactions(self, spark: "SparkSession") -> "DataFrame":
+        """One row a transaction, as ``slice_schemas.TRANSACTIONS``."""
+        return self._frame(spark, layout.TRANSACTIONS, TRANSACTIONS)
+
+    def events(self, spark: "SparkSession") -> "DataFrame":
+        """Truncations and logical messages, as ``slice_schemas.EVENTS``."""
+        return self._frame(spark, layout.EVENTS, EVENTS)
+
+    def _frame(self, spark: "SparkSession", name: str, schema: pa.Schema) -> "DataFrame":
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        wanted = from_arrow_schema(schema).add("commit_date", "date")
+        if not _folders(self.root, f"{self.folder}/{name}"):
+            return spark.createDataFrame([], wanted)
+        return spark.read.schema(wanted).parquet(self.spark_path(name))
+
+    def spark_path(self, name: str) -> str:
+        """A folder of it as Spark spells its address."""
+        return f"{spark_url(self.root)}/{self.folder}/{name}"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The exported changes of one table."""
+
+    life: Life
+    #: Seen from the life's.
+    folder: str
+
+    @classmethod
+    def find(cls, root: str, table: str, life: str | None = None) -> "Dataset":
+        """The dataset of a table below an export's root. Raises ``SparkProblem``."""
+        return Life.find(root, life).table(table)
+
+    @cached_property
+    def relation(self) -> SliceTable:
+        """The table, with all shapes that its changes were made under."""
+        path = f"{self.life.folder}/{self.folder}/{layout.SCHEMA}"
+        told = self.life.root.read_bytes(path)
+        if told is None:
+            raise SparkProblem(
+                f"{path} is missing", "export the slice again: its files say nothing without it"
+            )
+        document = orjson.loads(told)
+        table = document["table"]
+        versions = tuple(
+            TableVersion(
+                id=0,  # of no store: files are read, not changes
+                number=each["number"],
+                columns=tuple(each["columns"]),
+                key_columns=tuple(each["key_columns"]),
+                replica_identity=each["replica_identity"],
+            )
+            for each in document["versions"]
+        )
+        return SliceTable(
+            relation_id=0,
+            oid=table["oid"],
+            schema=table["schema"],
+            table=table["name"],
+            versions=versions,
+        )
+
+    @property
+    def name(self) -> str:
+        """``schema.table``, as last seen."""
+        return self.relation.name
+
+    @property
+    def columns(self) -> list[Column]:
+        """The table's own columns in the files: of all its shapes."""
+        return self.relation.columns
+
+    def version(self, number: int | None) -> TableVersion:
+        """A shape by its number; the newest where that is not known."""
+        versions = self.relation.versions
+        return next((each for each in versions if each.number == number), versions[-1])
+
+    def columns_of(self, version: TableVersion) -> list[Column]:
+        """The columns that a shape has, in its order, as they are in the files."""
+        known = {column.source_name: column for column in self.columns}
+        names = [str(column["name"]) for column in version.columns]
+        return [known[name] for name in names if name in known]
+
+    def lacking(self, column: Column) -> list[int]:
+        """The numbers of the shapes that have no such column."""
+        return [
+            version.number
+            for version in self.relation.versions
+            if column.source_name not in {each["name"] for each in version.columns}
+        ]
+
+    def keys(self) -> list[Column]:
+        """What rows are known by, in all shapes. Raises ``SparkProblem`` where that is nothing."""
+        chosen = {version.key_columns for version in self.relation.versions}
+        if chosen == {()} or not chosen:
+            raise SparkProblem(
+                f"rows of {self.name} cannot be told apart: it has no key that is sent",
+                "give it a primary key, or a replica identity, and export what comes then",
+            )
+        if len(chosen) > 1:
+            shown = " and ".join(", ".join(each) or "none" for each in sorted(chosen))
+            raise SparkProblem(
+                f"the key of {self.name} changed within what is exported: {shown}",
+                "export the time before and after that change to roots of their own",
+            )
+        names = chosen.pop()
+        known = {column.source_name: column for column in self.columns}
+        return [known[name] for name in names]
+
+    def changes(
+        self,
+        spark: "SparkSession",
+        *,
+        until_lsn: int | None = None,
+        until: dt.datetime | None = None,
+    ) -> "DataFrame":
+        """Its rows as exported, those committed by then; files of later days are not opened."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(self.relation.arrow_schema()).add("commit_date", "date")
+        frame = spark.read.schema(schema).parquet(self.life.spark_path(self.folder))
+        if until_lsn is not None:
+            frame = frame.where(F.col("_commit_version") <= until_lsn)
+        if until is not None:
+            day = until.astimezone(dt.UTC).date()
+            frame = frame.where(F.col("commit_date") <= F.lit(day))
+            frame = frame.where(F.col("_commit_timestamp") <= F.lit(until))
+        return frame
+
+
+def spark_url(target: Target) -> str:
+    """A target's address as Spark spells it."""
+    if target.is_local:
+        return f"file://{target.url.rstrip('/')}"
+    scheme, _, rest = target.url.partition("://")
+    return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest.partition('?')[0].rstrip('/')}"
+
+
+def _folders(target: Target, folder: str) -> list[str]:
+    """Names of the folders in a folder that hold data; none where it does not exist."""
+    path = f"{target.address.path}/{folder}" if folder else target.address.path
+    chosen = pa_fs.FileSelector(path, allow_not_found=True)
+    found = target.address.filesystem.get_file_info(chosen)
+    names = (i.base_name for i in found if i.type == pa_fs.FileType.Directory)
+    return sorted(name for name in names if not name.startswith(("_", ".")))
+
+
+def _which(found: Sequence[Life]) -> str:
+    names = ", ".join(sorted(life.name for life in found))
+    return f"choose one of: {names}" if found else "export a slice there first"

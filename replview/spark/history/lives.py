@@ -1,0 +1,234 @@
+"""The rows of a table through their changes: from when to when each lived under which key.
+
+Changes of a table take effect in the order of ``(_commit_version, in the stream, _seq)``. A
+baseline's rows (no ``_xid``) are what had committed before the position they are of, so they come
+before the commit that begins there. A change that has its row before is two rows: the
+``update_preimage`` comes first, and says which key the row had. So one rule tells what became of a
+key: where a ``delete``, or an ``update_preimage`` without its postimage, is the last of it, it is
+gone.
+
+A *life* is the time of one row under one key: from an insert (or the update that moved it there) to
+its delete, the update that moved it away, or a truncation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+
+from replview.spark.history.datasets import Dataset
+from replview.spark.slice_schemas import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, WindowSpec
+
+#: What ``placed`` adds: the order of rows with equal commits, and of a change's two rows.
+STREAM, RANK = "_stream", "_rank"
+PLACE = ("_commit_version", STREAM, "_seq", RANK)
+#: What ``with_lives`` adds: the place where a row's life begins, whether it ends the life, the
+#: next change of its key.
+LIFE, GONE, NEXT = "_life", "_gone", "_next"
+#: Arrow types whose values always stand in their column: none of them is ever in ``_pg_raw``.
+_ALWAYS_HELD = (pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64())
+
+#: A place in history: commit LSN, and a change's seq in its transaction.
+Truncation = tuple[int, int]
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark reads it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def held(column: Column) -> bool:
+    """Whether a value of the column never is in ``_pg_raw``."""
+    return column.arrow in _ALWAYS_HELD
+
+
+def raw(column: Column) -> "Expression":
+    """The text of a value that its column cannot hold; null: it holds it."""
+    from pyspark.sql import functions as F
+
+    return F.try_element_at("_pg_raw", F.lit(column.source_name))
+
+
+def key_names(keys: Sequence[Column]) -> list[str]:
+    """The columns that ``placed`` makes of a key."""
+    return [f"_key{n}" for n in range(len(keys))] + [
+        f"_key{n}_raw" for n, column in enumerate(keys) if not held(column)
+    ]
+
+
+def placed(changes: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
+    """Changes with what they are ordered and told apart by."""
+    from pyspark.sql import functions as F
+
+    added: dict[str, Any] = {
+        STREAM: F.col("_xid").isNotNull().cast("int"),
+        RANK: (F.col("_change_type") != "update_preimage").cast("int"),
+    }
+    for n, column in enumerate(keys):
+        added[f"_key{n}"] = F.col(quoted(column.name))
+        if not held(column):
+            added[f"_key{n}_raw"] = raw(column)
+    return changes.withColumns(added)
+
+
+def place() -> "Expression":
+    """The place of a row of ``placed``: comparable, and of no other row of the table."""
+    from pyspark.sql import functions as F
+
+    return F.struct(*PLACE)
+
+
+def by_key(keys: Sequence[Column], *more: str) -> "WindowSpec":
+    """A window of each key's changes, in their order."""
+    from pyspark.sql import Window
+
+    return Window.partitionBy(*key_names(keys), *more).orderBy(*PLACE)
+
+
+def truncations_before(truncations: Sequence[Truncation]) -> "Expression":
+    """How many truncations a row comes after."""
+    from pyspark.sql import functions as F
+
+    known = F.from_json(
+        F.lit(orjson.dumps([{"v": v, "s": s} for v, s in truncations]).decode()),
+        "array<struct<v:bigint,s:int>>",
+    )
+    # A baseline's row comes before all that the commit at its position did.
+    mine = F.struct(
+        F.col("_commit_version").alias("v"),
+        F.when(F.col(STREAM) == 1, F.col("_seq")).otherwise(F.lit(-1)).alias("s"),
+    )
+    return F.size(F.filter(known, lambda one: one < mine))
+
+
+def in_epochs(rows: "DataFrame", truncations: Sequence[Truncation]) -> "DataFrame":
+    """Rows of ``placed`` with ``_epoch``: how many truncations came before."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("_epoch", truncations_before(truncations) if truncations else F.lit(0))
+
+
+def with_lives(rows: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
+    """Rows of ``in_epochs`` with ``_life``, ``_gone``, ``_next`` and ``_next_gone``."""
+    from pyspark.sql import functions as F
+
+    window = by_key(keys, "_epoch")
+    kind = F.col("_change_type")
+    following = F.struct("_commit_version", "_commit_timestamp", STREAM, "_seq", "_change_type")
+    rows = rows.withColumn(NEXT, F.lead(following).over(window))
+    stays = (
+        (F.col(f"{NEXT}._change_type") == "update_postimage")
+        & (F.col(f"{NEXT}._commit_version") == F.col("_commit_version"))
+        & (F.col(f"{NEXT}._seq") == F.col("_seq"))
+    )
+    gone = (kind == "delete") | ((kind == "update_preimage") & ~F.coalesce(stays, F.lit(False)))
+    rows = rows.withColumn(GONE, gone)
+    rows = rows.withColumn("_next_gone", F.lead(GONE).over(window))
+    begins = (kind == "insert") | F.coalesce(F.lag(GONE).over(window), F.lit(True))
+    rows = rows.withColumn("_begins", begins)
+    start = F.last(F.when(F.col("_begins"), place()), ignorenulls=True).over(window)
+    return rows.withColumn(LIFE, start)
+
+
+@dataclass(frozen=True)
+class Unsent:
+    """Columns of which some update sent no value, because a large one stayed as it was."""
+
+    dataset: Dataset
+    columns: Sequence[Column]
+
+    def known(self, number: int) -> str:
+        """The name of the last value known of a column: ``struct<value, raw>``, null: unknown."""
+        return f"_known{number}"
+
+    def filled(self, rows: "DataFrame", keys: Sequence[Column], *, moves: bool) -> "DataFrame":
+        """Rows of ``with_lives`` with the last known value of each such column.
+
+        ``moves``: some update that moved its row to another key left one of them out; its value is
+        looked for under the key before.
+        """
+        from pyspark.sql import functions as F
+
+        window = by_key(keys, "_epoch")
+        latest = {}
+        for n, column in enumerate(self.columns):
+            told = F.struct(self._cell(column).alias("cell"), F.col(LIFE).alias("life"))
+            last = F.last(F.when(self.sent(column), told), ignorenulls=True).over(window)
+            latest[self.known(n)] = last
+        rows = rows.withColumns(latest)
+        rows = rows.withColumns({
+            self.known(n): F.when(
+                F.col(f"{self.known(n)}.life") == F.col(LIFE), F.col(f"{self.known(n)}.cell")
+            )
+            for n in range(len(self.columns))
+        })  # fmt: skip
+        return self._followed(rows) if moves else rows
+
+    def sent(self, column: Column) -> "Expression":
+        """Whether a row says what the column holds."""
+        from pyspark.sql import functions as F
+
+        told = ~F.array_contains("_not_sent", column.source_name)
+        lacking = self.dataset.lacking(column)
+        return told & ~F.col("_relation_version").isin(lacking) if lacking else told
+
+    def _cell(self, column: Column) -> "Expression":
+        from pyspark.sql import functions as F
+
+        text = F.lit(None).cast("string") if held(column) else raw(column)
+        return F.struct(F.col(quoted(column.name)).alias("value"), text.alias("raw"))
+
+    def _followed(self, rows: "DataFrame") -> "DataFrame":
+        """Values that a row had under the keys it had before, however often it moved."""
+        from pyspark.sql import functions as F
+
+        names = [self.known(n) for n in range(len(self.columns))]
+        moved_in = (F.col("_change_type") == "update_postimage") & F.col("_begins")
+        here = rows.where(moved_in).select("_commit_version", "_seq", F.col(LIFE).alias("life"))
+        there = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
+            "_commit_version", "_seq", F.col(LIFE).alias("former"), *names
+        )
+        found = here.join(there, ["_commit_version", "_seq"]).select("life", "former", *names)
+        found = _follow(found.persist(), names)
+        resolved = found.select(
+            F.col("life").alias(LIFE), *(F.col(n).alias(f"{n}x") for n in names)
+        )
+        joined = rows.join(resolved, LIFE, "left")
+        return joined.withColumns({n: F.coalesce(n, f"{n}x") for n in names}).drop(
+            *(f"{n}x" for n in names)
+        )
+
+
+def _follow(found: "DataFrame", names: Sequence[str]) -> "DataFrame":
+    """Life → what was known at the end of the life it came from, or of those before that.
+
+    Each round reaches twice as far back as the one before.
+    """
+    from pyspark.sql import functions as F
+
+    unknown = F.lit(False)
+    for name in names:
+        unknown = unknown | F.col(name).isNull()
+    while True:
+        back = found.select(
+            F.col("life").alias("former"),
+            F.col("former").alias("further"),
+            *(F.col(name).alias(f"{name}x") for name in names),
+        )
+        if found.where(unknown).join(back, "former", "left_semi").isEmpty():
+            return found
+        further = found.join(back, "former", "left").select(
+            "life",
+            F.col("further").alias("former"),
+            *(F.coalesce(name, f"{name}x").alias(name) for name in names),
+        )
+        further = further.persist()
+        further.count()
+        found.unpersist()
+        found = further

@@ -1,0 +1,214 @@
+"""How far a table's exported history reaches: where it begins, and whether it has holes."""
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from decoder.scalars import LSN
+from replview.spark.history.datasets import Dataset
+from replview.spark.history.lives import STREAM, Truncation, placed, quoted
+from replview.spark.slice_schemas import Column
+from replview.spark.slices import Slice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Until when changes count: a commit LSN (included), a commit time (included), or the end."""
+
+    lsn: int | None = None
+    time: dt.datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.time is not None and self.time.tzinfo is None:
+            raise ValueError("a time without its zone")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a look at the rows' own columns tells."""
+
+    rows: int
+    #: Commit LSNs of the first and the last; None: there are no rows.
+    first: int | None
+    last: int | None
+    #: The shape that the last change was made under.
+    version: int | None
+    #: The positions that baselines are of, in order.
+    baselines: tuple[int, ...]
+    #: In order, and their commit times.
+    truncations: tuple[Truncation, ...]
+    truncated_at: tuple[dt.datetime | None, ...]
+    #: Columns that some update did not send.
+    unsent: tuple[Column, ...]
+    #: Rows that do not say which row they are of.
+    keyless: int
+
+    @property
+    def base(self) -> Truncation | None:
+        """The last place at which all rows of the table are known: a truncation, or just before
+        the commit that a baseline's position is of.
+        """
+        known = [*self.truncations[-1:], *((lsn, -1) for lsn in self.baselines[-1:])]
+        return max(known, default=None)
+
+
+def read_reach(
+    spark: "SparkSession", dataset: Dataset, keys: Sequence[Column], moment: Moment
+) -> Reach:
+    """One pass over the columns that tell of changes, and one over the events."""
+    from pyspark.sql import functions as F
+
+    rows = placed(dataset.changes(spark, until_lsn=moment.lsn, until=moment.time), keys)
+    baseline = F.when(F.col(STREAM) == 0, F.col("_commit_version"))
+    update = F.when(F.col("_change_type") == "update_postimage", F.col("_not_sent"))
+    unknown = F.lit(True)
+    for n, _ in enumerate(keys):
+        raw = f"_key{n}_raw"
+        here = F.col(f"_key{n}").isNull()
+        unknown = unknown & (here & F.col(raw).isNull() if raw in rows.columns else here)
+    (found,) = rows.agg(
+        F.count("*").alias("rows"),
+        F.min("_commit_version").alias("first"),
+        F.max("_commit_version").alias("last"),
+        F.max_by("_relation_version", F.struct("_commit_version", STREAM, "_seq")).alias("version"),
+        F.sort_array(F.collect_set(baseline)).alias("baselines"),
+        F.collect_set(update).alias("unsent"),
+        F.count_if(unknown).alias("keyless"),
+    ).collect()
+    names = {name for columns in found["unsent"] for name in columns}
+    truncations = _truncations(spark, dataset, moment)
+    return Reach(
+        rows=found["rows"],
+        first=found["first"],
+        last=found["last"],
+        version=found["version"],
+        baselines=tuple(found["baselines"]),
+        truncations=tuple((lsn, seq) for lsn, seq, _ in truncations),
+        truncated_at=tuple(time for _, _, time in truncations),
+        unsent=tuple(c for c in dataset.columns if c.source_name in names),
+        keyless=found["keyless"] if keys else 0,
+    )
+
+
+def _truncations(
+    spark: "SparkSession", dataset: Dataset, moment: Moment
+) -> list[tuple[int, int, dt.datetime | None]]:
+    """Where the table was truncated, in order, and when."""
+    from pyspark.sql import functions as F
+
+    events = dataset.life.events(spark).where(F.col("op") == "truncate")
+    relation = dataset.relation
+    named = (F.col("schema") == relation.schema) & (F.col("table") == relation.table)
+    if "relation_oid" in events.columns:
+        named = F.coalesce(F.col("relation_oid") == relation.oid, named)
+    events = events.where(named)
+    events = committed_by(events, moment, time="commit_time")
+    found = events.select("_commit_version", "seq", "commit_time").distinct().collect()
+    return sorted((tuple(row) for row in found), key=lambda one: one[:2])
+
+
+def committed_by(frame: "DataFrame", moment: Moment, *, time: str) -> "DataFrame":
+    """Those of transactions or events that had committed by then."""
+    from pyspark.sql import functions as F
+
+    if moment.lsn is not None:
+        frame = frame.where(F.col("_commit_version") <= moment.lsn)
+    if moment.time is not None:
+        day = moment.time.astimezone(dt.UTC).date()
+        frame = frame.where(F.col("commit_date") <= F.lit(day))
+        frame = frame.where(F.col(quoted(time)) <= F.lit(moment.time))
+    return frame
+
+
+def doubts(
+    spark: "SparkSession", dataset: Dataset, reach: Reach, moment: Moment, base: int | None
+) -> list[str]:
+    """Why rows worked out from ``base`` to the moment may be other than they were: sentences."""
+    from pyspark.sql import functions as F
+
+    found = []
+    if base is None:
+        start = "nothing is exported of it by then" if reach.first is None else (
+            f"history begins at {LSN(reach.first)}"
+        )  # fmt: skip
+        found.append(
+            f"{start} and reaches back to no baseline: rows that did not change since are missing"
+        )
+    if reach.keyless:
+        found.append(f"{reach.keyless} changes do not say which row they are of, and are left out")
+    transactions = dataset.life.transactions(spark)
+    low = base if base is not None else reach.first or 0
+    within = committed_by(transactions.where(F.col("_commit_version") >= low), moment,
+                          time="commit_time")  # fmt: skip
+    seen = within.agg(
+        F.count_if(F.col("state") == "skipped").alias("skipped"),
+        F.min(F.when(F.col("state") != "snapshot", F.col("commit_seq"))).alias("first"),
+        F.max("commit_seq").alias("last"),
+    )
+    ends = transactions.agg(
+        F.max("_commit_version").alias("lsn"),
+        F.max(F.unix_micros("commit_time")).alias("time"),
+        F.max(
+            F.when(
+                (F.col("_commit_version") < low) & (F.col("state") != "snapshot"),
+                F.col("commit_seq"),
+            )
+        ).alias("before"),
+    )
+    (row,) = seen.crossJoin(ends).collect()
+    seqs = (row["before"] or 0, row["last"] or 0)
+    if deleted := _deleted(dataset, *seqs):
+        found.append(f"{deleted} of its transactions were deleted before they were exported")
+    if row["skipped"]:
+        found.append(f"{row['skipped']} transactions were left out of the record")
+    if base is not None and row["last"] is not None:
+        found.extend(_holes(dataset, *seqs))
+    if moment.lsn is not None and (row["lsn"] is None or row["lsn"] < moment.lsn):
+        end = "before any" if row["lsn"] is None else f"at {LSN(row['lsn'])}"
+        found.append(f"what is exported ends {end}, before the moment asked for")
+    last = None if row["time"] is None else _EPOCH + dt.timedelta(microseconds=row["time"])
+    if moment.time is not None and (last is None or last < moment.time):
+        end = "before any" if last is None else f"at {last.isoformat()}"
+        found.append(f"what is exported ends {end}, before the moment asked for")
+    return found
+
+
+def _deleted(dataset: Dataset, after: int, last: int) -> int:
+    """How many transactions ``after < commit_seq <= last`` the store had no more when asked."""
+    gaps = [gap for told in dataset.life.manifests for gap in told.get("gaps", [])]
+    return sum(
+        max(0, min(gap["through_seq"], last) - max(gap["after_seq"], after))
+        for gap in gaps
+        if gap["kind"] == "deleted"
+    )
+
+
+def _holes(dataset: Dataset, after: int, last: int) -> Iterator[str]:
+    """What the manifests do not cover of the transactions ``after < commit_seq <= last``."""
+    slices = dataset.life.slices
+    if not slices:
+        yield "no manifest says that what is exported is whole"
+        return
+    wholes = [part for part in slices if _all_of(part, dataset)]
+    covered = after
+    for part in sorted(wholes, key=lambda each: (each.after_seq, each.through_seq)):
+        if part.after_seq <= covered:
+            covered = max(covered, part.through_seq)
+    if covered < last:
+        filtered = "" if len(wholes) == len(slices) else (
+            " (slices that leave out tables, operations, actors or times do not count)"
+        )  # fmt: skip
+        yield f"transactions {covered + 1} to {last} of it are not exported whole{filtered}"
+
+
+def _all_of(part: Slice, dataset: Dataset) -> bool:
+    """Whether a slice has all changes of the table in its transactions."""
+    if part.operations or part.actors or part.since is not None or part.until is not None:
+        return False
+    return not part.tables or dataset.name in part.tables

@@ -1,0 +1,123 @@
+"""A job's result on the terminal, as JSON for whoever started the job, or as Parquet files."""
+
+import base64
+import datetime as dt
+import decimal
+import math
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from replview.spark.history.datasets import spark_url
+from replview.spark.history.results import Result
+from replview.spark.sessions import SparkProblem
+from replview.spark.writing.targets import Target
+
+#: Longer values are cut in a table.
+_WIDEST = 40
+
+
+def write(result: Result, url: str) -> str:
+    """All rows as Parquet, into a folder that is not there yet; gives its address.
+
+    Raises ``SparkProblem``, ``TargetProblem``.
+    """
+    target = Target.of(url)
+    if target.files():
+        raise SparkProblem("the folder of --output is not empty", "name another one")
+    address = spark_url(target)
+    try:
+        result.frame.write.mode("append").parquet(address)
+    except Exception as error:
+        if type(error).__name__ in ("Py4JJavaError", "SparkRuntimeException", "AnalysisException"):
+            kind = str(error).strip().partition("\n")[0]
+            raise SparkProblem(
+                f"Spark cannot write there ({kind[:200]})",
+                "check the address, and that Spark has the connector for it (--packages)",
+            ) from error
+        raise
+    return address
+
+
+def as_json(result: Result, limit: int) -> bytes:
+    """``{"columns", "rows", "more", "complete", "reasons", "told"}``; values as text or numbers."""
+    columns, rows, more = shown_rows(result, limit)
+    told = {
+        "columns": columns,
+        "rows": rows,
+        "more": more,
+        "complete": result.complete,
+        "reasons": list(result.reasons),
+        "told": dict(result.told),
+    }
+    return orjson.dumps(told)
+
+
+def as_table(result: Result, limit: int) -> str:
+    """Lines for a terminal."""
+    columns, rows, more = shown_rows(result, limit)
+    texts = [columns, *([_text(value) for value in row] for row in rows)]
+    widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
+    numeric = [
+        all(isinstance(row[n], int | float | None) and not isinstance(row[n], bool) for row in rows)
+        for n in range(len(columns))
+    ]
+    lines = [_line(row, widths, numeric) for row in texts]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    if not rows:
+        lines.append("(no rows)")
+    if more:
+        lines.append(f"… the first {len(rows)} rows: --limit shows more, --output writes all")
+    if not result.complete:
+        lines.append("")
+        lines += [f"Not complete: {reason}." for reason in result.reasons]
+    return "\n".join(lines)
+
+
+def shown_rows(result: Result, limit: int) -> tuple[list[str], list[list[Any]], bool]:
+    """Columns, rows as plain values, and whether there are more."""
+    found = result.frame.limit(limit + 1).collect()
+    rows = [[plain(value) for value in row] for row in found[:limit]]
+    return list(result.frame.columns), rows, len(found) > limit
+
+
+def plain(value: Any) -> Any:
+    """As JSON can have it, nothing rounded: numbers beyond JavaScript's as text, too."""
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ")
+    if isinstance(value, bytes | bytearray):
+        return "\\x" + value.hex() if len(value) <= 1024 else base64.b64encode(value).decode()
+    if isinstance(value, decimal.Decimal | dt.date):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "∅"
+    text = value if isinstance(value, str) else (
+        orjson.dumps(value).decode() if isinstance(value, dict | list) else str(value)
+    )  # fmt: skip
+    # A source's text must not steer the terminal.
+    text = "".join(c if unicodedata.category(c)[0] != "C" else "·" for c in text[: _WIDEST + 1])
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    cells = []
+    for text, width, right in zip(row, widths, numeric, strict=True):
+        space = " " * (width - _width(text))
+        cells.append(space + text if right else text + space)
+    return "  ".join(cells).rstrip()

@@ -1,0 +1,161 @@
+"""Who changed what: changes counted by actor, table and column."""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from replview.spark.history.datasets import Dataset
+from replview.spark.history.lives import (
+    GONE,
+    LIFE,
+    STREAM,
+    by_key,
+    in_epochs,
+    placed,
+    quoted,
+    with_lives,
+)
+from replview.spark.history.results import Result
+from replview.spark.history.snapshots import named
+from replview.spark.history.spans import Span
+from replview.spark.slice_schemas import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def who_changed(
+    spark: "SparkSession", datasets: Sequence[Dataset], span: Span | None = None
+) -> Result:
+    """Who changed which column how often, by comparing each update with the row before it.
+
+    Rows, most changes first: ``actor string`` (null: nobody said), ``table string, operation
+    string`` (insert, update, delete), ``column string, changes bigint``. Inserts and deletes are of
+    whole rows: their ``column`` is null. So is that of updates of which nothing tells the row
+    before (counted apart as ``update, before unknown``). A column that the server did not send
+    because it stayed as it was did not change. Raises ``SparkProblem`` where rows of a table cannot
+    be told apart.
+    """
+    from pyspark.sql import functions as F
+
+    frames = [_of_table(spark, dataset, span or Span()) for dataset in datasets]
+    frame = reduce(lambda one, other: one.unionByName(other), frames)
+    order = (F.col("changes").desc(), "table", "actor", "operation", "column")
+    return Result(frame.orderBy(*order), told={"tables": [each.name for each in datasets]})
+
+
+def _of_table(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    keys = dataset.keys()
+    # The row before may have been left so before the span.
+    rows = dataset.changes(spark, until_lsn=span.to_lsn, until=span.until)
+    rows = with_lives(in_epochs(named(placed(rows, keys), keys), ()), keys)
+    compared = [column for column in dataset.columns if column not in keys]
+    rows = _with_before(rows, keys, compared)
+    rows = span.since_of(rows, time="_commit_timestamp").where(F.col(STREAM) == 1)
+    told = rows.where(F.col("_change_type") != "update_preimage").select(
+        F.col("_actor").alias("actor"), F.explode(_events(compared, keys)).alias("event")
+    )
+    counted = told.groupBy("actor", "event.operation", "event.column").agg(
+        F.count("*").alias("changes")
+    )
+    return counted.select(
+        "actor", F.lit(dataset.name).alias("table"), "operation", "column", "changes"
+    )
+
+
+def _with_before(
+    rows: "DataFrame", keys: Sequence[Column], columns: Sequence[Column]
+) -> "DataFrame":
+    """``_before<n>``: the digest of a column's last known value before a change; null: unknown.
+    ``_old_key``: the key before an update that moved the row here; null: it did not.
+    """
+    from pyspark.sql import functions as F
+
+    before = by_key(keys).rowsBetween(-(1 << 31), -1)
+    added: dict[str, Any] = {}
+    for n, column in enumerate(columns):
+        mine = F.struct(_digest(column).alias("digest"), F.col(LIFE).alias("life"))
+        last = F.last(F.when(_sent(column), mine), ignorenulls=True).over(before)
+        added[f"_before{n}"] = last
+    names = list(added)
+    rows = rows.withColumns(added).withColumns({
+        name: F.when(F.col(name)["life"] == F.col(LIFE), F.col(name)["digest"]) for name in names
+    })  # fmt: skip
+    left = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
+        "_commit_version",
+        "_seq",
+        _key(keys).alias("_old_key"),
+        *(
+            F.when(_sent(column), _digest(column)).otherwise(F.col(name)).alias(f"{name}x")
+            for name, column in zip(names, columns, strict=True)
+        ),
+    )
+    joined = rows.join(left, ["_commit_version", "_seq"], "left")
+    return joined.withColumns({
+        name: F.when(F.col("_begins"), F.col(f"{name}x")).otherwise(F.col(name)) for name in names
+    })  # fmt: skip
+
+
+def _sent(column: Column) -> "Expression":
+    from pyspark.sql import functions as F
+
+    return ~F.array_contains("_not_sent", column.source_name)
+
+
+def _key(keys: Sequence[Column]) -> "Expression":
+    """A row's key as digests."""
+    from pyspark.sql import functions as F
+
+    return F.array(*(_digest(column) for column in keys))
+
+
+def _digest(column: Column) -> "Expression":
+    """A value as a number, also one that its column cannot hold."""
+    from pyspark.sql import functions as F
+
+    text = F.try_element_at("_pg_raw", F.lit(column.source_name))
+    # A hash leaves nulls out: what is null is said beside.
+    value = F.col(quoted(column.name))
+    return F.xxhash64(value.isNull(), value, text.isNull(), text)
+
+
+def _events(columns: Sequence[Column], keys: Sequence[Column]) -> "Expression":
+    """What one change did: ``array<struct<operation, column>>``."""
+    from pyspark.sql import functions as F
+
+    def event(operation: str, column: str | None) -> "Expression":
+        name = F.lit(column).cast("string")
+        return F.struct(F.lit(operation).alias("operation"), name.alias("column"))
+
+    begins = F.col("_begins")
+    changed = [
+        # A large value that was not sent before and is now: it did change.
+        F.when(
+            _sent(column)
+            & ~F.coalesce(F.col(f"_before{n}") == _digest(column), begins & ~_known(n)),
+            event("update", column.source_name),
+        )
+        for n, column in enumerate(columns)
+    ]
+    moved = [
+        F.when(F.col("_old_key")[n] != _digest(key), event("update", key.source_name))
+        for n, key in enumerate(keys)
+    ]
+    kind = F.col("_change_type")
+    unknown = F.array(event("update, before unknown", None))
+    return (
+        F.when(kind == "insert", F.array(event("insert", None)))
+        .when(kind == "delete", F.array(event("delete", None)))
+        .when(begins & F.col("_old_key").isNull(), unknown)
+        .when(begins, F.array_compact(F.array(*moved, *changed)))
+        .otherwise(F.array_compact(F.array(*changed, F.when(F.lit(False), event("", None)))))
+    )
+
+
+def _known(number: int) -> "Expression":
+    from pyspark.sql import functions as F
+
+    return F.col(f"_before{number}").isNotNull()

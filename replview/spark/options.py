@@ -1,0 +1,129 @@
+"""The options of the data source, by name in lower case as Spark hands them over."""
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from decoder.scalars import LSN
+from replview.spark.reading.connecting import StoreProblem, store_dsn
+
+ROWS_PER_PARTITION = 250_000
+_KNOWN = (
+    "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
+    "operations", "actors", "before", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
+    "pushdown", "path",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is to be read, and how."""
+
+    #: Empty: untyped records of all tables.
+    relation: str
+    #: What ``reading.resolve`` takes.
+    asked: dict[str, Any]
+    columns: tuple[str, ...] | None
+    partitions: int | None
+    rows_per_partition: int
+    #: Changes that one batch of a stream takes, about; None: all there are.
+    max_rows: int | None
+    #: ``auto``: where Spark's configuration allows it.
+    pushdown: str
+    #: Not shown: it may hold a password.
+    dsn: str = field(repr=False)
+
+    @classmethod
+    def parse(cls, told: Mapping[str, str]) -> "Options":
+        """Raises ``StoreProblem`` for what cannot be meant."""
+        given = {name.lower(): value for name, value in told.items()}
+        for name in given:
+            if name not in _KNOWN:
+                like = get_close_matches(name, _KNOWN, 1)
+                hint = f"did you mean {like[0]}? " if like else ""
+                raise StoreProblem(
+                    f"there is no option {name!r}", f"{hint}there are {', '.join(_KNOWN[:-1])}"
+                )
+        relation = given.get("relation", "")
+        asked = {
+            "source": given.get("source") or None,
+            "slot": given.get("slot") or None,
+            "incarnation": _number(given, "incarnation"),
+            "from_lsn": _lsn(given, "from_lsn"),
+            "to_lsn": _lsn(given, "to_lsn"),
+            "since": _moment(given, "since"),
+            "until": _moment(given, "until"),
+            "tables": (relation,) if relation else (),
+            "operations": _names(given.get("operations", "")),
+            "actors": _names(given.get("actors", "")),
+            "before": _before(given.get("before", "")),
+        }
+        columns = _names(given.get("columns", ""))
+        if columns and not relation:
+            raise StoreProblem("columns are a table's", "name it with the option relation")
+        return cls(
+            relation=relation,
+            asked=asked,
+            columns=columns or None,
+            partitions=_number(given, "partitions"),
+            rows_per_partition=_number(given, "rowsperpartition") or ROWS_PER_PARTITION,
+            max_rows=_number(given, "maxrowspertrigger"),
+            pushdown=given.get("pushdown", "auto").lower(),
+            dsn=store_dsn(given.get("dsn")),
+        )
+
+
+def _before(text: str) -> str:
+    found = text.strip().lower() or "sent"
+    if found not in ("sent", "derived"):
+        raise StoreProblem(
+            f"before is sent or derived, not {text!r}", "derived: also from the record (slower)"
+        )
+    return found
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name, "").strip()
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise StoreProblem(f"{name} is no number above zero", "write it in digits")
+    return int(text)
+
+
+def _lsn(given: Mapping[str, str], name: str) -> int | None:
+    """``0/1B2C3D8``, or as ``_commit_version`` tells it."""
+    text = given.get(name, "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(LSN.parse(text))
+    except ValueError:
+        raise StoreProblem(f"{name} is no LSN", "write it like 0/1B2C3D8") from None
+
+
+def _moment(given: Mapping[str, str], name: str) -> dt.datetime | None:
+    text = given.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        remedy = "write it like 2026-11-20T07:57:11Z (without a zone: UTC)"
+        raise StoreProblem(f"{name} is no time", remedy) from None
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """``a, b``, or a JSON list where a name has a comma or begins with a space."""
+    if text.lstrip().startswith("["):
+        try:
+            return tuple(str(name) for name in json.loads(text))
+        except ValueError:
+            raise StoreProblem("a list of names is no JSON", 'write it like ["a", "b"]') from None
+    return tuple(name.strip() for name in text.split(",") if name.strip())

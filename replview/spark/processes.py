@@ -1,0 +1,91 @@
+"""A Spark job in a process of its own: started, waited for, ended with all that it started.
+
+Never in a process that Celery forked: two that share a JVM's socket get each other's answers.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+#: How long a job may take to end cleanly once told to.
+_PATIENCE_SECONDS = 10.0
+#: What a job has no use for, and its log should not be able to tell.
+KEPT_BACK = ("REPLVIEW_SECRET_KEY", "REPLVIEW_REDIS_URL", "REPLVIEW_LOGIN_PASSWORD")
+
+
+@dataclass(frozen=True)
+class JobProcess:
+    """``python -m MODULE …``, running: its results are its output, all else is in its log."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @classmethod
+    def start(
+        cls,
+        arguments: Sequence[str],
+        *,
+        log: Path,
+        module: str = "replview.spark",
+        environment: Mapping[str, str] | None = None,
+        output: int | IO[bytes] | None = subprocess.PIPE,
+    ) -> "JobProcess":
+        """Begin a job. ``output`` is what its results go to: a pipe, a file, or None for ours.
+
+        Raises ``OSError``.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        kept = {key: value for key, value in os.environ.items() if key not in KEPT_BACK}
+        # Found again where we were found, whatever folder the job runs in.
+        ours = str(Path(__file__).parent.parent.parent)
+        path = os.pathsep.join(filter(None, (ours, kept.get("PYTHONPATH"))))
+        told = {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        # Of a run before this one too: what went wrong then is still worth reading.
+        with log.open("ab") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                env=told,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+        return cls(process, log)
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Its exit status once it has ended (negative: the signal that ended it); None: it runs."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self, *, at_once: bool = False) -> None:
+        """Tell it to stop; kill what does not, or ``at_once``, and what it left behind (a JVM, its
+        workers).
+        """
+        if self.process.poll() is None:
+            if not at_once:
+                self._signal(signal.SIGTERM)
+            if at_once or self.wait(_PATIENCE_SECONDS) is None:
+                self._signal(signal.SIGKILL)
+                self.process.wait()
+        self._signal(signal.SIGKILL)
+
+    def problem(self) -> str:
+        """What the job said was wrong; else the last line of its log."""
+        with self.log.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - 65_536))
+            lines = [line for line in log.read().decode(errors="replace").splitlines() if line]
+        said = [line for line in lines if line.startswith("replview: ")]
+        return said[-1].removeprefix("replview: ") if said else (lines or [""])[-1].strip()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)

@@ -1,0 +1,46 @@
+"""Names and texts as Python and SQL write them."""
+
+from collections.abc import Sequence
+
+
+def py(text: str) -> str:
+    """A string of Python, in double quotes where that is as good."""
+    shown = repr(text)
+    plain = shown.startswith("'") and '"' not in text and "'" not in text
+    return f'"{shown[1:-1]}"' if plain else shown
+
+
+def py_list(texts: Sequence[str]) -> str:
+    """A list of strings of Python."""
+    return f"[{', '.join(py(each) for each in texts)}]"
+
+
+def py_text(text: str) -> str:
+    """A string of Python over several lines."""
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"')
+        if '"""' in text
+        else text.replace("\\", "\\\\")
+    )
+    guard = "\n" if escaped.endswith('"') else ""
+    return f'"""{escaped}{guard}"""'
+
+
+def literal(text: str) -> str:
+    """A string of standard SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def spark_literal(text: str) -> str:
+    """A string of Spark's SQL, which knows escapes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def double(name: str) -> str:
+    """A name of standard SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def tick(name: str) -> str:
+    """A name of Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,81 @@
+"""Connections to the store, and what to do where there is none."""
+
+import os
+from typing import Any
+
+import psycopg
+
+#: Where the store is, unless said otherwise.
+ENVIRONMENT = "REPLVIEW_STORE_URL"
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_SETTINGS = (
+    "SET timezone = 'UTC'; SET client_encoding = 'UTF8'; SET datestyle = 'ISO'; "
+    "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; "
+    # Each COPY reads a part of one range: the ranges are what runs side by side.
+    "SET jit = off; SET work_mem = '64MB'; "
+    "SET max_parallel_workers_per_gather = 0; SET search_path = public; "
+    "SET default_transaction_read_only = on"
+)
+
+
+class StoreProblem(Exception):
+    """The store does not give what was asked for; ``remedy`` says what to do."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}: {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.problem, self.remedy)
+
+
+def store_dsn(dsn: str | None = None) -> str:
+    """The store's address: the one given, else the environment's. Raises ``StoreProblem``."""
+    found = dsn or os.environ.get(ENVIRONMENT)
+    if not found:
+        raise StoreProblem(
+            "no store is named", f"give the option dsn, or set {ENVIRONMENT} in the environment"
+        )
+    return found
+
+
+def connect(dsn: str | None = None) -> Connection:
+    """A session of the store: autocommit, read-only, UTC. Raises ``StoreProblem``."""
+    try:
+        connection = psycopg.connect(
+            store_dsn(dsn), autocommit=True, connect_timeout=10, application_name="replview spark"
+        )
+        connection.execute(_SETTINGS)
+    except psycopg.Error as error:
+        raise StoreProblem(_cause(error), _REMEDY) from None
+    if connection.execute("SELECT to_regclass('public.slot_incarnation')").fetchone() == (None,):
+        connection.close()
+        raise StoreProblem(
+            "this database is no store of replview",
+            f"point dsn or {ENVIRONMENT} at the database that 'replview up' was given",
+        )
+    return connection
+
+
+_REMEDY = f"check that PostgreSQL runs there, and that dsn or {ENVIRONMENT} names it correctly"
+
+
+def _cause(error: psycopg.Error) -> str:
+    """What libpq says in a word, without the address: it may hold a password."""
+    words = str(error).lower()
+    for sign, cause in (
+        ("password", "the store refused the password"),
+        ("no pg_hba.conf entry", "the store allows no connection from here"),
+        ("does not exist", "the store's database or role does not exist"),
+        ("refused", "nothing answers at the store's address"),
+        ("resolve", "the name of the store's host is unknown"),
+        ("timeout", "the store did not answer in time"),
+        ("missing", "the store's address cannot be read"),
+        ("invalid", "the store's address cannot be read"),
+    ):
+        if sign in words:
+            return cause
+    return "the store cannot be reached"

@@ -1,0 +1,117 @@
+"""Spark sessions: of this machine, of a cluster, or of a Spark Connect server; always in UTC."""
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What every job relies on, and what may be set in a session that runs already.
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # PostgreSQL's names may differ in case alone.
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+#: Only for a session that begins here.
+_QUIET = {"spark.ui.showConsoleProgress": "false"}
+#: A driver and all its executors on this machine: nothing of it is for the network.
+_HERE = {
+    "spark.ui.enabled": "false",
+    # A table's changes in a few sorts side by side, not in the 200 meant for a cluster.
+    "spark.sql.shuffle.partitions": "8",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+class SparkProblem(Exception):
+    """Spark cannot do what was asked for; ``remedy`` says what to do."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}: {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.problem, self.remedy)
+
+
+def session(url: str | None = None, *, name: str = "replview", **settings: str) -> "SparkSession":
+    """A session at ``url``: ``local[2]``, ``spark://…``, ``yarn``, ``sc://…`` (Spark Connect).
+
+    None: what the environment says (``spark-submit``, SPARK_REMOTE, spark-defaults.conf), else this
+    machine.
+
+    The process that runs it keeps UTC too, and knows ``format("replview")``. ``settings`` are
+    Spark's, dots written as two underscores. Raises ``SparkProblem``.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise SparkProblem(
+            "Spark is not installed here", "install it with: pip install 'replview[spark]'"
+        ) from None
+    os.environ["TZ"] = "UTC"
+    # Executors of this machine run what we run.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = {key.replace("__", "."): value for key, value in settings.items()}
+    if url is not None and url.startswith("sc://"):
+        found = _connected(url, given)
+    else:
+        begun = {**_QUIET, **given}
+        if url is not None:
+            begun = {"spark.master": url, **(_HERE if url.startswith("local") else {}), **begun}
+        builder = SparkSession.builder.appName(name)
+        for key, value in {**SETTINGS, **begun}.items():
+            builder = builder.config(key, value)
+        found = _made(builder)
+    for key, value in SETTINGS.items():
+        found.conf.set(key, value)
+    # Jobs over files need no psycopg, and a cluster may have none.
+    with suppress(ImportError):
+        from replview.spark.data_source import register
+
+        register(found)
+    return found
+
+
+def _connected(url: str, given: dict[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    try:
+        from pyspark.sql.connect.session import SparkSession as _  # noqa: F401
+    except ImportError:
+        raise SparkProblem(
+            "the client of Spark Connect is not installed here",
+            "install it with: pip install 'pyspark[connect]'",
+        ) from None
+    builder = SparkSession.builder.remote(url)
+    for key, value in {**SETTINGS, **given}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise SparkProblem(
+            f"no Spark Connect server answers at {url.partition('?')[0].partition(';')[0]} "
+            f"({type(error).__name__})",
+            "start one with sbin/start-connect-server.sh, or check the address",
+        ) from error
+
+
+def _made(builder: Any) -> "SparkSession":
+    try:
+        found: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        if "JAVA" in str(error).upper():
+            raise SparkProblem(
+                "Spark finds no Java here",
+                "install Java 17: apt-get install openjdk-17-jre-headless",
+            ) from error
+        raise SparkProblem(f"Spark does not start ({type(error).__name__})", str(error)) from error
+    return found

@@ -1,0 +1,244 @@
+"""Programs for whoever has a dataset and an engine: read it, bring a copy of the table up to it.
+
+Each brings the latest state of every key out of the changes by one rule: by ``_commit_version``, a
+baseline's rows before the stream's, ``_seq``, a row before an update before the row after it. Where
+a ``delete`` or an ``update_preimage`` comes last, the key is gone (an update moved it to another).
+TRUNCATE is not among a table's changes but in the dataset ``events``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replview.spark.quoting import double, literal, py, py_list, py_text, spark_literal, tick
+
+_LATEST = (
+    "_commit_version DESC, _xid IS NOT NULL DESC, _seq DESC, _change_type <> 'update_preimage' DESC"
+)
+_PLACE = "struct(_commit_version, _xid IS NOT NULL, _seq, _change_type <> 'update_preimage')"
+_GONE = "('delete', 'update_preimage')"
+_READ = """\
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+folder = {folder}
+files = ds.dataset(folder, format="parquet", partitioning="hive")
+# Files may differ: columns came, went, or became wider.
+schemas = [files.schema, *(each.physical_schema for each in files.get_fragments())]
+schema = pa.unify_schemas(schemas, promote_options="permissive")
+table = ds.dataset(folder, schema, format="parquet", partitioning="hive").to_table()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A program to copy."""
+
+    #: ``pandas``, ``polars``, ``duckdb``, ``spark``, ``deltalake``, ``delta``, ``iceberg``.
+    name: str
+    title: str
+    #: ``python`` or ``sql``.
+    language: str
+    text: str
+
+
+def snippets(
+    folder: str, document: Mapping[str, Any], destination: str = "copy_of_table"
+) -> list[Snippet]:
+    """The programs for one table's dataset at ``folder`` (a path or URL), by its ``_schema.json``.
+
+    ``destination`` is the table or path that the changes are merged into. A table whose rows
+    cannot be told apart (without a key) can only be read.
+    """
+    given = _Given(folder, document, destination)
+    found = [
+        Snippet("pandas", "pandas", "python", given.pandas()),
+        Snippet("polars", "Polars", "python", given.polars()),
+        Snippet("duckdb", "DuckDB", "sql", given.duckdb()),
+        Snippet("spark", "Spark", "python", given.spark()),
+    ]
+    if given.key:
+        found += [
+            Snippet("deltalake", "Merge into Delta (deltalake)", "python", given.deltalake()),
+            Snippet("delta", "Merge into Delta (Spark)", "python", given.merge("delta")),
+            Snippet("iceberg", "Merge into Iceberg (Spark)", "python", given.merge("iceberg")),
+        ]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    folder: str
+    document: Mapping[str, Any]
+    destination: str
+
+    @property
+    def key(self) -> list[str]:
+        return list(self.document.get("key_columns") or ())
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The source's, and their types in Spark."""
+        every = self.document["columns"]
+        return {each["name"]: each["type"] for each in every if "source_name" in each}
+
+    @property
+    def own(self) -> dict[str, str]:
+        """A column's name in the file → on the source, as ``_not_sent`` has it."""
+        every = self.document["columns"]
+        return {each["name"]: each["source_name"] for each in every if "source_name" in each}
+
+    def pandas(self) -> str:
+        text = _READ.format(folder=py(self.folder)) + "changes = table.to_pandas()\n"
+        if not self.key:
+            return text
+        return (
+            text
+            + f"""
+changes["_of_stream"] = changes["_xid"].notna()
+changes["_after"] = changes["_change_type"] != "update_preimage"
+changes = changes.sort_values(["_commit_version", "_of_stream", "_seq", "_after"])
+latest = changes.drop_duplicates({py_list(self.key)}, keep="last")
+rows = latest[~latest["_change_type"].isin(["delete", "update_preimage"])]
+"""
+        )
+
+    def polars(self) -> str:
+        text = f"import polars as pl\n{_READ.format(folder=py(self.folder))}"
+        text += "changes = pl.from_arrow(table)\n"
+        if not self.key:
+            return text
+        return (
+            text
+            + f"""
+place = ["_commit_version", "_of_stream", "_seq", "_after"]
+latest = (
+    changes.with_columns(
+        _of_stream=pl.col("_xid").is_not_null(),
+        _after=pl.col("_change_type") != "update_preimage",
+    )
+    .sort(place, nulls_last=False)
+    .unique({py_list(self.key)}, keep="last", maintain_order=True)
+)
+rows = latest.filter(~pl.col("_change_type").is_in(["delete", "update_preimage"]))
+"""
+        )
+
+    def duckdb(self) -> str:
+        source = (
+            f"read_parquet({literal(self.folder + '/*/*.parquet')},\n"
+            "                  hive_partitioning = true, union_by_name = true)"
+        )
+        if not self.key:
+            return f"FROM {source};\n"
+        key = ", ".join(double(each) for each in self.key)
+        return f"""\
+SELECT * FROM (
+    SELECT * FROM {source}
+    QUALIFY row_number() OVER (
+        PARTITION BY {key}
+        ORDER BY {_LATEST}
+    ) = 1
+) WHERE _change_type NOT IN {_GONE};
+"""  # noqa: S608 (text to copy, quoted)
+
+    def spark(self) -> str:
+        text = self._spark_changes()
+        if not self.key:
+            return text
+        key = ", ".join(tick(each) for each in self.key)
+        query = f"""
+    SELECT * FROM (
+        SELECT *, row_number() OVER (
+            PARTITION BY {key}
+            ORDER BY {_LATEST}
+        ) AS _rank FROM changes
+    ) WHERE _rank = 1 AND _change_type NOT IN {_GONE}
+"""  # noqa: S608
+        return f"{text}\nrows = spark.sql({py_text(query)})\n"
+
+    def _spark_changes(self) -> str:
+        every = [*self.document["columns"], *self.document["partition_columns"]]
+        schema = ", ".join(f"{tick(each['name'])} {each['type']}" for each in every)
+        return f"""\
+# The published schema reads all files, those of before a column came or became wider, too.
+schema = {py(schema)}
+changes = spark.read.schema(schema).parquet({py(self.folder)})
+changes.createOrReplaceTempView("changes")
+"""
+
+    def deltalake(self) -> str:
+        same = " AND ".join(f"t.{double(each)} = s.{double(each)}" for each in self.key)
+        names = list(self.columns)
+        columns = ", ".join(f"{py(double(n))}: {py('s.' + double(n))}" for n in names)
+        return f"""\
+from deltalake import DeltaTable
+{self.polars()}
+# A value that was not sent (unchanged TOAST) is the last one that was.
+columns = {py_list(names)}
+sent = {py_list([self.own[n] for n in names])}
+filled = changes.with_columns(
+    _of_stream=pl.col("_xid").is_not_null(),
+    _after=pl.col("_change_type") != "update_preimage",
+).sort(place, nulls_last=False)
+filled = filled.group_by({py_list(self.key)}, maintain_order=True).agg(
+    pl.col("_change_type").last().is_in(["delete", "update_preimage"]).alias("_gone"),
+    *(
+        pl.col(column).filter(~pl.col("_not_sent").list.contains(name)).last()
+        for column, name in zip(columns, sent)
+        if column not in {py_list(self.key)}
+    ),
+)
+copy = DeltaTable.create(
+    {py(self.destination)}, filled.select(columns).to_arrow().schema, mode="ignore"
+)
+(
+    copy.merge(filled.to_arrow(), {py(same)}, source_alias="s", target_alias="t")
+    .when_matched_delete("s._gone")
+    .when_matched_update({{{columns}}})
+    .when_not_matched_insert({{{columns}}}, predicate="NOT s._gone")
+    .execute()
+)
+"""
+
+    def merge(self, kind: str) -> str:
+        types = ", ".join(f"{tick(name)} {each}" for name, each in self.columns.items())
+        target = ".".join(tick(each) for each in self.destination.split("."))
+        create = f"CREATE TABLE IF NOT EXISTS {target} ({types}) USING {kind}"
+        return f"""\
+{self._spark_changes()}
+spark.sql({py_text(create)})
+spark.sql({py_text(self.merge_sql())})
+"""
+
+    def merge_sql(self) -> str:
+        """What Delta and Iceberg both take."""
+        target = ".".join(tick(each) for each in self.destination.split("."))
+        rest = [name for name in self.columns if name not in self.key]
+        values = "".join(
+            f",\n           max_by(struct({tick(n)} AS v), {_PLACE})"
+            f"\n               FILTER (WHERE NOT array_contains(_not_sent, {spark_literal(self.own[n])})) AS {tick(n)}"  # noqa: E501
+            for n in rest
+        )
+        key = ", ".join(tick(each) for each in self.key)
+        same = " AND ".join(f"t.{tick(each)} = s.{tick(each)}" for each in self.key)
+        sets = (
+            ", ".join(
+                f"t.{tick(n)} = CASE WHEN s.{tick(n)} IS NULL THEN t.{tick(n)} ELSE s.{tick(n)}.v END"  # noqa: E501
+                for n in rest
+            )
+            or f"t.{tick(self.key[0])} = s.{tick(self.key[0])}"
+        )
+        names = ", ".join(tick(each) for each in (*self.key, *rest))
+        given = ", ".join([f"s.{tick(k)}" for k in self.key] + [f"s.{tick(n)}.v" for n in rest])
+        return f"""
+MERGE INTO {target} AS t USING (
+    -- Of each column the last value that was sent: unchanged TOAST is not sent again.
+    SELECT {key}, max_by(_change_type, {_PLACE}) AS _last{values}
+    FROM changes GROUP BY {key}
+) AS s ON {same}
+WHEN MATCHED AND s._last IN {_GONE} THEN DELETE
+WHEN MATCHED THEN UPDATE SET {sets}
+WHEN NOT MATCHED AND s._last NOT IN {_GONE} THEN
+    INSERT ({names}) VALUES ({given})
+"""  # noqa: S608

@@ -1,0 +1,61 @@
+"""How far the record is in the archive, and which transactions are only there."""
+
+from django.db import models
+
+from replview.store.fields import LSNField
+
+
+class ArchiveMark(models.Model):
+    """One life of a slot in one archive: all of its history up to here is there, and was counted.
+
+    An archive that is chosen again goes on where it was.
+    """
+
+    incarnation = models.ForeignKey(
+        "SlotIncarnation", on_delete=models.CASCADE, related_name="archive_marks"
+    )
+    #: As ``archive.target`` had it.
+    target = models.TextField()
+    #: The last commit_seq that is there; 0: nothing is.
+    through_seq = models.BigIntegerField(default=0)
+    #: Of the last transaction there that has them; None: unknown.
+    through_lsn = LSNField(null=True)
+    through_time = models.DateTimeField(null=True)
+    #: Where the archive of this life begins; None: nothing is there, or it has no such.
+    since_seq = models.BigIntegerField(null=True)
+    since_lsn = LSNField(null=True)
+    since_time = models.DateTimeField(null=True)
+    #: Counted in its files.
+    transactions = models.BigIntegerField(default=0)
+    changes = models.BigIntegerField(default=0)
+    size_bytes = models.BigIntegerField(default=0)
+    #: When it moved last.
+    moved_at = models.DateTimeField(null=True)
+    #: When it was last tried.
+    checked_at = models.DateTimeField(null=True)
+    #: Why it does not move, and what mends that; empty: nothing is in its way.
+    problem = models.TextField(default="", blank=True)
+    remedy = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "archive_mark"
+        constraints = [
+            models.UniqueConstraint(fields=["incarnation", "target"], name="archive_mark_by_target")
+        ]
+
+
+class ArchivedRun(models.Model):
+    """Transactions deleted from the store while there was an archive: consecutive identifiers with
+    consecutive places in history, so that an identifier in an old address still leads there.
+    """
+
+    first_id = models.BigIntegerField(primary_key=True)
+    last_id = models.BigIntegerField()
+    incarnation = models.ForeignKey(
+        "SlotIncarnation", on_delete=models.CASCADE, related_name="archived_runs"
+    )
+    #: The commit_seq of ``first_id``.
+    first_seq = models.BigIntegerField()
+
+    class Meta:
+        db_table = "archived_run"

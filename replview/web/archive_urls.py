@@ -1,0 +1,10 @@
+"""Addresses of what the archive answers."""
+
+from django.urls import path
+
+from replview.web.views import archive
+
+urlpatterns = [
+    path("archive/transaction/", archive.transaction, name="archive-transaction"),
+    path("archive/row/", archive.row, name="archive-row"),
+]

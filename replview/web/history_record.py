@@ -1,0 +1,120 @@
+"""One history job as its page shows it: how long it runs, then its first rows and their doubts."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.utils import timezone
+
+from replview.store.models import HistoryJob
+from replview.web.export_words import Sentence
+from replview.web.history_page import history_url
+from replview.web.words import age_words, count_words, plural
+
+_CELL = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRecord:
+    """All the template needs."""
+
+    row: HistoryJob
+    sentence: Sentence
+    figures: list[dict[str, Any]]
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str | None]] = field(default_factory=list)
+    #: There are more than these in the Parquet.
+    more: bool = False
+    #: Why the rows may not be the whole truth.
+    reasons: list[str] = field(default_factory=list)
+    #: What else the job told.
+    told: list[tuple[str, str]] = field(default_factory=list)
+    again_url: str = ""
+
+
+def read_history_record(row: HistoryJob) -> HistoryRecord:
+    """The job as of now."""
+    result: Mapping[str, Any] = row.result or {}
+    return HistoryRecord(
+        row=row,
+        sentence=_sentence(row, result),
+        figures=_figures(row, result),
+        columns=[str(name) for name in result.get("columns") or []],
+        rows=[[_text(value) for value in cells] for cells in result.get("rows") or []],
+        more=bool(result.get("more")),
+        reasons=[str(reason) for reason in result.get("reasons") or []],
+        told=[(name, _text(value) or "unknown") for name, value in _told(result)],
+        again_url=history_url({"job": row.job, "root": row.root, **row.words}),
+    )
+
+
+def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
+    by = f"Asked for by {row.requested_by}."
+    if row.state == HistoryJob.State.WAITING:
+        return Sentence(level="idle", title="Waiting for a worker.", cause=by)
+    if row.state == HistoryJob.State.RUNNING:
+        return Sentence(level="ok", title=f"Running for {age_words(_seconds(row) or 0)}.", cause=by)
+    if row.state == HistoryJob.State.CANCELLED:
+        return Sentence(level="idle", title="Cancelled:", cause="nothing of it is kept.")
+    if row.state == HistoryJob.State.FAILED:
+        remedy = row.problem_remedy
+        next_ = f"{remedy[:1].lower()}{remedy[1:].rstrip('.')}." if remedy else "see the log."
+        return Sentence(level="now", title="Failed:", cause=f"{row.problem_cause}.", next=next_)
+    title = f"Done: {_rows_words(result)}."
+    if result.get("complete"):
+        cause = "Nothing that was exported, or was not, can make them other than they were."
+        return Sentence(level="ok", title=title, cause=cause)
+    reasons = [str(reason) for reason in result.get("reasons") or []]
+    more = f" ({len(reasons) - 1} more below)" if len(reasons) > 1 else ""
+    why = f"{reasons[0]}{more}" if reasons else "why is unknown"
+    return Sentence(level="look", title=title, cause=f"Not complete: {why}.")
+
+
+def _rows_words(result: Mapping[str, Any]) -> str:
+    rows = len(result.get("rows") or [])
+    return f"more than {plural(rows, 'row')}" if result.get("more") else plural(rows, "row")
+
+
+def _figures(row: HistoryJob, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = len(result["rows"]) if "rows" in result else None
+    seconds = _seconds(row)
+    complete = {True: "yes", False: "no"}.get(result.get("complete", ""))
+    return [
+        {
+            "label": "Rows",
+            "number": None if rows is None else count_words(rows),
+            "rest": "shown, of more" if result.get("more") else "",
+            "main": True,
+        },
+        {"label": "Complete", "number": complete},
+        {"label": "Time", "number": None if seconds is None else age_words(max(seconds, 1.0))},
+        {"label": "Asked by", "number": row.requested_by},
+    ]
+
+
+def _seconds(row: HistoryJob) -> float | None:
+    if row.started_at is None:
+        return None
+    end: dt.datetime = row.finished_at or timezone.now()
+    return (end - row.started_at).total_seconds()
+
+
+def _told(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Maps within it by their own names."""
+    found: list[tuple[str, Any]] = []
+    for name, value in dict(result.get("told") or {}).items():
+        words = str(name).replace("_", " ")
+        if isinstance(value, dict):
+            found += [(f"{words}: {key.replace('_', ' ')}", each) for key, each in value.items()]
+        else:
+            found.append((words, ", ".join(map(str, value)) if isinstance(value, list) else value))
+    return found
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text if len(text) <= _CELL else f"{text[:_CELL]}…"

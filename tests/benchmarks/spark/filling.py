@@ -1,0 +1,127 @@
+"""A store with two million changes of two tables, made by SQL: transactions of five changes."""
+
+import datetime as dt
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from replview.demo.postgres import EmbeddedPostgres
+from replview.store.partitions import IDS_PER_HOUR, ensure_partitions
+from tests.benchmarks.bench_servers import STORE
+
+CHANGES = 2_000_000
+PER_TRANSACTION = 5
+#: Of a transaction's changes; the last one is of the other table.
+OF_ORDERS = 4
+DAYS = 3
+
+COLUMNS = [
+    {"name": name, "type_oid": oid, "typmod": typmod, "type": kind, "key": name == "id"}
+    for name, oid, typmod, kind in (
+        ("id", 20, -1, "bigint"), ("customer", 23, -1, "integer"), ("product", 23, -1, "integer"),
+        ("quantity", 21, -1, "smallint"), ("price", 1700, ((10 << 16) | 2) + 4, "numeric(10,2)"),
+        ("status", 25, -1, "text"), ("at", 1184, -1, "timestamp with time zone"),
+        ("note", 25, -1, "text"),
+    )
+]  # fmt: skip
+
+_TRANSACTIONS = """
+    INSERT INTO transaction (id, incarnation_id, commit_seq, xid, state, streamed, first_lsn,
+        commit_lsn, end_lsn, commit_time, inserts, updates, deletes, truncates, messages,
+        size_bytes, relations, aborted_changes, received_at, stored_at, actor, actor_grade)
+    SELECT ({hour} + n * {hours} / {number}) * {per_hour} + n, {life}, n, 700 + n, 'committed',
+           false, '0/0'::pg_lsn + n * 1000, '0/0'::pg_lsn + n * 1000 + 900,
+           '0/0'::pg_lsn + n * 1000 + 950,
+           to_timestamp(({hour} + n * {hours} / {number}) * 3600 + n % 3600), 2, 2, 1, 0, 0, 900,
+           '{{"{orders}": [1, 2, 1, 0], "{items}": [1, 0, 0, 0]}}', 0, now(), now(),
+           'clerk ' || n % 40, 'claimed'
+    FROM generate_series(1, {number}) n
+"""
+_CHANGES = """
+    INSERT INTO change (transaction_id, seq, lsn, relation_id, version_id, op, old_kind, old, new,
+                        key_hash)
+    SELECT ({hour} + n * {hours} / {number}) * {per_hour} + n, k,
+           '0/0'::pg_lsn + n * 1000 + k, CASE k WHEN 5 THEN {items} ELSE {orders} END,
+           CASE k WHEN 5 THEN {items_version} ELSE {orders_version} END, o.op,
+           CASE o.op WHEN 'D' THEN 'K' END,
+           CASE o.op WHEN 'D' THEN jsonb_build_object('id', row.id::text) END,
+           CASE o.op WHEN 'D' THEN NULL ELSE jsonb_build_object(
+               'id', row.id::text, 'customer', (n % 50000)::text, 'product', (n % 997)::text,
+               'quantity', (1 + n % 9)::text, 'price', ((n % 90000)::numeric / 100)::numeric(10,2),
+               'status', (ARRAY['new', 'paid', 'sent', 'back'])[1 + (n % 4)],
+               'at', '2026-11-' || lpad((1 + n % 28)::text, 2, '0') || ' 07:57:11.369827+00',
+               'note', CASE WHEN n % 11 = 0 THEN NULL ELSE 'note of order ' || n END) END,
+           n * 5 + k
+    FROM generate_series({first}, {last}) n, generate_series(1, 5) k,
+         LATERAL (SELECT n * 5 + k AS id) row,
+         LATERAL (SELECT (ARRAY['I', 'U', 'U', 'D', 'I'])[k]::"char" AS op) o
+"""
+
+
+@contextmanager
+def filled_store(changes: int) -> Iterator[str]:
+    """The address of a started store with so many changes; it is gone afterwards."""
+    settings = {**STORE, "fsync": "off", "random_page_cost": "1.1"}
+    with EmbeddedPostgres.temporary(settings=settings) as server:
+        server.create_database("replview")
+        dsn = server.dsn("replview")
+        _migrate(dsn, server.data_dir.parent)
+        with psycopg.connect(dsn, autocommit=True) as store:
+            _fill(store, changes // PER_TRANSACTION)
+        yield dsn
+
+
+def _migrate(dsn: str, folder: Path) -> None:
+    os.environ.update({
+        "REPLVIEW_STORE_URL": dsn,
+        "REPLVIEW_DATA": str(folder),
+        "REPLVIEW_SECRET_KEY": secrets.token_urlsafe(24),
+        "REPLVIEW_LOG_LEVEL": "ERROR",
+        "DJANGO_SETTINGS_MODULE": "replview.settings",
+    })  # fmt: skip
+    import django
+    from django.core.management import call_command
+
+    if "replview.settings" in sys.modules:
+        raise RuntimeError("the settings were read before the store was there")
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+
+def _fill(store: psycopg.Connection, number: int) -> None:
+    from replview.store import models
+
+    today = dt.datetime.now(dt.UTC).date()
+    first_day = today - dt.timedelta(days=DAYS)
+    ensure_partitions(store, first_day, today)
+    source = models.Source.objects.create(name="shop", conninfo="")
+    slot = models.Slot.objects.create(source=source, name="replview", publications=["shop"])
+    life = models.SlotIncarnation.objects.create(
+        slot=slot, number=1, system_identifier="1", timeline=1, reason="created", commit_seq=number
+    )
+    slot.incarnation = life
+    slot.save()
+    made = {}
+    for oid, table in ((16384, "orders"), (16385, "items")):
+        relation = models.Relation.objects.create(
+            slot=slot, system_identifier="1", oid=oid, schema="public", table=table
+        )
+        version = models.RelationVersion.objects.create(
+            relation=relation, number=1, digest="1", schema="public", table=table,
+            replica_identity="DEFAULT", columns=COLUMNS, key_columns=["id"],
+        )  # fmt: skip
+        made |= {table: relation.pk, f"{table}_version": version.pk}
+    midnight = dt.datetime.combine(first_day, dt.time(), tzinfo=dt.UTC)
+    made |= {
+        "life": life.pk, "number": number, "hours": DAYS * 24, "per_hour": IDS_PER_HOUR,
+        "hour": int(midnight.timestamp()) // 3600,
+    }  # fmt: skip
+    store.execute(_TRANSACTIONS.format(**made))
+    store.execute(_CHANGES.format(**made, first=1, last=number))
+    store.execute("VACUUM (ANALYZE)")
+    store.execute("CHECKPOINT")

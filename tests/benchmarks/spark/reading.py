@@ -1,0 +1,172 @@
+"""One table's typed rows by our data source, and by Spark's JDBC with ``from_json``.
+
+Both leave their rows in Spark (``noop``), on ``local[2]`` with 1 GiB, over the same store, in turn;
+warm: the medians of three rounds after one that is not counted.
+"""
+
+import os
+import shutil
+import statistics
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.benchmarks.processes import Failed
+from tests.benchmarks.report import Result
+from tests.benchmarks.spark.filling import COLUMNS, OF_ORDERS, PER_TRANSACTION
+from tests.benchmarks.spark.rounds import medians
+
+BAR_RATIO = 1.5
+BAR_EVEN = 0.10
+BAR_RANGE = 0.1
+_JAR = Path("/usr/share/java/postgresql.jar")
+_PREDICATES = 8
+_TYPES = {
+    "timestamp with time zone": "timestamp",
+    "text": "string",
+    "numeric(10,2)": "decimal(10,2)",
+}
+_JDBC_QUERY = """(
+    SELECT c.transaction_id, c.seq, c.op::text AS op, c.lsn::text AS lsn,
+           coalesce(c.new, c.old)::text AS image, t.commit_lsn - '0/0' AS commit_version,
+           t.commit_time, t.xid, t.actor
+    FROM change c JOIN transaction t ON t.id = c.transaction_id
+    WHERE c.relation_id = (SELECT id FROM relation WHERE "table" = 'orders')) AS changes"""
+
+
+def needs() -> None:
+    """Raises ``Failed`` where something is not installed."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise Failed("Spark needs Java: apt-get install openjdk-17-jre-headless")
+    if not _JAR.exists():
+        raise Failed("the JDBC driver is missing: apt-get install libpostgresql-jdbc-java")
+
+
+def reading(dsn: str, changes: int) -> list[Result]:
+    """The bars of reading."""
+    transactions = changes // PER_TRANSACTION
+    rows = transactions * OF_ORDERS
+    with session() as spark:
+        full = _Read(spark, dsn)
+        ours, jdbc, narrow = medians(
+            lambda _: full.all(),
+            lambda _: _by_jdbc(spark, dsn, transactions),
+            lambda _: full.one_percent(transactions),
+        )
+        counts = full.partition_counts()
+    per_second = f"{rows / ours / 1000:.0f} k rows/s, JDBC {rows / jdbc / 1000:.0f} k"
+    even = (max(counts) - min(counts)) / statistics.mean(counts)
+    return [
+        Result.at_least("typed rows, against JDBC", jdbc / ours, BAR_RATIO, detail=per_second),
+        Result(
+            "partitions' row counts differ",
+            f"{even:.3f} ({len(counts)} of {min(counts)} to {max(counts)})",
+            f"≤ {BAR_EVEN:g}",
+            min(counts) > 0 and even <= BAR_EVEN and sum(counts) == rows,
+        ),
+        Result(
+            "an LSN range of 1 %, of a full read",
+            f"{narrow / ours:.3f} ({narrow:.2f} s of {ours:.2f} s)",
+            f"≤ {BAR_RANGE:g}",
+            narrow / ours <= BAR_RANGE,
+        ),
+    ]
+
+
+@contextmanager
+def session() -> Iterator[Any]:
+    """Spark as on a laptop: two cores, 1 GiB."""
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "TZ": "UTC"}
+    from pyspark.sql import SparkSession
+
+    from replview.spark.data_source import register
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.jars", str(_JAR))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+class _Read:
+    """Our data source over the store."""
+
+    def __init__(self, spark: Any, dsn: str) -> None:
+        self._spark = spark
+        self._dsn = dsn
+
+    def _frame(self, **options: str) -> Any:
+        asked = {"dsn": self._dsn, "relation": "public.orders", **options}
+        return self._spark.read.format("replview").options(**asked).load()
+
+    def all(self) -> None:
+        """Every row."""
+        self._frame(partitions=str(_PREDICATES)).write.format("noop").mode("overwrite").save()
+
+    def one_percent(self, transactions: int) -> None:
+        """A hundredth of the LSNs, in the middle."""
+        first = transactions // 2
+        asked = {"from_lsn": str(first * 1000), "to_lsn": str((first + transactions // 100) * 1000)}
+        self._frame(**asked).write.format("noop").mode("overwrite").save()
+
+    def partition_counts(self) -> list[int]:
+        """Rows of each partition."""
+        from pyspark.sql.functions import spark_partition_id
+
+        by = self._frame(partitions=str(_PREDICATES)).groupBy(spark_partition_id()).count()
+        return [row["count"] for row in by.collect()]
+
+
+def _by_jdbc(spark: Any, dsn: str, transactions: int) -> None:
+    from pyspark.sql.functions import col, from_json
+
+    address = urlsplit(dsn)
+    url = f"jdbc:postgresql://{address.hostname}:{address.port}/replview"
+    properties = {
+        "user": address.username or "", "password": address.password or "",
+        "fetchsize": "10000", "driver": "org.postgresql.Driver",
+    }  # fmt: skip
+    edges = [_id_at(dsn, transactions * n // _PREDICATES) for n in range(_PREDICATES + 1)]
+    predicates = [
+        f"transaction_id > {low} AND transaction_id <= {high}" for low, high in pairwise(edges)
+    ]
+    frame = spark.read.jdbc(url, _JDBC_QUERY, predicates=predicates, properties=properties)
+    names = [column["name"] for column in COLUMNS]
+    texts = frame.withColumn("row", from_json("image", ", ".join(f"{n} string" for n in names)))
+    typed = [
+        col(f"row.{each['name']}").cast(_TYPES.get(each["type"], each["type"])).alias(each["name"])
+        for each in COLUMNS
+    ]
+    own = ["op", "lsn", "seq", "commit_version", "commit_time", "xid", "actor"]
+    texts.select(*typed, *own).write.format("noop").mode("overwrite").save()
+
+
+_edges: dict[int, int] = {0: 0}
+
+
+def _id_at(dsn: str, commit_seq: int) -> int:
+    if commit_seq not in _edges:
+        import psycopg
+
+        with psycopg.connect(dsn) as store:
+            row = store.execute(
+                "SELECT id FROM transaction WHERE commit_seq = %s", [commit_seq]
+            ).fetchone()
+        _edges[commit_seq] = row[0] if row else 0
+    return _edges[commit_seq]

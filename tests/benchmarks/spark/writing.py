@@ -1,0 +1,163 @@
+"""A slice as Parquet, against reading alone; a small one from nothing; the memory of it all.
+
+Reading alone is ``read_typed`` over the same ranges, two at a time as the export has them. The job
+is a process as the worker starts it: Python, its imports, the store's session, all in.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+
+from tests.benchmarks.processes import Failed
+from tests.benchmarks.report import Result
+from tests.benchmarks.spark.filling import PER_TRANSACTION
+from tests.benchmarks.spark.rounds import medians
+
+BAR_OF_READING = 0.5
+BAR_COLD_SECONDS = 15.0
+BAR_MEMORY_BYTES = 2 * 1024**3
+#: Compressed columns, of what the store's tables and their indexes take.
+BAR_OF_STORE = 0.2
+_SMALL = 10_000
+
+_STORE_BYTES = """
+    SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c
+    WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+      AND (c.relname LIKE 'change%' OR c.relname = 'transaction')
+"""
+
+
+def writing(dsn: str, changes: int) -> list[Result]:
+    """The bars of exports."""
+    from replview.spark import reading
+    from replview.spark.writing.planning import Plan
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        with reading.connect(dsn) as store:
+            whole = reading.resolve(store, source="shop", slot="replview")
+            last = whole.after_seq + _SMALL // PER_TRANSACTION
+            small = reading.resolve(store, source="shop", slot="replview", through_seq=last)
+            plan = Plan.of(store, whole)
+            stored_bytes = store.execute(_STORE_BYTES).fetchone()[0]
+        read, write = medians(
+            lambda _: _read_alone(dsn, plan),
+            lambda number: _export(dsn, whole, root / f"whole-{number}"),
+        )
+        cold = [_job(dsn, small, root / f"small-{where}", where) for where in (None, "local[2]")]
+        plain = _job(dsn, whole, root / "by-job", None)
+        by_spark = _job(dsn, whole, root / "by-spark", "local[2]")
+        written = sum(path.stat().st_size for path in (root / "by-job").rglob("*.parquet"))
+    peak = max(plain.peak_bytes, by_spark.peak_bytes)
+    return [
+        Result.at_least(
+            "export, of reading alone",
+            read / write,
+            BAR_OF_READING,
+            detail=f"{changes / write / 1000:.0f} k rows/s, reading {changes / read / 1000:.0f} k; "
+            f"as a job {changes / plain.seconds / 1000:.0f} k, "
+            f"on Spark {changes / by_spark.seconds / 1000:.0f} k",
+        ),
+        Result(
+            "a slice of 10,000 rows, cold",
+            f"{cold[0].seconds:.1f} s, on Spark {cold[1].seconds:.1f} s",
+            f"≤ {BAR_COLD_SECONDS:g} s",
+            max(each.seconds for each in cold) <= BAR_COLD_SECONDS,
+        ),
+        Result(
+            "memory of all processes of an export",
+            f"{plain.peak_bytes / 1e6:.0f} MB, on Spark {by_spark.peak_bytes / 1e6:.0f} MB",
+            f"≤ {BAR_MEMORY_BYTES / 1e6:.0f} MB",
+            peak <= BAR_MEMORY_BYTES,
+        ),
+        Result(
+            "bytes of a change, of the store's",
+            f"{written / stored_bytes:.3f}"
+            f" ({written / changes:.0f} of {stored_bytes / changes:.0f})",
+            f"≤ {BAR_OF_STORE:g}",
+            written / stored_bytes <= BAR_OF_STORE,
+        ),
+    ]
+
+
+def _read_alone(dsn: str, plan: Any) -> None:
+    from replview.spark import reading
+
+    def read(part: Any) -> None:
+        with reading.connect(dsn) as store:
+            for _ in reading.read_typed(
+                store, plan.part_of, plan.tables[part.relation_id], part.within
+            ):
+                pass
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(read, [part for part in plan.parts if part.kind == "table"]))
+
+
+def _export(dsn: str, part: Any, folder: Path) -> None:
+    from replview.spark.writing.exporting import export
+    from replview.spark.writing.targets import Target
+
+    export(part, Target.of(str(folder)), dsn=dsn)
+
+
+class _Ended:
+    """What a job took."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.peak_bytes = 0
+
+
+def _job(dsn: str, part: Any, folder: Path, spark: str | None) -> _Ended:
+    order = folder.with_suffix(".json")
+    told = {"slice": part.to_json(), "target": str(folder), "dsn_env": "STORE", "spark": spark}
+    order.write_bytes(orjson.dumps(told))
+    ended, started = _Ended(), time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "replview.spark.writing.job", order],
+        env={**os.environ, "STORE": dsn, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        watcher = threading.Thread(target=_watch, args=[process.pid, ended])
+        watcher.start()
+        assert process.stdout is not None
+        last = process.stdout.read().splitlines()[-1:]
+        process.wait()
+        ended.seconds = time.monotonic() - started
+        watcher.join()
+    if process.returncode:
+        raise Failed(f"the job ended with {process.returncode}: {last}")
+    return ended
+
+
+def _watch(pid: int, ended: _Ended) -> None:
+    """The most that the job and its children have at once."""
+    try:
+        job = psutil.Process(pid)
+        while job.is_running() and job.status() != psutil.STATUS_ZOMBIE:
+            ended.peak_bytes = max(ended.peak_bytes, _together(job))
+            time.sleep(0.1)
+    except psutil.NoSuchProcess:
+        return
+
+
+def _together(job: psutil.Process) -> int:
+    total = 0
+    for each in (job, *job.children(recursive=True)):
+        try:
+            # Pages that forked workers share are counted once, as parts.
+            total += each.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total

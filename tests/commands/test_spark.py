@@ -1,0 +1,147 @@
+"""History jobs as commands, as processes, and on a cluster."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from replview.spark import artefact
+from replview.spark.history.results import Result
+from replview.spark.history.showing import as_table
+from replview.spark.processes import JobProcess
+from tests.spark.told_history import History
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def root(tmp_path) -> str:
+    """Where a slice was exported: three rows of which one is left."""
+    history = History(tmp_path / "exported")
+    history.commit(("T",), ("I", {"id": 1, "a": "x", "big": "b"}), ("I", {"id": 2, "a": "y"}))
+    history.commit(("U", {"id": 3, "a": "z"}, {"id": 1}), ("D", {"id": 2}), actor="alice")
+    history.write()
+    return str(tmp_path / "exported")
+
+
+def replview(*words: str, data: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "REPLVIEW_DATA": str(data), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "replview"), *words],
+        capture_output=True, text=True, env=environment, cwd=ROOT, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_job_shows_its_result_and_writes_it(root, tmp_path) -> None:
+    output = tmp_path / "result"
+    ran = replview(
+        "spark", "as-of", "--root", root, "--table", "public.t", "--spark", "local[1]",
+        "--output", str(output), data=tmp_path,
+    )  # fmt: skip
+
+    assert ran.returncode == 0, ran.stderr
+    header, _, only = ran.stdout.splitlines()
+    assert header.split()[:3] == ["id", "a", "big"]
+    assert only.split()[:3] == ["3", "z", "b"]
+    [found] = ds.dataset(output).to_table().to_pylist()
+    assert (found["id"], found["_actor"]) == (3, "alice")
+    assert list((tmp_path / "spark-logs").glob("as-of-*.log"))
+
+
+@pytest.mark.slow
+def test_what_is_wrong_is_one_line(root, tmp_path) -> None:
+    ran = replview("spark", "hot-rows", "--root", root, "--table", "none", data=tmp_path)
+    assert ran.returncode == 1
+    assert "no table none is exported of source/slot-1: there are: public.t" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    ran = replview("spark", "as-of", "--root", root, data=tmp_path)
+    assert (ran.returncode, "--table" in ran.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_spark_submit_runs_it_on_a_cluster_with_nothing_but_the_artefact(root, tmp_path) -> None:
+    artefact.build(tmp_path / "clean")
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "DJANGO"))
+    }
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    # Away from the sources, and without the folder of the project's own installation.
+    submit = str(Path(sys.executable).parent / "spark-submit")
+    ran = subprocess.run(
+        [submit, "--master", "local-cluster[2,1,1024]", "--driver-memory", "512m",
+         "--py-files", "replview-spark.zip", "replview-spark.py",
+         "as-of", "--root", root, "--table", "public.t", "--json"],
+        capture_output=True, text=True, env=environment, cwd=tmp_path / "clean", timeout=300,
+    )  # fmt: skip
+
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    told = json.loads(ran.stdout.splitlines()[-1])
+    [row] = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+    assert (row["id"], row["a"], row["big"], row["_actor"]) == (3, "z", "b", "alice")
+    assert told["complete"] is True
+
+
+def test_the_artefact_is_the_same_each_time_and_has_nothing_of_django(tmp_path) -> None:
+    first, _ = artefact.build(tmp_path / "one")
+    second, _ = artefact.build(tmp_path / "two")
+    assert first.read_bytes() == second.read_bytes()
+    code = "import sys, replview.spark.__main__ as m; print(m.__file__, 'django' in sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(first)},
+    )  # fmt: skip
+    assert ran.stdout.split() == [f"{first}/replview/spark/__main__.py", "False"]
+
+
+def test_a_process_is_ended_with_what_it_started(tmp_path) -> None:
+    (tmp_path / "sleeper.py").write_text(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "print(child.pid, flush=True)\n"
+        "print('replview: it is asleep: wake it', file=sys.stderr, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    log = tmp_path / "logs" / "one.log"
+    job = JobProcess.start([], log=log, module="sleeper", environment={"PYTHONPATH": str(tmp_path)})
+    child = int(job.process.stdout.readline())
+    assert job.wait(0) is None
+    until = time.monotonic() + 10
+    while not log.stat().st_size and time.monotonic() < until:
+        time.sleep(0.02)
+    job.end()
+    job.process.stdout.close()
+
+    assert job.problem() == "it is asleep: wake it"
+    assert job.wait(0) == -15
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+class _Frame:
+    """What a table needs of a DataFrame."""
+
+    columns = ["name", "n"]
+
+    def limit(self, _: int) -> "_Frame":
+        return self
+
+    def collect(self) -> list[tuple]:
+        return [("\x1b[31mred", 1), (None, 22)]
+
+
+def test_a_table_does_not_steer_the_terminal() -> None:
+    told = as_table(Result(_Frame(), False, ("history begins late",)), limit=1)
+    assert told.splitlines() == [
+        "name      n",
+        "────────  ─",
+        "·[31mred  1",
+        "… the first 1 rows: --limit shows more, --output writes all",
+        "",
+        "Not complete: history begins late.",
+    ]

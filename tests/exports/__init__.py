@@ -1,0 +1,1 @@
+"""Exports served by workers: jobs, restarts, cancelling."""

@@ -1,0 +1,221 @@
+"""What is due goes to the archive by job processes, is counted there, and can be gone on with."""
+
+import hashlib
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from replview import archiving
+from replview.spark.archive import job
+from replview.spark.slices import Slice
+from replview.spark.writing import exporting
+from replview.spark.writing.targets import Target
+from replview.store import archive, instance_settings
+from replview.store.models import ArchiveMark, SlotEvent, Transaction
+from tests.store.history_rows import WHEN, History, insert
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def archived(history: History, tmp_path: Path) -> Path:
+    """The folder that the history of three transactions is to go to."""
+    Transaction.objects.update(stored_at=WHEN)
+    instance_settings.write("archive.target", str(tmp_path / "archive"), "somebody")
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def within(monkeypatch, store_dsn_of_test: str) -> None:
+    """The job in this process: a process of its own takes a second to start."""
+
+    def written(step: archive.Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
+        order = {"slice": archiving._slice(step), "target": step.target}
+        try:
+            return 0, job._run(order, stop)
+        except job.TargetProblem as error:
+            return 1, {"problem": error.problem, "remedy": error.remedy}
+
+    monkeypatch.setenv("REPLVIEW_STORE_URL", store_dsn_of_test)
+    monkeypatch.setattr(archiving, "_written", written)
+
+
+@pytest.fixture
+def store_dsn_of_test() -> str:
+    from replview.store.connecting import store_conninfo
+
+    return store_conninfo()
+
+
+def files(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def work_off_once() -> bool:
+    step = archive.next_step()
+    assert step is not None
+    return archiving.carry_out(step, threading.Event())
+
+
+def work_off() -> int:
+    return archiving.work_off(threading.Event())
+
+
+def rows(root: Path, dataset: str = "public.orders") -> list[dict[str, Any]]:
+    folder = root / "shop" / "replview-1" / dataset
+    return ds.dataset(folder, format="parquet", partitioning="hive").to_table().to_pylist()
+
+
+def test_a_job_process_writes_it_and_the_mark_moves(archived: Path) -> None:
+    archiving.serve()
+    [thread] = [each for each in threading.enumerate() if each.name == "archive"]
+    archiving.serve()  # while it is at it: nothing more begins
+    thread.join(60)
+    assert work_off() == 0
+    mark = ArchiveMark.objects.get()
+    assert (mark.through_seq, mark.transactions, mark.changes) == (3, 3, 4)
+    assert (mark.problem, mark.through_time) == ("", WHEN)
+    assert mark.size_bytes == sum(
+        path.stat().st_size for path in archived.rglob("*.parquet") if path.is_file()
+    )
+    kinds = [(row["id"], row["_change_type"], row["_actor"]) for row in rows(archived)]
+    assert kinds == [("1", "insert", None), ("2", "insert", None), ("3", "insert", "alice"),
+                     ("3", "update_postimage", "bob")]  # fmt: skip
+    assert [row["commit_seq"] for row in rows(archived, "transactions")] == [1, 2, 3]
+    assert "counted 3 transactions" in archiving.log_path().read_text()
+
+
+def test_after_a_crash_the_same_slice_is_written_once(
+    archived: Path, within: None, history: History, monkeypatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    # After the files, before the manifest; then after all, before the mark.
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "seal", killed)
+        with pytest.raises(Killed):
+            work_off()
+    left = {path: path.stat().st_mtime_ns for path in archived.rglob("*.parquet")}
+    assert len(left) == 2
+    assert ArchiveMark.objects.get().through_seq == 0
+    # More has become due: the slice that was begun keeps its ends.
+    history.commit(insert(4))
+    Transaction.objects.update(stored_at=WHEN)
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "move", killed)
+        with pytest.raises(Killed):
+            work_off()
+    whole = files(archived)
+    assert {path: path.stat().st_mtime_ns for path in archived.rglob("*.parquet")} == left
+
+    assert work_off() == 2
+    assert {name: digest for name, digest in files(archived).items() if name in whole
+            and "_manifest.json" not in name and "_schema" not in name} == {
+        name: digest for name, digest in whole.items()
+        if "_manifest.json" not in name and "_schema" not in name
+    }  # fmt: skip
+    assert ArchiveMark.objects.get().through_seq == 4
+    assert [row["id"] for row in rows(archived)] == ["1", "2", "3", "3", "4"]
+    assert [row["commit_seq"] for row in rows(archived, "transactions")] == [1, 2, 3, 4]
+
+
+def test_what_the_files_do_not_hold_keeps_the_mark_where_it_is(
+    archived: Path, within: None, history: History, monkeypatch
+) -> None:
+    # A row that its transaction does not count never gets into a file.
+    from replview.store.models import Change
+
+    first = Transaction.objects.get(commit_seq=1)
+    for change in Change.objects.filter(transaction_id=first.pk, seq=2):
+        change.seq = 3
+        Change.objects.bulk_create([change])
+    monkeypatch.setattr(
+        "replview.spark.writing.parts._check", lambda changes, part: None
+    )  # the writer's own look
+    Change.objects.filter(transaction_id=first.pk, seq=2).update(relation_id=None)
+
+    assert work_off() == 0
+    mark = ArchiveMark.objects.get()
+    assert mark.through_seq == 0
+    assert "the archive's files hold" in mark.problem
+    assert "commit_seq 1 to 3" in mark.problem
+    assert SlotEvent.objects.get(kind="archive").message.startswith("Nothing more goes")
+
+
+def test_a_target_that_cannot_be_written_is_said_and_tried_again(
+    archived: Path, within: None
+) -> None:
+    archived.write_text("a file stands there")
+    assert work_off() == 0
+    mark = ArchiveMark.objects.get()
+    assert mark.problem == "a part of the path is a file"
+    assert "folders" in mark.remedy
+    archived.unlink()
+    assert work_off() == 0, "a while later"
+    ArchiveMark.objects.update(checked_at=None)
+    assert work_off() == 1
+    assert ArchiveMark.objects.get().problem == ""
+
+
+def test_what_is_counted_is_what_stands_there(archived: Path, within: None, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "move", lambda *_: False)
+        assert work_off_once() is False
+    [file] = archived.rglob("public.orders/*/*.parquet")
+    size = file.stat().st_size
+    file.write_bytes(b"x" * size)
+    assert work_off_once() is False
+    assert "missing or not as it was written" in ArchiveMark.objects.get().problem
+    assert ArchiveMark.objects.get().through_seq == 0
+    # One that is gone is written again.
+    file.unlink()
+    ArchiveMark.objects.update(checked_at=None)
+    assert work_off() == 1
+    assert file.stat().st_size == size
+
+
+def test_slices_of_somebody_else_are_none_of_the_archive(
+    archived: Path, within: None, history: History, store_dsn_of_test: str
+) -> None:
+    part = Slice(
+        source="shop", slot="replview", incarnation_id=history.life.pk, incarnation=1,
+        after_seq=0, through_seq=2, operations=("insert",),
+    )  # fmt: skip
+    exporting.export(part, Target.of(str(archived)), dsn=store_dsn_of_test)
+    assert work_off() == 0
+    assert "another slice of the same transactions" in ArchiveMark.objects.get().problem
+
+
+def test_slices_that_spark_wrote_are_taken_as_its_own(
+    archived: Path, within: None, history: History, store_dsn_of_test: str
+) -> None:
+    part = Slice(
+        source="shop", slot="replview", incarnation_id=history.life.pk, incarnation=1,
+        after_seq=0, through_seq=2,
+    )  # fmt: skip
+    exporting.export(part, Target.of(str(archived)), dsn=store_dsn_of_test)
+    assert work_off() == 2
+    assert ArchiveMark.objects.get().through_seq == 3
+    assert [row["id"] for row in rows(archived)] == ["1", "2", "3", "3"]
+
+
+def test_only_one_archives(archived: Path, within: None, store_dsn_of_test: str) -> None:
+    import psycopg
+
+    with psycopg.connect(store_dsn_of_test, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [archiving._ARCHIVE_LOCK])
+        assert work_off() == 0
+        other.execute("SELECT pg_advisory_unlock_all()")
+    assert work_off() == 1

@@ -1,0 +1,165 @@
+"""Exports that were asked for are done by job processes, which workers follow."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from django.db import connection
+
+from replview import exporting
+from replview.export_job import Job, end_leftover
+from replview.exports.asking import ask, read_wish
+from replview.store import exports, instance_settings
+from replview.store.models import Export
+from tests.store.history_rows import History
+
+pytestmark = pytest.mark.slow
+
+
+class Wakes:
+    """Whom live pages would hear of it from."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def export_changed(self, export_id: int) -> None:
+        self.told.append(export_id)
+
+
+@pytest.fixture(autouse=True)
+def stopping(monkeypatch) -> Iterator[threading.Event]:
+    """The worker's; set in the end, so that no thread and no job is left."""
+    event = threading.Event()
+    monkeypatch.setattr(exporting, "_stopping", event)
+    yield event
+    event.set()
+    wait_for(no_thread_is_left)
+
+
+def no_thread_is_left() -> bool:
+    return not any(thread.name == "export" for thread in threading.enumerate())
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def asked(history: History, target: str = "out", **words: str) -> Export:
+    wish = read_wish(history.slot, words)
+    return ask(wish, target, by="alice", how=Export.How.PAGE, anywhere=False)
+
+
+def ended(row: Export, state: str) -> Export:
+    wait_for(lambda: Export.objects.get(pk=row.pk).state == state)
+    wait_for(no_thread_is_left)
+    return Export.objects.get(pk=row.pk)
+
+
+def rows_of(target: str | Path) -> list[dict[str, object]]:
+    folder = Path(target) / "shop" / "replview-1" / "public~2Eorders"
+    folder = folder if folder.exists() else folder.with_name("public.orders")
+    return ds.dataset(folder, format="parquet", partitioning="hive").to_table().to_pylist()
+
+
+def alive(pid: int | None) -> bool:
+    try:
+        return pid is not None and b"replview" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_it_is_written_and_live_pages_hear_of_it(history: History) -> None:
+    row, wakes = asked(history, ops="I"), Wakes()
+    exporting.serve(wakes)
+    done = ended(row, "done")
+
+    assert [(one["id"], one["_change_type"]) for one in rows_of(done.target)] == [
+        ("1", "insert"),
+        ("2", "insert"),
+        ("3", "insert"),
+    ]
+    assert (done.rows, done.problem_cause) == (3, "")
+    assert row.pk in wakes.told
+    assert connection.settings_dict["PASSWORD"] not in Path(done.log_path).read_text()
+    assert not list(Path(done.log_path).parent.glob("*.json"))
+
+
+def test_a_worker_that_stops_gives_it_back_and_another_ends_it(
+    history: History, stopping: threading.Event
+) -> None:
+    row = asked(history)
+    exporting.serve(Wakes())
+    wait_for(lambda: Export.objects.get().job_pid)
+    pid = Export.objects.get().job_pid
+    stopping.set()
+    given_back = ended(row, "waiting")
+    assert not alive(pid)
+    assert given_back.attempts == 0
+
+    stopping.clear()
+    exporting.serve(Wakes())
+    assert ended(row, "done").rows == 4
+
+
+def test_what_a_lost_worker_left_running_is_ended_first(history: History) -> None:
+    row = asked(history)
+    claim = exports.claim()
+    assert claim is not None
+    # A worker that died between two signs of life: its job goes on, nobody follows.
+    job = Job(row)
+    host = os.uname().nodename
+    exports.began(claim, worker=f"{host}:1", pid=job.pid, log_path=str(job.log_path))
+    Export.objects.update(heartbeat_at="2020-01-01T00:00:00Z")
+    assert alive(job.pid)
+
+    exporting.serve(Wakes())
+    assert job.wait(30)
+    assert job.status == -9
+    done = ended(row, "done")
+    assert (done.rows, done.attempts) == (4, 2)
+    assert not exports.finish(claim, {})
+
+
+def test_a_process_that_is_not_the_job_is_left_alone(history: History) -> None:
+    row = asked(history)
+    row.job_pid, row.worker = os.getpid(), f"{os.uname().nodename}:1"
+    end_leftover(row, os.uname().nodename)
+
+
+def test_cancelled_while_it_runs_it_leaves_nothing(history: History) -> None:
+    row = asked(history)
+    exporting.serve(Wakes())
+    wait_for(lambda: Export.objects.get().job_pid)
+    assert exports.cancel(row.pk)
+    wait_for(no_thread_is_left)
+
+    assert not alive(Export.objects.get().job_pid)
+    assert Export.objects.get().state == "cancelled"
+    assert not [path for path in Path(row.target).rglob("*") if path.is_file()]
+
+
+def test_what_went_wrong_is_kept_with_its_remedy(history: History) -> None:
+    row = asked(history)
+    Path(row.target).parent.mkdir(parents=True, exist_ok=True)
+    Path(row.target).write_text("a file stands in the way")
+    exporting.serve(Wakes())
+    failed = ended(row, "failed")
+    assert failed.problem_cause
+    assert failed.problem_remedy
+
+    row = asked(history, target="link")
+    Path(row.target).symlink_to("/tmp")
+    exporting.serve(Wakes())
+    assert "only folders within" in ended(row, "failed").problem_cause
+
+    row = asked(history, target="off")
+    instance_settings.write("exports.allowed", False, "root")
+    exporting.serve(Wakes())
+    assert "switched off" in ended(row, "failed").problem_cause

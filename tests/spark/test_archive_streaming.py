@@ -1,0 +1,71 @@
+"""The archive on Spark: a batch that is played again after a crash doubles nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as pads
+import pytest
+
+from replview.spark import reading
+from replview.spark.archive import streaming
+from replview.spark.archive.streaming import archive
+from replview.spark.slices import Slice
+from replview.spark.writing.exporting import export
+from replview.spark.writing.problems import TargetProblem
+from replview.spark.writing.targets import Target
+from tests.exports.conftest import history as history  # a fixture
+from tests.exports.test_archiving import files
+from tests.store.history_rows import History, insert
+
+pytestmark = pytest.mark.slow
+
+
+def rows(root: Path, dataset: str) -> list[dict[str, Any]]:
+    folder = root / "shop" / "replview-1" / dataset
+    return pads.dataset(folder, format="parquet").to_table().to_pylist()
+
+
+def parquet(root: Path) -> dict[str, str]:
+    return {name: digest for name, digest in files(root).items() if name.endswith(".parquet")}
+
+
+def test_a_crash_between_write_and_commit_doubles_nothing(
+    history: History, spark, store_dsn: str, tmp_path: Path, monkeypatch
+) -> None:
+    root = tmp_path / "archive"
+    written: list[int] = []
+
+    def killed_after(part: Slice, *words: Any, **more: Any) -> None:
+        export(part, *words, **more)
+        written.append(part.through_seq)
+        raise TargetProblem("killed", "run it again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(streaming, "export", killed_after)
+        with pytest.raises(TargetProblem, match="killed"):
+            archive(spark, str(root), dsn=store_dsn, changes=2)
+    assert written == [1]
+    left = parquet(root)
+    assert left
+    checkpoint = root / "_checkpoints" / "shop" / "replview"
+    assert [path.name for path in checkpoint.glob("offsets/[0-9]*")] == ["0"]
+    assert not list(checkpoint.glob("commits/[0-9]*"))
+
+    # The batch is played again: its slice is there, the next ones follow.
+    assert archive(spark, str(root), dsn=store_dsn, changes=2) == {"1": 3}
+    assert {name: parquet(root)[name] for name in left} == left
+    assert [row["commit_seq"] for row in rows(root, "transactions")] == [1, 2, 3]
+    assert [(row["id"], row["_change_type"]) for row in rows(root, "public.orders")] == [
+        ("1", "insert"), ("2", "insert"), ("3", "insert"), ("3", "update_postimage"),
+    ]  # fmt: skip
+
+    history.commit(insert(4))
+    assert archive(spark, str(root), dsn=store_dsn, changes=2) == {"1": 4}
+    assert archive(spark, str(root), dsn=store_dsn, changes=2) == {}
+    assert len(rows(root, "public.orders")) == 5
+    # Without Spark the same slices are the same bytes.
+    with reading.connect(store_dsn) as store:
+        for after, through in ((0, 1), (1, 3), (3, 4)):
+            part = reading.resolve(store, after_seq=after, through_seq=through)
+            export(part, Target.of(str(tmp_path / "b")), dsn=store_dsn)
+    assert parquet(tmp_path / "b") == parquet(root)

@@ -1,0 +1,145 @@
+"""What history jobs tell of a table whose every change is known."""
+
+import datetime as dt
+
+import pytest
+
+from replview.spark.history.churn import churn, hot_rows
+from replview.spark.history.row_versions import row_versions
+from replview.spark.history.schema_versions import schema_versions
+from replview.spark.history.snapshots import as_of
+from replview.spark.history.spans import Span
+from replview.spark.history.transactions import transaction_rates, transaction_sizes
+from replview.spark.history.who_changed import who_changed
+from replview.spark.sessions import SparkProblem
+from replview.spark.slices import TableVersion
+from tests.spark.told_history import BEGAN, V1, History, column
+
+pytestmark = pytest.mark.slow
+
+
+def row(number: int, a: str, big: str | None = None) -> dict:
+    return {"id": number, "a": a} | ({} if big is None else {"big": big})
+
+
+@pytest.fixture
+def told(tmp_path) -> History:
+    """A row that moves twice and back, one that is deleted, a truncation, a baseline."""
+    history = History(tmp_path)
+    history.commit(("I", row(1, "x", "large")), ("I", row(2, "y", "other")), actor="alice")
+    history.commit(("U", row(3, "x"), {"id": 1}), actor="bob")  # 1 becomes 3
+    history.commit(("U", row(4, "z"), {"id": 3}), ("U", row(4, "zz")), actor="bob")
+    history.commit(("D", {"id": 2}), actor="alice")
+    return history
+
+
+def rows(result, *names: str) -> list[tuple]:
+    return sorted(tuple(each[name] for name in names) for each in result.frame.collect())
+
+
+def test_as_of_follows_a_row_through_its_keys(told, spark) -> None:
+    dataset = told.write()
+
+    now = as_of(spark, dataset)
+    assert rows(now, "id", "a", "big", "_actor", "_unknown") == [(4, "zz", "large", "bob", [])]
+    assert not now.complete
+    assert "no baseline" in now.reasons[0]
+    before = as_of(spark, dataset, lsn=512)
+    assert rows(before, "id", "a", "big") == [(2, "y", "other"), (3, "x", "large")]
+    early = as_of(spark, dataset, time=BEGAN + dt.timedelta(minutes=7))
+    assert rows(early, "id", "a", "big") == [(1, "x", "large"), (2, "y", "other")]
+
+
+def test_as_of_begins_with_the_last_truncation_or_baseline(told, spark) -> None:
+    told.commit(("I", row(5, "old", "o")), ("T",), ("I", row(6, "new", "n")))
+    truncated = told.commit(("I", row(7, "more", "m")))
+    told.commit(("I", row(8, "read", "r")), baseline=True)
+    told.commit(("I", row(9, "last", "l")))
+    dataset = told.write()
+
+    first = as_of(spark, dataset, lsn=truncated)
+    assert rows(first, "id") == [(6,), (7,)]
+    assert (first.complete, first.told["begins"]["with"]) == (True, "truncation")
+    last = as_of(spark, dataset)
+    assert rows(last, "id") == [(8,), (9,)]
+    assert (last.complete, last.told["begins"]["with"]) == (True, "baseline")
+
+
+def test_what_is_missing_is_said(told, spark) -> None:
+    told.commit(("T",))
+    told.commit(("I", row(1, "x", "y")))
+    told.becomes(*V1, column("added", "integer"))
+    told.commit(("I", row(2, "x", "y") | {"added": 7}))
+    dataset = told.write(after=6)
+
+    result = as_of(spark, dataset, lsn=9999)
+    assert [reason.partition(",")[0] for reason in result.reasons] == [
+        "transactions 5 to 7 of it are not exported whole",
+        "what is exported ends at 0/700",
+    ]
+    assert rows(result, "id", "_unknown") == [(1, ["added"]), (2, [])]
+
+
+def test_rows_without_a_key_are_refused(tmp_path, spark) -> None:
+    history = History(tmp_path, [TableVersion(id=1, number=1, columns=V1)])
+    history.commit(("I", row(1, "x", "y")))
+
+    with pytest.raises(SparkProblem, match="cannot be told apart"):
+        as_of(spark, history.write())
+
+
+def test_every_state_has_its_time(told, spark) -> None:
+    told.commit(("I", row(4, "zz", "large")), baseline=True)  # tells nothing new
+    told.commit(("T",))
+    result = row_versions(spark, told.write())
+
+    names = ("id", "a", "big", "_from_version", "_to_version", "_ended_by", "_is_current")
+    assert rows(result, *names) == [
+        (1, "x", "large", 256, 512, "key change", False),
+        (2, "y", "other", 256, 1024, "delete", False),
+        (3, "x", "large", 512, 768, "key change", False),
+        # What it was within its transaction nobody saw.
+        (4, "zz", "large", 768, 1536, "truncate", False),
+    ]
+    [ended] = rows(result, "valid_from", "valid_to")[-1:]
+    assert ended[1] - ended[0] == dt.timedelta(minutes=15)
+
+
+def test_who_changed_what_compares_with_the_row_before(told, spark) -> None:
+    told.commit(("U", row(4, "zz", "new")), ("U", row(99, "?")), actor="carol")
+    dataset = told.write()
+    result = who_changed(spark, [dataset])
+
+    found = result.frame.collect()
+    assert {each["table"] for each in found} == {"public.t"}
+    assert {(r["actor"], r["operation"], r["column"]): r["changes"] for r in found} == {
+        ("alice", "insert", None): 2,
+        ("alice", "delete", None): 1,
+        ("bob", "update", "id"): 2,
+        ("bob", "update", "a"): 2,
+        ("carol", "update", "big"): 1,
+        ("carol", "update, before unknown", None): 1,
+    }
+    later = who_changed(spark, [dataset], Span(from_lsn=1280)).frame.collect()
+    assert {each["actor"] for each in later} == {"carol"}
+
+
+def test_counts_of_rows_transactions_and_shapes(told, spark) -> None:
+    told.becomes(*V1[:2], column("big", "bytea"), column("n", "bigint"))
+    told.commit(("I", {"id": 7, "a": "w", "n": 1}), actor="alice")
+    dataset = told.write()
+
+    found = churn(spark, dataset, every="day")
+    assert rows(found, "inserts", "updates", "deletes", "transactions", "actors") == [
+        (1, 3, 1, 4, 2), (2, 0, 0, 1, 1),
+    ]  # fmt: skip
+    hot = hot_rows(spark, dataset, top=2).frame.collect()
+    assert [(each["id"], each["changes"]) for each in hot] == [(2, 2), (4, 2)]
+    sizes = {r["measure"]: r for r in transaction_sizes(spark, dataset.life).frame.collect()}
+    assert (sizes["changes"]["p50"], sizes["changes"]["largest"]) == (1.0, 2)
+    rates = transaction_rates(spark, dataset.life, Span(to_lsn=512), every="month")
+    assert rows(rates, "transactions", "changes") == [(2, 3)]
+    shapes = schema_versions(spark, dataset).frame.collect()
+    assert [(s["version"], s["added"], s["retyped"]) for s in shapes] == [
+        (1, [], []), (2, ["n"], ["big: text → bytea"]),
+    ]  # fmt: skip

@@ -1,0 +1,150 @@
+"""The store read as Arrow: exactly what was recorded, typed, in the order of history."""
+
+import pyarrow as pa
+import pytest
+
+from replview.spark import reading
+from replview.spark.reading import csv_copies, packed_columns, transactions
+from replview.spark.slices import Range, Slice, SliceTable
+from replview.store.models import Change, LargeValue, Transaction
+from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def store(store_dsn):
+    with reading.connect(store_dsn) as connection:
+        yield connection
+
+
+def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, monkeypatch) -> None:
+    recording = write_awkward(source, record)
+    first = Change.objects.filter(op="I", new__contains={"id": "1"}).order_by("pk")[0]
+    # Marks, as column rules and values too long for JSONB leave them.
+    first.new |= {"price": {"$masked": True}, "wide": {"$aside": 6}, "n": {"$binary": "AA=="}}
+    Change.objects.filter(pk=first.pk).update(new=first.new)
+    for piece, content in enumerate(["abc", "def"]):
+        LargeValue.objects.create(
+            transaction_id=first.transaction_id, seq=first.seq, side="new", column="wide",
+            piece=piece, content=content,
+        )  # fmt: skip
+    monkeypatch.setattr(csv_copies, "_BATCH_ROWS", 7)
+
+    whole = reading.resolve(store, slot=recording.slot.name)
+    assert Slice.from_json(whole.to_json()) == whole
+    awkward, other = reading.tables_of(store, whole)
+    assert (awkward.name, other.name) == ("public.Awkward", "public.other")
+    assert SliceTable.from_json(awkward.to_json()) == awkward
+    assert [version.number for version in awkward.versions] == [1, 2]
+    names = awkward.arrow_schema().names
+    assert names[:4] == ["id", "ID_2", "_seq_", "a \"b.c'"]
+    assert {"two", "hour", "o_clock", "extra"} <= set(names)
+    assert awkward.arrow_schema().field("id").type == pa.int64()
+
+    def read_as_recorded() -> None:
+        for table in (awkward, other):
+            batches = list(reading.read_typed(store, whole, table))
+            assert all(batch.schema.equals(table.arrow_schema()) for batch in batches)
+            rows = as_rows(batches)
+            assert rows == expected_rows(table)
+            assert table.rows == sum(row["_change_type"] != "update_preimage" for row in rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(packed_columns, "copied", None)
+        read_as_recorded()
+    with monkeypatch.context() as patch:
+        # As large transactions are, and such as lie scattered.
+        patch.setattr(transactions, "_GROUP_CHANGES", 0)
+        patch.setattr(transactions, "_SPARSE", 0)
+        read_as_recorded()
+    # What a number's text would never hold.
+    first.new |= {"_seq": "7\x1f8"}
+    Change.objects.filter(pk=first.pk).update(new=first.new)
+    read_as_recorded()
+    [masked] = [row for row in as_rows(reading.read_typed(store, whole, awkward))
+                if row["_pg_raw"].get("price") == mark("$masked")]  # fmt: skip
+    assert (masked["wide"], masked["price"], masked["n"]) == ("abcdef", None, None)
+
+
+def test_ranges_are_even_whole_and_cut_within_one_large_transaction(source, record, store) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    recording = record(source)
+    source.run(
+        "INSERT INTO t SELECT n, 'v' FROM generate_series(1, 1000) n",
+        *[f"INSERT INTO t VALUES ({n}, 'v')" for n in range(2000, 2020)],
+        """BEGIN; SAVEPOINT s; INSERT INTO t SELECT n, 'v' FROM generate_series(3000, 3499) n;
+           ROLLBACK TO s; INSERT INTO t SELECT n, 'v' FROM generate_series(4000, 4179) n; COMMIT""",
+    )
+    recording.caught_up()
+    whole = reading.resolve(store, slot=recording.slot.name)
+    [table] = reading.tables_of(store, whole)
+    assert table.rows == 1200
+    everything = as_rows(reading.read_typed(store, whole, table))
+    assert [row["id"] for row in everything] == [*range(1, 1001), *range(2000, 2020),
+                                                 *range(4000, 4180)]  # fmt: skip
+    for ranges in (
+        reading.cut(store, whole, table, parts=8),
+        reading.cut(store, whole, table, rows_per_part=150),
+        reading.cut(store, whole, table, rows_per_part=150, by_day=True),
+    ):
+        assert ranges == [Range.from_json(each.to_json()) for each in ranges]
+        parts = [as_rows(reading.read_typed(store, whole, table, each)) for each in ranges]
+        assert [row for rows in parts for row in rows] == everything
+        assert [len(rows) for rows in parts] == [each.rows for each in ranges]
+        assert len(parts) == 8
+        assert max(map(len, parts)) - min(map(len, parts)) <= 15
+    untyped = reading.cut(store, whole, None, parts=3)
+    assert sum(batch.num_rows for each in untyped
+               for batch in reading.read_untyped(store, whole, each)) == 1200  # fmt: skip
+
+
+def test_lsns_times_actors_and_operations_choose_transactions(source, record, store) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    recording = record(source)
+    source.run(*[f"INSERT INTO t VALUES ({n})" for n in range(20)], "DELETE FROM t WHERE id < 5")
+    recording.caught_up()
+    lsns = [int(lsn) for lsn in Transaction.objects.order_by("commit_seq").values_list(
+        "commit_lsn", flat=True)]  # fmt: skip
+
+    def ids(**asked) -> list[int]:
+        part = reading.resolve(store, slot=recording.slot.name, **asked)
+        return [row["id"] for table in reading.tables_of(store, part)
+                for row in as_rows(reading.read_typed(store, part, table))]  # fmt: skip
+
+    assert ids(from_lsn=lsns[3], to_lsn=lsns[6]) == [3, 4, 5, 6]
+    assert ids(from_lsn=lsns[3] + 1, to_lsn=lsns[4] - 1) == []
+    assert ids(to_lsn=lsns[0]) == [0]
+    assert ids(operations=["delete"]) == [0, 1, 2, 3, 4]
+    assert ids(actors=["nobody"]) == []
+    narrow = reading.resolve(store, slot=recording.slot.name, from_lsn=lsns[3], to_lsn=lsns[6])
+    assert (narrow.after_seq, narrow.through_seq) == (3, 7)
+    told = as_rows(reading.read_transactions(store, narrow))
+    assert [(row["commit_seq"], row["inserts"], row["state"]) for row in told] == [
+        (n, 1, "committed") for n in (4, 5, 6, 7)
+    ]
+    times = Transaction.objects.order_by("commit_seq").values_list("commit_time", flat=True)
+    assert ids(since=times[18], until=times[19]) == [18]
+
+
+def test_events_are_told_apart(source, record, store) -> None:
+    recording = write_awkward(source, record)
+    whole = reading.resolve(store, slot=recording.slot.name)
+    truncated, told = as_rows(reading.read_events(store, whole))
+    assert (truncated["op"], truncated["table"], truncated["cascade"]) == (
+        "truncate", "other", False
+    )  # fmt: skip
+    assert (told["op"], told["prefix"], told["content"]) == ("message", "p", "told")
+
+
+def test_a_reading_that_is_left_early_leaves_a_usable_connection(source, record, store) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    recording = record(source)
+    source.run("INSERT INTO t SELECT generate_series(1, 100000)")
+    recording.caught_up()
+    whole = reading.resolve(store, slot=recording.slot.name)
+    [table] = reading.tables_of(store, whole)
+    batches = reading.read_typed(store, whole, table)
+    next(batches)
+    batches.close()
+    assert store.execute("SELECT 1").fetchone() == (1,)

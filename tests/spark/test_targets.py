@@ -1,0 +1,89 @@
+"""Targets prove that they can be written, and say what to mend where they cannot."""
+
+import os
+from pathlib import Path
+
+import pyarrow.fs as pa_fs
+import pytest
+
+from replview.spark.writing import targets
+from replview.spark.writing.addresses import Address
+from replview.spark.writing.problems import TargetProblem, problem_of
+from replview.spark.writing.targets import Target
+
+
+def refusal(url: str) -> TargetProblem:
+    with pytest.raises(TargetProblem) as told:
+        targets.test_write(Target.of(url))
+    return told.value
+
+
+def test_a_local_folder_is_tried_and_left_as_it_was(tmp_path) -> None:
+    for url in (str(tmp_path / "new" / "x"), (tmp_path / "a b").as_uri()):
+        targets.test_write(Target.of(url), needed_bytes=1)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(TargetProblem, match="no space"):
+        targets.test_write(Target.of(str(tmp_path)), needed_bytes=1 << 60)
+
+
+def test_what_cannot_be_written_says_what_to_mend(tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("x")
+    assert "part of the path is a file" in refusal(str(tmp_path / "file" / "x")).problem
+    assert "proc" not in refusal("/proc/replview").problem
+    assert "nothing here can write" in refusal("gopher://x/y").problem
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    assert refusal("oss://bucket/x").remedy == "pip install fsspec ossfs"
+    assert refusal("az://box/x").remedy == "pip install fsspec adlfs"
+    for secret in ("s3://AKIA:hidden@b/x", "s3://b/x?secret_key=hidden", "abfs://b/x?sas_token=h"):
+        told = refusal(secret)
+        assert "credentials" in told.problem
+        assert "hidden" not in str(told)
+    assert "cannot be read" in refusal("s3://b/x?no_such_option=1").problem
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
+def test_a_folder_without_permission(tmp_path) -> None:
+    """The test's user may be root, who may write anywhere: a child becomes somebody else."""
+    tmp_path.chmod(0o555)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(parent.stat().st_mode | 0o055 if parent != Path("/tmp") else 0o1777)
+    child = os.fork()
+    if child == 0:
+        os.seteuid(65534)
+        try:
+            targets.test_write(Target.of(str(tmp_path / "x")))
+        except TargetProblem as error:
+            os._exit(7 if "no permission" in error.problem else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_an_object_store_is_told_apart_by_its_words() -> None:
+    for words, told in (
+        ("AWS Error NO_SUCH_BUCKET during PutObject", "bucket or container does not exist"),
+        ("AWS Error ACCESS_DENIED during PutObject for key 'secret'", "refuses access"),
+        ("AWS Error NETWORK_CONNECTION during PutObject", "cannot be reached"),
+        ("something of key hunter2", "cannot be written"),
+    ):
+        problem = problem_of(OSError(words))
+        assert told in problem.problem
+        assert "hunter2" not in str(problem)
+        assert "'secret'" not in str(problem)
+
+
+def test_elsewhere_a_file_is_whole_or_not_there() -> None:
+    """pyarrow's own file system in memory, as an object store and as one that renames."""
+    for kind in ("objects", "hdfs"):
+        memory = pa_fs._MockFileSystem()
+        memory.create_dir("bucket/root")
+        target = Target(Address("mock://bucket/root", memory, "bucket/root", kind))
+        targets.test_write(target)
+        target.write_bytes("a", b"one")
+        target.write_bytes("a", b"two")
+        with pytest.raises(ZeroDivisionError), target.create("b") as sink:
+            sink.write(bytes(1 // sink.tell()))
+        assert [(each.path, each.bytes) for each in target.files()] == [("a", 3)]
+        assert target.read_bytes("a") == b"two"
+        assert target.read_bytes("b") is None
+        target.delete("a")
+        assert target.files(deep=True) == []

@@ -1,0 +1,207 @@
+"""A slice as Parquet: any engine reads back what was recorded; its bytes are always the same."""
+
+import datetime as dt
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+from replview.spark import reading
+from replview.spark.slices import Slice
+from replview.spark.writing import parts, planning
+from replview.spark.writing.dataset_schemas import table_document
+from replview.spark.writing.estimating import estimate
+from replview.spark.writing.exporting import export
+from replview.spark.writing.manifests import manifests, read_manifest
+from replview.spark.writing.problems import Cancelled, TargetProblem
+from replview.spark.writing.targets import Target
+from tests.spark.awkward import expected_rows, write_awkward
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def whole(source, record, store_dsn) -> Slice:
+    """Everything of a history of awkward values."""
+    recording = write_awkward(source, record)
+    recording.end()
+    with reading.connect(store_dsn) as store:
+        return reading.resolve(store, slot=recording.slot.name)
+
+
+def digests(root: Path) -> dict[str, str]:
+    """Every file below a root."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def in_order(rows: list[dict]) -> list[dict]:
+    kinds = ["update_preimage", "update_postimage"]
+    # Names stand in the order of the slice's columns: another slice may have another.
+    rows = [{**row, "_not_sent": sorted(row["_not_sent"])} for row in rows]
+    return sorted(
+        rows,
+        key=lambda r: (r["_commit_version"], r["_seq"],
+                       kinds.index(r["_change_type"]) if r["_change_type"] in kinds else 0),
+    )  # fmt: skip
+
+
+def published(folder: Path) -> str:
+    """The columns of a dataset as Spark's DDL, for readers of all its files."""
+    document = json.loads((folder / "_schema.json").read_text())
+    fields = [*document["columns"], *document["partition_columns"]]
+    return ", ".join(f"`{each['name'].replace('`', '``')}` {each['type']}" for each in fields)
+
+
+def read_by_duckdb(folder: Path) -> list[dict]:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as session:
+        session.execute("SET timezone = 'UTC'")
+        found = session.sql(
+            "SELECT * FROM read_parquet(?, hive_partitioning = true, union_by_name = true)",
+            params=[f"{folder}/*/*.parquet"],
+        ).to_arrow_table()
+    return found.drop_columns("commit_date").to_pylist(maps_as_pydicts="strict")
+
+
+def read_by_spark(spark, folder: Path) -> list[dict]:
+    frame = spark.read.schema(published(folder)).parquet(str(folder)).drop("commit_date")
+    return frame.toArrow().to_pylist(maps_as_pydicts="strict")
+
+
+def test_every_engine_reads_back_what_was_recorded(
+    whole, store_dsn, tmp_path, monkeypatch, spark
+) -> None:
+    # Small parts, so that there are several, some of which begin within a transaction.
+    monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
+    seen = []
+    manifest = export(whole, Target.of(str(tmp_path / "a")), dsn=store_dsn, progress=seen.append)
+    told = manifest.to_json()
+    with reading.connect(store_dsn) as store:
+        tables = {table.name: table for table in reading.tables_of(store, whole)}
+    for name, dataset in (("public.Awkward", "public.Awkward"), ("public.other", "public.other")):
+        folder = tmp_path / "a" / manifest.folder / dataset
+        wanted = in_order(expected_rows(tables[name]))
+        found = pads.dataset(folder, partitioning="hive").to_table().drop_columns("commit_date")
+        assert in_order(found.to_pylist(maps_as_pydicts="strict")) == wanted
+        assert in_order(read_by_duckdb(folder)) == wanted
+        assert in_order(read_by_spark(spark, folder)) == wanted
+    assert len([f for f in told["files"] if "public.other/" in f["path"]]) > 3
+    assert any("." in Path(f["path"]).name.split("-")[1] for f in told["files"]), "none is split"
+    for each in told["files"]:
+        path = tmp_path / "a" / each["path"]
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == each["sha256"]
+        assert pq.read_metadata(path).num_rows == each["rows"]
+        assert pq.read_metadata(path).row_group(0).column(0).compression == "ZSTD"
+    assert told["changes"] == sum(table.rows for table in tables.values())
+    events = pads.dataset(tmp_path / "a" / manifest.folder / "events").to_table().to_pylist()
+    assert sorted(each["op"] for each in events) == ["message", "truncate"]
+    seqs = pads.dataset(tmp_path / "a" / manifest.folder / "transactions").to_table()["commit_seq"]
+    assert sorted(seqs.to_pylist()) == list(range(1, whole.through_seq + 1))
+    assert seen[-1].rows == seen[-1].total_rows
+    assert (tmp_path / "a" / manifest.folder / "_SUCCESS").exists()
+
+    # Spark writes the same bytes, and so does doing it again.
+    export(whole, Target.of(str(tmp_path / "b")), dsn=store_dsn, spark=spark)
+    assert digests(tmp_path / "b") == digests(tmp_path / "a")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").rglob("*.parquet")}
+    assert export(whole, Target.of(str(tmp_path / "a")), dsn=store_dsn) == manifest
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_run_that_was_killed_goes_on_where_it_stopped(whole, store_dsn, tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
+    target = Target.of(str(tmp_path / "a"))
+    files = iter(range(1, 100))
+
+    class Killed(BaseException):
+        pass
+
+    def write(self, connection, part, **options):
+        if next(files) > 3:
+            raise Killed
+        return written(self, connection, part, **options)
+
+    written = parts.PartWriter.write
+    with monkeypatch.context() as patch:
+        patch.setattr(parts.PartWriter, "write", write)
+        with pytest.raises(Killed):
+            export(whole, target, dsn=store_dsn)
+    left = list((tmp_path / "a").rglob("*.parquet"))
+    assert len(left) == 3
+    assert not list((tmp_path / "a").rglob("_SUCCESS"))
+    # One of them is cut off, as by a disk that lost it; and a half-written one of the killed run.
+    left[0].write_bytes(left[0].read_bytes()[:-9])
+    left[0].with_name(f"_writing-{left[0].name}-0a1b2c3d").write_bytes(b"half")
+    before = {path: path.stat().st_mtime_ns for path in left[1:]}
+
+    with pytest.raises(TargetProblem, match="not finished"):
+        export(replace(whole, through_seq=whole.through_seq - 1), target, dsn=store_dsn)
+    export(whole, target, dsn=store_dsn)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    export(whole, Target.of(str(tmp_path / "b")), dsn=store_dsn)
+    assert digests(tmp_path / "a") == digests(tmp_path / "b")
+
+
+def test_cancelling_leaves_nothing_unless_it_shall_go_on_later(whole, store_dsn, tmp_path):
+    target = Target.of(str(tmp_path / "a"))
+    looks = iter(range(100))
+    with pytest.raises(Cancelled):
+        export(whole, target, dsn=store_dsn, cancelled=lambda: next(looks) > 3, keep=True)
+    kept = [str(path) for path in tmp_path.rglob("*")]
+    assert any(path.endswith(".parquet") for path in kept)
+    assert not any("_writing-" in path or path.endswith("_SUCCESS") for path in kept)
+    with pytest.raises(Cancelled):
+        export(whole, target, dsn=store_dsn, cancelled=lambda: True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path) -> None:
+    target = Target.of(str(tmp_path))
+    first = replace(whole, through_seq=6)
+    export(first, target, dsn=store_dsn)
+    with pytest.raises(TargetProblem, match="twice"):
+        export(replace(whole, after_seq=3), target, dsn=store_dsn)
+    rest = replace(whole, after_seq=6)
+    second = export(rest, target, dsn=store_dsn)
+    assert len(manifests(target, second.folder)) == 2
+    assert read_manifest(target, second.folder) == second
+    assert read_manifest(target, first).slice == first
+    with reading.connect(store_dsn) as store:
+        [table, other] = reading.tables_of(store, whole)
+        wanted = in_order(expected_rows(table))
+        folder = tmp_path / second.folder / "public.Awkward"
+        # The first slice has the shape before, whose id is an int: the published schema reads both.
+        assert in_order(read_by_duckdb(folder)) == wanted
+        document = json.loads((folder / "_schema.json").read_text())
+        assert [each["number"] for each in document["versions"]] == [1, 2]
+        assert document["columns"][0]["type"] == "bigint"
+        assert document["key_columns"] == ["id"]
+        incompatible = {**document, "columns": [{"name": "v", "type": "binary"}]}
+        with pytest.raises(TargetProblem, match="new root"):
+            table_document(other, incompatible)
+        # A stranger's file is never written over.
+        stranger = tmp_path / "x" / Path(second.files[0]["path"])
+        stranger.parent.mkdir(parents=True)
+        stranger.write_bytes((tmp_path / second.files[-1]["path"]).read_bytes())
+        with pytest.raises(TargetProblem, match="did not write"):
+            export(rest, Target.of(str(tmp_path / "x")), dsn=store_dsn)
+
+        told = estimate(store, whole)
+        assert (told.rows, told.spark) == (table.rows + other.rows, False)
+        assert told.transactions == whole.through_seq
+        assert [each.table for each in told.tables] == ["Awkward", "other"]
+        assert (told.bytes > 0, told.nearest) == (True, None)
+        later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+        nothing = estimate(store, replace(whole, since=later, tables=("public.other",)))
+        assert (nothing.rows, nothing.transactions) == (0, 0)
+        assert nothing.nearest["time"] < later.isoformat()
+        orjson.dumps(nothing.to_json())

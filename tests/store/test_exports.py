@@ -1,0 +1,125 @@
+"""Exports are claimed by one worker at a time, and what becomes of each stays recorded."""
+
+import pytest
+from django.db import connection
+
+from replview.store import exports
+from replview.store.exports import AlreadyRunning, Asked, Claim
+from replview.store.models import Export
+from tests.store.history_rows import History
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def history() -> History:
+    """A slot."""
+    return History()
+
+
+def asked(history: History, **more: object) -> Asked:
+    given = {"slice": {}, "words": {}, "target": "/tmp/x", "by": "alice", "how": Export.How.PAGE}
+    return Asked(slot=history.slot, **{**given, **more})  # type: ignore[arg-type]
+
+
+def lost(claim: Claim) -> None:
+    """Its worker gives no sign of life any more."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE export SET heartbeat_at = heartbeat_at - interval '1 hour'")
+
+
+def test_one_worker_alone_has_it(history: History) -> None:
+    row = exports.request(asked(history))
+    claim = exports.claim()
+
+    assert claim is not None
+    assert claim.export_id == row.pk
+    assert exports.claim() is None
+    assert exports.beat(claim, rows=7)
+    assert Export.objects.get().rows == 7
+
+
+def test_whoever_lost_it_changes_nothing_any_more(history: History) -> None:
+    exports.request(asked(history))
+    first = exports.claim()
+    assert first is not None
+    lost(first)
+    exports.give_back_lost()
+    second = exports.claim()
+    assert second is not None
+
+    assert not exports.beat(first, rows=1)
+    assert not exports.finish(first, {})
+    assert not exports.fail(first, "x", "y")
+    assert exports.finish(second, {"files": []}, rows=2)
+    row = Export.objects.get()
+    assert (row.state, row.rows, row.attempts) == ("done", 2, 2)
+
+
+def test_one_that_takes_every_worker_along_is_given_up(history: History) -> None:
+    exports.request(asked(history))
+    for _ in range(exports.MOST_ATTEMPTS):
+        claim = exports.claim()
+        assert claim is not None
+        lost(claim)
+        exports.give_back_lost()
+
+    assert exports.claim() is None
+    row = Export.objects.get()
+    assert row.state == "failed"
+    assert "5 times" in row.problem_cause
+
+
+def test_a_worker_that_stops_did_not_fail_it(history: History) -> None:
+    exports.request(asked(history))
+    for _ in range(exports.MOST_ATTEMPTS + 2):
+        claim = exports.claim()
+        assert claim is not None
+        assert exports.give_back(claim)
+
+    assert exports.claim() is not None
+
+
+def test_a_commands_export_is_its_own(history: History) -> None:
+    row = exports.request(asked(history, how=Export.How.COMMAND), begun=True)
+    assert exports.claim() is None
+    claim = exports.claim_of(row.pk)
+    assert exports.beat(claim, rows=1)
+
+    lost(claim)
+    exports.give_back_lost()
+    row.refresh_from_db()
+    assert (row.state, row.problem_cause) == ("failed", "the command is gone")
+
+
+def test_a_cancelled_one_is_told_so_at_its_next_sign_of_life(history: History) -> None:
+    row = exports.request(asked(history))
+    claim = exports.claim()
+    assert claim is not None
+    assert exports.cancel(row.pk)
+
+    assert not exports.beat(claim)
+    assert not exports.cancel(row.pk)
+    assert Export.objects.get().state == "cancelled"
+
+
+def test_a_name_has_one_export_at_a_time(history: History) -> None:
+    exports.request(asked(history, name="nightly"))
+    with pytest.raises(AlreadyRunning):
+        exports.request(asked(history, name="nightly"))
+    exports.request(asked(history, name="hourly"))
+    claim = exports.claim()
+    assert claim is not None
+    exports.finish(claim, {})
+
+    last = exports.last_done(history.slot, "nightly")
+    assert last is not None
+    assert last.pk == claim.export_id
+
+
+def test_the_record_outlives_the_slot(history: History) -> None:
+    exports.request(asked(history))
+    history.slot.delete()
+
+    row = Export.objects.get()
+    assert (row.slot, row.slot_name, row.requested_by) == (None, "shop/replview", "alice")

@@ -1,0 +1,108 @@
+"""What the store deleted the archive answers: a transaction's page, a row's older changes."""
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+
+from replview import archiving
+from replview.spark.archive import job
+from replview.store import instance_settings, retention
+from replview.store.connecting import store_conninfo
+from replview.store.keys import signed_hash
+from replview.store.models import Transaction
+from replview.store.partitions import ensure_partitions
+from tests.store.test_retention import TODAY, Days, days_ago, row, the
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def deleted(transactional_db, tmp_path: Path, monkeypatch) -> Days:
+    """Row 40 was inserted on a day that is deleted, and updated on one that is kept."""
+    ensure_partitions(connection.connection or _connected(), days_ago(4).date(), TODAY.date())
+    history = Days()
+    history.life.started_at = days_ago(4, 1)
+    history.on(days_ago(4, 2), row(40), row(41), actor="<ann>", actor_grade="stamped",
+               context={"request": "r-1"}, origin="north",
+               relations={str(history.orders.relation_id): [2, 0, 0, 0]})  # fmt: skip
+    update = {"op": "U", "new": {"id": "40", "status": "<paid>", "note": None},
+              "key_hash": signed_hash(("40",))}  # fmt: skip
+    history.on(days_ago(1, 2), update, relations={str(history.orders.relation_id): [0, 1, 0, 0]})
+    Transaction.objects.update(stored_at=days_ago(1, 3))
+    history.slot.last_commit_time = days_ago(1, 2)
+    history.slot.save()
+    instance_settings.write("archive.target", str(tmp_path / "archive"), "somebody")
+    instance_settings.write("archive.after_hours", 0, "somebody")
+    monkeypatch.setenv("REPLVIEW_STORE_URL", store_conninfo())
+    monkeypatch.setattr(
+        archiving,
+        "_written",
+        lambda step, stop: (
+            0,
+            job._run({"slice": archiving._slice(step), "target": step.target}, stop),
+        ),
+    )
+    assert archiving.work_off(threading.Event()) == 1
+    return history
+
+
+def _connected():
+    connection.ensure_connection()
+    return connection.connection
+
+
+@pytest.fixture
+def ann() -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("ann", password="x"))
+    return client
+
+
+def test_the_archive_answers_what_the_store_deleted(deleted: Days, ann: Client, tmp_path) -> None:
+    gone = Transaction.objects.get(commit_seq=1).pk
+    history_of_row = "/rows/?slot=shop/replview&table=public.orders&key.id=40"
+    assert "from the archive" not in ann.get(history_of_row).content.decode()
+    assert retention.drop_day(the(4)) is not None
+
+    answer = ann.get(f"/transactions/{gone}/")
+    page = answer.content.decode()
+    assert answer.status_code == 200
+    assert "From the archive: the store does not have it any more." in page
+    assert "&lt;ann&gt;" in page
+    assert "2 inserts" in page
+    assert "north" in page
+    assert "r-1" in page
+    assert page.count('class="block change') == 2
+    assert ">40<" in page
+
+    page = ann.get(history_of_row).content.decode()
+    assert "in the archive since" in page
+    [link] = re.findall(r'href="(/archive/row/[^"]+)"', page)
+    answer = ann.get(link.replace("&amp;", "&"))
+    page = answer.content.decode()
+    assert answer.status_code == 200
+    assert "2 changes on this page, newest first" in page
+    assert page.index("&lt;paid&gt;") < page.index("&lt;ann&gt;")
+
+    # Each leads to its transaction: in the store, where it has it, else in the archive.
+    links = [
+        one.replace("&amp;", "&") for one in re.findall(r'"(/archive/transaction/[^"]+)"', page)
+    ]
+    kept = Transaction.objects.get(commit_seq=2).pk
+    assert ann.get(links[0])["Location"] == f"/transactions/{kept}/"
+    assert "From the archive" in ann.get(links[1]).content.decode()
+    assert ann.get("/archive/transaction/?slot=shop/replview&life=1&seq=9").status_code == 404
+    assert ann.get("/archive/transaction/?slot=shop/other&life=1&seq=1").status_code == 404
+    assert ann.get("/archive/row/?slot=shop/replview&table=public.orders").status_code == 404
+    assert Client().get(f"/transactions/{gone}/").status_code == 302
+
+    # An archive that is away says so.
+    (tmp_path / "archive").rename(tmp_path / "away")
+    answer = ann.get(f"/transactions/{gone}/")
+    assert answer.status_code == 503
+    assert "do not have this transaction" in answer.content.decode()
