@@ -6,10 +6,12 @@ All of them are copies of clusters made once a run (``copied_clusters``).
 """
 
 import itertools
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -52,6 +54,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A run in the background is born deaf to Ctrl-C, and so would be all programs tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
     _run.enter_context(originals())
 
 

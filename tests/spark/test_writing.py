@@ -13,7 +13,7 @@ import pytest
 
 from replview.spark import reading
 from replview.spark.slices import Slice
-from replview.spark.writing import parts, planning
+from replview.spark.writing import estimating, parts, planning
 from replview.spark.writing.dataset_schemas import table_document
 from replview.spark.writing.estimating import estimate
 from replview.spark.writing.exporting import export
@@ -136,7 +136,8 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(whole, store_dsn, tmp_pa
         with pytest.raises(Killed):
             export(whole, target, dsn=store_dsn)
     left = list((tmp_path / "a").rglob("*.parquet"))
-    assert len(left) == 3
+    # Two are written side by side: the third may be under way, and is not left half done.
+    assert len(left) in (2, 3)
     assert not list((tmp_path / "a").rglob("_SUCCESS"))
     # One of them is cut off, as by a disk that lost it; and a half-written one of the killed run.
     left[0].write_bytes(left[0].read_bytes()[:-9])
@@ -164,7 +165,7 @@ def test_cancelling_leaves_nothing_unless_it_shall_go_on_later(whole, store_dsn,
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path) -> None:
+def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, monkeypatch) -> None:
     target = Target.of(str(tmp_path))
     first = replace(whole, through_seq=6)
     export(first, target, dsn=store_dsn)
@@ -200,6 +201,9 @@ def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path) -
         assert told.transactions == whole.through_seq
         assert [each.table for each in told.tables] == ["Awkward", "other"]
         assert (told.bytes > 0, told.nearest) == (True, None)
+        monkeypatch.setattr(estimating, "_DERIVED_PER_SECOND", 1.0)
+        derived = estimate(store, replace(whole, before="derived"))
+        assert (derived.rows, derived.seconds > told.seconds) == (told.rows, True)
         later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
         nothing = estimate(store, replace(whole, since=later, tables=("public.other",)))
         assert (nothing.rows, nothing.transactions) == (0, 0)

@@ -56,11 +56,13 @@ def choose(server: EmbeddedPostgres, name: str, value: str) -> None:
     run(server, f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
 
 
-def copy_is(pair: Pair, condition: str) -> None:
-    """Wait until the standby's copy is like that."""
+def copy_is(pair: Pair, condition: str, *, going_on: bool = False) -> None:
+    """Wait until the standby's copy is like that, while nothing happens or the reader goes on."""
     query = f"SELECT 1 FROM pg_replication_slots WHERE slot_name = 'cdc' AND {condition}"
 
     def reached() -> bool:
+        if going_on:
+            run(pair.primary, "INSERT INTO filler VALUES (2)", ADVANCE)
         run(standby_of(pair), "SELECT pg_reload_conf()", "SELECT pg_sleep(0.1)")
         return bool(run(standby_of(pair), query))
 
@@ -111,8 +113,7 @@ def test_a_copy_is_temporary_until_it_is_consistent_and_then_ready(
     assert "shop-standby : still temporary" in watched.page()
     assert "not yet: still temporary" in watched.page("shop-standby")
 
-    run(pair.primary, "INSERT INTO filler VALUES (2)", *[ADVANCE] * 3)
-    copy_is(pair, "synced AND NOT temporary")
+    copy_is(pair, "synced AND NOT temporary", going_on=True)
     one = watched.told()
     assert (one.ready, one.why, one.lacking) == (True, "", ())
     page = watched.page()

@@ -22,6 +22,12 @@ NOT_ABORTED = sql.SQL(
     " WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)"
 )
 
+#: Of some subtransactions the receiver did not count what their abort took away.
+_TAKEN_AWAY = sql.SQL(
+    "t.aborted_changes > 0 OR (t.streamed AND EXISTS (SELECT FROM aborted_subtransaction a"
+    " WHERE a.transaction_id = t.id AND a.changes IS NULL))"
+)
+
 
 def everything(part: Slice) -> Range:
     """The whole slice as one range."""
@@ -119,8 +125,8 @@ def counted(
     )
     if not exact:
         return plain
-    return sql.SQL("CASE WHEN t.aborted_changes > 0 THEN ({}) ELSE {} END").format(
-        _counted_anew(operations, relation_id, update_weight), plain
+    return sql.SQL("CASE WHEN {} THEN ({}) ELSE {} END").format(
+        _TAKEN_AWAY, _counted_anew(operations, relation_id, update_weight), plain
     )
 
 

@@ -23,6 +23,8 @@ _BEGIN_SECONDS = 0.5
 _ROWS_PER_SECOND = 150_000.0
 _STREAM_BYTES_PER_SECOND = 30_000_000.0
 _SPARK_SECONDS = 6.0
+#: Updates whose row before is looked up in the record.
+_DERIVED_PER_SECOND = 2_500.0
 
 _NEAREST = """
     (SELECT {time}, {lsn}::text FROM transaction t
@@ -77,6 +79,7 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
     seconds = _BEGIN_SECONDS + max(
         rows / _ROWS_PER_SECOND, rows * sizes.bytes_per_change / _STREAM_BYTES_PER_SECOND
     )
+    seconds += _looked_up(connection, part) / _DERIVED_PER_SECOND
     spark = rows >= SPARK_FROM_ROWS and spark_is_there()
     return Estimate(
         rows=rows,
@@ -94,6 +97,18 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
             for table in tables
         ),
         nearest=None if sizes.transactions else _nearest(connection, part),
+    )
+
+
+def _looked_up(connection: Connection, part: Slice) -> int:
+    """Updates whose row before must be worked out; the server sends it under FULL alone."""
+    if part.before == "sent" or (part.operations and "update" not in part.operations):
+        return 0
+    tables = tables_of(connection, replace(part, operations=("update",)))
+    return sum(
+        table.rows or 0
+        for table in tables
+        if any(version.replica_identity != "FULL" for version in table.versions)
     )
 
 
