@@ -38,6 +38,7 @@ def replview(*words: str, data: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.own_jvm
 def test_a_job_shows_its_result_and_writes_it(root, tmp_path) -> None:
     output = tmp_path / "result"
     ran = replview(
@@ -55,6 +56,7 @@ def test_a_job_shows_its_result_and_writes_it(root, tmp_path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.own_jvm
 def test_what_is_wrong_is_one_line(root, tmp_path) -> None:
     ran = replview("spark", "hot-rows", "--root", root, "--table", "none", data=tmp_path)
     assert ran.returncode == 1
@@ -65,6 +67,7 @@ def test_what_is_wrong_is_one_line(root, tmp_path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.own_jvm
 def test_spark_submit_runs_it_on_a_cluster_with_nothing_but_the_artefact(root, tmp_path) -> None:
     artefact.build(tmp_path / "clean")
     environment = {

@@ -29,6 +29,7 @@ def parquet(root: Path) -> dict[str, str]:
     return {name: digest for name, digest in files(root).items() if name.endswith(".parquet")}
 
 
+@pytest.mark.own_jvm
 def test_a_crash_between_write_and_commit_doubles_nothing(
     history: History, spark, store_dsn: str, tmp_path: Path, monkeypatch
 ) -> None:

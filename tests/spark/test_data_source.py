@@ -78,6 +78,7 @@ def test_errors_say_what_to_do(source, record, frame, spark) -> None:
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.own_jvm
 def test_a_stream_goes_on_where_it_stopped_and_doubles_nothing(
     source, record, spark, store_dsn, tmp_path
 ) -> None:

@@ -38,6 +38,7 @@ def held(result) -> dict[str, dict]:
     return found
 
 
+@pytest.mark.own_jvm
 def test_it_equals_the_source_whatever_happened_to_rows(
     source, record, store_dsn, spark, tmp_path
 ) -> None:

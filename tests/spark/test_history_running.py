@@ -58,6 +58,7 @@ def ended() -> HistoryJob:
     return HistoryJob.objects.latest("pk")
 
 
+@pytest.mark.own_jvm
 def test_as_of_on_the_page_is_what_the_table_held(
     source, record, store_dsn, tmp_path, settings, stopping
 ) -> None:
@@ -111,6 +112,7 @@ def test_as_of_on_the_page_is_what_the_table_held(
     assert os.environ.get("REPLVIEW_SECRET_KEY", "no secret") not in log
 
 
+@pytest.mark.own_jvm
 def test_what_keeps_a_job_from_running_is_said_with_its_remedy(
     transactional_db, tmp_path, settings, monkeypatch, stopping
 ) -> None:
