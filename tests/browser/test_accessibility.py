@@ -50,7 +50,7 @@ OF_LOOKS = {
     **OPTIONS,
     "runOnly": {
         "type": "rule",
-        "values": ["color-contrast", "link-in-text-block", "target-size", "meta-viewport",
+        "values": ["color-contrast", "link-in-text-block", "meta-viewport",
                    "scrollable-region-focusable", "aria-hidden-focus", "empty-heading"],
     },
 }  # fmt: skip
