@@ -70,6 +70,7 @@ def test_an_update_has_the_row_before_where_it_is_known(writer) -> None:
     assert told == [
         (1, "update_preimage", False, Decimal(1), []),
         (1, "update_postimage", False, Decimal(2), []),
+        (2, "update_preimage", False, None, ["amount", "note"]),
         (2, "update_postimage", False, Decimal(2), []),
         (3, "update_preimage", True, Decimal(3), ["note"]),
         (3, "update_postimage", False, Decimal(4), []),
