@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: A place with the number of its life before it.
 At = tuple[int, int, int, int, int]
 END: At = (1 << 31, 0, 0, 0, 0)
+#: Each read asks for twice as many changes, up to so many: a search goes far back in few of them.
+_MOST_READ = 640
 
 # What baselines read under a key is looked for once: it is few, and stands by its position.
 _BACK = f"""
@@ -123,6 +125,7 @@ class Strands:
         self._walk = walk
         self._before = before
         self._until = until
+        #: Changes of a strand that the next read asks for.
         self._limit = limit
         self._lives = {life.id: life for life in lives}
         self._strands: list[Strand] = []
@@ -244,6 +247,7 @@ class Strands:
             for strand, number in zip(asked, counted, strict=True):
                 strand.exhausted, strand.fresh = number < self._limit, False
                 strand.snapshots.sort(key=self._walk.at, reverse=True)
+            self._limit = min(2 * self._limit, _MOST_READ)
 
     def _belongs(self, strand: Strand, step: Step) -> bool:
         place = self._walk.at(step)
