@@ -42,14 +42,17 @@ class SparkProblem(Exception):
         return type(self), (self.problem, self.remedy)
 
 
-def session(url: str | None = None, *, name: str = "replview", **settings: str) -> "SparkSession":
+def session(
+    url: str | None = None, *, name: str = "replview", reads_store: bool = True, **settings: str
+) -> "SparkSession":
     """A session at ``url``: ``local[2]``, ``spark://…``, ``yarn``, ``sc://…`` (Spark Connect).
 
     None: what the environment says (``spark-submit``, SPARK_REMOTE, spark-defaults.conf), else this
     machine.
 
-    The process that runs it keeps UTC too, and knows ``format("replview")``. ``settings`` are
-    Spark's, dots written as two underscores. Raises ``SparkProblem``.
+    The process that runs it keeps UTC too, and knows ``format("replview")``, unless it has no use
+    for that (``reads_store``): telling Spark takes two seconds. ``settings`` are Spark's, dots
+    written as two underscores. Raises ``SparkProblem``.
     """
     try:
         from pyspark.sql import SparkSession
@@ -73,6 +76,8 @@ def session(url: str | None = None, *, name: str = "replview", **settings: str) 
         found = _made(builder)
     for key, value in SETTINGS.items():
         found.conf.set(key, value)
+    if not reads_store:
+        return found
     # Jobs over files need no psycopg, and a cluster may have none.
     with suppress(ImportError):
         from replview.spark.data_source import register

@@ -9,6 +9,7 @@ from typing import Any
 from replview.store.activity import BLOCK
 from replview.store.history import TransactionRow
 from replview.store.history_places import PLACED_LSN, PLACED_TIME
+from replview.store.seen import all_tables, text_limits
 from replview.store.transaction_filter import (
     NO_ORIGIN,
     OPERATIONS,
@@ -44,12 +45,13 @@ _STILL_DONE = f"""
         AND NOT EXISTS (SELECT FROM aborted_subtransaction s
                         WHERE s.transaction_id = c.transaction_id AND s.subxid = c.subxid))
 """  # noqa: S608
-_IN_VALUES = f"""EXISTS (SELECT FROM change c
-    WHERE c.transaction_id = t.id AND c.seq <= {TEXT_CHANGES}
-      AND (EXISTS (SELECT FROM jsonb_each_text(c.new) v WHERE v.value ILIKE %(pattern)s)
-        OR EXISTS (SELECT FROM jsonb_each_text(c.old) v WHERE v.value ILIKE %(pattern)s))
+_IN_VALUES = """EXISTS (SELECT FROM change c
+    WHERE c.transaction_id = t.id AND c.seq <= {most}
+      AND (EXISTS (SELECT FROM jsonb_each_text(c.new) v WHERE v.value ILIKE %(pattern)s {of_value})
+        OR EXISTS (SELECT FROM jsonb_each_text(c.old) v WHERE v.value ILIKE %(pattern)s {of_value}))
+      {of_change}
       AND NOT EXISTS (SELECT FROM aborted_subtransaction s
-                      WHERE s.transaction_id = c.transaction_id AND s.subxid = c.subxid))"""  # noqa: S608
+                      WHERE s.transaction_id = c.transaction_id AND s.subxid = c.subxid))"""
 
 
 @dataclass(slots=True)
@@ -199,11 +201,11 @@ def _operations_on_tables(found: Conditions, ops: str) -> None:
     if not ops:
         found.add(touched, block, number)
         return
-    rows = [f"(r.value->>{_PLACES[one]})::bigint > 0" for one in ops if one in _PLACES]
+    rows = [f"(t.relations->k.key->>{_PLACES[one]})::bigint > 0" for one in ops if one in _PLACES]
     snapshots = " OR t.state = 'snapshot'" if "S" in ops else ""
     row = (
-        f"{touched} AND (t.state <> 'snapshot' AND EXISTS (SELECT FROM jsonb_each(t.relations) r"
-        f" WHERE r.key = ANY({_KEYS}) AND ({' OR '.join(rows) or 'false'}))"
+        f"{touched} AND (t.state <> 'snapshot' AND EXISTS (SELECT FROM unnest({_KEYS}) k (key)"
+        f" WHERE {' OR '.join(rows) or 'false'})"
         f"{snapshots})"
     )
     found.add(row, block, number)
@@ -271,5 +273,13 @@ def _text(found: Conditions, text: str) -> None:
         f"{name} ILIKE %(pattern)s"
         for name in ("t.gid", "t.actor", "t.origin", "t.xid::text", "t.commit_lsn::text")
     )
-    found.add(f"({names} OR t.relations ?| ARRAY({_HOLDING}) OR {_IN_VALUES})", pattern=pattern)
+    limits = text_limits(all_tables())
+    in_values = _IN_VALUES.format(
+        most=TEXT_CHANGES, of_change=limits.of_change, of_value=limits.of_value("v")
+    )
+    found.add(
+        f"({names} OR t.relations ?| ARRAY({_HOLDING}) OR {in_values})",
+        pattern=pattern,
+        **limits.parameters,
+    )
     found.reads_values = True

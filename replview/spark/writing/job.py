@@ -42,6 +42,13 @@ log = logging.getLogger("replview.export")
 
 DONE, PROBLEM, CANCELLED = 0, 1, 3
 _TELL_SECONDS = 0.5
+#: A driver of this machine that passes a few plans on is better off starting than running quickly.
+_QUICKLY = {
+    "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark__sql__adaptive__enabled": "false",
+    "spark__sql__codegen__wholeStage": "false",
+    "spark__sql__codegen__factoryMode": "NO_CODEGEN",
+}
 
 
 class _Telling:
@@ -138,7 +145,10 @@ def _session(where: str | None) -> Iterator[Any]:
         return
     connect = where.startswith("sc://")
     own = {} if connect else {"spark__driver__memory": "512m"}
-    found = session(None if where == "default" else where, name="replview export", **own)
+    if where.startswith("local"):
+        own |= _QUICKLY
+    url = None if where == "default" else where
+    found = session(url, name="replview export", reads_store=False, **own)
     try:
         yield found
     finally:

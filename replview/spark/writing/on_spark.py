@@ -46,15 +46,13 @@ def write_parts(
     told: list[Any] = []
     failed: list[BaseException] = []
 
+    tasks = _Tasks(session, tag)
+
     def run() -> None:
-        # A tag is of the thread that sets it.
-        session.addTag(tag)
         try:
-            told.extend(_frame(session, writer, parts, dsn).collect())
+            told.extend(tasks.run(_task(writer, parts, dsn), len(parts)))
         except BaseException as error:
             failed.append(error)
-        finally:
-            session.removeTag(tag)
 
     thread = threading.Thread(target=run, name="replview-export", daemon=True)
     appearing = _Appearing(writer, parts)
@@ -68,7 +66,7 @@ def write_parts(
             yield None
     finally:
         if thread.is_alive():
-            session.interruptTag(tag)
+            tasks.cancel()
             thread.join(_KILLED_SECONDS)
             time.sleep(_KILLED_SECONDS)
     if failed:
@@ -109,7 +107,7 @@ class _Appearing:
 
 
 def _results(told: Sequence[Any], writer: PartWriter) -> Iterator[Written]:
-    results = [orjson.loads(row[0]) for row in told]
+    results = [orjson.loads(line) for line in told]
     for result in results:
         if "problem" in result:
             kind = StoreProblem if result["of"] == "store" else TargetProblem
@@ -124,20 +122,49 @@ def _results(told: Sequence[Any], writer: PartWriter) -> Iterator[Written]:
         yield written
 
 
-def _frame(session: Any, writer: PartWriter, parts: Sequence[Part], dsn: str | None) -> Any:
-    task = _Task(
+class _Tasks:
+    """One Python task a file: as plain tasks, which begin in half the time that a query takes to be
+    planned, or, where Spark Connect knows queries alone, as one.
+    """
+
+    def __init__(self, session: Any, tag: str) -> None:
+        self._session = session
+        self._tag = tag
+        by_connect = type(session).__module__.startswith("pyspark.sql.connect")
+        self._context = None if by_connect else session.sparkContext
+
+    def run(self, task: "_Task", number: int) -> list[str]:
+        """What each of them tells; to be called in a thread of its own, whose tag it is."""
+        if self._context is None:
+            self._session.addTag(self._tag)
+            numbers = self._session.range(0, number, 1, number)
+            return [row[0] for row in numbers.mapInArrow(task, "written string").collect()]
+        self._context.addJobTag(self._tag)
+        told: list[str] = self._context.parallelize(range(number), number).map(task.write).collect()
+        return told
+
+    def cancel(self) -> None:
+        """End what runs."""
+        if self._context is None:
+            self._session.interruptTag(self._tag)
+        else:
+            self._context.cancelJobsWithTag(self._tag)
+
+
+def _task(writer: PartWriter, parts: Sequence[Part], dsn: str | None) -> "_Task":
+    return _Task(
         writer.part_of.to_json(),
         {relation: table.to_json() for relation, table in writer.tables.items()},
         writer.target.url,
         list(parts),
         dsn,
     )
-    numbers = session.range(0, len(parts), 1, len(parts))
-    return numbers.mapInArrow(task, "written string")
 
 
 class _Task:
-    """What an executor is sent: it writes the files whose numbers it is given."""
+    """What an executor is sent: it writes the files whose numbers it is given, and tells of each in
+    a line of JSON what was written, or the problem.
+    """
 
     def __init__(
         self, part_of: dict[str, Any], tables: dict[int, dict[str, Any]], url: str,
@@ -147,12 +174,13 @@ class _Task:
         self._parts, self._dsn = parts, dsn
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One line of JSON a file: what was written, or the problem."""
+        """By a query: a line a file."""
         for batch in batches:
-            results = [self._write(number) for number in batch.column(0).to_pylist()]
+            results = [self.write(number) for number in batch.column(0).to_pylist()]
             yield pa.RecordBatch.from_pydict({"written": results})
 
-    def _write(self, number: int) -> str:
+    def write(self, number: int) -> str:
+        """The file of this number."""
         try:
             tables = {n: SliceTable.from_json(told) for n, told in self._tables.items()}
             writer = PartWriter(Slice.from_json(self._part_of), tables, Target.of(self._url))
