@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint bench bench-pages bench-lag bench-spark chaos spark-artefact clean chromium
+.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos spark-artefact wheel screenshots clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -38,6 +38,9 @@ lint: install-test ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+audit: install-test ## Ask for known vulnerabilities of what is installed; found ones fail
+	$(BIN)/python -m tests.audit
+
 bench: .venv/installed-bench ## Measure, and compare with the bars (BENCH_ARGS=)
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
@@ -55,6 +58,12 @@ chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 
 
 spark-artefact: .venv/installed ## Build what spark-submit takes along: build/replview-spark.zip
 	@$(BIN)/python -m replview.spark.artefact build
+
+wheel: install-test ## Build the wheel, which holds all that replview needs, and the sdist into dist/
+	@$(BIN)/python -m hatchling build
+
+screenshots: install-test chromium ## Take the pictures of docs/images anew, from a demo: about 4 minutes
+	$(BIN)/python -m tests.screenshots
 
 clean: ## Remove .venv, caches and the demo's data
 	@if [ -e .replview/lock ] && ! flock -n .replview/lock true; then \

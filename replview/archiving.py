@@ -70,7 +70,7 @@ def _serve() -> None:
 def work_off(stop: threading.Event) -> int:
     """Archive all that is due; how many slices went there."""
     done = 0
-    with _alone() as mine:
+    with alone() as mine:
         while mine and not stop.is_set():
             step = archive.next_step()
             if step is None:
@@ -80,7 +80,7 @@ def work_off(stop: threading.Event) -> int:
 
 
 @contextmanager
-def _alone() -> Iterator[bool]:
+def alone() -> Iterator[bool]:
     """Yields whether nobody else archives from this store now."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ARCHIVE_LOCK])

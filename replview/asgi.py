@@ -13,14 +13,16 @@ from django.core.asgi import get_asgi_application
 # Django must be set up before anything that imports models.
 http = get_asgi_application()
 
+from replview.live.allowed import SameOrigin  # noqa: E402
 from replview.live.routing import websocket_urlpatterns  # noqa: E402
 from replview.web.garbage import spare_what_stays  # noqa: E402
+from replview.web.request_size import BoundedRequests  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": BoundedRequests(http),
         "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
+            SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
         ),
     }
 )

@@ -2,12 +2,21 @@
 
 from django.conf import settings
 
+from replview.store.instance_identity import awaited_redis_prefix
+
 broker_url = settings.REDIS_URL
 broker_connection_retry_on_startup = True
-broker_transport_options = {"polling_interval": 0.2, "global_keyprefix": "replview-"}
+# One Redis may serve several instances: each has its own keys, and hears only its own.
+broker_transport_options = {
+    "polling_interval": 0.2,
+    "global_keyprefix": f"{awaited_redis_prefix()}-",
+}
 task_ignore_result = True
 task_default_queue = "default"
-task_routes = {"replview.receive": {"queue": "receivers"}}
+task_routes = {
+    "replview.receive": {"queue": "receivers"},
+    "replview.watch": {"queue": "receivers"},
+}
 # Each worker also has a queue of its own: beat sends a slot to the worker that has the fewest.
 worker_direct = True
 # A receiver's task lasts as long as its slot is read: never park a second one behind it ...
@@ -51,6 +60,11 @@ beat_schedule = {
         "schedule": 1.0,
         "options": {"expires": 1.0},
     },
+    "serve-drafts": {
+        "task": "replview.serve_drafts",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
     "serve-exports": {
         "task": "replview.serve_exports",
         "schedule": 1.0,
@@ -58,6 +72,11 @@ beat_schedule = {
     },
     "serve-history-jobs": {
         "task": "replview.serve_history_jobs",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
+    "serve-erasures": {
+        "task": "replview.serve_erasures",
         "schedule": 1.0,
         "options": {"expires": 1.0},
     },
@@ -75,6 +94,11 @@ beat_schedule = {
         "task": "replview.tidy_store",
         "schedule": 30.0,
         "options": {"expires": 30.0},
+    },
+    "keep-days": {
+        "task": "replview.keep_days",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
     },
     "evaluate-alerts": {
         "task": "replview.evaluate_alerts",

@@ -12,9 +12,13 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     _let_data_option_choose_the_instance(sys.argv)
 
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        sys.exit(f"replview: {error}")
 
 
 def _let_data_option_choose_the_instance(argv: list[str]) -> None:

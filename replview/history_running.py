@@ -24,6 +24,7 @@ from django.db import OperationalError, connection
 
 from replview.exports.policy import Refused, read_policy
 from replview.exports.targets import check_again
+from replview.exports.withheld import masked_for
 from replview.spark.processes import JobProcess
 from replview.store import archive, history_jobs
 from replview.store.connecting import orm_connection
@@ -158,6 +159,8 @@ def arguments(row: HistoryJob, output: Path) -> list[str]:
     tables = filter(None, str(row.words.get("tables") or "").split(","))
     found += [f"--table={name}" for name in tables]
     spark = os.environ.get("REPLVIEW_SPARK") or "local[2]"
+    if masked := masked_for(str(row.words.get("life") or "")):
+        found.append(f"--masked={orjson.dumps(masked).decode()}")
     return [*found, f"--output={output}", f"--limit={ROWS_KEPT}", "--json", f"--spark={spark}"]
 
 

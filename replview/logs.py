@@ -47,6 +47,17 @@ class JSONFormatter(logging.Formatter):
         return json.dumps(told)
 
 
+class PlainFormatter(logging.Formatter):
+    """A line of text a record; below it an error, as Python writes it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Control characters are escaped: what somebody asked for begins no line of its own."""
+        text = super().formatMessage(record)
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def _message(record: logging.LogRecord) -> str:
     data = getattr(record, "data", None)
     if record.name == _TASKS and record.exc_info and isinstance(data, dict):
@@ -61,7 +72,10 @@ def logging_settings(form: str, level: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {
-            "plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+            "plain": {
+                "()": "replview.logs.PlainFormatter",
+                "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+            },
             "json": {"()": "replview.logs.JSONFormatter"},
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": chosen}},

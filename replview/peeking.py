@@ -6,6 +6,7 @@ looks for a minute.
 
 import logging
 import threading
+from typing import Any
 
 from replview.catalog.connections import reading
 from replview.catalog.peekable import read_place
@@ -14,8 +15,10 @@ from replview.receiver.peeking import peek as look_into
 from replview.store import peeks
 from replview.store.connecting import orm_connection
 from replview.store.dsn import DSNError, full_conninfo
-from replview.store.models import SlotPeek
+from replview.store.masks import NamedColumn, current_rules, masked_by
+from replview.store.models import Slot, SlotPeek, Source
 from replview.store.secrets import SecretKeyChanged
+from replview.store.seen import masked_image
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +63,36 @@ def _serve(peek: SlotPeek) -> None:
                 cause = f"replview itself failed while looking ({type(error).__name__})"
                 peeks.fail(peek.pk, "internal", cause, "See the log of the tasks worker")
             else:
-                peeks.finish(peek.pk, found)
+                peeks.finish(peek.pk, without_masked(found, peek.source, ingest_alone=True))
     finally:
         _free.release()
+
+
+def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool) -> dict[str, Any]:
+    """What a look found without masked values: at ingest, since they are not to be kept, or any."""
+    rules = current_rules()
+    own: dict[str, set[str]] = {}
+    for slot in Slot.objects.filter(source=source):
+        for table, columns in (slot.column_rules or {}).items():
+            own.setdefault(table, set()).update(columns)
+    if not rules and not own:
+        return result
+    changes = []
+    for change in result.get("first_changes") or []:
+        schema, table = str(change.get("schema") or ""), str(change.get("table") or "")
+        images = [change.get(side) for side in ("old", "new", "key")]
+        names = {name for image in images if isinstance(image, dict) for name in image}
+        shape = [NamedColumn(str(name), None) for name in names]
+        masked = masked_by(rules, source.pk, schema, table, shape)
+        hidden = {name for name, when in masked.items() if when == "ingest" or not ingest_alone}
+        hidden |= own.get(f"{schema}.{table}", set())
+        seen = {
+            side: masked_image(image, hidden)
+            for side, image in zip(("old", "new", "key"), images, strict=True)
+            if isinstance(image, dict)
+        }
+        changes.append({**change, **seen})
+    return {**result, "first_changes": changes}
 
 
 def look(peek: SlotPeek) -> dict[str, object]:

@@ -1,27 +1,35 @@
 """Django settings, all read from the environment or from a running demo's ``env`` file.
 
-Every variable is described in the README's table. A command finds its instance in this order:
+Every variable is described in docs/settings.md. A command finds its instance in this order:
 ``REPLVIEW_STORE_URL`` in the environment, then the ``env`` file which a running demo writes into
 its data folder (``REPLVIEW_DATA``, by default ``.replview``).
 """
 
 import os
+import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import plotly
+from django.core.exceptions import ImproperlyConfigured
 
 import replview
+from replview.environment import is_given, secret
 from replview.logs import logging_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("REPLVIEW_DATA", ".replview")).absolute()
 
 
+#: This process answers requests; ``asgi`` says so.
+_WEB = os.environ.get("REPLVIEW_DB_POOL") == "1"
+
+
 def _load_instance_file(path: Path) -> None:
     """Take the variables of a running demo, unless the environment already names a store."""
-    if "REPLVIEW_STORE_URL" in os.environ:
+    if "REPLVIEW_STORE_URL" in os.environ or is_given("REPLVIEW_STORE_URL"):
         return
     try:
         lines = path.read_text().splitlines()
@@ -37,8 +45,12 @@ def _database(url: str) -> dict[str, object]:
     """Django's form of a ``postgresql://user:password@host:port/name?option=value`` address."""
     parts = urlsplit(url)
     options: dict[str, object] = dict(parse_qsl(parts.query))
-    if os.environ.get("REPLVIEW_DB_POOL") == "1":
+    if _WEB:
         options["pool"] = {"min_size": 2, "max_size": 12, "timeout": 10}
+        # No request keeps the store busy for ever: what somebody searched for, least of all.
+        if WEB_STATEMENT_SECONDS:
+            bounds = f"-c statement_timeout={WEB_STATEMENT_SECONDS * 1000}"
+            options["options"] = f"{options.get('options', '')} {bounds}".strip()
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": unquote(parts.path.lstrip("/")) or "replview",
@@ -51,12 +63,31 @@ def _database(url: str) -> dict[str, object]:
     }
 
 
+def _own_folder(name: str) -> Path:
+    """``templates`` or ``static``: at the top of a clone, inside the package in a wheel."""
+    packaged = Path(__file__).resolve().parent / f"_{name}"
+    return packaged if packaged.is_dir() else BASE_DIR / name
+
+
+def _words(name: str, default: str = "") -> list[str]:
+    """A variable that holds several words, with commas between."""
+    return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+
+
 _load_instance_file(DATA_DIR / "env")
 
+#: A single statement of a request on the store is ended after so long; 0: never.
+WEB_STATEMENT_SECONDS = int(os.environ.get("REPLVIEW_STATEMENT_SECONDS", "30"))
+
 #: The store, as a URL; empty when no instance was found. The receiver connects with it directly.
-STORE_URL = os.environ.get("REPLVIEW_STORE_URL", "")
+STORE_URL = secret("REPLVIEW_STORE_URL")
 #: Broker of Celery and layer of Channels.
-REDIS_URL = os.environ.get("REPLVIEW_REDIS_URL", "redis://127.0.0.1:6379/0")
+REDIS_URL = secret("REPLVIEW_REDIS_URL", "redis://127.0.0.1:6379/0")
+
+#: What all keys on Redis begin with, besides ``replview-``; empty: a digest of the store.
+INSTANCE = os.environ.get("REPLVIEW_INSTANCE", "")
+if not re.fullmatch(r"[A-Za-z0-9_.-]{0,40}", INSTANCE):
+    raise ImproperlyConfigured("REPLVIEW_INSTANCE is up to 40 letters, digits, '.', '_' and '-'")
 
 #: Of the package: ``/metrics`` tells it.
 VERSION = replview.__version__
@@ -66,12 +97,25 @@ METRICS_PUBLIC = os.environ.get("REPLVIEW_METRICS_PUBLIC") == "1"
 #: A demo, with a shop of which nobody minds what happens to it.
 DEMO = os.environ.get("REPLVIEW_DEMO") == "1"
 
-SECRET_KEY = os.environ.get("REPLVIEW_SECRET_KEY", "not-for-production-set-REPLVIEW_SECRET_KEY")
+SECRET_KEY = secret("REPLVIEW_SECRET_KEY", "not-for-production-set-REPLVIEW_SECRET_KEY")
+#: Keys that were used before: they still unseal and sign nothing new; see ``replview secrets``.
+SECRET_KEY_FALLBACKS = [key for key in secret("REPLVIEW_SECRET_KEYS_OLD").split(",") if key]
 DEBUG = os.environ.get("REPLVIEW_DEBUG") == "1"
 ALLOWED_HOSTS = os.environ.get("REPLVIEW_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [
     origin for origin in os.environ.get("REPLVIEW_TRUSTED_ORIGINS", "").split(",") if origin
 ]
+
+#: Where sources may be (``store.reachable``): names, networks, ``socket``; empty: anywhere.
+SOURCE_HOSTS = _words("REPLVIEW_SOURCE_HOSTS")
+#: Folders below which an address typed into a page may name certificates and password files.
+SOURCE_FILES = _words("REPLVIEW_SOURCE_FILES")
+#: Variables that it may name.
+SOURCE_VARIABLES = _words(
+    "REPLVIEW_SOURCE_VARIABLES", "REPLVIEW_SOURCE_*,*_DSN,*_PASSWORD,PGPASSWORD*"
+)
+#: Addresses come from browsers here, not from whoever has the machine.
+SERVES_PAGES = _WEB or "replview.asgi" in sys.modules
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -79,6 +123,8 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    # Counts failed logins and refuses more of them; its own tables.
+    "axes",
     "django_htmx",
     "channels",
     # Its Swagger UI is served from here, never from elsewhere.
@@ -100,9 +146,20 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    # A program's token tells the user as a session does.
+    "replview.api.access.TokenMiddleware",
+    "replview.web.sessions.SessionPolicyMiddleware",
+    # Within the login, around all that may show rows.
+    "replview.web.recording_access.AccessRecordMiddleware",
+    "replview.web.seeing.SightMiddleware",
+    # Only the sources that the user sees are there.
+    "replview.web.guard.SeenMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "replview.web.guard.AllowedMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    # A statement that took too long is told as that.
+    "replview.web.slow_statements.SlowStatementMiddleware",
 ]
 
 ROOT_URLCONF = "replview.urls"
@@ -111,7 +168,7 @@ ASGI_APPLICATION = "replview.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [_own_folder("templates")],
         "APP_DIRS": False,
         "OPTIONS": {
             "context_processors": [
@@ -128,12 +185,11 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CHANNEL_LAYERS = {
     "default": {
-        "BACKEND": "channels_redis.core.RedisChannelLayer",
+        "BACKEND": "replview.channel_layer.InstanceChannelLayer",
         "CONFIG": {
             # Listening waits five seconds at a time: the socket must be more patient than that.
             "hosts": [{"address": REDIS_URL, "socket_timeout": 15}],
             "capacity": 100,
-            "prefix": "replview",
         },
     },
 }
@@ -141,10 +197,55 @@ CHANNEL_LAYERS = {
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "replview.store.rights_backend.RightsBackend",
 ]
+_VALIDATION = "django.contrib.auth.password_validation"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"{_VALIDATION}.UserAttributeSimilarityValidator"},
+    {
+        "NAME": f"{_VALIDATION}.MinimumLengthValidator",
+        "OPTIONS": {"min_length": int(os.environ.get("REPLVIEW_PASSWORD_LENGTH", "12"))},
+    },
+    {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},
+    {"NAME": f"{_VALIDATION}.NumericPasswordValidator"},
+]
+# A session ends so long after the login, whatever is done in it, ...
+SESSION_COOKIE_AGE = round(float(os.environ.get("REPLVIEW_SESSION_HOURS", "168")) * 3600)
+#: ... and so long after somebody last did something in it; 0: it does not.
+SESSION_IDLE_SECONDS = round(float(os.environ.get("REPLVIEW_SESSION_IDLE_MINUTES", "1440")) * 60)
+
+# Failed logins of one name from one address; and whatever the name, from one address.
+AXES_FAILURE_LIMIT = int(os.environ.get("REPLVIEW_LOGIN_FAILURES", "5"))
+AXES_COOLOFF_TIME = timedelta(minutes=float(os.environ.get("REPLVIEW_LOGIN_LOCK_MINUTES", "15")))
+LOGIN_FAILURES_OF_ADDRESS = 10 * AXES_FAILURE_LIMIT
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_CLIENT_IP_CALLABLE = "replview.web.signing_in.address_of"
+AXES_RESET_ON_SUCCESS = True
+# So that the time which is told holds.
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+# The access record has them.
+AXES_DISABLE_ACCESS_LOG = True
+AXES_VERBOSE = False
+AXES_ENABLE_ADMIN = False
+
+# Single sign-on, where an issuer is named; its other addresses are found by asking it.
+OIDC_ISSUER = os.environ.get("REPLVIEW_OIDC_ISSUER", "").rstrip("/")
+OIDC_NAME = os.environ.get("REPLVIEW_OIDC_NAME", "single sign-on")
+OIDC_RP_CLIENT_ID = os.environ.get("REPLVIEW_OIDC_CLIENT_ID", "")
+OIDC_RP_CLIENT_SECRET = secret("REPLVIEW_OIDC_CLIENT_SECRET")
+OIDC_RP_SCOPES = os.environ.get("REPLVIEW_OIDC_SCOPES", "openid email profile")
+OIDC_RP_SIGN_ALGO = os.environ.get("REPLVIEW_OIDC_SIGN_ALGO", "RS256")
+OIDC_USERNAME_CLAIM = os.environ.get("REPLVIEW_OIDC_USERNAME_CLAIM", "preferred_username")
+OIDC_GROUPS_CLAIM = os.environ.get("REPLVIEW_OIDC_GROUPS_CLAIM", "groups")
+#: ``admin=dba;operator=backend,sre;viewer=*``: which groups of the provider have which role.
+OIDC_ROLES = os.environ.get("REPLVIEW_OIDC_ROLES", "")
+OIDC_USE_PKCE = True
+OIDC_TIMEOUT = 10
+LOGIN_REDIRECT_URL_FAILURE = "/login/?sso=refused"
+if OIDC_ISSUER:
+    AUTHENTICATION_BACKENDS.append("replview.web.single_sign_on.SingleSignOn")
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -153,7 +254,7 @@ USE_I18N = False
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [
-    BASE_DIR / "static",
+    _own_folder("static"),
     # plotly's own plotly.js, served from the package that ships it.
     ("plotly", Path(plotly.__file__).parent / "package_data"),
 ]
@@ -168,16 +269,38 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-# Behind TLS (REPLVIEW_HTTPS=1) cookies are sent over TLS alone.
+CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+# Behind a proxy with TLS (REPLVIEW_HTTPS=1) cookies are sent over TLS alone, to this host alone,
+# and browsers are told never to come without.
 _HTTPS = os.environ.get("REPLVIEW_HTTPS") == "1"
 SESSION_COOKIE_SECURE = _HTTPS
 CSRF_COOKIE_SECURE = _HTTPS
 if _HTTPS:
+    SESSION_COOKIE_NAME = "__Host-sessionid"
+    CSRF_COOKIE_NAME = "__Host-csrftoken"
+    # The proxy must set this header itself, and pass on none that a client sent.
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_SSL_REDIRECT = os.environ.get("REPLVIEW_HTTPS_REDIRECT", "1") == "1"
+    # Scraped from inside, past the proxy.
+    SECURE_REDIRECT_EXEMPT = [r"^metrics$"]
+    SECURE_HSTS_SECONDS = int(os.environ.get("REPLVIEW_HSTS_SECONDS", "31536000"))
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = os.environ.get("REPLVIEW_HSTS_SUBDOMAINS", "1") == "1"
+# To be built into browsers (HSTS preload) is for the owner of the whole domain to decide.
+# Who is locked out is told by the login page itself, not by the library's middleware.
+SILENCED_SYSTEM_CHECKS = ["security.W021", "axes.W002"]
+
+# A form or a call of the API is small: an alert rule, a list of tables, a fleet of masks.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
+DATA_UPLOAD_MAX_NUMBER_FILES = 0
+FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 
 LOGGING = logging_settings(
     os.environ.get("REPLVIEW_LOG_FORMAT", "text"), os.environ.get("REPLVIEW_LOG_LEVEL", "INFO")
 )
+# It tells of every login; the access record has them.
+LOGGING.setdefault("loggers", {})["axes"] = {"level": "WARNING"}
 if "pytest" in sys.modules:
     LOGGING["root"] = {"handlers": [], "level": "INFO"}
     PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

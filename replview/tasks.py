@@ -15,7 +15,7 @@ from celery import current_app, shared_task
 from celery.signals import worker_shutting_down
 from celery.utils.nodenames import worker_direct
 
-from replview import archiving, baselining, exporting, history_running, peeking
+from replview import archiving, baselining, erasing, exporting, history_running, onboarding, peeking
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
@@ -35,6 +35,8 @@ _publisher: Publisher | None = None
 _publisher_lock = threading.Lock()
 #: How long a worker may take to answer when beat looks for one.
 _PING_SECONDS = 0.5
+#: A watch that no worker has begun by then is offered anew.
+_WATCH_SECONDS = 5.0
 
 
 @worker_shutting_down.connect
@@ -131,10 +133,30 @@ def serve_history_jobs() -> None:
     history_running.serve()
 
 
+@shared_task(name="replview.serve_erasures", ignore_result=True)
+def serve_erasures() -> None:
+    """Look at, or carry out, what somebody wants erased."""
+    erasing.serve()
+
+
 @shared_task(name="replview.serve_archive", ignore_result=True)
 def serve_archive() -> None:
     """Have what is due go to the archive, where there is one."""
     archiving.serve()
+
+
+@shared_task(name="replview.serve_drafts", ignore_result=True)
+def serve_drafts() -> None:
+    """Begin the sources, slots and watches that were agreed to in the browser."""
+    onboarding.serve()
+    for draft_id in onboarding.waiting_watches():
+        watch_source.apply_async([draft_id], queue="receivers", expires=_WATCH_SECONDS)
+
+
+@shared_task(name="replview.watch", ignore_result=True)
+def watch_source(draft_id: int) -> None:
+    """Receive a watch on a temporary slot, until nobody looks any more."""
+    onboarding.watch(draft_id, publisher())
 
 
 def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str:

@@ -10,3 +10,6 @@ urlpatterns = [
     path("metrics", metrics, name="metrics"),
     path("", include("replview.web.urls")),
 ]
+
+#: A refusal names the role it needs, and who can give it.
+handler403 = "replview.web.permitted.forbidden"

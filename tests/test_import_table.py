@@ -23,9 +23,17 @@ ALLOWED = {
     "replview.live": {"replview.store", "replview.live", "channels", "asgiref", "django"},
     # Asking for exports, by page, program or command; the job itself is a process of its own.
     "replview.exports": {"replview.store", "replview.spark", "django", "psycopg", "pyarrow"},
+    # What people do to sources and slots, by page, program or command.
+    "replview.managing": {
+        "decoder.scalars", "replview.store", "replview.catalog", "replview.receiver",
+        "replview.sampling.publications", "replview.slot_making", "django", "psycopg",
+    },
     "replview.web": {
+        # Failed logins; single sign-on.
+        "axes", "mozilla_django_oidc", "requests", "jwt",
         "replview.store", "replview.charts", "replview.catalog", "replview.live.events",
-        "replview.spark", "replview.exports", "django", "django_htmx", "asgiref",
+        "replview.spark", "replview.exports", "replview.managing", "django", "django_htmx",
+        "asgiref",
         # What a rule is, and how it would have done: nothing that evaluates or delivers.
         "replview.alerts.kinds", "replview.alerts.amounts", "replview.alerts.trying",
         "replview.alerts.sight",
@@ -33,7 +41,7 @@ ALLOWED = {
     },
     "replview.api": {
         "replview.store", "replview.charts", "replview.catalog", "replview.spark",
-        "replview.exports", "django",
+        "replview.exports", "replview.managing", "django",
         "ninja", "asgiref", "prometheus_client", "psycopg", "redis",
     },
     # For applications that name their actor: nothing of ours, whatever they are made with.
@@ -43,7 +51,7 @@ ALLOWED = {
 #: Small libraries that stand for no arrow of the architecture.
 ANYWHERE = {"orjson", "xxhash", "cryptography"}
 #: These join the parts: commands, tasks, settings, and the demo that starts everything.
-JOINTS = {"replview.demo", "replview.management"}
+JOINTS = {"replview.demo", "replview.fleet", "replview.management"}
 
 
 def _modules() -> list[tuple[str, Path]]:

@@ -1,11 +1,53 @@
-"""Who may read the API: a program with a token, or a browser that has signed in."""
+"""Who may use the API: a program with a token, or a browser that has signed in.
+
+A token is looked at by ``TokenMiddleware``, before anything that asks who the user is; what its
+scope allows is judged with the table of roles, by ``replview.web.guard``.
+"""
 
 from typing import Any
 
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
+from django.utils.deprecation import MiddlewareMixin
+from django.utils.functional import SimpleLazyObject
 from ninja.security import HttpBearer
 
-from replview.store.tokens import good_token
+from replview.store.models import ApiToken
+from replview.store.rights import Role, role_of
+from replview.store.tokens import good_token, may_read_metrics
+
+_UNREAD = object()
+
+
+class TokenMiddleware(MiddlewareMixin):
+    """Within ``/api/`` a request with a token is its user's, whatever cookie it brings."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        """Nothing is read before somebody asks for the user."""
+        if request.path_info.startswith("/api/") and bearer(request) is not None:
+            request.user = SimpleLazyObject(lambda: _user_of(request))
+
+
+def bearer(request: HttpRequest) -> str | None:
+    """What stands after ``Bearer``; None: nothing does."""
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
+
+
+def token_of(request: HttpRequest) -> ApiToken | None:
+    """The good token that the request brings, read once."""
+    found: Any = getattr(request, "replview_token", _UNREAD)
+    if found is _UNREAD:
+        text = bearer(request)
+        found = good_token(text) if text else None
+        request.replview_token = found  # type: ignore[attr-defined]
+    row: ApiToken | None = found
+    return row
+
+
+def _user_of(request: HttpRequest) -> Any:
+    row = token_of(request)
+    return AnonymousUser() if row is None else row.user
 
 
 class Token(HttpBearer):
@@ -13,11 +55,8 @@ class Token(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Any | None:
         """The token's user, or None."""
-        row = good_token(token)
-        if row is None:
-            return None
-        request.user = row.user
-        return row.user
+        row = token_of(request)
+        return None if row is None else row.user
 
 
 def signed_in(request: HttpRequest) -> Any | None:
@@ -25,9 +64,16 @@ def signed_in(request: HttpRequest) -> Any | None:
     return request.user if request.user.is_authenticated else None
 
 
-def may_read(request: HttpRequest) -> bool:
-    """Whether the request brings a good token or a session: for what is not part of ``/api/v1``."""
-    kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() == "bearer":
-        return good_token(token.strip()) is not None
-    return signed_in(request) is not None
+def metrics_refusal(request: HttpRequest) -> int | None:
+    """The status to refuse ``/metrics`` with; None: let it be read.
+
+    It tells of every source: with a token that is made for it, or as an admin.
+    """
+    if bearer(request) is not None:
+        row = token_of(request)
+        if row is None:
+            return 401
+        return None if may_read_metrics(row) else 403
+    if not request.user.is_authenticated:
+        return 401
+    return None if role_of(request.user) is Role.ADMIN else 403

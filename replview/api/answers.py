@@ -15,6 +15,10 @@ class BadRequest(Exception):
         self.cause, self.remedy = cause, remedy
 
 
+class Refusal(Exception):
+    """This account may not do it; the text says who may."""
+
+
 def add_answers(api: NinjaAPI) -> None:
     """Let every failure answer in one form: ``{"error", "remedy"}``."""
 
@@ -29,6 +33,10 @@ def add_answers(api: NinjaAPI) -> None:
             "no token, or one that is unknown, revoked or expired",
             "send 'Authorization: Bearer rv_…' with a token of 'replview token create NAME'",
         )
+
+    @api.exception_handler(Refusal)
+    def refused(request: HttpRequest, error: Any) -> HttpResponse:
+        return answer(request, 403, str(error), "ask an admin of this replview")
 
     @api.exception_handler(BadRequest)
     def bad_request(request: HttpRequest, error: Any) -> HttpResponse:

@@ -7,13 +7,16 @@ from ninja import NinjaAPI
 from ninja.openapi.docs import DocsBase
 
 from replview.api import (
+    access_record,
     actors,
     changes,
     coverage,
     exports,
+    managing,
     relations,
     rows,
     slots,
+    store,
     transactions,
 )
 from replview.api.access import Token, signed_in
@@ -50,7 +53,19 @@ api = NinjaAPI(
     auth=[Token(), signed_in],
 )
 add_answers(api)
-for part in (slots, transactions, changes, rows, relations, actors, coverage, exports):
+for part in (
+    slots,
+    transactions,
+    changes,
+    rows,
+    relations,
+    actors,
+    coverage,
+    exports,
+    managing,
+    access_record,
+    store,
+):
     api.add_router("", part.router)
 
 

@@ -11,10 +11,12 @@ from replview.api.coverage import coverage_json
 from replview.api.filters import BUDGET_SECONDS, FilterWords, Paging
 from replview.api.slots import slot_named
 from replview.api.transactions import find_one
+from replview.store.access_record import viewed_changes
 from replview.store.change_batches import Batching
 from replview.store.change_json import utc_text
 from replview.store.change_stream import PAGE, RecordWriter
 from replview.store.change_walk import Found, Walk
+from replview.store.search_records import searched_changes
 from replview.store.searching import find_changes
 from replview.store.value_filter import WhereError
 from replview.store.walk_places import Place
@@ -58,6 +60,8 @@ def changes(
         )
     except WhereError as error:
         raise BadRequest(str(error)) from None
+    searched_changes(wanted)
+    viewed_changes(change for _, change in found.rows)
     records = RecordWriter(wanted.slot)
     return {
         "items": [records.record(each) for each in found.rows],
@@ -122,6 +126,8 @@ def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[st
     if len(found) > limit:
         row, change = found[limit - 1]
         place = Place(writer.life(row.incarnation_id), row.commit_seq or 0, change.seq)
+    searched_changes(wanted)
+    viewed_changes(change for _, change in found[:limit])
     return {
         "items": [writer.record(each) for each in found[:limit]],
         "next": str(place) if place else None,

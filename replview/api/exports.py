@@ -6,14 +6,16 @@ from django.http import Http404, HttpRequest
 from ninja import Field, Query, Router, Schema, Status
 
 from replview.api.access import Token
-from replview.api.answers import BadRequest
+from replview.api.answers import BadRequest, Refusal
 from replview.api.slots import slot_named
 from replview.exports.asking import Before, Wish, ask, read_wish
 from replview.exports.estimating import outlook_of, spark_for
 from replview.exports.policy import Refused, read_policy
+from replview.exports.withheld import visible_exports
 from replview.store import exports
 from replview.store.change_json import utc_text
 from replview.store.models import Export
+from replview.store.rights import Role, may
 
 router = Router(tags=["exports"])
 _MOST = 200
@@ -57,7 +59,7 @@ class NewExport(SliceWords):
 
     model_config = {"extra": "forbid"}
 
-    to: str = Field(description="a folder within the instance's, for staff also a URL: `s3://…`")
+    to: str = Field(description="a folder within the instance's, for admins also a URL: `s3://…`")
 
 
 class EstimateOut(Schema):
@@ -131,7 +133,7 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
             wanted.to,
             by=user.get_username(),
             how=Export.How.API,
-            anywhere=bool(getattr(user, "is_staff", False)),
+            anywhere=may(user, Role.ADMIN),
             spark=spark_for(wish),
         )
     except Refused as refused:
@@ -144,7 +146,7 @@ def all_exports(
     request: HttpRequest, slot: str = "", limit: int = Query(50, ge=1, le=_MOST)
 ) -> list[dict[str, Any]]:
     """The newest first; without their files."""
-    rows = Export.objects.defer("result")
+    rows = visible_exports().defer("result")
     if slot:
         rows = rows.filter(slot=slot_named(slot))
     return [export_json(row, whole=False) for row in rows[:limit]]
@@ -162,6 +164,8 @@ def one(request: HttpRequest, export_id: int) -> dict[str, Any]:
 def cancel(request: HttpRequest, export_id: int) -> dict[str, Any]:
     """Give it up; its record stays, and what it had written is deleted again."""
     row = _found(export_id)
+    if row.requested_by != request.user.get_username() and not may(request.user, Role.ADMIN):
+        raise Refusal("an export is cancelled by whoever asked for it, or by an admin")
     if not exports.cancel(row.pk):
         raise BadRequest(f"export {row.pk} is {_found(export_id).state} already")
     return export_json(_found(export_id))
@@ -194,7 +198,7 @@ def export_json(row: Export, *, whole: bool = True) -> dict[str, Any]:
 
 
 def _found(export_id: int) -> Export:
-    row = Export.objects.filter(pk=export_id).first()
+    row = visible_exports().filter(pk=export_id).first()
     if row is None:
         raise Http404(f"there is no export {export_id}")
     return row

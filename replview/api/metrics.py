@@ -1,7 +1,8 @@
 """``/metrics``: what replview knows now, for Prometheus.
 
-Whoever has signed in may read it, and a program with a token (``Authorization: Bearer rv_…``);
-with ``REPLVIEW_METRICS_PUBLIC=1`` anybody who can reach it, names of sources and slots included.
+It tells of every source: an admin may read it, and a program with a token (``Authorization: Bearer
+rv_…``) of scope ``metrics`` or of an admin; with ``REPLVIEW_METRICS_PUBLIC=1`` anybody who can
+reach it, names of sources and slots included.
 
 What is not known is absent, never 0. A handful of queries, however many slots there are, in one
 transaction with a time limit. Where the store does not answer, what this process knows of itself
@@ -20,7 +21,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from replview.api.access import may_read
+from replview.api.access import metrics_refusal
 from replview.api.exposition import CONTENT_TYPE, Exposition, labels_text
 from replview.api.metrics_instance import write_alerts, write_broker, write_store
 from replview.api.metrics_receivers import write_receivers
@@ -28,13 +29,17 @@ from replview.api.metrics_slots import write_slots
 from replview.api.metrics_sources import write_sources
 from replview.api.request_metrics import own_text
 from replview.store.instance_settings import read_number
+from replview.store.models.seen import only_of
 
 #: No query of a scrape may last longer: Prometheus gives up after ten seconds.
 _TIMEOUT = "5s"
 #: What was seen longer ago tells of the past, and so do three looks that did not come.
 _FRESH = dt.timedelta(seconds=30)
 _LOOKS = 3
-_DENIED = "no login and no token: 'replview token create NAME' makes one\n"
+_DENIED = {
+    401: "no login and no token: 'replview token create NAME --scope metrics' makes one\n",
+    403: "metrics tell of every source: use a token of scope metrics, or an admin's\n",
+}
 _STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
 
 
@@ -46,13 +51,16 @@ def metrics(request: HttpRequest) -> HttpResponse:
     began = time.perf_counter()
     if not settings.METRICS_PUBLIC:
         try:
-            if not may_read(request):
-                denied = HttpResponse(_DENIED, status=401, content_type="text/plain")
-                denied["WWW-Authenticate"] = "Bearer"
+            if status := metrics_refusal(request):
+                denied = HttpResponse(_DENIED[status], status=status, content_type="text/plain")
+                if status == 401:
+                    denied["WWW-Authenticate"] = "Bearer"
                 return denied
         except DatabaseError:
             return HttpResponse(_STORE_AWAY, status=503, content_type="text/plain")
-    scrape = _whole_scrape()
+    # Whoever may read them at all is told of every source.
+    with only_of(lambda: None):
+        scrape = _whole_scrape()
     scrape.one(
         "replview_scrape_seconds", "gauge", "How long this scrape took.",
         time.perf_counter() - began,

@@ -1,5 +1,6 @@
 """The instance itself: alerts, the store, the broker's queues. Bounded: nothing here waits long."""
 
+import psycopg
 import redis
 from django.conf import settings
 from django.core.cache import cache
@@ -9,10 +10,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from replview.api.exposition import Exposition, labels_text
+from replview.store.instance_identity import redis_prefix
 from replview.store.models import Alert, AlertRule, Delivery, Transaction
 
-#: As ``replview.celery_settings`` names them.
-QUEUE_PREFIX = "replview-"
 QUEUES = ("default", "receivers")
 #: The broker is asked on the way: one that hangs must not hold the scrape up.
 _BROKER_SECONDS = 0.5
@@ -85,7 +85,12 @@ def _queue_lengths() -> dict[str, int] | None:
         )  # fmt: skip
         with client, client.pipeline(transaction=False) as asked:
             for queue in QUEUES:
-                asked.llen(QUEUE_PREFIX + queue)
+                asked.llen(queue_key(queue))
             return dict(zip(QUEUES, asked.execute(), strict=True))
-    except (redis.RedisError, ValueError):
+    except (redis.RedisError, ValueError, psycopg.OperationalError):
         return None
+
+
+def queue_key(queue: str) -> str:
+    """The queue's key on Redis, as ``replview.celery_settings`` has it made."""
+    return f"{redis_prefix()}-{queue}"

@@ -10,6 +10,7 @@ from replview.api.answers import BadRequest
 from replview.api.coverage import coverage_json
 from replview.api.filters import BUDGET_SECONDS, Paging
 from replview.api.slots import slot_named
+from replview.store.access_record import viewed
 from replview.store.change_json import OPERATIONS, utc_text
 from replview.store.fields import LSN
 from replview.store.models import Slot
@@ -20,6 +21,8 @@ from replview.store.row_keys import KeyProblem, TableRows, parse_key, tables_nam
 from replview.store.transaction_filter import read_time
 
 router = Router(tags=["rows"])
+#: What the access record calls them.
+HISTORY, AS_OF = "the history of a row", "a row as of a moment"
 
 
 class RowHistoryOut(Schema):
@@ -84,6 +87,7 @@ def rows(
         )
     except ValueError:
         raise BadRequest("this is no cursor", "give back `older` as it came") from None
+    viewed(relation_ids=of_table.relation_ids, rows=len(page.entries), subject=HISTORY)
     return {
         **_named(found, of_table, wanted),
         "items": [_entry(entry, of_table) for entry in page.entries],
@@ -107,6 +111,7 @@ def as_of(
     state = row_as_of(
         found, of_table.relation.pk, wanted, moment=moment, lsn=_lsn(lsn) if lsn else None
     )
+    viewed(relation_ids=of_table.relation_ids, rows=1, subject=AS_OF)
     return {
         **_named(found, of_table, wanted),
         "exists": state.exists,
@@ -124,6 +129,8 @@ def _row(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | N
     found = tables_named(slot, table.replace("\0", "")[:200])
     if found is None:
         raise Http404(f"slot {slot} has no table {table[:100]!r}: see /api/v1/relations")
+    if found.withheld:
+        raise BadRequest(found.withheld, "ask for the table's changes without a key")
     try:
         return found, parse_key(key.replace("\0", ""), found.key_columns)
     except KeyProblem as problem:

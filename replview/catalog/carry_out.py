@@ -18,24 +18,42 @@ from replview.catalog.steps import Step
 
 #: How often to say what slot creation is still waiting for.
 _PROGRESS_SECONDS = 2.0
+_STOPPED = Trouble("stopped", "stopped before it was done", "Run the command again")
 Say = Callable[[str], None]
+#: Told what becomes of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
+OnStep = Callable[[Step, str], None]
 
 
 def carry_out(
-    conninfo: str, plan: Plan, say: Say, *, stop: threading.Event | None = None
+    conninfo: str,
+    plan: Plan,
+    say: Say,
+    *,
+    stop: threading.Event | None = None,
+    on_step: OnStep = lambda step, state: None,
 ) -> list[Step]:
     """Run the plan's statements in order; returns the steps done, for ``undo``.
 
     If one fails, or ``stop`` is set (or Ctrl-C pressed) while slot creation waits, what this run
     has created is dropped again and the error raised: ``SourceTrouble`` with the cause.
     """
+    stop = stop or threading.Event()
     done: list[Step] = []
+    begun: Step | None = None
     try:
         for step in plan.steps:
-            _run(conninfo, step, say, stop or threading.Event())
+            if stop.is_set():
+                raise SourceTrouble(_STOPPED)
+            begun = step
+            on_step(step, "running")
+            _run(conninfo, step, say, stop)
             done.append(step)
+            begun = None
+            on_step(step, "done")
     except BaseException as error:
-        undo(conninfo, done, say)
+        if begun is not None:
+            on_step(begun, "failed")
+        undo(conninfo, done, say, on_step)
         if isinstance(error, psycopg.Error):
             trouble = _trouble(error, step) if error.sqlstate else explain(error, conninfo)
             raise SourceTrouble(trouble) from None
@@ -43,7 +61,9 @@ def carry_out(
     return done
 
 
-def undo(conninfo: str, steps: list[Step], say: Say) -> None:
+def undo(
+    conninfo: str, steps: list[Step], say: Say, on_step: OnStep = lambda step, state: None
+) -> None:
     """Take steps back, the last first. Says which statement is left to the user, if any."""
     for step in reversed(steps):
         statement = step.undo.as_string(None)
@@ -51,8 +71,10 @@ def undo(conninfo: str, steps: list[Step], say: Say) -> None:
             with connect(conninfo, read_only=False) as connection:
                 connection.execute(step.undo)
             say(f"taken back: {statement}")
+            on_step(step, "taken back")
         except psycopg.Error:
             say(f"could not take {step.kind} {step.name} back; run this yourself: {statement}")
+            on_step(step, "left")
 
 
 def drop(conninfo: str, statements: list[sql.Composed]) -> None:
@@ -103,9 +125,7 @@ def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event)
     said_at = time.monotonic()
     while not running.done():
         if stop.wait(0.05):
-            raise SourceTrouble(
-                Trouble("stopped", "stopped while the slot waited", "Run the command again")
-            )
+            raise SourceTrouble(_STOPPED)
         if time.monotonic() - said_at >= _PROGRESS_SECONDS:
             said_at = time.monotonic()
             say(waiting_for(conninfo))

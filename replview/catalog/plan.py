@@ -1,5 +1,6 @@
 """First, do no harm: what a new slot needs, every statement with its rights and its cost."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from replview.catalog.column_rules import rules_for_slot
@@ -48,8 +49,11 @@ class Plan:
         return tuple(step.name for step in self.steps if step.kind == "publication")
 
 
-def make_plan(connection: Connection, wish: Wish) -> Plan:
-    """Look at the source and say what would be done. Raises ``SourceTrouble`` to refuse."""
+def make_plan(connection: Connection, wish: Wish, *, remade: Sequence[Step] = ()) -> Plan:
+    """Look at the source and say what would be done. Raises ``SourceTrouble`` to refuse.
+
+    ``remade``: publications of the wish that are not there any more, made again as they were.
+    """
     if fault := slot_name_fault(wish.slot_name):
         raise refuse("bad_slot_name", fault, "Choose another name")
     server = read_server_facts(connection)
@@ -57,7 +61,7 @@ def make_plan(connection: Connection, wish: Wish) -> Plan:
     existing = _existing_slot(wish, server, read_slots(connection))
     plugin = "pgoutput" if existing is None else existing.plugin or ""
     if plugin == "pgoutput":
-        publications, notes = publication_steps(connection, wish, server)
+        publications, notes = publication_steps(connection, wish, server, remade)
     else:
         publications, notes = [], [_without_publications(wish, plugin)]
     steps = list(publications)

@@ -51,6 +51,34 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         "Correct the DSN; to set a new one: ALTER ROLE {user_sql} PASSWORD '…'",
     ),
     (
+        r"authentication method requirement",
+        "weak_authentication",
+        "the server at {host} asks for the password in the clear or as MD5, and one that is kept "
+        "is sent to a new address by SCRAM alone",
+        "Give the password together with the address; on the server: password_encryption = "
+        "'scram-sha-256'",
+    ),
+    (
+        r"connection requires a valid client certificate",
+        "tls",
+        "the server at {host} asks role {user} for a client certificate",
+        "Add sslcert=<file> and sslkey=<file> to the DSN: a certificate signed by an authority in "
+        "the server's ssl_ca_file",
+    ),
+    (
+        r"certificate authentication failed",
+        "tls",
+        "the client certificate is not that of role {user}",
+        "Use one whose common name (CN) is {user}, or map it in pg_ident.conf",
+    ),
+    (
+        r"(no pg_hba\.conf entry|pg_hba\.conf rejects).*no encryption|SSL connection is required",
+        "hba_refused",
+        "{host} does not let role {user} connect to {database} without TLS, or from here",
+        "Add sslmode=verify-full and sslrootcert=<file> to the DSN; or, in pg_hba.conf: "
+        "host {database} {user} <address of replview>/32 scram-sha-256",
+    ),
+    (
         r"no pg_hba\.conf entry for replication|pg_hba\.conf rejects replication",
         "hba_refused",
         "pg_hba.conf of {host} does not let role {user} open a replication connection",
@@ -127,7 +155,43 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         "Define it in ~/.pg_service.conf, or set PGSERVICEFILE",
     ),
     (
-        r"SSL error|SSL was required|not support SSL|certificate|sslmode|root\.crt",
+        r"certificate verify failed|self-signed certificate|unable to get local issuer",
+        "tls",
+        "the certificate of {host} is signed by no authority in sslrootcert",
+        "Let sslrootcert name the file of the authority that signed the server's certificate "
+        "(sslrootcert=system: those this machine trusts); do not lower sslmode: it is what keeps "
+        "others from posing as the server",
+    ),
+    (
+        r"does not match host name",
+        "tls",
+        "the certificate of {host} is for another host name",
+        "Use the name that the certificate is for as host (its IP address can be given beside it "
+        "as hostaddr), or have one issued for this name",
+    ),
+    (
+        r"root certificate file .* (does not exist|could not|cannot)"
+        r"|could not (read|load) root certificate file",
+        "tls",
+        "the file that sslrootcert names cannot be read here",
+        "Put the authority's certificate there, readable for replview and its workers, or name "
+        "another file with sslrootcert",
+    ),
+    (
+        r"not support SSL|SSL was required",
+        "tls",
+        "the server at {host} offers no TLS, which the DSN's sslmode asks for",
+        "On the server: ssl = on with a certificate, then SELECT pg_reload_conf()",
+    ),
+    (
+        r"private key file|could not (read|load) certificate file|certificate present, but not",
+        "tls",
+        "the client certificate or its key cannot be used",
+        "sslcert and sslkey must name files that replview and its workers can read; the key must "
+        "not be readable for others (chmod 600)",
+    ),
+    (
+        r"SSL error|certificate|sslmode|root\.crt",
         "tls",
         "no TLS connection to {host} as the DSN's sslmode asks for",
         "Correct sslmode, sslrootcert or sslcert in the DSN, or the server's TLS settings",

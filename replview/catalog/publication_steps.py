@@ -5,6 +5,8 @@ inserts and truncations: publishing its updates would make the application's own
 fail.
 """
 
+from collections.abc import Sequence
+
 from psycopg import sql
 
 from replview.catalog import wishes
@@ -20,10 +22,11 @@ from replview.catalog.wishes import Wish, refuse
 
 
 def publication_steps(
-    connection: Connection, wish: Wish, server: ServerFacts
+    connection: Connection, wish: Wish, server: ServerFacts, remade: Sequence[Step] = ()
 ) -> tuple[list[Step], list[str]]:
     """The CREATE PUBLICATION statements, and what the user should know of them."""
     known = {publication.name for publication in read_publications(connection)}
+    known |= {step.name for step in remade}
     tables = read_tables(connection)
     if wish.publications:
         if missing := [name for name in wish.publications if name not in known]:
@@ -36,7 +39,7 @@ def publication_steps(
         notes = ["the publications are used as they are"]
         if wish.exclude:
             notes.append("excluded columns are still sent by the source; replview keeps none")
-        return [], notes
+        return list(remade), notes
     chosen = wishes.chosen_tables(wish, tables, server.version)
     wishes.check_owned(chosen, tables, server.may_create)
     usable = [table for table in chosen if wishes.fully_usable(table, tables)]

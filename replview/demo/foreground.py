@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 
+from django.conf import settings
 from django.core.management.base import CommandError
 
 from replview.demo.problems import StackProblem, Stopped
@@ -32,7 +33,8 @@ def run_in_foreground(
 
 
 def _watch(stack: Stack) -> None:
-    status = StatusLine(stack.environment["REPLVIEW_STORE_URL"])
+    # Ours when we were started with one, maybe as a file; else what the stack brought along.
+    status = StatusLine(stack.environment.get("REPLVIEW_STORE_URL") or settings.STORE_URL)
     try:
         stack.run(status)
     finally:

@@ -1,4 +1,4 @@
-"""replview's own processes, as command lines; the reasons are in DESIGN.md, "Processes"."""
+"""replview's own processes, as command lines."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,12 @@ from replview.demo.supervisor import Program
 #: How one group of processes after another is stopped: sources after whoever reads them, since a
 #: server's fast shutdown waits for its walsenders; the store last.
 STOP_ORDER = ("workload", "trouble", "web", "beat", "workers", "redis", "source", "store")
+
+#: A browser sends little: short heads, short messages on sockets, no connection without end.
+WEB_LIMITS = (
+    "--h11-max-incomplete-event-size", "32768", "--ws-max-size", "131072",
+    "--limit-concurrency", "1000", "--timeout-keep-alive", "20", "--no-server-header",
+)  # fmt: skip
 
 _PRIORITY = {name: 10 * place for place, name in enumerate(reversed(STOP_ORDER), start=1)}
 
@@ -20,11 +26,18 @@ def priority(kind: str) -> int:
 def workers(receivers: int = 1) -> list[Program]:
     """The receivers' workers, one a process and so one GIL each, and one for all other tasks."""
     names = ["receivers"] if receivers == 1 else [f"receivers{n + 1}" for n in range(receivers)]
-    found = [
-        _worker(name, "-Q", "receivers", "--pool=threads", "--concurrency=8", "--disable-prefetch")
-        for name in names
-    ]
-    return [*found, _worker("tasks", "-Q", "default", "--pool=threads", "--concurrency=8")]
+    return [*(receivers_worker(name) for name in names), tasks_worker()]
+
+
+def receivers_worker(name: str = "receivers") -> Program:
+    """A worker for slots, eight at most; each of several on a host has a name of its own."""
+    options = ("-Q", "receivers", "--pool=threads", "--concurrency=8", "--disable-prefetch")
+    return _worker(name, *options)
+
+
+def tasks_worker(name: str = "tasks") -> Program:
+    """The worker for all else: sampling, alerts, exports, tidying up."""
+    return _worker(name, "-Q", "default", "--pool=threads", "--concurrency=8")
 
 
 def beat(run_folder: Path) -> Program:
@@ -40,6 +53,7 @@ def web(host: str, port: int) -> Program:
         sys.executable, "-m", "uvicorn", "replview.asgi:application",
         "--host", host, "--port", str(port),
         "--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "2",
+        *WEB_LIMITS,
     ]  # fmt: skip
     return Program(name="web", argv=argv, priority=priority("web"))
 

@@ -24,6 +24,7 @@ from replview.demo.status import StatusLine
 from replview.demo.steps import page_answers, run_module
 from replview.demo.supervisor import Program, Supervisor
 from replview.demo.watching import Watch
+from replview.environment import for_programs, without_given_servers
 
 LOGIN = "demo"
 _WEB_SECONDS = 60
@@ -175,7 +176,8 @@ class Stack:
 
     def _base_environment(self) -> dict[str, str]:
         """Ours, for the processes; with servers of our own also the secrets kept for them."""
-        found = {**os.environ, "PYTHONUNBUFFERED": "1", "REPLVIEW_DATA": str(self.folder.path)}
+        found = without_given_servers() if self.own_servers else for_programs()
+        found |= {"PYTHONUNBUFFERED": "1", "REPLVIEW_DATA": str(self.folder.path)}
         found["DJANGO_SETTINGS_MODULE"] = "replview.settings"
         if self.own_servers:
             found["REPLVIEW_SECRET_KEY"] = self.folder.secrets()["REPLVIEW_SECRET_KEY"]

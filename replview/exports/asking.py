@@ -12,9 +12,12 @@ from typing import Any, Literal
 
 from replview.exports.policy import Refused, read_policy
 from replview.exports.targets import target_of
+from replview.exports.withheld import permitted, same_masks
 from replview.spark.reading import StoreProblem, connect, resolve
+from replview.spark.reading.masks import with_rules
 from replview.spark.slices import Slice
 from replview.store import exports
+from replview.store.access_record import note
 from replview.store.connecting import store_conninfo
 from replview.store.exports import AlreadyRunning, Asked
 from replview.store.models import Export, Relation, Slot, SlotIncarnation, Transaction
@@ -94,6 +97,9 @@ def read_wish(
     if slot.incarnation is None:
         raise Refused(f"{slot} has recorded nothing yet", "Wait for its first transaction")
     last = exports.last_done(slot, name) if since_last and name else None
+    tables, hidden = permitted(slot, _tables(slot, wanted.filter.tables))
+    if hidden:
+        left_out = (*left_out, "tables you have no right to see")
     ends = _ends(slot, wanted.transaction_id, last)
     asked = wanted.filter
     try:
@@ -106,7 +112,7 @@ def read_wish(
                 until=asked.until_at,
                 from_lsn=None if asked.from_lsn is None else int(asked.from_lsn),
                 to_lsn=None if asked.to_lsn is None else int(asked.to_lsn),
-                tables=_tables(slot, asked.tables),
+                tables=tables,
                 operations=[_OPERATION_OF[letter] for letter in asked.ops]
                 if asked.ops != OPERATIONS
                 else (),
@@ -114,11 +120,14 @@ def read_wish(
                 before=before,
                 **ends,
             )
+            found = with_rules(connection, found)
     except StoreProblem as problem:
         raise Refused(problem.problem, problem.remedy) from None
     kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
     if not actor:
         kept.pop("actor", None)
+    if last is not None:
+        same_masks(last, found)
     return Wish(slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last)
 
 
@@ -139,7 +148,7 @@ def ask(
     if wish.empty:
         raise Refused(*nothing_words(wish))
     try:
-        return exports.request(
+        row = exports.request(
             Asked(
                 slot=wish.slot,
                 slice=wish.slice.to_json(),
@@ -155,6 +164,14 @@ def ask(
         )
     except AlreadyRunning as error:
         raise Refused(str(error), f"Wait for export {error.export.pk}, or cancel it") from None
+    note(
+        "exported",
+        subject=f"export {row.pk}",
+        source_id=wish.slot.source_id,
+        tables=wish.slice.tables,
+        details={"target": place, "how": str(how)},
+    )
+    return row
 
 
 def nothing_words(wish: Wish) -> tuple[str, str]:

@@ -7,10 +7,13 @@ from typing import Any
 
 from replview.exports.policy import Refused, read_policy
 from replview.exports.roots import root_of
+from replview.exports.withheld import slot_of_life, withheld
 from replview.spark.history.commands import JOBS, lsn, moment
 from replview.spark.reading.places import lsn_text
 from replview.store import history_jobs
+from replview.store.access_record import note
 from replview.store.models import HistoryJob
+from replview.store.sight import NO_RIGHT, current_sight
 
 PERIODS = ("minute", "hour", "day", "week", "month")
 #: A job's groups of options → the words of the form.
@@ -62,15 +65,44 @@ def read_history_wish(words: Mapping[str, str], *, anywhere: bool) -> HistoryWis
         kept[name] = _READ.get(name, str)(text)
     if "table" in fields and "table" not in kept:
         raise Refused("no table is named", "Choose one")
+    _check_rights(kept)
     if "lsn" in kept and "time" in kept:
         raise Refused("an LSN and a time are two moments", "Empty one of them")
     return HistoryWish(job=job, root=root, words=kept)
 
 
+def _check_rights(words: dict[str, str]) -> None:
+    """Raises ``Refused`` where whoever asks may not see what the job would read."""
+    if not current_sight().restricted:
+        return
+    slot = slot_of_life(words.get("life", ""))
+    if slot is None:
+        raise Refused("no life is named of a slot that you may see", "Choose one")
+    of = withheld(slot)
+    named = [words["table"]] if "table" in words else words.get("tables", "").split(",")
+    for name in filter(None, named):
+        if of.hides(name):
+            raise Refused(f"you have {NO_RIGHT} of {name}", "Ask an admin for the right")
+    if not any(named) and of.hidden:
+        raise Refused(
+            f"you have {NO_RIGHT} of every table of {slot}", "Name tables, or ask an admin"
+        )
+
+
 def ask(wish: HistoryWish, *, by: str, anywhere: bool) -> HistoryJob:
     """Record it; a worker begins soon. Raises ``Refused``."""
     read_policy().check()
-    return history_jobs.request(wish.job, wish.root, wish.words, by=by, anywhere=anywhere)
+    row = history_jobs.request(wish.job, wish.root, wish.words, by=by, anywhere=anywhere)
+    slot = slot_of_life(wish.words.get("life", ""))
+    named = [wish.words.get("table", ""), *wish.words.get("tables", "").split(",")]
+    note(
+        "exported",
+        subject=f"history job {row.pk}",
+        source_id=slot.source_id if slot else None,
+        tables=filter(None, named),
+        details={"job": wish.job, "root": wish.root},
+    )
+    return row
 
 
 def _lsn(text: str) -> str:

@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 
 from replview.exports.policy import Refused, read_policy
 from replview.exports.targets import check_again
+from replview.exports.withheld import shown_cells, withheld
+from replview.spark.archive.images import file_columns
 from replview.store.models import Export
 
 _ROWS = 8
@@ -39,14 +41,28 @@ def preview_of(row: Export) -> Preview | None:
         if not path.resolve().is_relative_to(Path(row.target).resolve()):
             return None
         with pq.ParquetFile(path) as file:
-            names = [item.name for item in file.schema_arrow][:_COLUMNS]
+            schema = file.schema_arrow
+            names = [item.name for item in schema][:_COLUMNS]
             batch = next(file.iter_batches(batch_size=_ROWS, columns=names), None)
     except (OSError, pa.ArrowException, Refused):
         return None
     if batch is None:
         return None
     rows = [[_cell(record[name]) for name in names] for record in batch.to_pylist()]
+    tables = {one["dataset"]: one for one in (row.result or {}).get("tables") or []}
+    table = tables.get(chosen.get("dataset"))
+    if table is not None:
+        name = f"{table['schema']}.{table['table']}"
+        rows = shown_cells(name, names, rows, withheld(row.slot), _names(schema))
     return Preview(path=str(chosen["path"]), columns=names, rows=rows)
+
+
+def _names(schema: pa.Schema) -> dict[str, str]:
+    """A column in the file → on its source."""
+    metadata = schema.metadata or {}
+    if b"replview" not in metadata:
+        return {}
+    return {file: source for source, file in file_columns(schema).items()}
 
 
 def _cell(value: Any) -> str | None:

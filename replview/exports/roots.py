@@ -7,12 +7,14 @@ import pyarrow as pa
 
 from replview.exports.policy import Policy, Refused
 from replview.exports.targets import target_of
+from replview.exports.withheld import slot_of_life, withheld
 from replview.spark.history.datasets import Life
 from replview.spark.writing.layout import decoded
 from replview.spark.writing.problems import TargetProblem
 from replview.spark.writing.targets import Target
 from replview.store import archive
 from replview.store.models import Export
+from replview.store.sight import current_sight
 
 #: What a page may spend on listing folders of an object store.
 _PATIENCE_SECONDS = 5.0
@@ -67,7 +69,16 @@ def lives_there(root: str) -> list[LifeThere]:
         )
     if isinstance(found[0], Refused):
         raise found[0]
-    return found[0]
+    if not current_sight().restricted:
+        return found[0]
+    # Of a slot that is not there for whoever asks nothing is told, nor of a hidden table.
+    slots = {life.name: slot_of_life(life.name) for life in found[0]}
+    hidden = {name: withheld(slot) for name, slot in slots.items() if slot is not None}
+    return [
+        LifeThere(life.name, tuple(t for t in life.tables if not hidden[life.name].hides(t)))
+        for life in found[0]
+        if life.name in hidden
+    ]
 
 
 def _read(root: str) -> list[LifeThere] | Refused:

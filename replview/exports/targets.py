@@ -42,7 +42,7 @@ def target_of(text: str, policy: Policy, *, anywhere: bool, base: Path | None = 
     if not anywhere and not found.is_relative_to(root):
         raise Refused(
             f"only folders within {root} may be written to",
-            "Name a folder relative to it; staff may choose others",
+            "Name a folder relative to it; admins may choose others",
         )
     return str(found)
 
@@ -66,7 +66,7 @@ def _url(text: str, scheme: str, policy: Policy, *, anywhere: bool) -> str:
         raise Refused(f"{scheme}:// is not allowed as a target", f"Allowed: {known}, and folders")
     if not anywhere:
         raise Refused(
-            "only staff may choose a target outside of the instance's folder",
+            "only an admin may choose a target outside of the instance's folder",
             f"Name a folder within {policy.root}",
         )
     parts = urlsplit(text)

@@ -22,6 +22,7 @@ EXPORT = "export"
 
 #: Close codes of the socket (4000 to 4999 are the application's).
 NOT_SIGNED_IN = 4401
+NOT_ALLOWED = 4403
 NO_SUCH_SLOT = 4404
 NOT_UNDERSTOOD = 4400
 

@@ -29,7 +29,7 @@ from replview.live.events import (
     group_of,
     source_group_of,
 )
-from replview.live.reading import Names, News, Position
+from replview.live.reading import Look, Names, News, Position
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,8 @@ class Subscriber(Protocol):
     """Whoever watches a feed. ``deliver`` must return at once."""
 
     @property
-    def text(self) -> str:
-        """The text it filters by; empty for none."""
+    def look(self) -> Look | None:
+        """The text it filters by, and what its asker may see; None: it filters by none."""
 
     def deliver(self, news: News, feed: "Feed") -> None:
         """Take note of news."""
@@ -150,8 +150,8 @@ class Feed:
             for subscriber in list(self.subscribers):
                 subscriber.deliver(news, self)
 
-    def _texts(self) -> set[str]:
-        return {subscriber.text for subscriber in self.subscribers if subscriber.text}
+    def _texts(self) -> set[Look]:
+        return {subscriber.look for subscriber in self.subscribers if subscriber.look}
 
     def _note_head(self) -> None:
         now = time.monotonic()

@@ -11,7 +11,10 @@ from replview.live.summaries import Summary, marker, milliseconds, only_messages
 from replview.store import history
 from replview.store.history import TransactionRow
 from replview.store.models import Slot
+from replview.store.sight import Sight, use_sight
 
+#: A text, and what whoever looks for it may see.
+Look = tuple[str, Sight]
 #: A feed reads at most so many transactions at once; what is more is folded.
 READ_LIMIT = 500
 
@@ -40,8 +43,8 @@ class News:
     slot: dict[str, Any] | None = None
     #: First and last commit_seq of those not read, because there were too many.
     skipped: tuple[int, int] | None = None
-    #: Per text looked for, the transactions whose values hold it.
-    text_hits: dict[str, set[int]] = field(default_factory=dict)
+    #: Per text looked for, and what its asker may see, the transactions whose values hold it.
+    text_hits: dict[Look, set[int]] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -105,8 +108,14 @@ def find_slot(slot_id: int) -> Slot | None:
     return found.first()
 
 
+def is_shown(slot_id: int, sight: Sight) -> bool:
+    """Whether there is such a slot for whoever asks."""
+    slot = find_slot(slot_id)
+    return slot is not None and (sight.sources is None or slot.source_id in sight.sources)
+
+
 def read_news(
-    position: Position, names: Names, *, with_slot: bool, with_open: bool, texts: Collection[str]
+    position: Position, names: Names, *, with_slot: bool, with_open: bool, texts: Collection[Look]
 ) -> News:
     """Everything after ``position``, which moves along."""
     news = News()
@@ -131,11 +140,18 @@ def read_news(
     return news
 
 
-def look_for(news: News, texts: Collection[str]) -> None:
-    """Note which of the news have these texts in their values."""
+def look_for(news: News, texts: Collection[Look]) -> None:
+    """Note which of the news have these texts in their values; those who may see alike are looked
+    for once.
+    """
     ids = [summary.row.id for summary in (*news.rows, *news.ended)]
-    for text in texts:
-        news.text_hits[text] = history.matching_text(ids, text)
+    known: dict[tuple[str, Sight | None], set[int]] = {}
+    for text, sight in texts:
+        of = (text, sight if sight.restricted else None)
+        if of not in known:
+            with use_sight(sight):
+                known[of] = history.matching_text(ids, text)
+        news.text_hits[text, sight] = known[of]
 
 
 def _read_committed(position: Position, names: Names, news: News) -> None:
@@ -180,5 +196,6 @@ def begin_at_end(position: Position) -> None:
 #: ``read_news`` in a thread of the pool, with a connection of its own.
 news = DatabaseSyncToAsync(read_news, thread_sensitive=False)
 slot_in_thread = DatabaseSyncToAsync(find_slot, thread_sensitive=False)
+shown_slot = DatabaseSyncToAsync(is_shown, thread_sensitive=False)
 begin = DatabaseSyncToAsync(begin_at_end, thread_sensitive=False)
 more_hits = DatabaseSyncToAsync(look_for, thread_sensitive=False)

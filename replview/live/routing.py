@@ -1,13 +1,21 @@
 """Addresses of the sockets."""
 
-from django.urls import path
+from typing import Any
 
+from django.urls import URLPattern, path
+
+from replview.live.allowed import guarded
 from replview.live.export_sockets import ExportSocket
 from replview.live.sample_sockets import SampleSocket
 from replview.live.sockets import LiveSocket
 
+
+def _socket(route: str, consumer: Any) -> URLPattern:
+    return path(route, guarded(route, consumer.as_asgi()))  # type: ignore[arg-type]
+
+
 websocket_urlpatterns = [
-    path("ws/live/<int:slot_id>/", LiveSocket.as_asgi()),
-    path("ws/samples/", SampleSocket.as_asgi()),
-    path("ws/exports/", ExportSocket.as_asgi()),
+    _socket("ws/live/<int:slot_id>/", LiveSocket),
+    _socket("ws/samples/", SampleSocket),
+    _socket("ws/exports/", ExportSocket),
 ]

@@ -5,6 +5,7 @@ From the browser: ``watch`` {sources}, ``ping`` {t}. To the browser: ``watching`
 """
 
 from replview.live.hub import Hub
+from replview.live.signing_in import seen_of
 from replview.live.watch_sockets import WatchSocket
 
 
@@ -12,6 +13,10 @@ class SampleSocket(WatchSocket):
     """One browser looking at samples of some sources."""
 
     things, told_type, thing = "sources", "sampled", "source"
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        """Sources that are seen."""
+        return await seen_of(self.scope, identifiers)
 
     def hear(self, hub: Hub, identifier: int) -> None:
         """Each new sample of a source."""

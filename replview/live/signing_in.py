@@ -1,27 +1,51 @@
-"""Who may open a socket: a signed-in, active user, for as long as the session lasts."""
+"""Who may keep a socket open: a signed-in, active user with a role, while the session lasts."""
 
 import asyncio
 from importlib import import_module
 from typing import Any
 
 from channels.auth import get_user
+from channels.db import database_sync_to_async
 from django.conf import settings
 
+from replview.store.rights import role_of, visible_sources
+from replview.store.session_policy import is_over
+from replview.store.sight import Sight, sight_for
+
 #: How often a session is looked at again: it may have ended meanwhile.
-SESSION_SECONDS = 60.0
+SESSION_SECONDS = 30.0
 
 
 async def signed_in(scope: dict[str, Any]) -> bool:
     """Whether the scope's session is of somebody who may read."""
     user = scope.get("user") or await get_user(scope)
-    return bool(user.is_authenticated and user.is_active)
+    return await database_sync_to_async(role_of)(user) is not None
 
 
-async def until_signed_out(scope: dict[str, Any]) -> None:
-    """Returns once the session has ended."""
+async def sees(scope: dict[str, Any], source_id: int | None) -> bool:
+    """Whether the source is one of those that whoever opened the socket sees."""
+    return source_id is not None and await seen_of(scope, [source_id]) != []
+
+
+async def seen_of(scope: dict[str, Any], source_ids: list[int]) -> list[int]:
+    """Those of the sources that are seen."""
+    user = scope.get("user") or await get_user(scope)
+    visible = await database_sync_to_async(visible_sources)(user)
+    return [one for one in source_ids if visible is None or one in visible]
+
+
+async def sight_of(scope: dict[str, Any]) -> Sight:
+    """What whoever opened the socket may see."""
+    return sight_for(scope.get("user") or await get_user(scope))
+
+
+async def until_signed_out(scope: dict[str, Any], source_id: int | None = None) -> None:
+    """Returns once the session has ended, or the source is seen no more."""
     while True:
         await asyncio.sleep(SESSION_SECONDS)
         store = import_module(settings.SESSION_ENGINE).SessionStore
-        session = store(session_key=scope["session"].session_key)
-        if not await signed_in({"session": session}):
+        now = {"session": store(session_key=scope["session"].session_key)}
+        if not await signed_in(now) or await database_sync_to_async(is_over)(now["session"]):
+            return
+        if source_id is not None and not await sees(now, source_id):
             return

@@ -17,9 +17,12 @@ from replview.live import events, reading, stretches
 from replview.live.ending import end
 from replview.live.filters import Filters
 from replview.live.hub import Feed, the_hub
-from replview.live.signing_in import signed_in, until_signed_out
+from replview.live.opened import note_opened
+from replview.live.signing_in import sight_of, signed_in, until_signed_out
 from replview.live.stretches import Stretch
+from replview.live.watched import keep_watched
 from replview.live.watcher import Watcher, cursor_of, now_ms
+from replview.store.sight import use_sight
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +48,19 @@ class LiveSocket(AsyncWebsocketConsumer):
         await self.accept()
         if not await signed_in(self.scope):
             await self.close(events.NOT_SIGNED_IN)
-        elif await reading.slot_in_thread(self.slot_id) is None:
+            return
+        sight = self.watcher.sight = await sight_of(self.scope)
+        if not await reading.shown_slot(self.slot_id, sight):
             await self.close(events.NO_SUCH_SLOT)
         else:
+            await note_opened(self.scope, self.slot_id)
             self.feed = await the_hub().subscribe(self.slot_id, self.watcher)
             self.tasks = [
                 asyncio.create_task(self._until_closed(self.watcher.send_batches())),
                 asyncio.create_task(self._until_closed(self._watch_session())),
+                asyncio.create_task(
+                    self._until_closed(keep_watched(self.slot_id, self.scope["user"].pk))
+                ),
             ]
 
     async def disconnect(self, code: int) -> None:
@@ -69,7 +78,8 @@ class LiveSocket(AsyncWebsocketConsumer):
                 raise ValueError("not a message")
             message = orjson.loads(text_data)
             handler = self._handlers[message["type"]]
-            await handler(self, message, self.feed)
+            with use_sight(self.watcher.sight):
+                await handler(self, message, self.feed)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             await self.close(events.NOT_UNDERSTOOD)
 
@@ -177,8 +187,9 @@ class LiveSocket(AsyncWebsocketConsumer):
     }
 
     async def _watch_session(self) -> None:
-        """Close the socket once its session has ended."""
-        await until_signed_out(self.scope)
+        """Close the socket once its session has ended, or its source is seen no more."""
+        slot = await reading.slot_in_thread(self.slot_id)
+        await until_signed_out(self.scope, None if slot is None else slot.source_id)
         await self.close(events.NOT_SIGNED_IN)
 
     async def _until_closed(self, work: Any) -> None:

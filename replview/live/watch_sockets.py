@@ -72,6 +72,10 @@ class WatchSocket(AsyncWebsocketConsumer):
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             await self.close(events.NOT_UNDERSTOOD)
 
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        """Those of them that whoever asks may know of."""
+        raise NotImplementedError
+
     def hear(self, hub: Hub, identifier: int) -> None:
         """Have ``changed`` called with each change of this one."""
         raise NotImplementedError
@@ -87,6 +91,7 @@ class WatchSocket(AsyncWebsocketConsumer):
 
     async def _watch(self, identifiers: list[int]) -> None:
         hub = the_hub()
+        identifiers = await self.shown(identifiers)
         await self.forget(hub)
         for identifier in identifiers:
             self.hear(hub, identifier)

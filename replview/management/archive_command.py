@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.store import archive, archived, instance_settings
+from replview.store.access_record import Action, note
 from replview.web.archive_words import archive_view
 
 _BY = "the command line"
@@ -25,12 +26,15 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
             if not 0 <= given <= most:
                 raise CommandError(f"--{name.replace('_', '-')}: between 0 and {most}")
             instance_settings.write(f"archive.{name}", given, _BY)
+            note(Action.CHANGED_SETTINGS, subject=f"the archive: {name} {given}")
     wanted = words[1] if len(words) == 2 else "status"
     if wanted == "off":
         instance_settings.write("archive.target", None, _BY)
+        note(Action.CHANGED_SETTINGS, subject="the archive: off")
         return ["no archive: retention deletes days without waiting for one"]
     if wanted != "status":
         instance_settings.write("archive.target", _target(wanted), _BY)
+        note(Action.CHANGED_SETTINGS, subject="the archive: another target")
     return _lines()
 
 

@@ -7,12 +7,25 @@ from typing import Any
 import psycopg
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, handle_default_options
-from django.db import DatabaseError, OperationalError, ProgrammingError, connection, connections
+from django.db import OperationalError, ProgrammingError, connection, connections
 
 from replview.catalog.problems import SourceTrouble
 from replview.store.dsn import DSNError
 from replview.store.models import Slot, Source
+from replview.store.own_cluster import store_system_identifier
 from replview.store.secrets import SecretKeyChanged
+
+__all__ = [
+    "NO_INSTANCE",
+    "NO_INSTANCE_STATUS",
+    "InstanceCommand",
+    "PlainCommand",
+    "find_slot",
+    "find_source",
+    "require_instance",
+    "store_system_identifier",
+    "table_of",
+]
 
 NO_INSTANCE = (
     "no replview is running here: start one with 'replview demo', or set REPLVIEW_STORE_URL"
@@ -128,18 +141,6 @@ def find_slot(text: str) -> Slot:
         raise CommandError(f"several sources have a slot {name}: say SOURCE/{name}")
     known = ", ".join(str(slot) for slot in Slot.objects.select_related("source")) or "none yet"
     raise CommandError(f"there is no slot {text}; known: {known}. See 'replview slot list'")
-
-
-def store_system_identifier() -> str | None:
-    """The cluster the store is in, to compare with a source's; None when it cannot be told."""
-    if not settings.STORE_URL:
-        return None
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT system_identifier FROM pg_control_system()")
-            return str(int(cursor.fetchone()[0]) % (1 << 64))
-    except DatabaseError:
-        return None
 
 
 def table_of(rows: list[list[str]]) -> str:

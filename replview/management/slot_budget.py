@@ -13,6 +13,7 @@ from replview.catalog.wal_budget import (
     budget_trouble,
     parse_budget,
 )
+from replview.management import slot_keeping
 from replview.management.instance import PlainCommand, find_slot
 from replview.store.models import Slot
 from replview.store.slot_budgets import change_budget
@@ -45,17 +46,22 @@ def wishes_of(options: dict[str, Any]) -> dict[str, Any]:
 def add_action(actions: Any) -> ArgumentParser:
     """The action and its options."""
     parser: ArgumentParser = actions.add_parser(
-        "set", help="change its WAL budget, what comes first there, its heartbeat"
+        "set", help="change its WAL budget, what comes first there, its heartbeat, what it keeps"
     )
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("name", metavar="NAME")
     add_budget_options(parser)
+    slot_keeping.add_options(parser)
     return parser
 
 
 def run(command: PlainCommand, options: dict[str, Any]) -> None:
     """Change what was given and say what holds now; nothing restarts."""
     slot = find_slot(f"{options['source']}/{options['name']}")
+    if slot_keeping.is_asked(options):
+        slot_keeping.run(command, slot, options)
+        if not any(options[name] for name in ("wal_budget", "protect", "heartbeat")):
+            return
     changed: dict[str, Any] = {}
     if options["wal_budget"] is not None:
         changed["wal_budget_bytes"] = _budget(options["wal_budget"])

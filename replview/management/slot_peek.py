@@ -10,6 +10,7 @@ from replview.catalog.connections import reading
 from replview.catalog.peekable import Place, read_place
 from replview.catalog.slots import SlotFacts
 from replview.management.instance import PlainCommand, find_source, table_of
+from replview.peeking import without_masked
 from replview.receiver.peeking import peek
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
@@ -61,6 +62,7 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
         max_changes=options["changes"],
         max_seconds=options["seconds"],
     )
+    result = without_masked(result, source, ingest_alone=False)
     if options["format"] == "json":
         command.say(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode())
         return

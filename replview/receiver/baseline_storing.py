@@ -114,6 +114,7 @@ class BaselineWriter:
         with self._store.transaction():
             self._fence()
             self._lock_slot_for_shape()
+            self._plans.keep_up(self._store)
             plan, _ = self._plans.make(
                 self._store, snapshot.relation, lsn=snapshot.lsn, xid=None, in_force=False
             )
@@ -137,6 +138,7 @@ class BaselineWriter:
         ]
         with self._store.transaction():
             self._fence(len(rows))
+            self._plans.keep_up(self._store)
             with self._store.cursor().copy(_COPY_CHANGES) as copy:
                 copy.write(change_rows.COPY_HEADER)
                 encoder = ChangeEncoder(self._plans, copy.write)

@@ -87,12 +87,14 @@ class ChangeEncoder:
                 plain = None
                 if plan is not None:
                     table = plan.heads[op]
-                    if op in _WHOLE_ROWS and not plan.has_rules:
+                    if op in _WHOLE_ROWS:
                         plain = plan
             if plain is not None and subxid is None:
                 # The hot road: a whole new row and nothing else.
-                pairs = zip(plain.names, new)  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
-                document = _dumps(dict(pairs), as_json, _MARKS)
+                whole = dict(zip(plain.names, new))  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
+                if plain.has_rules:
+                    plain.hide(whole)
+                document = _dumps(whole, as_json, _MARKS)
                 size = len(document)
                 if size < ASIDE_DOCUMENT_BYTES and _UNCHANGED not in document:
                     key = plain.single_key
@@ -177,8 +179,10 @@ class ChangeEncoder:
         self, row: TransactionRow, plan: TablePlan, seq: int, side: str, values: list[Any]
     ) -> bytes:
         """One row as JSONB, without what was not sent or must not be kept."""
-        if side == "new" and not plan.has_rules and UNCHANGED not in values:
+        if side == "new" and UNCHANGED not in values:
             document = dict(zip(plan.names, values, strict=True))
+            if plan.has_rules:
+                plan.hide(document)
         else:
             document = plan.document(values)
         return self._jsonb(row, seq, side, document)

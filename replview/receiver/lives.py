@@ -59,7 +59,7 @@ def life_of(
 ) -> Incarnation:
     """The current life, or a new one where LSNs no longer compare or history was skipped."""
     confirmed = facts.confirmed_flush_lsn or LSN(0)
-    new = _new_life(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
+    new = new_life(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
     if new is None:
         return resume(store, lease, slot)
     if new.reason == "advanced" and dropped_at_budget(store, slot.incarnation_id or 0):
@@ -123,12 +123,13 @@ def _say_what_is_between(
             return
         detail["from_lsn"] = str(new.shared_until)
     log_event(
-        store, slot.id, "gap", _GAPS[new.reason], incarnation_id=incarnation.id, lsn=new.started,
+        store, slot.id, "gap", GAPS[new.reason], incarnation_id=incarnation.id, lsn=new.started,
         detail=detail,
     )  # fmt: skip
 
 
-_GAPS = {
+#: By reason, what is missing between two lives.
+GAPS = {
     "temporary": "The connection was lost and with it the temporary slot: what was committed until "
     "the new one began was not seen.",
     "re-pointed": "The source is another cluster now: a new record begins here.",
@@ -136,8 +137,9 @@ _GAPS = {
     "where it left the former one: a new record begins here.",
     "failover": "On the promoted server the slot stands beyond our record: what was committed in "
     "between was not seen.",
-    "advanced": "The slot stands beyond our record (advanced by somebody else, or dropped and "
-    "created anew): what was committed in between was not seen.",
+    "advanced": "The slot stands beyond our record (advanced by somebody else, dropped and created "
+    "anew, or this store was restored from an older back-up): what was committed in between is not "
+    "in it.",
     "recreated": "replview had dropped the slot at its WAL budget, to protect the source's disk: "
     "what was committed until it was created anew was not seen.",
     "rewound": "The server's WAL ends before our record does (it was restored from an older copy): "
@@ -145,7 +147,7 @@ _GAPS = {
 }
 
 
-def _new_life(
+def new_life(
     slot: SlotRow,
     identity: SystemIdentity,
     confirmed: LSN,
@@ -153,7 +155,7 @@ def _new_life(
     in_recovery: bool,
     fork_of: ForkReader,
 ) -> NewLife | None:
-    """Why the current life cannot go on; None if it can."""
+    """Why the current life cannot go on; None if it can. Changes nothing."""
     if slot.incarnation_id is None:
         return NewLife("created" if slot.owned else "adopted", confirmed)
     if slot.system_identifier != identity.system_identifier:

@@ -12,6 +12,7 @@ import psycopg
 from decoder.scalars import LSN
 from replview.catalog.problems import Trouble
 from replview.receiver.culprits import Culprit
+from replview.receiver.mask_rules import withholds_raw
 from replview.receiver.row_storing import lsn_text
 from replview.store import lease as leases
 from replview.store.incarnations import SlotRow, log_event
@@ -52,6 +53,9 @@ def quarantine(
     with store.transaction():
         leases.beat(store, lease)
         found = read_incarnation(store, slot)
+        raw = culprit.raw[:_RAW_LIMIT_BYTES]
+        if raw and withholds_raw(store, slot.id, slot.column_rules, culprit.relation):
+            raw = b""
         row = store.execute(
             """
             INSERT INTO quarantine (slot_id, incarnation_id, found_at, xid, gid, final_lsn, lsn,
@@ -62,7 +66,7 @@ def quarantine(
             [
                 slot.id, found[0], culprit.xid, culprit.gid, lsn_text(culprit.final_lsn),
                 lsn_text(culprit.lsn), culprit.relation, culprit.tag,
-                culprit.raw[:_RAW_LIMIT_BYTES], len(culprit.raw), cause, _REMEDY,
+                raw, len(culprit.raw), cause, _REMEDY,
             ],
         ).fetchone()  # fmt: skip
         assert row is not None

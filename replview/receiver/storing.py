@@ -16,6 +16,7 @@ from decoder.events import Event, OpenTransaction, RelationSeen
 from decoder.scalars import LSN
 from replview.receiver.culprits import Culprit, Trial, blames_data
 from replview.receiver.encoding import ChangeEncoder
+from replview.receiver.mask_rules import MARK
 from replview.receiver.notes import Note
 from replview.receiver.portions import MessageRow, Portion
 from replview.receiver.prepared_endings import PreparedEndings
@@ -38,7 +39,7 @@ from replview.store.transaction_rows import TransactionRow
 _COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
     sql.SQL(", ").join(map(sql.Identifier, change_rows.COPY_COLUMNS))
 )
-_FENCE = """
+_FENCE = f"""
 UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)s,
     server_lsn = greatest(server_lsn, %(server_lsn)s),
     transactions_stored = transactions_stored + %(transactions)s,
@@ -49,8 +50,8 @@ UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)
     last_stored_at = CASE WHEN %(transactions)s > 0 THEN clock_timestamp()
                           ELSE last_stored_at END
 WHERE id = %(slot_id)s AND epoch = %(epoch)s
-RETURNING desired, outside_writes
-"""
+RETURNING desired, outside_writes, {MARK}
+"""  # noqa: S608 (of constants)
 _TOMBSTONE = """
 INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
 VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
@@ -219,6 +220,7 @@ class StoreWriter:
         if row[1] != self._outside_writes:
             self._read_place()
             self._outside_writes = row[1]
+        self._plans.keep_up(self._connection, str(row[2]))
         return str(row[0])
 
     def _read_place(self) -> None:

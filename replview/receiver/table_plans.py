@@ -9,15 +9,15 @@ import psycopg
 from decoder.messages import Relation
 from decoder.tuples import NoValue
 from replview.receiver.marked_values import MASKED
+from replview.receiver.mask_rules import ColumnRules, MaskRules
 from replview.receiver.named_tables import NamedTables
 from replview.store.change_rows import row_table
+from replview.store.masks import NamedColumn
 from replview.store.shapes import ColumnShape, Shape, StoredShape, store_shape
 
 #: Answers for a table's primary key and for the names of types, from the source's catalog.
 PrimaryKeyReader = Callable[[int], Sequence[str] | None]
 TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
-#: ``{"schema.table": {"column": "drop" | "mask"}}``.
-ColumnRules = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(slots=True, eq=False)
@@ -34,21 +34,46 @@ class TablePlan:
     single_key: int
     #: ``row_table`` bytes by operation.
     heads: dict[str, bytes]
+    #: What the rules were asked of: the key's columns, and all columns with their types.
+    key_columns: Sequence[str]
+    columns: Sequence[NamedColumn]
     #: Columns to leave out before anything is kept.
-    dropped: frozenset[int]
+    dropped: tuple[str, ...] = ()
     #: Columns whose value is replaced by a mark.
-    masked: tuple[int, ...]
+    masked: tuple[str, ...] = ()
     #: Some column is dropped or masked.
-    has_rules: bool
+    has_rules: bool = False
+
+    def obey(self, rules: Mapping[str, str]) -> None:
+        """From now on by these rules."""
+        names = self.names
+        self.dropped = tuple(name for name in names if rules.get(name) == "drop")
+        self.masked = tuple(name for name in names if rules.get(name) == "mask")
+        self.has_rules = bool(self.dropped or self.masked)
+        # A hash of a value that must not be kept would betray it.
+        keyed = not any(name in rules for name in self.key_columns)
+        positions = tuple(map(names.index, self.key_columns)) if keyed else ()
+        self.key_positions = positions
+        self.single_key = positions[0] if len(positions) == 1 else -1
+
+    def hide(self, row: dict[str, Any]) -> None:
+        """Take out of a whole row what must not be kept; every row of a table with rules comes
+        here. NULL stays NULL, and what was not sent is not sent.
+        """
+        for name in self.masked:
+            value = row[name]
+            # Nearly every value is text: one look.
+            if value.__class__ is str or (value is not None and value.__class__ is not NoValue):
+                row[name] = MASKED
+        for name in self.dropped:
+            del row[name]
 
     def document(self, values: Sequence[Any]) -> dict[str, Any]:
         """Column → value without the columns that were not sent or must not be kept."""
-        masked = self.masked
-        return {
-            name: MASKED if index in masked and value is not None else value
-            for index, (name, value) in enumerate(zip(self.names, values, strict=True))
-            if not isinstance(value, NoValue) and index not in self.dropped
-        }
+        row = dict(zip(self.names, values, strict=True))
+        if self.has_rules:
+            self.hide(row)
+        return {name: value for name, value in row.items() if value.__class__ is not NoValue}
 
 
 class TablePlans:
@@ -70,12 +95,23 @@ class TablePlans:
         self._system_identifier = system_identifier
         self._primary_key = primary_key
         self._type_names = type_names
-        self._rules = column_rules
+        self._rules = MaskRules(slot_id, column_rules)
         # By identity: hashing a Relation would hash all its columns at every look-up. The plan
         # holds the relation, so that its id() stays taken.
         self._plans: dict[int, TablePlan] = {}
         #: The shape of each table that the store has as its current one.
         self._current: dict[tuple[int, str, str], tuple[TablePlan, StoredShape]] = {}
+
+    def keep_up(self, connection: psycopg.Connection[Any], mark: str | None = None) -> None:
+        """Obey the mask rules as they are in the store now; ``mark``: see ``MaskRules.read``."""
+        if self._rules.read(connection, mark):
+            current = (plan for plan, _ in self._current.values())
+            for plan in {id(plan): plan for plan in (*self._plans.values(), *current)}.values():
+                self._apply(plan)
+
+    def _apply(self, plan: TablePlan) -> None:
+        relation = plan.relation
+        plan.obey(self._rules.of_table(relation.namespace, relation.name, plan.columns))
 
     def get(self, relation: Relation) -> TablePlan | None:
         """The plan made for this very object."""
@@ -142,7 +178,8 @@ class TablePlans:
             xid=xid,
             in_force=in_force,
         )
-        plan = self._plan(relation, stored, key_columns)
+        plan = _plan(relation, stored, shape)
+        self._apply(plan)
         self._plans[id(relation)] = plan
         self._current[_table(relation)] = plan, stored
         return plan, stored
@@ -158,27 +195,20 @@ class TablePlans:
             return key if all(name in relation.names for name in key) else []
         return [relation.names[index] for index in relation.key_indexes]
 
-    def _plan(
-        self, relation: Relation, stored: StoredShape, key_columns: Sequence[str]
-    ) -> TablePlan:
-        rules = self._rules.get(f"{relation.namespace}.{relation.name}", {})
-        positions = tuple(relation.names.index(name) for name in key_columns)
-        # A hash of a value that must not be kept would betray it.
-        if any(name in rules for name in key_columns):
-            positions = ()
-        indexed = list(enumerate(relation.names))
-        return TablePlan(
-            relation=relation,
-            relation_id=stored.relation_id,
-            version_id=stored.version_id,
-            names=relation.names,
-            key_positions=positions,
-            single_key=positions[0] if len(positions) == 1 else -1,
-            heads={op: row_table(stored.relation_id, stored.version_id, op) for op in "IUDTS"},
-            dropped=frozenset(i for i, name in indexed if rules.get(name) == "drop"),
-            masked=tuple(i for i, name in indexed if rules.get(name) == "mask"),
-            has_rules=any(name in rules for name in relation.names),
-        )
+
+def _plan(relation: Relation, stored: StoredShape, shape: Shape) -> TablePlan:
+    """Without any rule."""
+    return TablePlan(
+        relation=relation,
+        relation_id=stored.relation_id,
+        version_id=stored.version_id,
+        names=relation.names,
+        key_positions=(),
+        single_key=-1,
+        heads={op: row_table(stored.relation_id, stored.version_id, op) for op in "IUDTS"},
+        key_columns=shape.key_columns,
+        columns=[NamedColumn(column.name, column.type_name) for column in shape.columns],
+    )
 
 
 def _table(relation: Relation) -> tuple[int, str, str]:

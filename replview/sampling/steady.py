@@ -75,4 +75,4 @@ def due() -> tuple[list[Source], float]:
     every_seconds = instance_settings.read_number(
         "sampling.seconds", SAMPLING_SECONDS, least=1.0, most=3600.0
     )
-    return list(Source.objects.order_by("pk")), every_seconds
+    return list(Source.objects.filter(removing_at=None).order_by("pk")), every_seconds

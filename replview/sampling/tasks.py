@@ -16,6 +16,9 @@ from replview.sampling.rounds import Listener, Rounds
 from replview.sampling.steady import Steady
 from replview.store import (
     activity,
+    drafts,
+    forecast,
+    keeping,
     peeks,
     relation_minutes,
     sample_rollups,
@@ -108,6 +111,7 @@ def tidy_store() -> None:
         tidy.forget_ended_watches()
         tidy.remove_slots(deadline)
         peeks.delete_old()
+        drafts.forget_expired()
         sample_rollups.forget_old()
         relation_minutes.forget_old()
         give_up_lost_ends()
@@ -140,6 +144,14 @@ def enforce_budgets() -> None:
     with orm_connection():
         budgets.enforce()
         store_size.enforce()
+
+
+@shared_task(name="replview.keep_days", ignore_result=True)
+def keep_days() -> None:
+    """Count what each slot keeps, delete the days that none does, note how large the store is."""
+    with orm_connection():
+        keeping.enforce()
+        forecast.note_size()
 
 
 @shared_task(name="replview.write_heartbeats", ignore_result=True)

@@ -2,9 +2,14 @@
 
 Options (``relation``, ``slot``, ``source``, ``incarnation``, ``from_lsn``, ``to_lsn``, ``since``,
 ``until``, ``columns``, ``operations``, ``actors``, ``dsn``, ``partitions``, ``rowsPerPartition``,
-``maxRowsPerTrigger``) choose what is read; with ``relation`` rows are typed by the shapes that the
-table has had, without they are records of all tables. What is stored after ``load()`` is not part
-of a batch. Connections are opened where a partition is read.
+``maxRowsPerTrigger``, ``masked``, ``excluded``) choose what is read; with ``relation`` rows are
+typed by the shapes that the table has had, without they are records of all tables. What is stored
+after ``load()`` is not part of a batch. Connections are opened where a partition is read.
+
+Whoever reads so has the store's password, and could read all there is. What nobody is to see stays
+unseen all the same: columns that the store's rules mask come as they come to pages, unless
+``masked`` says otherwise (``none``, or tables with their columns as JSON); ``excluded`` names
+tables that are left out.
 """
 
 import sys
@@ -54,7 +59,7 @@ class ReplviewDataSource(DataSource):
         """Fix what is read, once."""
         if self._slice is None:
             with connect(self._options.dsn) as connection:
-                part = resolve(connection, **self._options.asked)
+                part = self._options.shown(connection, resolve(connection, **self._options.asked))
                 if self._options.relation:
                     self._table = chosen(connection, part, self._options.columns)
                 self._slice = part

@@ -3,18 +3,21 @@
 import datetime as dt
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
 from decoder.scalars import LSN
-from replview.spark.reading.connecting import StoreProblem, store_dsn
+from replview.spark.reading.connecting import Connection, StoreProblem, store_dsn
+from replview.spark.reading.masks import asked_masks, with_rules
+from replview.spark.reading.tables import known_tables
+from replview.spark.slices import Masked, Slice
 
 ROWS_PER_PARTITION = 250_000
 _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
     "operations", "actors", "before", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
-    "pushdown", "path",
+    "pushdown", "masked", "excluded", "path",
 )  # fmt: skip
 
 
@@ -33,8 +36,23 @@ class Options:
     max_rows: int | None
     #: ``auto``: where Spark's configuration allows it.
     pushdown: str
+    #: Columns whose values are left out; None: as the store's rules say.
+    masked: Masked | None
+    #: Tables that are not read.
+    excluded: tuple[str, ...]
     #: Not shown: it may hold a password.
     dsn: str = field(repr=False)
+
+    def shown(self, connection: Connection, part: Slice) -> Slice:
+        """The slice without the tables and columns that are not to be seen."""
+        if self.excluded and not part.tables:
+            names = known_tables(connection, part)
+            part = replace(part, tables=tuple(n for n in names if n not in self.excluded))
+            if not part.tables:
+                raise StoreProblem("every table is excluded", "exclude fewer")
+        if self.masked is None:
+            return with_rules(connection, part)
+        return replace(part, masked=self.masked)
 
     @classmethod
     def parse(cls, told: Mapping[str, str]) -> "Options":
@@ -72,8 +90,17 @@ class Options:
             rows_per_partition=_number(given, "rowsperpartition") or ROWS_PER_PARTITION,
             max_rows=_number(given, "maxrowspertrigger"),
             pushdown=given.get("pushdown", "auto").lower(),
+            masked=asked_masks(given.get("masked", "")),
+            excluded=_excluded(given.get("excluded", ""), relation),
             dsn=store_dsn(given.get("dsn")),
         )
+
+
+def _excluded(text: str, relation: str) -> tuple[str, ...]:
+    names = _names(text)
+    if relation in names:
+        raise StoreProblem(f"{relation} is among the excluded tables", "leave one of the two out")
+    return names
 
 
 def _before(text: str) -> str:

@@ -16,7 +16,19 @@ from typing import IO
 #: How long a job may take to end cleanly once told to.
 _PATIENCE_SECONDS = 10.0
 #: What a job has no use for, and its log should not be able to tell.
-KEPT_BACK = ("REPLVIEW_SECRET_KEY", "REPLVIEW_REDIS_URL", "REPLVIEW_LOGIN_PASSWORD")
+KEPT_BACK = (
+    "REPLVIEW_SECRET_KEY",
+    "REPLVIEW_SECRET_KEY_FILE",
+    "REPLVIEW_SECRET_KEYS_OLD",
+    "REPLVIEW_SECRET_KEYS_OLD_FILE",
+    "REPLVIEW_OIDC_CLIENT_SECRET",
+    "REPLVIEW_OIDC_CLIENT_SECRET_FILE",
+    "REPLVIEW_REDIS_URL",
+    "REPLVIEW_REDIS_URL_FILE",
+    # The store's address is handed over itself, to jobs that need it.
+    "REPLVIEW_STORE_URL_FILE",
+    "REPLVIEW_LOGIN_PASSWORD",
+)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from replview.spark.slice_schemas import Column, slice_columns, table_schema
 OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
 #: A place in history: commit_seq, and the change's seq within that transaction.
 Place = tuple[int, int]
+#: Tables and their masked columns, both in order; a table under every name it has had.
+Masked = tuple[tuple[str, tuple[str, ...]], ...]
 #: After every change of a transaction (``change.seq`` is a 32-bit integer).
 LAST_SEQ = (1 << 31) - 1
 
@@ -48,6 +50,12 @@ class Slice:
     actors: tuple[str, ...] = ()
     #: Rows before an update: only those the server sent, or from the record too (slower).
     before: Literal["sent", "derived"] = "sent"
+    #: Of these the values are left out, with a mark in their place.
+    masked: Masked = ()
+
+    def masked_of(self, table: str) -> tuple[str, ...]:
+        """The masked columns of a table, ``schema.table``."""
+        return dict(self.masked).get(table, ())
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -56,7 +64,9 @@ class Slice:
             told[name] = None if told[name] is None else told[name].isoformat()
         for name in ("tables", "operations", "actors"):
             told[name] = list(told[name])
-        return told
+        # Absent where nothing is masked: such slices are those of earlier versions.
+        masked = told.pop("masked")
+        return told | ({"masked": {k: list(v) for k, v in masked}} if masked else {})
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
@@ -67,6 +77,8 @@ class Slice:
                 values[name] = dt.datetime.fromisoformat(values[name])
         for name in ("tables", "operations", "actors"):
             values[name] = tuple(values.get(name) or ())
+        masked = values.get("masked") or {}
+        values["masked"] = tuple((name, tuple(masked[name])) for name in sorted(masked))
         return cls(**values)
 
 

@@ -104,7 +104,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _part(self, connection: Connection, life: int, after: int, through: int) -> Slice:
         asked = {**self._options.asked, "incarnation": life}
-        return resolve(connection, **asked, after_seq=after, through_seq=through)
+        found = resolve(connection, **asked, after_seq=after, through_seq=through)
+        return self._options.shown(connection, found)
 
     def _stored(self, connection: Connection) -> Offset:
         """How far each life goes, or the one that was chosen."""

@@ -16,6 +16,10 @@ class StoreConfig(AppConfig):
     def ready(self) -> None:
         """Have every session of Django's take what is asked here as it comes."""
         connection_created.connect(_without_compiling, dispatch_uid="replview.store.jit")
+        # Models are loaded only now.
+        from replview.store import sign_in_records
+
+        sign_in_records.connect()
 
 
 def _without_compiling(connection: Any, **_: Any) -> None:

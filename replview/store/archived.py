@@ -1,6 +1,7 @@
 """What is in the archive and may go from the store, and where it is found after that."""
 
 import datetime as dt
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ _MISSING = """
     FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
     LEFT JOIN archive_mark m ON m.incarnation_id = i.id AND m.target = %(target)s
     WHERE s.desired <> 'removing' AND NOT s.temporary AND i.commit_seq > coalesce(m.through_seq, 0)
+      AND (%(slots)s::bigint[] IS NULL OR s.id = ANY (%(slots)s))
       AND EXISTS (SELECT FROM transaction t
                   WHERE t.id >= %(low)s AND t.id < %(high)s AND t.incarnation_id = i.id
                     AND t.commit_seq > coalesce(m.through_seq, 0))
@@ -31,6 +33,7 @@ _REMEMBER = """
                                          ORDER BY t.id) AS island
         FROM transaction t JOIN slot_incarnation i ON i.id = t.incarnation_id
         WHERE t.id >= %(low)s AND t.id < %(high)s AND t.commit_seq IS NOT NULL
+          AND (%(lives)s::bigint[] IS NULL OR t.incarnation_id = ANY (%(lives)s))
     ) AS placed GROUP BY incarnation_id, apart, island
     ON CONFLICT (first_id) DO NOTHING
 """
@@ -58,14 +61,16 @@ class Place:
     commit_seq: int
 
 
-def why_wanted(day: dt.date, low: int, high: int) -> str:
-    """Why a day's transactions (by their identifiers) must stay for the archive, in a sentence;
-    empty: they need not.
+def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | None = None) -> str:
+    """Why a day's transactions (by their identifiers; of these slots, or of all) must stay for the
+    archive, in a sentence; empty: they need not.
     """
     target = archive.chosen().target
     if target is None:
         return ""
-    found = _rows(_MISSING, {"target": target, "low": low, "high": high})
+    wanted = {"target": target, "low": low, "high": high}
+    listed = None if slots is None else sorted(slots)
+    found = _rows(_MISSING, {**wanted, "slots": listed})
     if not found:
         return ""
     slot, life, through, problem, at = found[0]
@@ -79,11 +84,14 @@ def why_wanted(day: dt.date, low: int, high: int) -> str:
     return f"{day} is not in the archive yet: {name} is {reached}{why}."
 
 
-def remember(low: int, high: int) -> None:
-    """Before a day goes: which place in the archive each of its transactions has."""
+def remember(low: int, high: int, lives: Sequence[int] | None = None) -> None:
+    """Before a day goes: which place in the archive each of its transactions has; of these lives,
+    or of all.
+    """
     if archive.chosen().target is not None:
+        listed = None if lives is None else list(lives)
         with connection.cursor() as cursor:
-            cursor.execute(_REMEMBER, {"low": low, "high": high})
+            cursor.execute(_REMEMBER, {"low": low, "high": high, "lives": listed})
 
 
 def place_of(identifier: int) -> Place | None:

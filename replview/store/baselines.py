@@ -13,6 +13,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Q
 
+from replview.store.access_record import Action, note
 from replview.store.models import Baseline, Slot
 from replview.store.publication_looks import latest_look
 
@@ -83,6 +84,8 @@ def request(
         if waiting is not None:
             Baseline.objects.filter(pk=waiting.pk).update(rows_per_second=rows_per_second)
             return waiting
+        note(Action.CHANGED_SLOT, subject=f"{slot}: a baseline", source_id=slot.source_id,
+             tables=[f"{schema}.{table}"])  # fmt: skip
         return Baseline.objects.create(
             slot=slot,
             schema=schema,

@@ -26,6 +26,8 @@ from replview.store.browsing_streams import (
 )
 from replview.store.history import TransactionRow
 from replview.store.history_places import PLACED_TIME, Life
+from replview.store.models.seen import seen_ids
+from replview.store.seen import seen_transaction
 from replview.store.transaction_filter import TransactionFilter
 
 #: Candidate blocks that are noted at once.
@@ -46,7 +48,8 @@ _LIVES = """
     FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
     LEFT JOIN activity_mark m ON m.incarnation_id = i.id
     LEFT JOIN unnest(%(cut_lives)s::bigint[], %(cuts)s::bigint[]) AS c (life, cut) ON c.life = i.id
-    WHERE %(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s)
+    WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s))
+      AND (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s))
     ORDER BY i.id DESC
 """
 _BLOCKS = """
@@ -173,6 +176,7 @@ class Reader:
             "slot": self.wanted.slot,
             "source": source,
             "name": name,
+            "seen": seen_ids(),
             "cut_lives": list(cuts),
             "cuts": list(cuts.values()),
             "blocks_limit": _BLOCKS_LIMIT,
@@ -277,7 +281,7 @@ class Reader:
             for position in _JSON:
                 if values[position] is not None:
                     values[position] = orjson.loads(values[position])
-            row = TransactionRow(*values)
+            row = seen_transaction(TransactionRow(*values))
             by_number.setdefault(number, []).append((at, mark, row))
             if row.aborted_changes and row.state not in ("aborted", "rolled back"):
                 doubtful.append(row.id)

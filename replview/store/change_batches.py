@@ -16,9 +16,11 @@ from replview.store.before_images import Before, Shared, before_columns
 from replview.store.changes import ChangeRow
 from replview.store.history import TransactionRow
 from replview.store.relation_shapes import VersionShape, shapes_by_id
+from replview.store.seen import seen_change
+from replview.store.sight import Sight, current_sight
 from replview.store.transaction_filter import OPERATIONS
 from replview.store.value_sql import Predicate, predicate_for
-from replview.store.wanted_changes import WantedChanges
+from replview.store.wanted_changes import WantedChanges, searchable
 
 #: Bytes of pgoutput that a read may span: what it holds at once grows with them.
 _READ_BYTES = 16 * 1024 * 1024
@@ -109,6 +111,7 @@ class Shapes:
     """Shapes seen so far, shared by the rows that have them."""
 
     _known: dict[int, VersionShape] = field(default_factory=dict)
+    _sight: Sight = field(default_factory=current_sight)
 
     def add(self, shapes: Iterable[VersionShape]) -> None:
         """These are known."""
@@ -130,7 +133,9 @@ class Shapes:
         else:
             told += [shape.schema, shape.table, shape.number, shape.replica_identity]
             told += [shape.columns, shape.key_columns]
-        return ChangeRow(*told)
+        change = ChangeRow(*told)
+        # Once a reading, as this is called for each of many.
+        return change if self._sight.open else seen_change(change, self._sight)
 
 
 def _json(text: str | None) -> Any:
@@ -163,9 +168,11 @@ class ChangeReader:
         self._asked_about: list[VersionShape] = []
         self._predicate: Predicate | None = None
         if wanted.where:
-            self._asked_about = wanted.shapes
-            self._shapes.add(wanted.shapes)
-            self._predicate = predicate_for(wanted.where, wanted.shapes)
+            self._asked_about = searchable(wanted)
+            if len(self._asked_about) < len(wanted.shapes):
+                self._relation_ids = sorted({shape.relation_id for shape in self._asked_about})
+            self._shapes.add(self._asked_about)
+            self._predicate = predicate_for(wanted.where, self._asked_about)
 
     def read(
         self,

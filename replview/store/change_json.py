@@ -2,7 +2,8 @@
 
 Every record has the same fields in the same order; what does not apply is null. A truncation adds
 ``cascade`` and ``restart_identity``, a message ``prefix``, ``content`` or ``content_base64``, and
-``transactional``. Marked values (``{"$masked": true}`` …) are as ``models.history.Change`` says.
+``transactional``; a change whose values the asker has no right to see adds ``hidden``. Marked
+values (``{"$masked": true}`` …) are as ``models.history.Change`` says.
 """
 
 import datetime as dt
@@ -43,6 +44,9 @@ def as_json(
     """
     record = _transaction_part(transaction, slot, incarnation)
     record |= _table_part(change, relation_oid)
+    if change.hidden:
+        # Not that there was nothing: whoever asks has no right to see it.
+        record["hidden"] = True
     if own_fields := _OWN_FIELDS.get(change.op):
         told = change.new or {}
         record |= {"key": None, "old": None, "new": None, "not_sent": []}

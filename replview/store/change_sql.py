@@ -11,6 +11,7 @@ from typing import Any
 
 from replview.store.change_values import mark_of, same_value
 from replview.store.changes import ChangeRow
+from replview.store.sight import NO_RIGHT
 from replview.store.sql_text import comment, equals, identifier, literal, string, table_name
 
 #: An identity GENERATED ALWAYS takes a value only so; elsewhere the words change nothing.
@@ -37,6 +38,8 @@ class Undo:
 
 def change_as_sql(change: ChangeRow, before: Any = None) -> Statement:
     """The change as a statement that does it again."""
+    if change.hidden:
+        return Statement(None, _hidden(change))
     if change.op == "M":
         return _message(change)
     table = table_name(change.schema, change.table or "")
@@ -88,6 +91,8 @@ def undo_problem(change: ChangeRow, before: Any = None) -> str:
     }
     if change.op in fixed:
         return fixed[change.op]
+    if change.hidden:
+        return _hidden(change)
     if not change.columns:
         return "the table's columns are not known"
     if change.aborted:
@@ -100,6 +105,12 @@ def undo_problem(change: ChangeRow, before: Any = None) -> str:
     if change.op == "D":
         return ""
     return _where(change, change.new or {}, after=True, before=known)[1]
+
+
+def _hidden(change: ChangeRow) -> str:
+    if change.op == "M":
+        return f"you have {NO_RIGHT} of all tables of this source"
+    return f"you have {NO_RIGHT} of {change.schema}.{change.table}"
 
 
 def _unknown_before(change: ChangeRow, known: Mapping[str, Any]) -> str:
@@ -126,7 +137,7 @@ def _unwritable(image: Mapping[str, Any]) -> str:
         if words := mark_of(value):
             return (
                 f"{name} is {words}"
-                if "form" in words or "masked" in words
+                if any(sign in words for sign in ("form", "masked", "erased"))
                 else (f"{name}: {words}")
             )
     return ""

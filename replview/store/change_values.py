@@ -10,7 +10,7 @@ from typing import Any
 
 #: What a marked value means, where it cannot be written as text.
 MARKS = {
-    "$masked": "masked before it was stored",
+    "$masked": "masked",
     "$aside": "too long to be kept with its change",
     "$binary": "in binary form and was not decoded",
     "$bytes": "bytes that are not text in the stream's encoding",
@@ -21,7 +21,15 @@ def mark_of(value: Any) -> str:
     """Why a value cannot be written as text; empty where it can."""
     if not isinstance(value, Mapping) or "$cut" in value:
         return ""
+    if "$erased" in value:
+        return erased_words(value)
     return next((words for mark, words in MARKS.items() if mark in value), "in an unknown form")
+
+
+def erased_words(value: Mapping[str, Any]) -> str:
+    """``erased on 2026-11-22``."""
+    day = value.get("$on")
+    return f"erased on {day}" if day else "erased"
 
 
 def same_value(before: Any, after: Any) -> bool | None:
@@ -29,6 +37,8 @@ def same_value(before: Any, after: Any) -> bool | None:
     marked = [value for value in (before, after) if isinstance(value, Mapping)]
     if not marked:
         return bool(before == after)
+    if any("$erased" in value for value in marked):
+        return None
     if before is None or after is None:
         return False
     if any("$masked" in value for value in marked):

@@ -11,6 +11,9 @@ from typing import Any
 import orjson
 from django.db import connection
 
+from replview.store.seen import seen_change, tables_of, text_limits
+from replview.store.sight import current_sight
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
@@ -36,6 +39,8 @@ class ChangeRow:
     key_columns: list[str]
     #: Taken away again by the abort of its subtransaction.
     aborted: bool = False
+    #: Whoever reads it has no right on the table: values, key and columns are withheld.
+    hidden: bool = False
 
 
 _CHANGES_OF = """
@@ -54,8 +59,9 @@ _CHANGES_OF = """
 _MATCHING_TEXT = """
     SELECT DISTINCT c.transaction_id FROM change c
     WHERE c.transaction_id = ANY(%(ids)s) AND c.seq <= %(searched)s
-      AND (EXISTS (SELECT FROM jsonb_each_text(c.new) v WHERE v.value ILIKE %(pattern)s)
-        OR EXISTS (SELECT FROM jsonb_each_text(c.old) v WHERE v.value ILIKE %(pattern)s))
+      AND (EXISTS (SELECT FROM jsonb_each_text(c.new) v WHERE v.value ILIKE %(pattern)s {of_value})
+        OR EXISTS (SELECT FROM jsonb_each_text(c.old) v WHERE v.value ILIKE %(pattern)s {of_value}))
+      {of_change}
       AND NOT EXISTS (SELECT FROM aborted_subtransaction a
                       WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)
 """
@@ -97,7 +103,7 @@ def changes_of(
         values = list(row)
         values[4:8] = _letter(row[4]) or "", _letter(row[5]), _json(row[6]), _json(row[7])
         values[15:17] = _json(row[15]) or [], _json(row[16]) or []
-        found.append(ChangeRow(*values))
+        found.append(seen_change(ChangeRow(*values)))
     return found
 
 
@@ -106,8 +112,10 @@ def matching_text(ids: Collection[int], text: str) -> set[int]:
     if not ids:
         return set()
     escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    limits = text_limits(tables_of(ids))
     rows = _rows(
-        _MATCHING_TEXT, {"ids": list(ids), "searched": _SEARCHED, "pattern": f"%{escaped}%"}
+        _MATCHING_TEXT.format(of_change=limits.of_change, of_value=limits.of_value("v")),
+        {"ids": list(ids), "searched": _SEARCHED, "pattern": f"%{escaped}%", **limits.parameters},
     )
     return {row[0] for row in rows}
 
@@ -140,6 +148,8 @@ def value_of(transaction_id: int, seq: int, side: str, column: str) -> str | Non
     """One value whole, as text, up to 2,000,000 characters; None where there is none."""
     if side not in ("old", "new"):
         return None
+    if _withheld(transaction_id, seq, column):
+        return None
     sql = f"""
         SELECT left({side}->>%(column)s, %(limit)s), jsonb_typeof({side}->%(column)s)
         FROM change WHERE transaction_id = %(id)s AND seq = %(seq)s
@@ -152,6 +162,21 @@ def value_of(transaction_id: int, seq: int, side: str, column: str) -> str | Non
     if kind == "object" and "$aside" in orjson.loads(text):
         return _large_value({**wanted, "side": side})
     return str(text)
+
+
+def _withheld(transaction_id: int, seq: int, column: str) -> bool:
+    """Whether whoever asks may not see the value."""
+    sight = current_sight()
+    if sight.open:
+        return False
+    sql = "SELECT relation_id, op, version_id FROM change WHERE transaction_id = %s AND seq = %s"
+    for relation_id, op, version_id in _rows(sql, [transaction_id, seq]):
+        if _letter(op) == "M":
+            return sight.hides_message_in(transaction_id)
+        return relation_id is not None and (
+            sight.hides(relation_id) or column in sight.masked(relation_id, version_id=version_id)
+        )
+    return False
 
 
 def _large_value(wanted: dict[str, object]) -> str:

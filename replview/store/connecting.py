@@ -35,14 +35,17 @@ _OPTIONS = (
 
 def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]:
     """An autocommit connection to the store Django is configured for."""
+    address = _address()
+    # The address, or the web server's limits, may bring some: ours come last, and so win.
+    options = f"{address.pop('options', '')} {_OPTIONS}".strip()
     return psycopg.connect(
         **_LIVELINESS,
-        **_address(),
+        **address,
         autocommit=True,
         application_name=application_name,
         connect_timeout=10,
         client_encoding="UTF8",
-        options=_OPTIONS,
+        options=options,
     )
 
 

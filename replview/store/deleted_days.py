@@ -15,9 +15,19 @@ def last_deleted_day() -> dt.date | None:
     return None if last is None else dt.date.fromisoformat(last)
 
 
+def last_deleted_of_any() -> dt.date | None:
+    """The last day of which some slot's share was deleted, or all of it; None: there is none."""
+    slots = instance_settings.read("retention.slots", {})
+    told = [dt.date.fromisoformat(s["through"]) for s in slots.values() if s.get("through")]
+    whole = last_deleted_day()
+    return max([*told, *([] if whole is None else [whole])], default=None)
+
+
 def deleted_day_of(transaction_id: int) -> dt.date | None:
-    """The day that a transaction was deleted with; None: it was not."""
-    last = last_deleted_day()
+    """The day that a transaction that is not there was deleted with, or its slot's share of the
+    day; None: it was not.
+    """
+    last = last_deleted_of_any()
     try:
         day = day_of(transaction_id)
     except (OverflowError, ValueError, OSError):

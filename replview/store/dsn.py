@@ -1,19 +1,27 @@
 """How to reach a source: its DSN without the password, and with it again.
 
-A DSN may hold no secret at all: ``service=…`` is left to libpq, and ``env:NAME`` means that the
-whole DSN is in that environment variable of every process that connects.
+A DSN may hold no secret at all: ``service=…`` and ``passfile=…`` are left to libpq, and
+``env:NAME`` means that the whole DSN is in that environment variable of every process that
+connects. The password alone may be elsewhere, too (``password_ref``): in a variable, ``env:NAME``,
+or in a file, ``file:/run/secrets/shop``, which is read at each connection.
 """
 
 import os
+import stat
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import conninfo as libpq
 
 from replview.store.models import Source
+from replview.store.reachable import check_address, check_given
 from replview.store.secrets import seal, unseal
 
 _ENVIRONMENT = "env:"
+_FILE = "file:"
+#: A longer file holds no password.
+_LONGEST_FILE_BYTES = 4096
 
 
 class DSNError(ValueError):
@@ -41,6 +49,9 @@ def full_conninfo(source: Source) -> str:
     Raises ``DSNError``, or ``SecretKeyChanged`` when the password cannot be unsealed.
     """
     conninfo = resolve(source.conninfo)
+    check_address(conninfo)
+    if source.password_ref:
+        return libpq.make_conninfo(conninfo, password=password_at(source.password_ref))
     if not source.sealed_password:
         return conninfo
     return libpq.make_conninfo(conninfo, password=unseal(source.sealed_password))
@@ -51,21 +62,70 @@ def resolve(dsn: str) -> str:
     if not dsn.startswith(_ENVIRONMENT):
         _parse(dsn)
         return dsn
-    name = dsn.removeprefix(_ENVIRONMENT)
+    value = _variable(dsn)
+    _parse(value)
+    return value
+
+
+def set_dsn(source: Source, dsn: str, password_ref: str = "", *, known: str = "") -> None:
+    """Give a source (not yet saved) its address and its sealed password, or the place where the
+    password is. Raises ``DSNError``.
+    """
+    conninfo, password = split_dsn(dsn)
+    check_given(dsn, password_ref, known=known)
+    if password_ref:
+        check_password_ref(password_ref)
+        if password or conninfo.startswith(_ENVIRONMENT):
+            raise DSNError("the password is given twice: in the DSN, and by where it is kept")
+    source.conninfo, source.password_ref = conninfo, password_ref
+    source.sealed_password = seal(password) if password else ""
+
+
+def check_password_ref(reference: str) -> None:
+    """Whether it can name a place at all. Raises ``DSNError``."""
+    name, path = reference.removeprefix(_ENVIRONMENT), reference.removeprefix(_FILE)
+    if reference.startswith(_ENVIRONMENT) and name.isidentifier():
+        return
+    if reference.startswith(_FILE) and path.startswith("/") and "\0" not in path:
+        return
+    raise DSNError("a password is kept at env:NAME or file:/absolute/path")
+
+
+def password_at(reference: str) -> str:
+    """The password kept in a variable or a file. Raises ``DSNError``, naming only the place."""
+    check_password_ref(reference)
+    if reference.startswith(_ENVIRONMENT):
+        return _variable(reference)
+    path = Path(reference.removeprefix(_FILE))
+    try:
+        # A pipe or a device would keep us waiting.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise DSNError(f"{path} is no ordinary file")
+        with path.open("rb") as file:
+            text = file.read(_LONGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise DSNError(
+            f"the password file {path} cannot be read ({error.strerror or 'no such file'}): it "
+            "must be there, and readable, for replview and its workers"
+        ) from None
+    try:
+        password = text.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        password = ""
+    if not password or len(text) > _LONGEST_FILE_BYTES or "\0" in password or "\n" in password:
+        raise DSNError(f"the password file {path} must hold one line: the password")
+    return password
+
+
+def _variable(reference: str) -> str:
+    name = reference.removeprefix(_ENVIRONMENT)
     value = os.environ.get(name)
     if not value:
         raise DSNError(
             f"the environment variable {name} is not set in this process: set it where replview "
             "and its workers are started"
         )
-    _parse(value)
     return value
-
-
-def set_dsn(source: Source, dsn: str) -> None:
-    """Give a source (not yet saved) its address and its sealed password. Raises ``DSNError``."""
-    source.conninfo, password = split_dsn(dsn)
-    source.sealed_password = seal(password) if password else ""
 
 
 def _parse(dsn: str) -> dict[str, Any]:

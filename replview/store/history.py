@@ -20,6 +20,7 @@ from replview.store.changes import (
     previous_changes,
     value_of,
 )
+from replview.store.seen import seen_transaction
 
 __all__ = [
     "ChangeRow",
@@ -164,7 +165,7 @@ def _transactions(sql: str, parameters: Sequence[Any] | dict[str, Any]) -> list[
         for position in _JSON:
             if values[position] is not None:
                 values[position] = orjson.loads(values[position])
-        found.append(TransactionRow(*values))
+        found.append(seen_transaction(TransactionRow(*values)))
     return found
 
 

@@ -14,6 +14,7 @@ from django.db import connection
 
 from decoder.scalars import LSN
 from replview.store.activity import BLOCK, next_block
+from replview.store.models.seen import seen_ids
 
 _LAST_MOMENT = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 #: The time and the LSN of a transaction that has a place in history.
@@ -44,6 +45,7 @@ _LIVES = """
     FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
     LEFT JOIN activity_mark m ON m.incarnation_id = i.id
     WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s)) AND
+          (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s)) AND
           (%(ids)s::bigint[] IS NULL OR i.id = ANY(%(ids)s))
     ORDER BY i.id DESC
 """
@@ -56,7 +58,9 @@ _RANGE = """
           FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id
           JOIN source o ON o.id = s.source_id
           LEFT JOIN activity_mark m ON m.incarnation_id = i.id
-          WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s)) AND
+          WHERE (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s)) AND
+                (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s)) AND
+          (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s)) AND
                 (%(ids)s::bigint[] IS NULL OR i.id = ANY(%(ids)s))) AS l
     CROSS JOIN LATERAL (
         SELECT min(block) AS first, max(block) AS last FROM history_block
@@ -92,7 +96,8 @@ def lives_of(slot: str = "") -> list[Life]:
 def _scope(slot: str, ids: Collection[int] | None) -> dict[str, Any]:
     source, _, name = slot.rpartition("/")
     wanted = None if ids is None else list(ids)
-    return {"slot": slot, "source": source, "name": name, "ids": wanted}
+    seen = seen_ids()
+    return {"slot": slot, "source": source, "name": name, "ids": wanted, "seen": seen}
 
 
 def seq_range(

@@ -11,6 +11,7 @@ import orjson
 from django.db import connection
 
 from replview.store.schema_history import VersionHistory
+from replview.store.sight import current_sight
 
 _TRANSACTIONS = 20
 _ROWS = 20
@@ -60,6 +61,10 @@ def values_carried(
         "rows": _ROWS,
         "looked": _LOOKED_AT,
     }
+    if current_sight().hides(relation_id):
+        return {}
+    masked = current_sight().masked(relation_id)
+    pairs = [pair for pair in pairs if not masked.intersection(pair)]
     with connection.cursor() as cursor:
         cursor.execute(_PAIRS, parameters)
         rows = [(orjson.loads(old), orjson.loads(new)) for old, new in cursor.fetchall()]

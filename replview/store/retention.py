@@ -18,25 +18,33 @@ then the partition is dropped: nobody ever sees a transaction without its change
 repeated; ``retention.deleting`` names the day that is under way, and a crash ends nothing. No day
 goes before all earlier ones, none of the last two days, none that has an open transaction, and with
 an archive none before all of it is there and was counted (``store.archived``).
+
+Where slots keep for different times (``store.keeping``), a day goes in shares: a slot's rows alone,
+in pieces (``store.retention_shares``), and the partition with the last of them. What is said of a
+day holds of a share for its slots; ``through`` is then the last day that a slot has none of.
 """
 
 import datetime as dt
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import OperationalError, connection, transaction
 
-from decoder.scalars import LSN
-from replview.store import archived, instance_settings
+from replview.store import (
+    archived,
+    instance_settings,
+    kept_days,
+    retention_shares,
+    retention_telling,
+)
 from replview.store.activity import BLOCK
 from replview.store.models import (
     AbortedSubtransaction,
     Baseline,
     LargeValue,
-    Slot,
-    SlotEvent,
     Transaction,
     Transition,
 )
@@ -51,8 +59,6 @@ _TOGETHER = 2000
 #: Dropping a partition locks its parent: who writes waits for us no longer than that. More than
 #: deadlock_timeout (1 s by default), after which an autovacuum of the partition gives way.
 _LOCK_TIMEOUT = "1500ms"
-#: Late transactions that are told of each life, the last ones.
-_MOST_LATE = 1000
 _DAYS_KEPT = 2
 
 _DAYS = """
@@ -64,29 +70,10 @@ _OPEN = """
     SELECT t.state, t.gid, t.xid, o.name || '/' || s.name FROM transaction t
     LEFT JOIN slot_incarnation i ON i.id = t.incarnation_id
     LEFT JOIN slot s ON s.id = i.slot_id LEFT JOIN source o ON o.id = s.source_id
-    WHERE t.id >= %s AND t.id < %s AND t.state IN ('receiving', 'streaming', 'prepared', 'copying')
+    WHERE t.id >= %(low)s AND t.id < %(high)s
+      AND t.state IN ('receiving', 'streaming', 'prepared', 'copying')
+      AND (%(slots)s::bigint[] IS NULL OR s.id = ANY (%(slots)s))
     ORDER BY t.id LIMIT 1
-"""
-_PLACED_AT = "coalesce(t.commit_time, t.stored_at, t.received_at)"
-_LIVES = f"""
-    SELECT t.incarnation_id, i.slot_id, count(*), min(t.commit_seq), max(t.commit_seq),
-           max({_PLACED_AT}) FILTER (WHERE t.commit_seq IS NOT NULL AND t.state <> 'snapshot'),
-           max(coalesce(t.end_lsn, t.commit_lsn)) FILTER (
-               WHERE t.commit_seq IS NOT NULL AND t.state <> 'snapshot')::text,
-           array_agg(DISTINCT ({_PLACED_AT} AT TIME ZONE 'UTC')::date)
-    FROM transaction t LEFT JOIN slot_incarnation i ON i.id = t.incarnation_id
-    WHERE t.id >= %s AND t.id < %s GROUP BY 1, 2 ORDER BY 1
-"""  # noqa: S608 (of constants)
-# Of each life those after the first that is kept, the last ones first.
-_LATE = """
-    SELECT t.incarnation_id, t.commit_lsn::text, t.id, t.commit_time FROM transaction t
-    WHERE t.incarnation_id = %(life)s AND t.id >= %(low)s AND t.id < %(high)s
-      AND t.commit_lsn IS NOT NULL AND t.state IN ('committed', 'skipped')
-      AND t.commit_seq <= %(last)s
-      AND t.commit_seq > (SELECT k.commit_seq FROM transaction k
-                          WHERE k.incarnation_id = %(life)s AND k.commit_seq >= %(first)s
-                            AND k.id >= %(high)s ORDER BY k.commit_seq LIMIT 1)
-    ORDER BY t.commit_seq DESC LIMIT %(most)s
 """
 
 
@@ -112,6 +99,18 @@ def drop_day(
     return dropped if finish(deadline) else None
 
 
+def drop_share(
+    day: dt.date, slots: Collection[int], *, why: str, deadline: float | None = None
+) -> Dropped | None:
+    """Delete what these slots have of a day, and the day's partition if nobody else has any of it.
+    None: as ``drop_day``; ``why_share_kept`` tells why.
+    """
+    if is_under_way() or why_share_kept(day, slots):
+        return None
+    dropped = _begin(day, why, slots)
+    return dropped if finish(deadline) else None
+
+
 def oldest_day() -> dt.date | None:
     """The first day that the store has a partition of changes for; None: it has none."""
     days = _rows(_DAYS)
@@ -125,15 +124,34 @@ def why_kept(day: dt.date | None) -> str:
         return "Of the record only today and yesterday are left, which are never deleted."
     if day != days[0][0]:
         return f"{days[0][0]} goes first: no day is deleted before those before it."
-    found = _rows(_OPEN, [*_ids(day)])
-    if not found:
+    open_one = _open_in(day)
+    if not open_one:
         return archived.why_wanted(day, *_ids(day))
+    return (
+        f"{day} is the oldest day, and {open_one}: no day goes before its transactions have ended."
+    )
+
+
+def why_share_kept(day: dt.date, slots: Collection[int]) -> str:
+    """Why what these slots have of a day may not be deleted now, in a sentence; empty: it may."""
+    days = _rows(_DAYS)
+    if not days or day > days[0][1] - dt.timedelta(days=_DAYS_KEPT):
+        return "Today and yesterday are never deleted."
+    if open_one := _open_in(day, slots):
+        return f"Of {day} {open_one}: no day goes before its transactions have ended."
+    return archived.why_wanted(day, *_ids(day), slots=slots)
+
+
+def _open_in(day: dt.date, slots: Collection[int] | None = None) -> str:
+    """The first transaction of a day that has not ended, in words; empty: all have."""
+    low, high = _ids(day)
+    found = _rows(_OPEN, {"low": low, "high": high, "slots": _listed(slots)})
+    if not found:
+        return ""
     state, gid, xid, slot = found[0]
     name = f" {gid}" if gid else f" {xid}" if xid else ""
-    return (
-        f"{day} is the oldest day, and transaction{name} of {slot or 'a removed slot'}, first seen "
-        f"on it, is still {state}: no day goes before its transactions have ended."
-    )
+    of_slot = slot or "a removed slot"
+    return f"transaction{name} of {of_slot}, first seen on it, is still {state}"
 
 
 def is_under_way() -> bool:
@@ -149,15 +167,23 @@ def finish(deadline: float | None = None) -> bool:
     if found is None:
         return True
     day = dt.date.fromisoformat(found["day"])
-    while _delete_some(*_ids(day)):
-        if deadline is not None and time.monotonic() > deadline:
+    if found.get("share") is not None:
+        if not retention_shares.delete(*_ids(day), found, deadline):
             return False
+        found = instance_settings.read("retention.deleting", found)
+    else:
+        while _delete_some(*_ids(day)):
+            if deadline is not None and time.monotonic() > deadline:
+                return False
     while found["lives"]:
         life, first, last, days = found["lives"][0]
         recount(life, first, last, [dt.date.fromisoformat(one) for one in days])
         # Once, however often the partition is in use after that.
         found = {**found, "lives": found["lives"][1:]}
         instance_settings.write("retention.deleting", found, BY)
+    if found.get("share") is not None and retention_shares.others_have_some(*_ids(day)):
+        instance_settings.write("retention.deleting", None, BY)
+        return True
     return _drop_partition(day)
 
 
@@ -172,60 +198,27 @@ def what_waits() -> str:
 
 
 @transaction.atomic
-def _begin(day: dt.date, why: str) -> Dropped:
-    """Tell coverage and the logs before the first row goes, and what is to be done."""
+def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Dropped:
+    """Tell coverage and the logs before the first row goes, and what is to be done; of these slots
+    alone, or of all.
+    """
     low, high = _ids(day)
-    archived.remember(low, high)
-    lives = _rows(_LIVES, [low, high])
-    known = dict(instance_settings.read("retention.slots", {}))
-    counts: dict[int, int] = {}
-    for life, slot_id, count, first, last, at, lsn, _ in lives:
-        if slot_id is None:
-            continue
-        counts[slot_id] = counts.get(slot_id, 0) + count
-        if at is None:
-            continue
-        slot = known.setdefault(str(slot_id), {"since": "", "lsn": None, "life": life, "late": []})
-        # Nothing is missing after the last one's moment.
-        since = (at.astimezone(dt.UTC) + dt.timedelta(microseconds=1)).isoformat(
-            timespec="microseconds"
-        )
-        slot["since"] = max(since, slot["since"])
-        # Apart: a server's clock may have been ahead in an earlier life.
-        if lsn is not None and (slot["lsn"] is None or _place(life, lsn) > _place(**slot)):
-            slot.update(life=life, lsn=lsn)
-        slot["late"] = (slot["late"] + _late(life, low, high, first, last))[-5 * _MOST_LATE :]
-    for slot in Slot.objects.filter(pk__in=counts).select_related("incarnation"):
-        SlotEvent.objects.create(
-            slot=slot,
-            incarnation_id=slot.incarnation_id,
-            kind="retention",
-            message=f"The record of {day} was deleted {why}.",
-            after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
-            detail={"day": str(day), "transactions": counts[slot.pk]},
-        )
+    told = retention_telling.tell(day, low, high, why, slots)
+    lives = [life for life, *_ in told.lives]
+    share = None if slots is None else lives
+    archived.remember(low, high, share)
+    kept_days.forget(lives, day)
+    # Where nobody else has any of the day, its partition goes whole, without a row's deletion.
+    if share is not None and not retention_shares.others_have_some(low, high, share):
+        share = None
     spans = [
         [life, first // BLOCK, last // BLOCK, [str(one) for one in days]]
-        for life, _, _, first, last, _, _, days in lives
-        if first is not None
+        for life, first, last, days in told.lives
+        if first is not None and last is not None
     ]
-    alive = {str(pk) for pk in Slot.objects.values_list("pk", flat=True)}
-    slots = {pk: told for pk, told in known.items() if pk in alive}
-    instance_settings.write("retention.slots", slots, BY)
-    instance_settings.write("retention.last_day", str(day), BY)
-    instance_settings.write("retention.deleting", {"day": str(day), "lives": spans}, BY)
-    return Dropped(day, sum(row[2] for row in lives), tuple(sorted(counts)))
-
-
-def _place(life: int, lsn: str, **_: Any) -> tuple[int, int]:
-    """Later lives have higher numbers, and LSNs of their own."""
-    return life, int(LSN.parse(lsn))
-
-
-def _late(life: int, low: int, high: int, first: int, last: int) -> list[list[Any]]:
-    values = {"life": life, "low": low, "high": high, "first": first, "last": last}
-    found = _rows(_LATE, {**values, "most": _MOST_LATE})
-    return [[one, lsn, pk, at.isoformat() if at else None] for one, lsn, pk, at in reversed(found)]
+    deleting = {"day": str(day), "lives": spans, "share": share}
+    instance_settings.write("retention.deleting", deleting, BY)
+    return Dropped(day, sum(told.counts.values()) + told.orphans, tuple(sorted(told.counts)))
 
 
 @transaction.atomic
@@ -252,8 +245,12 @@ def _drop_partition(day: dt.date) -> bool:
         waiting = {"day": str(day), "lives": [], "in_use": True}
         instance_settings.write("retention.deleting", waiting, BY)
         return False
-    log.warning("the record of %s was deleted to make room in the store", day)
+    log.warning("the record of %s was deleted", day)
     return True
+
+
+def _listed(slots: Collection[int] | None) -> list[int] | None:
+    return None if slots is None else sorted(slots)
 
 
 def _ids(day: dt.date) -> tuple[int, int]:

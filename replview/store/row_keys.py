@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from replview.store.keys import signed_hash
 from replview.store.models import Relation, Slot
 from replview.store.row_shapes import Shapes, Version
+from replview.store.seen import withheld_reason
 
 #: A key's text in an address or a box is no longer than this.
 KEY_CHARACTERS = 2000
@@ -49,6 +50,12 @@ class TableRows:
             return self.version.key_columns
         keyed = [v for v in self.shapes.versions.values() if v.key_columns]
         return max(keyed, key=lambda v: (v.relation_id, v.number)).key_columns if keyed else []
+
+    @property
+    def withheld(self) -> str:
+        """Why whoever asks may not look for its rows by their key; empty: they may."""
+        names = {name for v in self.shapes.versions.values() for name in v.key_columns}
+        return withheld_reason(self.relation_ids, sorted(names), str(self.relation))
 
     def hashes(self, key: Mapping[str, str | None]) -> list[tuple[int, tuple[str | None, ...]]]:
         """``(key_hash, values)`` under which changes of the row are found, in whatever shape."""
@@ -116,6 +123,16 @@ def parse_key(text: str, key_columns: Sequence[str]) -> dict[str, str | None]:
         wanted = ", ".join(f"{name}=…" for name in key_columns)
         raise KeyProblem(f"the key has {len(key_columns)} columns: type {wanted}")
     return dict(zip(key_columns, values, strict=True))
+
+
+def parse_values(text: str, columns: Sequence[str]) -> dict[str, str | None]:
+    """Typed values of some columns, ``mail=a@b, name='x, y'``: what stands for a key where rows
+    cannot be told apart. Raises ``KeyProblem``.
+    """
+    pairs = _pairs(text.strip()[:KEY_CHARACTERS])
+    if not pairs or any(name not in columns for name in pairs):
+        raise KeyProblem("the table has no key: name columns and values, as in mail=a@b")
+    return pairs
 
 
 def _pairs(text: str) -> dict[str, str | None] | None:

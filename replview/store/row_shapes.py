@@ -131,11 +131,13 @@ class Shapes:
 def key_values(
     key_columns: Iterable[str], *images: Mapping[str, Any] | None
 ) -> tuple[Any, ...] | None:
-    """The key's values, each from the first image that has it; None where one is in none."""
+    """The key's values, each from the first image that has it; None where one is in none, or is
+    no text: masked, erased.
+    """
     found = []
     for name in key_columns:
         image = next((image for image in images if image and name in image), None)
-        if image is None:
+        if image is None or isinstance(image[name], Mapping):
             return None
         found.append(image[name])
     return tuple(found) or None

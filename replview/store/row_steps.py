@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from replview.store.prepared import prepared_rows
+from replview.store.seen import seen_step
 
 #: After every commit: where a transaction stands that is not committed yet.
 OPEN_END = (1 << 63) - 1
@@ -103,4 +104,4 @@ def step_of(row: Sequence[Any]) -> Step:
     for index in (6, 7):
         if values[index] is not None:
             values[index] = orjson.loads(values[index])
-    return Step(*values)
+    return seen_step(Step(*values))

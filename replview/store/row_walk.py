@@ -12,7 +12,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.models import Slot
 from replview.store.row_breaks import Breaks, read_breaks
-from replview.store.row_keys import TableRows
+from replview.store.row_keys import KeyProblem, TableRows
 from replview.store.row_steps import (
     CUT_COLUMNS,
     NOT_ABORTED,
@@ -85,7 +85,11 @@ class Walk:
     def __init__(
         self, slot: Slot, table: TableRows, keys: Sequence[tuple[int, tuple[Any, ...]]]
     ) -> None:
-        """``keys``: the hashes and values the row is asked for by."""
+        """``keys``: the hashes and values the row is asked for by. Raises ``KeyProblem`` where
+        whoever asks may not ask that.
+        """
+        if table.withheld:
+            raise KeyProblem(table.withheld)
         self.slot = slot
         self.table = table
         self.keys = keys

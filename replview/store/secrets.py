@@ -1,14 +1,22 @@
-"""Passwords at rest: sealed with a key derived from the instance's secret key."""
+"""Secrets at rest: sealed with a key derived from the instance's secret key.
+
+The first key seals; it and those that were used before it (``REPLVIEW_SECRET_KEYS_OLD``) unseal, so
+that a key is changed without a moment in which nothing can be read: ``replview secrets rotate``.
+"""
 
 import base64
 
-from cryptography.fernet import Fernet, InvalidToken
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.apps import apps
 from django.conf import settings
+from django.db import models, transaction
 
 #: Names the use, so that no other key derived from the same secret is ever equal.
 _PURPOSE = b"replview: passwords of sources"
+#: Every text field of the store that begins so holds what ``seal`` made, or nothing.
+_SEALED = "sealed_"
 
 
 class SecretKeyChanged(Exception):
@@ -16,24 +24,63 @@ class SecretKeyChanged(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "the password was sealed with another REPLVIEW_SECRET_KEY: set the one it was sealed "
-            "with, or remove the source and add it again"
+            "the password was sealed with another REPLVIEW_SECRET_KEY: name that one in "
+            "REPLVIEW_SECRET_KEYS_OLD and run 'replview secrets rotate', or give the source its "
+            "password again with 'replview source credentials'"
         )
 
 
 def seal(secret: str) -> str:
     """Encrypt and sign; the result is text and safe to store."""
-    return _fernet().encrypt(secret.encode()).decode()
+    return _keys().encrypt(secret.encode()).decode()
 
 
-def unseal(sealed: str) -> str:
-    """The secret again. Raises ``SecretKeyChanged``."""
+def unseal(sealed: str, *, within_seconds: int | None = None) -> str:
+    """The secret again. Raises ``SecretKeyChanged``, also where it was sealed longer ago than
+    ``within_seconds``.
+    """
     try:
-        return _fernet().decrypt(sealed.encode()).decode()
+        return _keys().decrypt(sealed.encode(), ttl=within_seconds).decode()
     except InvalidToken:
         raise SecretKeyChanged from None
 
 
-def _fernet() -> Fernet:
+def rotate_all() -> tuple[int, list[str]]:
+    """Seal everything anew with the first key; returns how many secrets that was, and what could
+    not be unsealed with any key (``source.sealed_password of 3``), which is left as it is.
+    """
+    count, lost = 0, []
+    for model, name in _sealed_fields():
+        for key in model._base_manager.exclude(**{name: ""}).values_list("pk", flat=True):
+            with transaction.atomic():
+                row = model._base_manager.select_for_update().filter(pk=key)
+                sealed = row.values_list(name, flat=True).first()
+                if not sealed:
+                    continue
+                try:
+                    row.update(**{name: _keys().rotate(sealed.encode()).decode()})
+                    count += 1
+                except InvalidToken:
+                    lost.append(f"{model._meta.db_table}.{name} of {key}")
+    return count, lost
+
+
+def _sealed_fields() -> list[tuple[type[models.Model], str]]:
+    return [
+        (model, field.name)
+        for model in apps.get_app_config("store").get_models()
+        if model._meta.managed
+        for field in model._meta.concrete_fields
+        if isinstance(field, models.TextField) and field.name.startswith(_SEALED)
+    ]
+
+
+def _keys() -> MultiFernet:
+    return MultiFernet(
+        [_derived(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+    )
+
+
+def _derived(key: str) -> Fernet:
     derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE)
-    return Fernet(base64.urlsafe_b64encode(derived.derive(settings.SECRET_KEY.encode())))
+    return Fernet(base64.urlsafe_b64encode(derived.derive(key.encode())))

@@ -47,6 +47,8 @@ class Selection:
             return cls(
                 wanted=wanted, trouble="a row is one of a table: name one table that is known"
             )
+        if table.withheld:
+            return cls(wanted=wanted, trouble=table.withheld)
         try:
             key: dict[str, str | None] = {**pairs} if pairs else parse_key(typed, table.key_columns)
         except KeyProblem as problem:

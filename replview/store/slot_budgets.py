@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from replview.store.access_record import Action, note
 from replview.store.models import Slot, SlotEvent, WatchedSlot
 
 #: The code of a slot that replview dropped at its budget.
@@ -35,6 +36,7 @@ def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
                 message=f"Changed by {by}: {what}.",
                 detail={"was": was, "is": differing, "by": by},
             )
+            note(Action.CHANGED_SLOT, subject=f"{slot}: {what}", source_id=row.source_id)
     slot.refresh_from_db()
     return slot
 

@@ -102,6 +102,11 @@ def measure() -> StoreSize:
     )
 
 
+def size_now() -> int:
+    """What the store occupies."""
+    return _size()
+
+
 def chosen() -> tuple[int | None, str]:
     """The budget in bytes (None: none) and what comes first there."""
     budget = instance_settings.read("store.budget_bytes", None)

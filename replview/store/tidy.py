@@ -81,7 +81,7 @@ def sweep_tombstones(deadline: float) -> int:
         stones = AbortedSubtransaction.objects.filter(transaction_id=identifier)
         subxids = list(stones.values_list("subxid", flat=True))
         doomed = None if xid in subxids else subxids
-        count, finished = _delete_changes(identifier, doomed, deadline)
+        count, finished = delete_changes(identifier, doomed, deadline)
         deleted += count
         if finished:
             stones.filter(subxid__in=subxids).update(swept=True)
@@ -139,7 +139,8 @@ def remove_slots(deadline: float) -> int:
                 samples.objects.filter(slot_id=slot.pk).delete()
             slot.delete()
             gone += 1
-    Source.objects.filter(ephemeral=True, slots__isnull=True).delete()
+    leaving = Q(ephemeral=True) | Q(removing_at__isnull=False)
+    Source.objects.filter(leaving, slots__isnull=True).delete()
     return gone
 
 
@@ -185,16 +186,16 @@ def _delete_transactions(identifiers: list[int], deadline: float) -> int:
     size = 0
     for identifier, last_seq in sizes:
         if (last_seq or 0) > WINDOW:
-            if not _delete_changes(identifier, None, deadline)[1]:
+            if not delete_changes(identifier, None, deadline)[1]:
                 break
             done.append(identifier)
             continue
         if size + (last_seq or 0) > WINDOW:
-            _delete_all_changes(small)
+            delete_all_changes(small)
             done, small, size = done + small, [], 0
         small.append(identifier)
         size += last_seq or 0
-    _delete_all_changes(small)
+    delete_all_changes(small)
     done += small
     AbortedSubtransaction.objects.filter(transaction_id__in=done).delete()
     Transition.objects.filter(transaction_id__in=done).delete()
@@ -202,15 +203,13 @@ def _delete_transactions(identifiers: list[int], deadline: float) -> int:
     return len(done)
 
 
-def _delete_all_changes(identifiers: list[int]) -> None:
+def delete_all_changes(identifiers: list[int]) -> None:
     """Of small transactions, in one go."""
     LargeValue.objects.filter(transaction_id__in=identifiers).delete()
     Change.objects.filter(transaction_id__in=identifiers).delete()
 
 
-def _delete_changes(
-    identifier: int, subxids: list[int] | None, deadline: float
-) -> tuple[int, bool]:
+def delete_changes(identifier: int, subxids: list[int] | None, deadline: float) -> tuple[int, bool]:
     """Delete a transaction's changes, or those of some subtransactions, window by window.
 
     Returns how many were deleted, and whether the end was reached before the deadline.

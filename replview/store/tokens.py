@@ -1,4 +1,4 @@
-"""Tokens with which programs read the API: made, known again, revoked.
+"""Tokens with which programs use the API: made, known again, revoked.
 
 A token is shown once, when it is made; the store keeps its SHA-256, which is enough to know it
 again and of no use to anybody who reads the store.
@@ -13,6 +13,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from replview.store.models import ApiToken
+from replview.store.rights import Role, role_of, visible_sources
+
+Scope = ApiToken.Scope
 
 #: What every token begins with, so that it is recognised where it leaks to.
 PREFIX = "rv_"
@@ -21,10 +24,62 @@ _HINT_CHARACTERS = 8
 _NOTED_SECONDS = 60
 
 
+#: The role that somebody needs to have a token of this scope.
+NEEDED = {
+    Scope.METRICS: Role.OPERATOR,
+    Scope.READ: Role.VIEWER,
+    Scope.EXPORT: Role.OPERATOR,
+    Scope.OPERATE: Role.OPERATOR,
+}
+
+
+class ScopeRefused(Exception):
+    """The scope is more than its user may."""
+
+
+def check_scope(user: AbstractBaseUser, scope: str) -> None:
+    """Raises ``ScopeRefused`` where the scope exceeds what the user may."""
+    role, needed = role_of(user), NEEDED[Scope(scope)]
+    if role is None or role < needed:
+        has = role.word if role else "none"
+        raise ScopeRefused(f"a token that may {scope!r} needs the role {needed.word}, not {has}")
+    if scope == Scope.METRICS and visible_sources(user) is not None:
+        raise ScopeRefused("metrics tell of every source, and this account sees some of them")
+
+
+def scopes_for(user: AbstractBaseUser) -> list[Scope]:
+    """Those that the user may have."""
+    found = []
+    for scope in Scope:
+        try:
+            check_scope(user, scope)
+        except ScopeRefused:
+            continue
+        found.append(scope)
+    return found
+
+
+def may_read_metrics(row: ApiToken) -> bool:
+    """Metrics tell of every source: with a token made for them, or any of an admin."""
+    if role_of(row.user) is Role.ADMIN:
+        return True
+    if row.scope != Scope.METRICS:
+        return False
+    try:
+        check_scope(row.user, row.scope)
+    except ScopeRefused:
+        return False
+    return True
+
+
 def make_token(
-    user: AbstractBaseUser, name: str, *, days: int | None = None
+    user: AbstractBaseUser, name: str, *, days: int | None = None, scope: str = Scope.READ
 ) -> tuple[str, ApiToken]:
-    """A new token for this user, and its row; ``days``: how long it is good for."""
+    """A new token for this user, and its row; ``days``: how long it is good for.
+
+    Raises ``ScopeRefused``.
+    """
+    check_scope(user, scope)
     token = PREFIX + secrets.token_urlsafe(32)
     expires_at = None if days is None else timezone.now() + dt.timedelta(days=days)
     row = ApiToken.objects.create(
@@ -32,6 +87,7 @@ def make_token(
         name=name,
         digest=_digest(token),
         hint=token[:_HINT_CHARACTERS],
+        scope=scope,
         expires_at=expires_at,
     )
     return token, row

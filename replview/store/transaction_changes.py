@@ -12,6 +12,7 @@ import orjson
 from django.db import connection
 
 from replview.store.changes import ChangeRow
+from replview.store.seen import TextLimits, seen_change, tables_of, text_limits
 
 #: Longer values are cut when a page is read.
 CUT_CHARACTERS = 50_000
@@ -43,8 +44,9 @@ _ROW = """
 """
 _CUT_ROW = _ROW.format(old=_CUT.format(side="old"), new=_CUT.format(side="new"))
 _WHOLE_ROW = _ROW.format(old="c.old", new="c.new")
-_TEXT = """(EXISTS (SELECT FROM jsonb_each_text(c.new) t WHERE t.value ILIKE %(text)s)
-         OR EXISTS (SELECT FROM jsonb_each_text(c.old) t WHERE t.value ILIKE %(text)s))"""
+_TEXT = """(EXISTS (SELECT FROM jsonb_each_text(c.new) t WHERE t.value ILIKE %(text)s {of_value})
+         OR EXISTS (SELECT FROM jsonb_each_text(c.old) t WHERE t.value ILIKE %(text)s {of_value}))
+         {of_change}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +142,11 @@ def _window(
         conditions.append("c.relation_id = %(relation)s")
     if wanted.ops:
         conditions.append('c.op = ANY(%(ops)s::"char"[])')
+    limits = TextLimits()
     if wanted.text:
-        conditions.append(_TEXT)
+        limits = text_limits(tables_of([transaction_id]), transaction_id=transaction_id)
+        of_value = limits.of_value("t")
+        conditions.append(_TEXT.format(of_value=of_value, of_change=limits.of_change))
     order = "DESC" if backwards else "ASC"
     sql = f"{_CUT_ROW} AND {' AND '.join(conditions)} ORDER BY c.seq {order} LIMIT %(limit)s"
     escaped = wanted.text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
@@ -157,6 +162,7 @@ def _window(
             "limit": limit,
             "cut": CUT_CHARACTERS,
             "look_into": _LOOK_INTO_BYTES,
+            **limits.parameters,
         },
     )
 
@@ -216,7 +222,7 @@ def _change_rows(sql: str, parameters: dict[str, Any]) -> list[ChangeRow]:
         values = list(row)
         values[4:8] = _letter(row[4]) or "", _letter(row[5]), _json(row[6]), _json(row[7])
         values[15:17] = _json(row[15]) or [], _json(row[16]) or []
-        found.append(ChangeRow(*values))
+        found.append(seen_change(ChangeRow(*values)))
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 from replview.store.browsing_sql import Conditions, conditions_of
 from replview.store.models import Slot, Transaction
 from replview.store.relation_shapes import VersionShape, shapes_named, shapes_of_slot
+from replview.store.sight import NO_RIGHT, current_sight
 from replview.store.transaction_filter import OPERATIONS, TransactionFilter
 from replview.store.value_filter import ValueFilter, WhereError
 
@@ -76,6 +77,29 @@ class WantedChanges:
         if not self.filter.tables:
             return None
         return sorted({shape.relation_id for shape in self.shapes})
+
+
+def searchable(wanted: WantedChanges) -> list[VersionShape]:
+    """The shapes of tables whose values may be searched for what is asked.
+
+    Raises ``WhereError`` where a column that is asked for is masked, and where all tables are
+    hidden: a search that left them out in silence would seem to say that there is nothing.
+    """
+    shapes, sight = wanted.shapes, current_sight()
+    if sight.open:
+        return shapes
+    sight.learn({shape.relation_id for shape in shapes})
+    seen = [shape for shape in shapes if not sight.hides(shape.relation_id)]
+    if shapes and (not seen or (wanted.filter.tables and len(seen) < len(shapes))):
+        hidden = next(shape for shape in shapes if sight.hides(shape.relation_id))
+        raise WhereError(f"you have {NO_RIGHT} of {hidden.schema}.{hidden.table}")
+    for shape in seen:
+        masked = sight.masked(shape.relation_id).intersection(wanted.where.columns)
+        if masked & {str(column["name"]) for column in shape.columns}:
+            name = f"{min(masked)} of {shape.schema}.{shape.table}"
+            more = "" if wanted.filter.tables else "; name the tables to search"
+            raise WhereError(f"{name} is masked: nobody can look for its values{more}")
+    return seen
 
 
 def conditions_on_transactions(wanted: WantedChanges) -> Conditions:

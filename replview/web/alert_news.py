@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from replview.store.models import Alert
+from replview.store.models.seen import seen_sources
 from replview.web.alert_lines import AlertLine
 
 #: A page asks every few seconds; one that slept longer is told by its counts.
@@ -37,6 +38,8 @@ class News:
 
 def read_news() -> list[News]:
     """The newest last."""
+    if seen_sources() is not None:  # of some sources alone: not everybody's news
+        return _read(timezone.now())
     news: list[News] | None = cache.get(_KEY)
     if news is None:
         news = _read(timezone.now())

@@ -12,12 +12,15 @@ from urllib.parse import urlencode
 import orjson
 from django.urls import reverse
 
+from replview.exports.withheld import Withheld, withheld
 from replview.store.archived import Place
 from replview.store.changes import ChangeRow
 from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Slot, SlotIncarnation
+from replview.store.sight import current_sight
 from replview.web.change_blocks import Block, blocks_of
 from replview.web.transaction_words import flat_context
+from replview.web.withheld_changes import seen_archived
 from replview.web.words import plural
 
 if TYPE_CHECKING:
@@ -89,7 +92,8 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
     page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))
     page.did = _did(facts)
     page.context = _context(facts["context"])
-    page.blocks = [block_of(change) for change in found.changes]
+    of = withheld(place.life.slot)
+    page.blocks = [block_of(change, place.life.slot, of) for change in found.changes]
     if found.more:
         page.later_url = f"{url}{'&' if '?' in url else '?'}after={found.changes[-1].seq}"
     return page
@@ -105,7 +109,7 @@ def read_row(
 
     page = ArchivedRow()
     number, _, cursor = str(words.get("from", "")).partition(":")
-    lives = _lives(slot)
+    lives, of = _lives(slot), withheld(slot)
     last = int(number) if number.isascii() and number.isdigit() else None
     known = [life for life in lives if last is None or life.number <= last]
     for place, life in enumerate(known):
@@ -116,7 +120,7 @@ def read_row(
         except TargetProblem as error:
             page.problem, page.remedy = error.problem, error.remedy
             return page
-        page.lines += [_line(change, slot, life.number) for change in found.changes]
+        page.lines += [_line(change, slot, life.number, of) for change in found.changes]
         former = [each.number for each in known[place + 1 :]]
         follows = found.older or (former and page.lines and len(page.lines) >= PAGE_CHANGES)
         if follows:
@@ -144,9 +148,9 @@ def transaction_url(slot: Slot, life: int, lsn: int | None, moment: dt.datetime 
     return f"{reverse('archive-transaction')}?{urlencode(words, safe='/:')}"
 
 
-def _line(change: "ArchivedChange", slot: Slot, life: int) -> ArchivedLine:
+def _line(change: "ArchivedChange", slot: Slot, life: int, of: Withheld) -> ArchivedLine:
     return ArchivedLine(
-        block=block_of(change),
+        block=block_of(change, slot, of),
         commit_time=change.commit_time,
         actor=change.actor,
         xid=change.xid,
@@ -156,8 +160,8 @@ def _line(change: "ArchivedChange", slot: Slot, life: int) -> ArchivedLine:
     )
 
 
-def block_of(change: "ArchivedChange") -> Block:
-    """As other pages show a change."""
+def block_of(change: "ArchivedChange", slot: Slot, of: Withheld) -> Block:
+    """As other pages show a change, without what is withheld of the table."""
     row = ChangeRow(
         transaction_id=0, seq=change.seq, lsn=change.lsn, subxid=None, op=change.op,
         old_kind=change.old_kind, old=None if change.old is None else dict(change.old),
@@ -166,6 +170,7 @@ def block_of(change: "ArchivedChange") -> Block:
         replica_identity=change.replica_identity, columns=[dict(c) for c in change.columns],
         key_columns=list(change.key_columns),
     )  # fmt: skip
+    row = seen_archived(row, slot.source_id, of, current_sight())
     return blocks_of([row], before={}, not_undone=_NOT_UNDONE)[0]
 
 

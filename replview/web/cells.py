@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from replview.store.change_values import erased_words
 from replview.web.json_lines import JSONDiff, indented
 from replview.web.text_diff import TextDiff
 from replview.web.words import bytes_words, count_words
@@ -79,8 +80,10 @@ def cell(value: Any, side: str, *, derived: bool = False, json: bool = False) ->
 
 def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
     """A marked form in words, and its length if it can be asked for."""
+    if "$erased" in value:
+        return erased_words(value), None
     if "$masked" in value:
-        return "masked before it was stored", None
+        return "masked", None
     if "$aside" in value:
         return f"{count_words(int(value['$aside']))} characters, kept aside", int(value["$aside"])
     for mark, words in (("$binary", "binary, not decoded"), ("$bytes", "bytes, not text")):

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from replview.store.access_record import viewed_changes
 from replview.store.before_images import Before, before_images
 from replview.store.change_sql import undo_problem
 from replview.store.changes import ChangeRow
+from replview.store.sight import NO_RIGHT
 from replview.web.cells import Cell, Line, cell
 from replview.web.change_lines import Sheet, tell_one_side, tell_update
 from replview.web.words import bytes_words
@@ -62,6 +64,8 @@ class Block:
     subxid: int | None = None
     #: Its subtransaction was rolled back: kept, and marked.
     aborted: bool = False
+    #: Whoever looks has no right to see its values.
+    hidden: bool = False
     #: Why it cannot be undone; empty where it can.
     undo_problem: str = ""
 
@@ -96,6 +100,7 @@ def blocks_of(
     very wide or very long row shows its first columns, its long values cut.
     """
     changes = list(changes)
+    viewed_changes(changes)
     before = before_images(changes) if before is None else before
     sheet = Sheet(all_columns=all_columns)
     blocks = []
@@ -119,8 +124,11 @@ def _block(change: ChangeRow, previous: Any, sheet: Sheet) -> Block:
         relation_id=change.relation_id,
         subxid=change.subxid,
         aborted=change.aborted,
+        hidden=change.hidden,
     )
-    if change.op == "M":
+    if change.hidden:
+        _tell_hidden(block, change.new or {})
+    elif change.op == "M":
         _tell_message(block, change.new or {})
     elif change.op == "T":
         _tell_truncate(block, change.new or {})
@@ -134,6 +142,15 @@ def _block(change: ChangeRow, previous: Any, sheet: Sheet) -> Block:
         tell(block, change, previous, sheet)
     block.undo_problem = undo_problem(change, previous)
     return block
+
+
+def _tell_hidden(block: Block, message: Mapping[str, Any]) -> None:
+    """That something changed, not what."""
+    block.words = f"you have {NO_RIGHT}"
+    if block.op == "M":
+        block.table = str(message.get("prefix", ""))
+    else:
+        block.words += " of this table"
 
 
 def _tell_key(block: Block, change: ChangeRow) -> None:

@@ -74,6 +74,8 @@ def tell_update(block: "Block", change: ChangeRow, previous: Any, sheet: Sheet) 
     new, sent_old = change.new or {}, change.old or {}
     before = _before_of_update(block, change, previous)
     unknown_before = block.before in ("unknown", "key")
+    #: Of a masked value nobody can say whether it changed.
+    unsure = False
     for name, type_name in _columns(change, new, before):
         key = name in change.key_columns
         if name not in new:
@@ -86,14 +88,15 @@ def tell_update(block: "Block", change: ChangeRow, previous: Any, sheet: Sheet) 
             unknown = None if unknown_before else Cell("unknown", "unknown")
             line = Line(name, type_name, None if key else unknown, after, key=key, same=key)
             (block.folded if key else block.lines).append(line)
-        elif same_value(before[name], new[name]) is not False:
+        elif (same := same_value(before[name], new[name])) is not False:
+            unsure = unsure or same is None
             block.folded.append(Line(name, type_name, None, after, key=key, same=True))
         else:
             derived = block.before == "derived" and name not in sent_old
             was = cell(before[name], "old", derived=derived, json=json)
             differ = _differ(before[name], new[name], json, sheet)
             block.lines.append(Line(name, type_name, was, after, *differ, key=key))
-    block.fold_word = "unchanged"
+    block.fold_word = "unchanged or masked" if unsure else "unchanged"
     if unknown_before and len(block.lines) > _SHOWN and not sheet.all_columns:
         block.folded, block.lines = block.lines[_SHOWN:] + block.folded, block.lines[:_SHOWN]
         block.fold_word = "more"

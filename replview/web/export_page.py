@@ -15,6 +15,7 @@ from replview.exports.policy import Policy, Refused, read_policy
 from replview.exports.reading_back import ReadingBack, reading_before
 from replview.exports.schema import SchemaTab, schema_tabs
 from replview.exports.targets import default_target, target_of
+from replview.exports.withheld import visible_exports
 from replview.store.models import Export, Relation, Slot
 from replview.store.transaction_filter import OPERATIONS, TransactionFilter
 from replview.web.export_words import UNCOUNTED_FIGURES, Sentence, figures_of, sentence_of
@@ -159,7 +160,7 @@ def read_export_page(
     policy = read_policy()
     words = {"slot": str(slot)} | words
     asked = TransactionFilter.from_words(words)
-    rows = Export.objects.defer("result", "slice")
+    rows = visible_exports().defer("result", "slice")
     page = ExportPage(
         slot=slot,
         words=words,

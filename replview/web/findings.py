@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from replview.store.given_up import GIVEN_UP
 from replview.store.models import Slot, Source
 from replview.store.slot_budgets import DROPPED
 from replview.store.store_size import STOPPED as STORE_FULL
@@ -34,6 +35,12 @@ def slot_health(slot: Slot, reading: Reading, prepared: Prepared | None, now: da
 
 def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Health:
     """The worst of a source and its slots."""
+    if source.removing_at is not None:
+        return Health(
+            level=Level.IDLE,
+            title=f"{source.name} is being removed.",
+            cause="It is gone once the records of its slots are deleted.",
+        )
     findings = list(slots)
     if source.problem_code:
         findings.append(
@@ -83,7 +90,7 @@ def _gone(slot: Slot, reading: Reading) -> Health | None:
     """Its server no longer has it; a temporary one goes with its connection, and what replview
     dropped at its budget is told with the receiver.
     """
-    if reading.gone_at is None or slot.temporary or slot.problem_code == DROPPED:
+    if reading.gone_at is None or slot.temporary or slot.problem_code in (DROPPED, GIVEN_UP):
         return None
     return Health(
         level=Level.NOW,
@@ -103,6 +110,13 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
             else f"{slot.name} is stopped: the store reached its budget.",
             cause=f"{problem[:1].upper()}{problem[1:]}." if problem else "",
             next_step=_step(slot.problem_remedy),
+        )
+    elif slot.desired == Slot.Desired.STOPPED and slot.problem_code == GIVEN_UP:
+        yield Health(
+            level=Level.IDLE,
+            title=f"{slot.name} was dropped on its source; its record is kept.",
+            cause=f"{problem[:1].upper()}{problem[1:]}. The source keeps nothing for it.",
+            next_step="start it to create it anew, or remove it with its record.",
         )
     elif slot.desired == Slot.Desired.STOPPED:
         yield Health(

@@ -11,6 +11,7 @@ from django.urls import reverse
 from replview.exports.history_asking import PERIODS, HistoryWish, fields_of, read_history_wish
 from replview.exports.policy import Policy, Refused, read_policy
 from replview.exports.roots import LifeThere, Root, known_roots, lives_there, root_of
+from replview.exports.withheld import visible_jobs
 from replview.spark.history.commands import JOBS
 from replview.spark.writing.estimating import spark_is_there
 from replview.store.models import HistoryJob
@@ -87,7 +88,7 @@ def history_url(words: Mapping[str, str]) -> str:
 
 def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
     """What these words mean now."""
-    rows = HistoryJob.objects.defer("result")
+    rows = visible_jobs().defer("result")
     roots = known_roots()
     page = HistoryPage(
         words={"job": _FIRST_JOB} | words,

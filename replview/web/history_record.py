@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from django.utils import timezone
 
+from replview.exports.withheld import shown_cells, slot_of_life, withheld
 from replview.store.models import HistoryJob
 from replview.web.export_words import Sentence
 from replview.web.history_page import history_url
@@ -36,7 +37,7 @@ class HistoryRecord:
 
 def read_history_record(row: HistoryJob) -> HistoryRecord:
     """The job as of now."""
-    result: Mapping[str, Any] = row.result or {}
+    result = _seen(row, row.result or {})
     return HistoryRecord(
         row=row,
         sentence=_sentence(row, result),
@@ -48,6 +49,16 @@ def read_history_record(row: HistoryJob) -> HistoryRecord:
         told=[(name, _text(value) or "unknown") for name, value in _told(result)],
         again_url=history_url({"job": row.job, "root": row.root, **row.words}),
     )
+
+
+def _seen(row: HistoryJob, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What it gave, as whoever looks may see it now: rules may have come since it ran."""
+    table = str(row.words.get("table") or "")
+    of = withheld(slot_of_life(str(row.words.get("life") or "")))
+    if not table or "rows" not in result:
+        return result
+    columns = [str(name) for name in result.get("columns") or []]
+    return {**result, "rows": shown_cells(table, columns, result["rows"], of)}
 
 
 def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:

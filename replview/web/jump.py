@@ -4,16 +4,14 @@ from replview.store.fields import LSN
 from replview.store.history_places import first_seqs_from_lsn, lives_of
 from replview.store.models import Transaction
 
-_SHOWN = Transaction.objects.exclude(
-    state__in=[Transaction.State.DISCARDED, Transaction.State.COPYING]
-)
+_NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
 
 
 def find_transaction(text: str, slot: str = "") -> Transaction | None:
     """The newest transaction of that xid or gid, or the one an LSN falls into; ``slot``
     (``source/name``) says where to look, empty: everywhere.
     """
-    shown = _SHOWN
+    shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
     if slot:
         shown = shown.filter(incarnation__in=[life.id for life in lives_of(slot)])
     found = shown.filter(gid=text).order_by("-id").first()
@@ -32,4 +30,5 @@ def _at_lsn(text: str, slot: str) -> Transaction | None:
     if not first:
         return None
     life = max(first)
-    return _SHOWN.filter(incarnation=life, commit_seq=first[life]).first()
+    rows = Transaction.objects.exclude(state__in=_NOT_SHOWN)
+    return rows.filter(incarnation=life, commit_seq=first[life]).first()

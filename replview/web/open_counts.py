@@ -3,6 +3,7 @@
 from django.db import connection
 
 from replview.store.models import Transaction
+from replview.store.models.seen import seen_ids
 from replview.web.alert_counts import AlertCounts
 from replview.web.health import Prepared
 
@@ -15,6 +16,7 @@ Open = dict[int | None, tuple[int, Prepared | None]]
 _OPEN = """
 SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL, max(fired_at)
   FROM alert WHERE state = 'firing'
+   AND (%(seen)s::bigint[] IS NULL OR source_id IS NULL OR source_id = ANY(%(seen)s))
  UNION ALL
 SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
   FROM (SELECT incarnation_id, count(*) AS number, bool_or(state = 'prepared') AS prepared
@@ -30,7 +32,8 @@ SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
 def read_open() -> tuple[Open, AlertCounts]:
     """What is open now, and what fires."""
     with connection.cursor() as cursor:
-        cursor.execute(_OPEN)
+        # Open transactions are looked up by the lives of the slots that are seen.
+        cursor.execute(_OPEN, {"seen": seen_ids()})
         (_, firing, now, _, newest_at), *rows = cursor.fetchall()
     found: Open = {
         incarnation: (

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.changes import ChangeRow
+from replview.store.sight import current_sight
 from replview.web.change_blocks import Block, blocks_of
+from replview.web.withheld_changes import seen_peeked
 
 _LETTERS = {
     "insert": "I",
@@ -27,15 +29,19 @@ class Group:
     blocks: list[Block] = field(default_factory=list)
 
 
-def groups_of(changes: Iterable[Mapping[str, Any]]) -> list[Group]:
-    """Blocks in the order of the stream, a heading wherever another transaction begins."""
+def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[Group]:
+    """Blocks in the order of the stream, a heading wherever another transaction begins; without
+    what whoever looks may not see.
+    """
+    sight = current_sight()
     groups: list[Group] = []
     for number, change in enumerate(changes, start=1):
         xid = change.get("gid") or change.get("xid")
         name = "" if xid is None else str(xid)
         if not groups or groups[-1].name != name:
             groups.append(Group(name))
-        groups[-1].blocks += blocks_of([_row(change, number)])
+        row = seen_peeked(_row(change, number), source_id, sight)
+        groups[-1].blocks += blocks_of([row])
     return groups
 
 

@@ -81,6 +81,10 @@ def read_start(slot: Slot, words: Mapping[str, Any]) -> Start:
         start.problem = f"No change of a table {start.table_name} is recorded."
         start.remedy = "A table appears here with its first published change. Choose another one."
         return start
+    if start.table.withheld:
+        start.problem = f"{start.table.withheld[:1].upper()}{start.table.withheld[1:]}."
+        start.remedy = "That something changed is told by the transactions that touched the table."
+        return start
     _read_key(start, words)
     if start.key is None:
         _offer(start)

@@ -8,6 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils import timezone
 
+from replview.store.masks import masked_columns, named_columns
 from replview.store.models import Relation, TypeName
 from replview.store.publication_looks import latest_look
 from replview.store.rename_evidence import values_carried
@@ -200,12 +201,17 @@ def _identity(relation: Relation, history: SchemaHistory) -> IdentityWords | Non
     current = history.current
     if current is None:
         return None
-    rules = relation.slot.column_rules.get(str(relation)) or {}
+    shape = current.version
+    named = named_columns(shape.columns)
+    masked = masked_columns(relation.slot.source_id, relation.schema, relation.table, named)
+    # A rule on display takes no key away.
+    rules = {name for name, when in masked.items() if when == "ingest"}
+    rules |= set(relation.slot.column_rules.get(str(relation)) or {})
     return identity_words(
         relation.schema,
         relation.table,
-        current.version.replica_identity,
-        current.version.key_columns,
+        shape.replica_identity,
+        shape.key_columns,
         rules,
     )
 

@@ -1,7 +1,7 @@
 """The fleet for what every open page asks every few seconds: read once for all of them.
 
-Who is signed in sees all sources, so that one answer is right for everybody. A page itself is never
-made of it: what somebody just did must be there.
+Most accounts see all sources, so that one answer is right for them all; whoever sees some of them
+has a fleet of their own. A page itself is never made of it: what somebody just did must be there.
 """
 
 import itertools
@@ -9,6 +9,7 @@ import threading
 
 from django.core.cache import cache
 
+from replview.store.models.seen import seen_sources
 from replview.web.fleet import Fleet, read_fleet
 
 #: As old as a header may be: less than the pause between two of its questions.
@@ -23,6 +24,8 @@ _held: tuple[int, Fleet] | None = None
 def read_shared_fleet() -> Fleet:
     """The fleet, at most two seconds old. One reads while the others wait for it."""
     global _held
+    if seen_sources() is not None:
+        return read_fleet()
     with _lock:
         # The cache says how long; the fleet itself is not packed into it and out again.
         if _held is not None and cache.get(_KEY) == _held[0]:

@@ -11,7 +11,10 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 
+from replview.store.rights import Role, role_of
+from replview.store.rights import may as may_role
 from replview.web.addresses import in_flight_url, of_slot, slot_page_url, stream_url
+from replview.web.allowed import role_for
 from replview.web.fleet import Fleet, SlotView, read_fleet
 from replview.web.health import Level
 from replview.web.lost_words import lost_short
@@ -60,7 +63,12 @@ NAVIGATION = (
     (
         "",
         True,
-        (("Sources", "sources", "source", "sources"), ("Store", "store", "record", "")),
+        (
+            ("Sources", "sources", "source", "sources"),
+            ("Store", "store", "record", ""),
+            ("Privacy", "masks", "eye", ""),
+            ("Accounts", "accounts", "actor", ""),
+        ),
     ),
 )
 #: And in a demo.
@@ -80,13 +88,38 @@ OF_ONE_SLOT = (
 )
 #: Pages that are a part of an entry's, by the names of their addresses.
 PARTS = {
+    "account": "accounts",
     "in-flight-ended": "in-flight",
     "transaction": "transactions",
     "relation": "relations",
     "actor": "actors",
     "slot": "slots",
     "baselines": "slots",
+    "slot-keeping": "slots",
+    "access-record": "masks",
     "source-slots": "sources",
+    "source": "sources",
+    "source-publications": "sources",
+    "source-credentials": "sources",
+    "source-move": "sources",
+    "source-rename": "sources",
+    "source-remove": "sources",
+    "managed": "sources",
+    "slot-start": "slots",
+    "slot-stop": "slots",
+    "slot-tables": "slots",
+    "slot-adopt": "slots",
+    "slot-drop": "slots",
+    "source-doctor": "sources",
+    "source-new": "sources",
+    "source-new-kind": "sources",
+    "draft-connection": "sources",
+    "draft-check": "sources",
+    "draft-tables": "sources",
+    "draft-columns": "sources",
+    "draft-options": "sources",
+    "draft-review": "sources",
+    "draft-progress": "sources",
     "alert": "alerts",
     "alert-rules": "alerts",
     "alert-rule": "alerts",
@@ -97,6 +130,8 @@ PARTS = {
     "export": "exports",
     "exports-all": "exports",
     "export-new": "exports",
+    "erase": "masks",
+    "erasure": "masks",
     "history-job": "history-jobs",
     "history-jobs-all": "history-jobs",
     "history-job-new": "history-jobs",
@@ -142,22 +177,30 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return {"shell": None}
-    return {"shell": SimpleLazyObject(lambda: build_shell(request))}
+    may = {"operate": may_role(user, Role.OPERATOR), "administer": may_role(user, Role.ADMIN)}
+    return {"shell": SimpleLazyObject(lambda: build_shell(request)), "may": may}
 
 
 def build_shell(request: HttpRequest) -> dict[str, Any]:
     """Navigation, tabs, scope and health, for the templates in ``shell/``."""
     fleet, asked = fleet_of(request), request.GET.get("slot", "")
+    role = role_of(request.user)
+
+    def may_open(name: str) -> bool:
+        needed = role_for(name, "GET")
+        return isinstance(needed, Role) and role is not None and role >= needed
+
     slot = fleet.find_slot(asked)
     other = fleet.find_other(asked) if slot is None and asked else None
     groups: list[dict[str, Any]] = [
         {
             "title": title,
             "apart": apart,
-            "pages": [_page(request, fleet, slot, *page) for page in pages],
+            "pages": [_page(request, fleet, slot, *page) for page in pages if may_open(page[1])],
         }
         for title, apart, pages in NAVIGATION + (DEMO_NAVIGATION if settings.DEMO else ())
     ]
+    groups = [group for group in groups if group["pages"]]
     pages = [page for group in groups for page in group["pages"]]
     return {
         "navigation": groups,

@@ -53,6 +53,8 @@ KINDS: Mapping[str, Kind] = {
     "heartbeat": Kind("heartbeat", "live", "idle"),
     "created": Kind("created", "slot", "idle"),
     "adopted": Kind("adopted", "slot", "idle"),
+    "managed": Kind("by hand", "slot", "idle"),
+    "tables": Kind("tables", "table", "idle"),
 }
 
 

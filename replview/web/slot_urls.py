@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from replview.web.views import budget, peeks, quarantine, slot, slots
+from replview.web.views import budget, keeping, peeks, quarantine, slot, slots
 
 _QUARANTINE = "slots/<str:source_name>/<str:slot_name>/quarantine/<int:quarantine_id>/"
 
@@ -10,6 +10,7 @@ urlpatterns = [
     path("slots/", slots.slots, name="slots"),
     path("slots/<str:source_name>/<str:slot_name>/", slot.slot, name="slot"),
     path("slots/<str:source_name>/<str:slot_name>/budget/", budget.change, name="slot-budget"),
+    path("slots/<str:source_name>/<str:slot_name>/keeping/", keeping.keeping, name="slot-keeping"),
     path(_QUARANTINE, quarantine.decision, name="quarantine"),
     path(f"{_QUARANTINE}raw/", quarantine.raw, name="quarantine-raw"),
     path(f"{_QUARANTINE}raw.bin", quarantine.raw_file, name="quarantine-file"),

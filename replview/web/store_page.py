@@ -8,9 +8,12 @@ from django.db.models import Min
 from replview.catalog.wal_budget import size_words
 from replview.store import archive, archived
 from replview.store.deleted_days import kept_since
+from replview.store.forecast import Forecast, SlotForecast, forecast, slot_forecasts
+from replview.store.keeping import all_alike
 from replview.store.models import Slot
 from replview.store.store_size import StoreSize, measure, order_of_sacrifice
 from replview.web.archive_words import ArchiveView, archive_view
+from replview.web.keeping_words import days_words, full_sentence, how_words, rate_of
 from replview.web.words import bytes_words
 
 #: From this share of the budget on it is to be looked at, as the alert says it.
@@ -30,6 +33,10 @@ class StorePage:
     #: Slots with since when they are recorded; None: nothing is yet.
     kept: list[tuple[Slot, dt.datetime | None]]
     archive: ArchiveView
+    forecast: Forecast
+    #: What each slot keeps, and where that goes.
+    slots: list[SlotForecast]
+    how: str
     typed: str
     error: str = ""
 
@@ -39,6 +46,23 @@ class StorePage:
         growth = self.store.growth_bytes_per_day
         return "" if growth is None else f"{bytes_words(growth)} of changes a day"
 
+    @property
+    def full(self) -> str:
+        """``Its disk is full in 12 days at this rate.``"""
+        return full_sentence(self.forecast)
+
+    @property
+    def rates(self) -> list[str]:
+        """What it grew by, lately and over a week; empty: unknown."""
+        found = self.forecast
+        return [
+            f"{rate_of(rate)}: full in {days_words(found.days_left(rate))}"
+            if found.days_left(rate) is not None
+            else rate_of(rate)
+            for rate in dict.fromkeys((found.week, found.day))
+            if rate is not None
+        ]
+
 
 def page_of(*, typed: str | None = None, error: str = "") -> StorePage:
     """Everything the page shows; ``typed``: what was sent and refused, with why."""
@@ -47,11 +71,16 @@ def page_of(*, typed: str | None = None, error: str = "") -> StorePage:
     slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
     share, begins = store.share, kept_since()
     level = "ok" if share is None or share < _LOOK_FROM else "look" if share < 1 else "now"
+    told = {one.slot.pk: one for one in slot_forecasts()}
+    full = forecast()
     return StorePage(
+        forecast=full,
+        slots=[told[slot.pk] for slot in slots if slot.pk in told],
+        how=how_words(all_alike()),
         store=store,
         level=level,
         title=f"The store occupies {bytes_words(store.size_bytes)}.",
-        cause=_cause(store),
+        cause=_cause(store, full),
         sacrifice=order_of_sacrifice(size, store.protect),
         kept=[(slot, _since(slot.since, begins.get(slot.pk))) for slot in slots],
         archive=archive_view(archive.chosen(), archived.standings()),
@@ -64,12 +93,14 @@ def _since(connected: dt.datetime | None, kept: dt.datetime | None) -> dt.dateti
     return kept if connected and kept and kept > connected else connected
 
 
-def _cause(store: StoreSize) -> str:
+def _cause(store: StoreSize, found: Forecast) -> str:
+    known = found.week is not None or found.day is not None
+    full = f" {full_sentence(found)}" if known and found.room_bytes is not None else ""
     if store.share is None or store.budget_bytes is None:
-        return "It has no budget: it may grow until its disk is full."
+        return full.strip() or "It has no budget: it may grow until its disk is full."
     share = f"{100 * store.share:.0f} % of its budget of {bytes_words(store.budget_bytes)}"
     if store.share >= 1:
         return f"That is {share}. {store.stuck}".rstrip()
-    if store.days_left is None:
+    if not full:
         return f"That is {share}; how long that lasts is not known yet."
-    return f"That is {share}, which lasts about {store.days_left:,.0f} days at this rate."
+    return f"That is {share}.{full}"

@@ -12,14 +12,34 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import connection
 from django.http import HttpRequest, StreamingHttpResponse
 
+from replview.store.sight import Sight, current_sight, use_sight
+
 
 def stream(
     request: HttpRequest, pieces: Iterator[bytes], content_type: str
 ) -> StreamingHttpResponse:
-    """An answer of these pieces, in memory one at a time."""
+    """An answer of these pieces, in memory one at a time; made as the request's user may see."""
+    pieces = _Seen(pieces, current_sight())
     if isinstance(request, ASGIRequest):
         return StreamingHttpResponse(_in_a_thread(pieces), content_type=content_type)
     return StreamingHttpResponse(pieces, content_type=content_type)
+
+
+class _Seen(Iterator[bytes]):
+    """Pieces that are made once the request is over, and still with its sight."""
+
+    def __init__(self, pieces: Iterator[bytes], sight: Sight) -> None:
+        self._pieces = pieces
+        self._sight = sight
+
+    def __next__(self) -> bytes:
+        with use_sight(self._sight):
+            return next(self._pieces)
+
+    def close(self) -> None:
+        """Nobody wants more."""
+        if close := getattr(self._pieces, "close", None):
+            close()
 
 
 async def _in_a_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

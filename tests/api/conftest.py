@@ -5,16 +5,17 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from replview.store.tokens import make_token
+from tests.people import make_user
 
 
 @pytest.fixture
 def user(db) -> User:
     """Whose token it is."""
-    return User.objects.create_user("alice")
+    return make_user("alice")
 
 
 @pytest.fixture
 def program(user: User) -> Client:
     """A client that sends a good token and no cookie."""
-    token, _ = make_token(user, "test")
+    token, _ = make_token(user, "test", scope="export")
     return Client(headers={"Authorization": f"Bearer {token}"})

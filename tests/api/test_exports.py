@@ -42,7 +42,7 @@ def test_what_is_refused_says_why(program: Client, user: User) -> None:
         return answer.json()["error"]
 
     assert "only folders within" in error(to="/etc")
-    assert "only staff" in error(to="s3://bucket/x")
+    assert "only an admin" in error(to="s3://bucket/x")
     assert "give" in error(since_last=True) or "continues a name" in error(since_last=True)
     assert "xtra" in error(where="id = 1")
     assert "not understood" in error(since="yesterday")

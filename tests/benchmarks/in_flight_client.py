@@ -12,6 +12,8 @@ from typing import Any
 
 import django
 
+from tests.people import make_user
+
 MB = 1 << 20
 #: Ended ones in the record besides, some of them shown below.
 ENDED = 2000
@@ -81,11 +83,10 @@ def fill(waiting: int) -> int:
 
 def ask(addresses: dict[str, str], requests: int) -> dict[str, list[float]]:
     """Milliseconds of each answer; the first of each, which fills caches, is not counted."""
-    from django.contrib.auth.models import User
     from django.test import Client
 
     client = Client(headers={"host": "localhost"})
-    client.force_login(User.objects.create_user("bench"))
+    client.force_login(make_user("bench"))
     found: dict[str, list[float]] = {}
     for what, address in addresses.items():
         times_ms = []

@@ -113,6 +113,8 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
         "trouble": reverse("trouble"),
         "baselines": reverse("baselines", args=[slot.source.name, slot.name]),
         "sources": reverse("sources"),
+        "source": reverse("source", args=[slot.source.name]),
+        "slot, to be dropped": reverse("slot-drop", args=[slot.source.name, slot.name]),
     }
 
 

@@ -7,11 +7,12 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandError
 
 from replview.store.tokens import good_token
+from tests.people import make_user
 
 
 @pytest.fixture
 def alice(db) -> User:
-    return User.objects.create_user("alice")
+    return make_user("alice")
 
 
 def test_a_token_is_shown_once_and_works(run, alice) -> None:
@@ -37,7 +38,7 @@ def test_a_revoked_one_makes_room_for_its_successor(run, alice) -> None:
 
 
 def test_whose_it_is_must_be_said_where_there_are_several(run, alice) -> None:
-    User.objects.create_user("bob")
+    make_user("bob")
     with pytest.raises(CommandError, match="--user"):
         run("token", "create", "export")
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
-from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client
 
 from tests.live.feeder import Feeder
+from tests.people import make_user
 
 
 def store_dsn() -> str:
@@ -57,7 +57,7 @@ def feeder(transactional_db: None, channel_layer_on_redis: None) -> Iterator[Fee
 @pytest.fixture
 def cookie(transactional_db: None) -> str:
     """The cookie of a signed-in session."""
-    user = get_user_model().objects.create_user("watcher", password="watcher-password")
+    user = make_user("watcher", password="watcher-password")
     client = Client()
     client.force_login(user)
     return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"

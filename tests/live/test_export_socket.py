@@ -6,12 +6,22 @@ import pytest
 
 from replview.asgi import application
 from replview.live.publisher import Publisher
+from replview.store.models import Export
 from tests.live.conftest import Socket, WebsocketCommunicator
+from tests.store.history_rows import History
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_an_exports_watchers_are_woken(cookie: str, channel_layer_on_redis: None) -> None:
+    mine, other = (
+        Export.objects.create(
+            slot=History(name).slot, slot_name="x", slice={}, target="/x", requested_by="watcher",
+            requested_how="page",
+        ).pk
+        for name in ("one", "two")
+    )  # fmt: skip
+
     async def watch(wakes: Publisher) -> int:
         scope = {
             "type": "websocket", "path": "/ws/exports/", "query_string": b"", "subprotocols": [],
@@ -21,19 +31,20 @@ def test_an_exports_watchers_are_woken(cookie: str, channel_layer_on_redis: None
         opened = WebsocketCommunicator(application, scope)
         assert (await opened.connect())[0]
         socket = Socket(opened)
-        await socket.send(type="watch", exports=[7])
-        await socket.receive("watching")
+        await socket.send(type="watch", exports=[mine, 987_654])
+        # Of one that there is not, or not for this account, nothing is told.
+        assert (await socket.receive("watching"))["exports"] == [mine]
         heard = asyncio.ensure_future(socket.receive("went_on", timeout=20))
         # The channel layer knows of the membership a moment later.
         while not heard.done():
-            wakes.export_changed(8)
-            wakes.export_changed(7)
+            wakes.export_changed(other)
+            wakes.export_changed(mine)
             await asyncio.sleep(0.1)
         await opened.disconnect()
         return heard.result()["export"]
 
     wakes = Publisher()
     try:
-        assert asyncio.run(watch(wakes)) == 7
+        assert asyncio.run(watch(wakes)) == mine
     finally:
         wakes.close()

@@ -35,8 +35,12 @@ async def test_it_knows_its_slots(feeder: Feeder, cookie: str) -> None:
     assert await close_code(communicator(999, cookie)) == 4404
 
 
-async def test_another_site_s_page_may_not_watch(feeder: Feeder, cookie: str) -> None:
-    opened = communicator(feeder.slot_id, cookie, origin="https://elsewhere.example")
+@pytest.mark.parametrize(
+    "origin",
+    ["https://elsewhere.example", "null", "", "http://localhost.elsewhere.example", "http://@x"],
+)
+async def test_another_site_s_page_may_not_watch(feeder: Feeder, cookie: str, origin: str) -> None:
+    opened = communicator(feeder.slot_id, cookie, origin=origin)
     accepted, _ = await opened.connect(timeout=5)
 
     assert not accepted

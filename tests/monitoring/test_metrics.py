@@ -4,13 +4,12 @@ import datetime as dt
 import time
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
 from replview import celery_settings
-from replview.api.metrics_instance import QUEUE_PREFIX, QUEUES
+from replview.api.metrics_instance import QUEUES, queue_key
 from replview.store.models import (
     Alert,
     AlertRule,
@@ -23,6 +22,7 @@ from replview.store.models import (
 from replview.store.tokens import make_token
 from tests.monitoring.conftest import watched
 from tests.monitoring.scrapes import Scrape
+from tests.people import make_user
 
 FACTS = {
     "slot_type": "logical", "active": True, "wal_status": "reserved", "invalidation_reason": None,
@@ -200,7 +200,7 @@ def test_alerts_store_and_queues(public: Client, shop: Source) -> None:
 
 
 def test_queues_are_those_of_celery() -> None:
-    assert celery_settings.broker_transport_options["global_keyprefix"] == QUEUE_PREFIX
+    assert celery_settings.broker_transport_options["global_keyprefix"] == queue_key("")
     routed = {route["queue"] for route in celery_settings.task_routes.values()}
     assert {celery_settings.task_default_queue, *routed} == set(QUEUES)
 
@@ -286,17 +286,23 @@ class TestAccess:
         assert b"replview_" not in answer.content
 
     def test_a_program_with_a_token(self, db) -> None:
-        token, _ = make_token(User.objects.create_user("alice"), "prometheus")
+        alice = make_user("alice")
+        token, _ = make_token(alice, "prometheus", scope="metrics")
+        other, _ = make_token(alice, "reads", scope="read")
         good = Client(headers={"Authorization": f"Bearer {token}"})
+        reads = Client(headers={"Authorization": f"Bearer {other}"})
         bad = Client(headers={"Authorization": "Bearer rv_wrong"})
 
         assert Scrape(good).value("replview_store_up") == 1
         assert bad.get("/metrics").status_code == 401
+        assert reads.get("/metrics").status_code == 403
 
     def test_a_browser_that_has_signed_in(self, db) -> None:
-        browser = Client()
-        browser.force_login(User.objects.create_user("alice"))
+        browser, other = Client(), Client()
+        browser.force_login(make_user("alice", "admin"))
+        other.force_login(make_user("bob", "operator"))
 
+        assert other.get("/metrics").status_code == 403
         assert Scrape(browser).value("replview_store_up") == 1
 
     def test_it_is_read_and_never_written(self, public: Client) -> None:

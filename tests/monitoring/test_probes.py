@@ -4,11 +4,11 @@ import socket
 import time
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import AsyncClient, Client
 
 from replview.store.tokens import make_token
+from tests.people import make_user
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_ready_under_the_asynchronous_server(db, servers) -> None:
 
 def test_a_program_with_a_token_is_told_how_long(db, servers, settings) -> None:
     settings.REDIS_URL = "redis://:geheim@127.0.0.1:1/0"
-    token, _ = make_token(User.objects.create_user("alice"), "probe")
+    token, _ = make_token(make_user("alice"), "probe")
 
     answer = Client(headers={"Authorization": f"Bearer {token}"}).get("/readyz")
     checks = answer.json()["checks"]

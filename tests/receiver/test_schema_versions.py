@@ -4,7 +4,6 @@ import re
 import time
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
@@ -19,6 +18,7 @@ from replview.store.rename_evidence import values_carried
 from replview.store.schema_history import SchemaHistory, schema_history
 from replview.web.version_diff import summary
 from replview.web.version_shapes import shape_of
+from tests.people import make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -47,7 +47,7 @@ def lines(history: SchemaHistory) -> list[str]:
 @pytest.fixture
 def page(transactional_db) -> Client:
     client = Client()
-    client.force_login(User.objects.create_user("alice"))
+    client.force_login(make_user("alice"))
     return client
 
 

@@ -4,7 +4,12 @@ import datetime as dt
 
 import pytest
 
+from replview.spark.erasing.roots import Root
+from replview.spark.erasing.wanted import Span as FileSpan
+from replview.spark.erasing.wanted import Wanted
 from replview.spark.history.churn import churn, hot_rows
+from replview.spark.history.datasets import Dataset
+from replview.spark.history.masking import without_masked
 from replview.spark.history.row_versions import row_versions
 from replview.spark.history.schema_versions import schema_versions
 from replview.spark.history.snapshots import as_of
@@ -13,7 +18,7 @@ from replview.spark.history.transactions import transaction_rates, transaction_s
 from replview.spark.history.who_changed import who_changed
 from replview.spark.sessions import SparkProblem
 from replview.spark.slices import TableVersion
-from tests.spark.told_history import BEGAN, V1, History, column
+from tests.spark.told_history import BEGAN, OID, V1, History, column
 
 pytestmark = pytest.mark.slow
 
@@ -143,3 +148,32 @@ def test_counts_of_rows_transactions_and_shapes(told, spark) -> None:
     assert [(s["version"], s["added"], s["retyped"]) for s in shapes] == [
         (1, [], []), (2, ["n"], ["big: text → bytea"]),
     ]  # fmt: skip
+
+
+def test_masked_columns_are_null_and_marked_in_what_is_given(told, spark) -> None:
+    dataset, masked = told.write(), {"public.t": ["a", "id"]}
+    for result in (as_of(spark, dataset), row_versions(spark, dataset)):
+        given = without_masked(result, dataset, masked)
+        assert {tuple(each) for each in rows(given, "id", "a")} == {(None, None)}
+        mark = {"a": '{"$masked":true}', "id": '{"$masked":true}'}
+        assert [each["_pg_raw"] for each in given.frame.collect()] == [mark] * len(rows(result))
+        assert rows(given, "big") == rows(result, "big")
+    [hot, *_] = rows(without_masked(hot_rows(spark, dataset, Span()), dataset, masked), "id")
+    assert hot == (None,)
+    assert without_masked(result, dataset, {"public.other": ["a"]}) is result
+
+
+def test_an_erased_row_breaks_no_job_and_no_other_row(told, spark, tmp_path) -> None:
+    told.commit(("I", row(5, "stays", "s")), ("U", row(5, "stayed")))
+    told.write()
+    wanted = Wanted(
+        erasure=1, day="2026-11-22", homes=[("source", "slot")],
+        tables={OID: [FileSpan({"id": "2"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))]},
+    )  # fmt: skip
+    assert Root.of(str(tmp_path), wanted).erase().rows == 2
+    dataset = Dataset.find(str(tmp_path), "public.t")
+    now = as_of(spark, dataset)
+    assert rows(now, "id", "a", "big") == [(4, "zz", "large"), (5, "stayed", "s")]
+    versions = row_versions(spark, dataset)
+    assert [each for each in rows(versions, "id", "a") if each[0] == 5] == [(5, "stayed")]
+    assert who_changed(spark, [dataset], Span()).frame.count() > 0

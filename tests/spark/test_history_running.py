@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from decoder.scalars import LSN
 from replview import history_running
 from replview.store.models import Export, HistoryJob
+from tests.people import make_user
 from tests.spark.test_history_as_of import exported
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ def test_as_of_on_the_page_is_what_the_table_held(
         requested_how="page", state="done",
     )  # fmt: skip
     client = Client()
-    client.force_login(User.objects.create_user("alice"))
+    client.force_login(make_user("alice"))
     words = {"job": "as-of", "root": str(root), "table": "public.paid", "lsn": str(moment)}
     client.post("/history/new/", words)
 

@@ -45,7 +45,7 @@ def test_a_link_made_later_is_found_before_it_is_written(policy: Policy, tmp_pat
         check_again(target, policy, anywhere=False)
 
 
-def test_staff_may_write_elsewhere_but_not_record_secrets(policy: Policy, tmp_path) -> None:
+def test_admins_may_write_elsewhere_but_not_record_secrets(policy: Policy, tmp_path) -> None:
     assert target_of(str(tmp_path), policy, anywhere=True) == str(tmp_path)
     assert target_of("s3://bucket/x/", policy, anywhere=True) == "s3://bucket/x"
     for text in ("s3://key:secret@bucket/x", "s3://bucket/x?secret_key=1", "gs://bucket/x"):

@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
@@ -30,6 +29,7 @@ from replview.store.models import (
 from replview.store.partitions import ensure_partitions, first_id_of, transaction_id
 from replview.store.row_as_of import row_as_of
 from replview.store.row_history import row_history
+from tests.people import make_user
 from tests.store.history_rows import History, insert
 
 pytestmark = pytest.mark.django_db
@@ -348,7 +348,7 @@ def test_pages_answer_and_a_deleted_transaction_says_so(history: Days) -> None:
     for day in (4, 3):
         assert retention.drop_day(the(day))
     client = Client()
-    client.force_login(User.objects.create_superuser("ann", password="x"))
+    client.force_login(make_user("ann", "admin"))
 
     said = f"Days up to {the(3)} (UTC) were deleted"
     before = f"until={days_ago(3, 1).isoformat().replace('+', '%2B')}"

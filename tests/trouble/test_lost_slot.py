@@ -14,6 +14,7 @@ from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotSample, Source, WatchedSlot
 from replview.store.tidy import make_partitions
 from tests.conftest import SourceDatabase
+from tests.people import make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -80,7 +81,7 @@ def test_neither_samples_nor_commands_know_a_lag(lost: Source) -> None:
 
 def test_pages_charts_and_api_show_no_zero(lost: Source, django_user_model) -> None:
     client = Client()
-    client.force_login(django_user_model.objects.create_superuser("alice"))
+    client.force_login(make_user("alice", "admin"))
     for page in ("/slots/", "/slots/shop/ours/", "/sources/", "/"):
         text = _without_markup(client.get(page))
         assert "lost" in text.lower(), page

@@ -1,10 +1,10 @@
 """A signed-in browser's stand-in, and the invented sources."""
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.test import Client
 
+from tests.people import make_user
 from tests.web.scene import Scene, build_scene
 
 
@@ -13,7 +13,7 @@ def signed_in(db) -> Client:
     """A client whose user has signed in."""
     cache.clear()
     client = Client()
-    client.force_login(User.objects.create_user("alice"))
+    client.force_login(make_user("alice"))
     return client
 
 

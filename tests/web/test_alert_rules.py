@@ -3,12 +3,15 @@
 import datetime as dt
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
+from django.test import Client
 from django.utils import timezone
 
 from replview.alerts.built_in import BUILT_IN, ensure
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
 from replview.store.partitions import ensure_partitions
+from replview.store.rights import Role, set_role
 from tests.alerts.conftest import GB, Told, told
 from tests.web.test_alerts import page
 
@@ -157,7 +160,15 @@ def test_every_kind_can_be_tried_or_says_why_not(signed_in, past_hour, told: Tol
     assert "There are no samples of the past hour" in found["prepared"]
 
 
-def test_webhooks_are_added_tested_and_deleted(signed_in, db) -> None:
+@pytest.fixture
+def admin(signed_in: Client) -> Client:
+    """Whose browser it is, as an admin."""
+    set_role(User.objects.get(username="alice"), Role.ADMIN)
+    return signed_in
+
+
+def test_webhooks_are_added_tested_and_deleted(admin, db) -> None:
+    signed_in = admin
     url = "https://hooks.example.com/services/T0/very-secret"
     answer = signed_in.post("/alerts/webhooks/", {"name": "ops", "url": url, "format": "slack"})
     assert answer.status_code == 200
@@ -179,7 +190,8 @@ def test_webhooks_are_added_tested_and_deleted(signed_in, db) -> None:
     assert not Webhook.objects.exists()
 
 
-def test_a_webhook_that_cannot_be_is_said_beside_its_field(signed_in, db) -> None:
+def test_a_webhook_that_cannot_be_is_said_beside_its_field(admin, db) -> None:
+    signed_in = admin
     form = {"name": "ops", "url": "http://10.0.0.1/x/secret", "format": "json"}
     answer = signed_in.post("/alerts/webhooks/", form)
     assert answer.status_code == 422

@@ -10,6 +10,7 @@ from django.utils import timezone
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Relation, Source, WatchedSlot
 from tests.alerts.conftest import GB, Told, told
+from tests.people import make_user
 
 __all__ = ["told"]
 
@@ -165,11 +166,10 @@ def test_only_for_those_who_signed_in(client, db, url: str) -> None:
 
 
 def test_posts_are_refused_without_their_token(firing: Told) -> None:
-    from django.contrib.auth.models import User
     from django.test import Client
 
     strict = Client(enforce_csrf_checks=True)
-    strict.force_login(User.objects.create_user("eve"))
+    strict.force_login(make_user("eve"))
     rule = AlertRule.objects.first()
     for url in (
         "/alerts/seen/",

@@ -5,7 +5,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
@@ -16,6 +15,7 @@ from replview.store.connecting import store_conninfo
 from replview.store.keys import signed_hash
 from replview.store.models import Transaction
 from replview.store.partitions import ensure_partitions
+from tests.people import make_user
 from tests.store.test_retention import TODAY, Days, days_ago, row, the
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def _connected():
 @pytest.fixture
 def ann() -> Client:
     client = Client()
-    client.force_login(User.objects.create_superuser("ann", password="x"))
+    client.force_login(make_user("ann", "admin"))
     return client
 
 

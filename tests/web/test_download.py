@@ -8,13 +8,13 @@ import zipfile
 import pyarrow.parquet as pq
 import pytest
 from asgiref.sync import sync_to_async
-from django.contrib.auth.models import User
 from django.db import connections
 from django.test import AsyncClient
 from django.urls import reverse
 
 from replview.store.tidy import make_partitions
 from replview.web import change_files
+from tests.people import make_user
 from tests.store.history_rows import History, insert
 
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_counted_is_cut_and_says_so(signed_in, history, monkeypat
 async def test_under_asgi_the_pieces_come_one_by_one(monkeypatch, history_async) -> None:
     monkeypatch.setattr(change_files, "_PIECE_BYTES", 1)
     client = AsyncClient()
-    await client.aforce_login(await User.objects.acreate_user("alice"))
+    await client.aforce_login(await sync_to_async(make_user)("alice"))
     answer = await client.get(reverse("download"), {"slot": "shop/replview"})
     assert answer.status_code == 200, answer.content[:3000]
     pieces = [piece async for piece in answer.streaming_content]

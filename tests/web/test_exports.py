@@ -10,7 +10,9 @@ from django.test import Client
 from replview.exports import estimating
 from replview.store import instance_settings
 from replview.store.models import Export
+from replview.store.rights import Role, set_role
 from replview.store.tidy import make_partitions
+from tests.people import make_user
 from tests.store.history_rows import History, insert
 
 
@@ -27,9 +29,9 @@ def history(transactional_db, settings, tmp_path) -> History:
 
 @pytest.fixture
 def client(history: History) -> Client:
-    """Signed in, no staff."""
+    """Signed in, an operator."""
     client = Client()
-    client.force_login(User.objects.create_user("alice"))
+    client.force_login(make_user("alice"))
     return client
 
 
@@ -59,14 +61,16 @@ def test_the_address_is_the_sentence(history: History, client: Client) -> None:
     assert "<i>" not in page
 
 
-def test_a_target_outside_of_the_folder_is_staffs_alone(history: History, client: Client) -> None:
+def test_a_target_outside_of_the_folder_is_an_admins_alone(
+    history: History, client: Client
+) -> None:
     page = client.get("/exports/?to=/etc").content.decode()
     assert verdict(page).startswith("This target cannot be written to:")
     refused = client.post("/exports/new/", {"slot": "shop/replview", "to": "../x"})
     assert refused.status_code == 422
     assert not Export.objects.exists()
 
-    User.objects.filter(username="alice").update(is_staff=True)
+    set_role(User.objects.get(username="alice"), Role.ADMIN)
     assert "Ready:" in verdict(client.get("/exports/?to=/tmp/elsewhere").content.decode())
 
 
@@ -97,8 +101,8 @@ def test_a_switch_forbids_all_of_it(history: History, client: Client) -> None:
     refused = client.post("/exports/new/", {"slot": "shop/replview", "to": "mine"})
     assert refused.status_code == 422
     assert "exports are switched off on this instance" in refused.content.decode()
-    # Nor may anybody but staff allow them again.
-    assert client.post("/exports/allowed/", {"allowed": "1"}).status_code == 404
+    # Nor may anybody but an admin allow them again.
+    assert client.post("/exports/allowed/", {"allowed": "1"}).status_code == 403
 
 
 def test_what_cannot_be_counted_soon_can_be_exported(

@@ -15,6 +15,7 @@ from replview.store.models import Source
 from replview.store.tidy import make_partitions
 from tests.crashes.standby import PHYSICAL_SLOT, Pair
 from tests.crashes.waiting import wait_for
+from tests.people import make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
@@ -100,7 +101,7 @@ class Watched:
 
 @pytest.fixture
 def watched(pair: Pair, client: Client, django_user_model) -> Watched:
-    client.force_login(django_user_model.objects.create_user("ada"))
+    client.force_login(make_user("ada"))
     return Watched(pair, client)
 
 

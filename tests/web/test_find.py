@@ -137,8 +137,9 @@ def test_the_columns_of_a_table_are_told(signed_in, history) -> None:
 
 
 def test_few_queries(signed_in, history, django_assert_max_num_queries) -> None:
-    # Session and user, the frame around the page, and (in a test alone) a savepoint among them.
-    with django_assert_max_num_queries(24):
+    # Session and user, the frame around the page, the mask rules, the access record, and (in a test
+    # alone) a savepoint among them.
+    with django_assert_max_num_queries(26):
         text(signed_in, slot="shop/replview", table="public.orders", where="status = paid")
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from replview.history_running import arguments
@@ -16,6 +15,7 @@ from replview.store import history_jobs, instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, HistoryJob
 from replview.store.tidy import make_partitions
+from tests.people import make_user
 from tests.store.history_rows import History, insert
 
 
@@ -40,9 +40,9 @@ def root(transactional_db, settings, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(transactional_db) -> Client:
-    """Signed in, no staff."""
+    """Signed in, an operator."""
     client = Client()
-    client.force_login(User.objects.create_user("alice"))
+    client.force_login(make_user("alice"))
     return client
 
 

@@ -11,6 +11,7 @@ from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Transaction
 from replview.store.tidy import make_partitions
 from tests.conftest import SourceDatabase
+from tests.people import make_user
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
 
@@ -23,7 +24,7 @@ ROWS = "INSERT INTO t SELECT n, repeat('x', 100) FROM generate_series({}, {}) n"
 def reader(django_user_model) -> Client:
     cache.clear()
     client = Client()
-    client.force_login(django_user_model.objects.create_user("alice"))
+    client.force_login(make_user("alice"))
     return client
 
 

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
@@ -12,6 +11,7 @@ from decoder.scalars import LSN
 from replview.store.models import Quarantine, Slot
 from replview.store.quarantine import decide, open_quarantine, raw_length, raw_part
 from replview.web.quarantine_words import hex_dump
+from tests.people import make_user
 from tests.web.scene import Scene
 
 SHOP = "/slots/shop/replview/"
@@ -124,7 +124,7 @@ def test_no_other_decision_is_taken(signed_in: Client, stopped: Quarantine) -> N
 def test_deciding_needs_a_token_and_a_login(db, stopped: Quarantine) -> None:
     careful = Client(enforce_csrf_checks=True)
     assert careful.post(address(stopped), {"decision": "retry"}).status_code in (302, 403)
-    careful.force_login(User.objects.create_user("mallory"))
+    careful.force_login(make_user("mallory"))
     assert careful.post(address(stopped), {"decision": "retry"}).status_code == 403
     stopped.refresh_from_db()
     assert stopped.decision == ""

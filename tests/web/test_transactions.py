@@ -5,12 +5,12 @@ from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from replview.store.models import SavedFilter, SlotEvent, Transaction
+from tests.people import make_user
 from tests.store.history_rows import WHEN, History, insert
 from tests.web.test_in_flight import EVIL, plain, text_of
 
@@ -176,7 +176,7 @@ def test_a_filter_is_saved_under_a_name_for_oneself_and_forgotten(signed_in, his
     shown = text_of(signed_in.get(answer.url))
     assert 'aria-current="true"><span class="cut">Hers</span>' in shown
     other = Client()
-    other.force_login(User.objects.create_user("bob"))
+    other.force_login(make_user("bob"))
     saved = SavedFilter.objects.get()
     assert "Hers" not in text_of(other.get(answer.url))
     assert other.post(f"/saved/{saved.pk}/delete/").status_code == 404
@@ -189,7 +189,7 @@ def test_a_filter_is_saved_under_a_name_for_oneself_and_forgotten(signed_in, his
 
 def test_saving_without_a_token_is_refused(db) -> None:
     client = Client(enforce_csrf_checks=True)
-    client.force_login(User.objects.create_user("carol"))
+    client.force_login(make_user("carol"))
 
     assert client.post("/saved/transactions/", {"name": "x", "query": "a=b"}).status_code == 403
 

@@ -56,7 +56,7 @@ class Command(InstanceCommand):
         option("--forbid", action="store_true", help="have it refuse every export")
         option("--root", metavar="FOLDER", help="where most may write to; 'default': exports in "
                "the data folder")  # fmt: skip
-        option("--schemes", metavar="S3,GS", help="URLs that staff may write to; 'default': "
+        option("--schemes", metavar="S3,GS", help="URLs that admins may write to; 'default': "
                + ",".join(DEFAULT_SCHEMES))  # fmt: skip
         self.add_data(parser)
 
@@ -152,8 +152,8 @@ class Command(InstanceCommand):
     def _tell_policy(self) -> None:
         policy = read_policy()
         self.say(f"exports are {'allowed' if policy.allowed else 'refused'}")
-        self.say(f"folders: within {policy.root}; staff and commands elsewhere too")
-        self.say(f"URLs, for staff and commands: {', '.join(policy.schemes) or 'none'}")
+        self.say(f"folders: within {policy.root}; admins and commands elsewhere too")
+        self.say(f"URLs, for admins and commands: {', '.join(policy.schemes) or 'none'}")
 
 
 def _wish(slot: Slot, options: dict[str, Any]) -> tuple[Wish, str]:

@@ -13,7 +13,7 @@ from replview.catalog.plan import Plan, make_plan
 from replview.catalog.problems import SourceTrouble, explain
 from replview.catalog.wishes import Wish, parse_columns
 from replview.management import (
-    slot_anew,
+    slot_acts,
     slot_budget,
     slot_interface,
     slot_log,
@@ -21,13 +21,9 @@ from replview.management import (
     slot_quarantine,
 )
 from replview.management.commands import baseline
-from replview.management.instance import InstanceCommand, find_slot, find_source, table_of
-from replview.management.slot_changes import (
-    drop_on_source,
-    lines_of_plan,
-    make_slot,
-    statements_to_drop,
-)
+from replview.management.instance import InstanceCommand, find_source, table_of
+from replview.management.slot_changes import lines_of_plan, make_slot
+from replview.managing.noting import note_slot
 from replview.store import baselines
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
@@ -82,22 +78,16 @@ class Command(InstanceCommand):
         listing = actions.add_parser("list", help="all slots with state and position")
         listing.add_argument("--format", choices=["text", "json"], default="text")
         self.add_data(listing)
-        for name, text in (
-            ("start", "receive the slot"),
-            ("stop", "stop receiving; the slot stays and holds WAL"),
-            ("remove", "drop our own slot and publications, and forget what was stored of it"),
-        ):
-            action = actions.add_parser(name, help=text)
-            action.add_argument("source", metavar="SOURCE")
-            action.add_argument("name", metavar="NAME")
-            action.add_argument("--yes", action="store_true", help="do not ask")
+        for action in slot_acts.add_actions(actions):
             self.add_data(action)
-        action.add_argument("--leave-on-source", action="store_true", help="only forget it here")
         for module in _APART.values():
             self.add_data(module.add_action(actions))
 
     def handle(self, **options: Any) -> None:
         """Run the action."""
+        if options["action"] in slot_acts.ACTIONS:
+            slot_acts.run(self, options)
+            return
         if options["action"] in _APART:
             _APART[options["action"]].run(self, options)
             return
@@ -121,6 +111,8 @@ class Command(InstanceCommand):
         slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
                          options=pgoutput, interface=options["interface"],
                          keep_aborted=options["keep_aborted"])  # fmt: skip
+        act, words = ("create", "created") if plan.owned else ("adopt", "adopted")
+        note_slot(slot, act, f"The slot was {words}.", by=slot_acts.BY)
         state = "stopped" if options["stopped"] else "receiving starts within a few seconds"
         self.say(f"slot {slot} added; {state}")
         self._offer_baseline(slot, wanted=options["baseline"], yes=options["yes"])
@@ -150,40 +142,6 @@ class Command(InstanceCommand):
         else:
             heading = ["SLOT", "STATE", "STORED UP TO", "TRANSACTIONS", "CHANGES", "PROBLEM"]
             self.say(table_of([heading] + [_row(facts) for facts in slots]))
-
-    def _start(self, options: dict[str, Any]) -> None:
-        slot = _named(options)
-        if slot.problem_code in slot_anew.CODES:
-            slot_anew.create_anew(self, slot, yes=options["yes"])
-        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
-        self.say(f"slot {slot} starts within a few seconds")
-
-    def _stop(self, options: dict[str, Any]) -> None:
-        slot = _named(options)
-        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
-        self.say(f"slot {slot} stops; on its source it stays and holds WAL")
-
-    def _remove(self, options: dict[str, Any]) -> None:
-        slot = _named(options, removing=True)
-        statements = statements_to_drop(slot)
-        shown = [f"  {statement.as_string(None)};" for statement in statements]
-        if options["leave_on_source"]:
-            self.say(f"left on {slot.source}, to be run there by you:" if shown else
-                     "nothing of ours is on the source")  # fmt: skip
-        else:
-            self.say(f"on {slot.source} this will run:" if shown else
-                     "nothing is dropped on the source: replview made nothing there")  # fmt: skip
-        for line in shown:
-            self.say(line)
-        question = f"Remove slot {slot} and the {slot.transactions_stored:,} transactions stored?"
-        if not self.confirm(question, options["yes"]):
-            raise CommandError("nothing was done")
-        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
-        if statements and not options["leave_on_source"]:
-            drop_on_source(slot, full_conninfo(slot.source), statements, self.say)
-        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.REMOVING)
-        self.say(f"slot {slot} removed; what was stored of it is deleted in the background "
-                 "('replview slot list' shows how far)")  # fmt: skip
 
 
 def add_plan_options(parser: ArgumentParser) -> None:
@@ -248,13 +206,6 @@ def parse_options(texts: list[str]) -> dict[str, Any]:
             raise CommandError(f"--option {text} is not one of: {allowed}")
         found[name] = value
     return found
-
-
-def _named(options: dict[str, Any], *, removing: bool = False) -> Slot:
-    slot = find_slot(f"{options['source']}/{options['name']}")
-    if slot.desired == Slot.Desired.REMOVING and not removing:
-        raise CommandError(f"slot {slot} is being removed")
-    return slot
 
 
 def _facts(slot: Slot) -> dict[str, Any]:

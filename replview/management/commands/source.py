@@ -1,4 +1,4 @@
-"""``replview source add|list|remove``: the PostgreSQL databases that replview reads."""
+"""``replview source add|list|credentials|move|rename|remove``: the databases replview reads."""
 
 import json
 from argparse import ArgumentParser
@@ -8,15 +8,12 @@ from django.core.management.base import CommandError
 
 from replview.catalog.doctor import examine
 from replview.catalog.findings import Grade
+from replview.management import source_acts
 from replview.management.commands.doctor import lines_of
-from replview.management.instance import (
-    InstanceCommand,
-    find_source,
-    store_system_identifier,
-    table_of,
-)
-from replview.store.dsn import resolve, set_dsn
-from replview.store.models import Slot, Source
+from replview.management.instance import InstanceCommand, store_system_identifier, table_of
+from replview.managing.sources import add_source, check_new_name
+from replview.store.dsn import full_conninfo, set_dsn
+from replview.store.models import Source
 
 #: Without these nothing could ever be read: the source is not taken without --yes.
 _UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
@@ -24,9 +21,9 @@ _UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login"
 
 
 class Command(InstanceCommand):
-    """Sources: add, list, remove."""
+    """Sources: add, list, other credentials, another address or name, remove."""
 
-    help = "Add, list or remove the PostgreSQL databases that replview reads."
+    help = "Add, list, change or remove the PostgreSQL databases that replview reads."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The actions and their options."""
@@ -41,38 +38,37 @@ class Command(InstanceCommand):
             help="a libpq connection string, service=NAME or env:VARIABLE; other users of this "
             "machine may see a password given here, one in a service file or variable they do not",
         )
+        add.add_argument("--password-ref", default="", metavar="PLACE", help="where the password "
+                         "is kept: file:/path (read at each connection) or env:NAME")  # fmt: skip
         add.add_argument("--yes", action="store_true", help="add it though it cannot be reached")
         listing = actions.add_parser("list", help="the sources replview knows")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        remove = actions.add_parser("remove", help="forget a source that has no slots")
-        remove.add_argument("name", metavar="NAME")
-        for action in (add, listing, remove):
+        for action in (add, listing, *source_acts.add_actions(actions)):
             self.add_data(action)
 
     def handle(self, **options: Any) -> None:
         """Run the action."""
-        action = {"add": self._add, "list": self._list, "remove": self._remove}
-        action[options["action"]](options)
+        own = {"add": self._add, "list": self._list}
+        if options["action"] in own:
+            own[options["action"]](options)
+        else:
+            source_acts.run(self, options)
 
     def _add(self, options: dict[str, Any]) -> None:
         name, dsn = options["name"], options["dsn_option"] or options["dsn"]
         if not dsn:
             raise CommandError("name the database: replview source add NAME DSN")
-        if "/" in name or not name.strip() or len(name) > 63:
-            raise CommandError("a source's name has 1 to 63 characters and no slash")
-        if Source.objects.filter(name=name).exists():
-            raise CommandError(f"there is already a source {name}; remove it first, or choose "
-                               "another name")  # fmt: skip
+        check_new_name(name)
         source = Source(name=name)
-        set_dsn(source, dsn)
-        findings = examine(resolve(dsn), store_system_identifier=store_system_identifier())
+        set_dsn(source, dsn, options["password_ref"])
+        findings = examine(full_conninfo(source), store_system_identifier=store_system_identifier())
         for line in lines_of([item for item in findings if item.grade is not Grade.OK]):
             self.say(line)
         if any(item.code in _UNREACHABLE for item in findings) and not self.confirm(
             "The source cannot be reached. Add it all the same?", options["yes"]
         ):
             raise CommandError("not added")
-        source.save()
+        add_source(name, dsn, options["password_ref"], by=source_acts.BY)
         self.say(f"source {name} added; next: replview slot add {name} SLOT")
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -85,23 +81,6 @@ class Command(InstanceCommand):
             heading = ["SOURCE", "SERVER", "SLOTS", "STATE", "ADDRESS"]
             self.say(table_of([heading] + [_row(facts) for facts in sources]))
 
-    def _remove(self, options: dict[str, Any]) -> None:
-        source = find_source(options["name"])
-        slots = Slot.objects.filter(source=source)
-        names = ", ".join(slot.name for slot in slots.exclude(desired=Slot.Desired.REMOVING))
-        if slots and not names:
-            raise CommandError(
-                f"the slots of {source} are still being removed in the background; "
-                "see 'replview slot list' and try again"
-            )
-        if names:
-            raise CommandError(
-                f"source {source} still has slots ({names}), which hold WAL on it: remove each "
-                f"first with 'replview slot remove {source} SLOT'"
-            )
-        source.delete()
-        self.say(f"source {options['name']} forgotten; nothing was changed on its server")
-
 
 def _facts(source: Source) -> dict[str, Any]:
     version = source.server_version
@@ -109,6 +88,7 @@ def _facts(source: Source) -> dict[str, Any]:
         "name": source.name,
         "conninfo": source.conninfo,
         "password_sealed": bool(source.sealed_password),
+        "password_ref": source.password_ref or None,
         "server_version": version,
         "system_identifier": source.system_identifier,
         "slots": [slot.name for slot in source.slots.all()],

@@ -9,8 +9,11 @@ from replview.catalog.wal_budget import parse_size
 from replview.management.archive_command import archive_command
 from replview.management.instance import InstanceCommand
 from replview.store import instance_settings
+from replview.store.access_record import Action, note
+from replview.store.forecast import forecast
 from replview.store.models import Slot
-from replview.store.store_size import StoreSize, measure, order_of_sacrifice
+from replview.store.store_size import StoreSize, chosen, measure, order_of_sacrifice
+from replview.web.keeping_words import full_sentence, rate_of
 from replview.web.words import bytes_words
 
 _BY = "the command line"
@@ -51,6 +54,9 @@ class Command(InstanceCommand):
             instance_settings.write("store.budget_bytes", _budget(options["budget"]), _BY)
         if options["protect"]:
             instance_settings.write("store.protect", options["protect"], _BY)
+        if options["budget"] is not None or options["protect"]:
+            budget, protect = chosen()
+            note(Action.CHANGED_SETTINGS, subject=f"the store's budget: {budget}, {protect}")
         for line in _lines(measure()):
             self.say(line)
 
@@ -75,8 +81,9 @@ def _lines(store: StoreSize) -> list[str]:
         lines.append("growth: unknown until a whole day is recorded")
     else:
         lines.append(f"growth: {bytes_words(store.growth_bytes_per_day)} of changes a day")
-    if store.days_left is not None:
-        lines.append(f"the budget is reached in about {store.days_left:.0f} days at this rate")
+    found = forecast()
+    lines.append(full_sentence(found))
+    lines += [f"  {rate_of(rate)}" for rate in dict.fromkeys((found.week, found.day)) if rate]
     if store.stuck:
         lines.append(f"no room can be made: {store.stuck}")
     lines.append("where the store fills:")

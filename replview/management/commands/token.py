@@ -10,14 +10,15 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from replview.management.instance import InstanceCommand, table_of
+from replview.store.access_record import note
 from replview.store.models import ApiToken
-from replview.store.tokens import make_token
+from replview.store.tokens import ScopeRefused, make_token
 
 
 class Command(InstanceCommand):
     """Tokens of the API: create, list, revoke."""
 
-    help = "Create, list or revoke the tokens with which programs read the API."
+    help = "Create, list or revoke the tokens with which programs use the API."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The actions and their options."""
@@ -27,6 +28,8 @@ class Command(InstanceCommand):
         create.add_argument("--user", metavar="USER", help="whose it is (default: the only user)")
         create.add_argument("--days", type=int, metavar="N", help="good for so long (default: "
                             "until it is revoked)")  # fmt: skip
+        create.add_argument("--scope", choices=ApiToken.Scope.values, default="read",
+                            help="what it may do (default: read)")  # fmt: skip
         listing = actions.add_parser("list", help="all tokens, without the tokens themselves")
         listing.add_argument("--format", choices=["text", "json"], default="text")
         revoke = actions.add_parser("revoke", help="make a token good for nothing, at once")
@@ -51,7 +54,13 @@ class Command(InstanceCommand):
             )
         # A revoked one makes room for its successor.
         ApiToken.objects.filter(user_id=user.pk, name=name).delete()
-        token, _ = make_token(user, name, days=options["days"])
+        scope, days = options["scope"], options["days"]
+        try:
+            token, _ = make_token(user, name, days=days, scope=scope)
+        except ScopeRefused as refused:
+            raise CommandError(str(refused)) from None
+        details = {"act": "created", "scope": scope, "days": days}
+        note("changed_settings", subject=f"token {name} of {user}", details=details)
         self.say(token)
         self.stderr.write(
             "Shown this once. Send it with every request: Authorization: Bearer " + token[:8] + "…"
@@ -64,7 +73,7 @@ class Command(InstanceCommand):
         elif not tokens:
             self.say("no tokens yet: replview token create NAME")
         else:
-            heading = ["NAME", "USER", "BEGINS", "CREATED", "LAST USED", "STATE"]
+            heading = ["NAME", "USER", "SCOPE", "BEGINS", "CREATED", "LAST USED", "STATE"]
             self.say(table_of([heading, *([str(value) for value in t.values()] for t in tokens)]))
 
     def _revoke(self, options: dict[str, Any]) -> None:
@@ -77,6 +86,7 @@ class Command(InstanceCommand):
         if count > 1:
             raise CommandError(f"several users have a token {options['name']}: say --user")
         found.update(revoked_at=timezone.now())
+        note("changed_settings", subject=f"token {options['name']}", details={"act": "revoked"})
         self.say(f"token {options['name']} is revoked")
 
 
@@ -106,6 +116,7 @@ def _facts(token: ApiToken) -> dict[str, str]:
     return {
         "name": token.name,
         "user": token.user.get_username(),
+        "scope": token.scope,
         "begins": token.hint,
         "created": f"{token.created_at:%Y-%m-%d %H:%M}",
         "last_used": f"{token.last_used_at:%Y-%m-%d %H:%M}" if token.last_used_at else "never",

@@ -1,20 +1,27 @@
 """``replview up``: all of replview's processes, against a store and a broker of one's own."""
 
-import os
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any
 
 import psycopg
 import redis
 from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connections
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from replview.demo.alone import KINDS, become, program
 from replview.demo.data_folder import DataFolder
 from replview.demo.foreground import run_in_foreground
 from replview.demo.problems import StackProblem
 from replview.demo.stack import Stack
+from replview.environment import is_given
+from replview.management.hardened import check_hardened
 from replview.management.instance import PlainCommand
+from replview.store.setup_codes import new_code
 
 
 class Command(PlainCommand):
@@ -22,7 +29,7 @@ class Command(PlainCommand):
 
     help = (
         "Start replview's workers, scheduler and web server against the store and the broker named "
-        "by REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL (the README's table lists every variable)."
+        "by REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL (docs/settings.md lists every variable)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -34,9 +41,14 @@ class Command(PlainCommand):
         option("--receivers", type=int, default=1, metavar="N", help=receivers)
         data = "folder for logs and process files (default: .replview)"
         option("--data", default=settings.DATA_DIR, help=data)
+        only = "become this one process, for a process manager of your own (systemd, containers)"
+        option("--only", choices=KINDS, help=only)
+        option("--name", default="", help="with --only: of a worker, where several share a host")
 
     def handle(self, **options: Any) -> None:
         """Run until asked to stop; a problem is one line and exit status 1."""
+        if options["only"]:
+            self._run_alone(**options)
         stack = Stack(
             folder=DataFolder(options["data"]),
             host=options["host"],
@@ -47,21 +59,55 @@ class Command(PlainCommand):
 
         def welcome() -> None:
             stack.say.line(f"replview is at {stack.url}, logs in {stack.folder.logs}")
+            if first := first_admin_line(stack.url):
+                stack.say.line(first)
 
-        run_in_foreground(stack, check=check_environment, welcome=welcome)
+        check = partial(check_environment, options["host"])
+        run_in_foreground(stack, check=check, welcome=welcome)
+
+    def _run_alone(self, **options: Any) -> None:
+        """Check, migrate (whoever starts first does, the others wait), become the process."""
+        if options["receivers"] != 1:
+            raise CommandError("--only receivers starts one worker: start several, each its --name")
+        folder = DataFolder(options["data"])
+        try:
+            check_environment(options["host"])
+            folder.create()
+        except StackProblem as problem:
+            raise CommandError(str(problem)) from None
+        call_command("migrate", verbosity=0, interactive=False)
+        connections.close_all()
+        kind, host, port = options["only"], options["host"], options["port"]
+        if kind == "web" and (first := first_admin_line(f"http://{host}:{port}")):
+            self.stdout.write(first)
+            self.stdout.flush()
+        become(program(kind, folder=folder, host=host, port=port, name=options["name"]), folder)
 
 
-def check_environment() -> None:
-    """Raise with a remedy unless the variables are there and both servers answer."""
+def first_admin_line(url: str) -> str:
+    """Where the first admin is made; empty where there is one."""
+    code = new_code()
+    connections.close_all()
+    if code is None:
+        return ""
+    there = f"{url.rstrip('/')}/setup/{code}/"
+    return f"There is no admin yet: make the first one, within 24 hours, at {there}"
+
+
+def check_environment(host: str) -> None:
+    """Raise with a remedy unless the variables are there, safe to listen on ``host`` with, and
+    both servers answer.
+    """
     for name, example in (
         ("REPLVIEW_STORE_URL", "postgresql://replview:secret@db.example:5432/replview"),
         ("REPLVIEW_REDIS_URL", "redis://:secret@cache.example:6379/0"),
         ("REPLVIEW_SECRET_KEY", "a long random text, the same at every start"),
     ):
-        if not os.environ.get(name):
+        if not is_given(name):
             raise StackProblem(f"{name} is not set", f"Set it, for example: {name}={example}")
-    check_store(os.environ["REPLVIEW_STORE_URL"])
-    check_redis(os.environ["REPLVIEW_REDIS_URL"])
+    check_hardened(host)
+    check_store(settings.STORE_URL)
+    check_redis(settings.REDIS_URL)
 
 
 def check_store(url: str) -> None:

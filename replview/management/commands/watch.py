@@ -8,12 +8,15 @@ import sys
 import threading
 from argparse import ArgumentParser
 from typing import Any
+from urllib.parse import quote
 
 from django.conf import settings
 from django.core.management.base import CommandError
+from django.urls import reverse
 
 from replview.catalog.carry_out import carry_out, undo
 from replview.catalog.plan import Plan
+from replview.catalog.readable_together import existing_publications
 from replview.demo.data_folder import DataFolder
 from replview.demo.narration import Narration
 from replview.demo.problems import StackProblem, Stopped
@@ -27,13 +30,11 @@ from replview.management.commands.slot import (
 )
 from replview.management.instance import PlainCommand, require_instance
 from replview.management.slot_changes import lines_of_plan
-from replview.management.watching import (
-    Watching,
-    existing_publications,
-    live_address,
-    new_slot_name,
-)
+from replview.store.drafts import watch_name
 from replview.store.dsn import resolve
+from replview.store.models import Slot
+from replview.tasks import publisher
+from replview.watching import Watching
 
 #: How the DSN reaches the process that watches, off everybody's list of processes.
 _DSN_VARIABLE = "REPLVIEW_WATCH_DSN"
@@ -83,7 +84,8 @@ class Command(PlainCommand):
                 signal.signal(number, lambda *_: stop.set())
         made = carry_out(conninfo, plan, self.say, stop=stop)
         try:
-            watching = Watching(conninfo, plan, parse_options(options["option"]), self.say)
+            pgoutput = parse_options(options["option"])
+            watching = Watching(conninfo, plan, pgoutput, self.say, publisher())
             with watching.registered() as slot:
                 self.say(f"Open {live_address(slot)}")
                 self.say("Ctrl-C ends the watch")
@@ -97,7 +99,7 @@ class Command(PlainCommand):
         chosen = options["tables"] or options["schema"] or options["all_tables"]
         if not options["publication"] and not chosen:
             options = {**options, "publication": list(existing_publications(conninfo))}
-        wish = wish_from(options, new_slot_name(), temporary=True)
+        wish = wish_from(options, watch_name(), temporary=True)
         plan = plan_for(conninfo, wish)
         if not plan.steps:
             self.say(f"reading through publication {', '.join(plan.publications)}")
@@ -152,3 +154,9 @@ class Command(PlainCommand):
                     watcher.wait()
         if watcher.returncode and not stack.stopping.is_set():
             raise CommandError("the watch could not go on (see above)")
+
+
+def live_address(slot: Slot) -> str:
+    """The live page of this slot on the running instance."""
+    base = os.environ.get("REPLVIEW_URL", "http://127.0.0.1:8642/").rstrip("/")
+    return f"{base}{reverse('live')}?slot={quote(str(slot), safe='/')}"

@@ -2,12 +2,14 @@
 
 import argparse
 import datetime as dt
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
 from replview.spark.history.churn import churn, hot_rows
 from replview.spark.history.datasets import Dataset, Life
+from replview.spark.history.masking import without_masked
 from replview.spark.history.results import Result
 from replview.spark.history.row_versions import row_versions
 from replview.spark.history.schema_versions import schema_versions
@@ -24,11 +26,15 @@ _PERIODS = ("minute", "hour", "day", "week", "month")
 
 
 def _as_of(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    return as_of(spark, _dataset(options), lsn=options.lsn, time=options.time)
+    dataset = _dataset(options)
+    found = as_of(spark, dataset, lsn=options.lsn, time=options.time)
+    return without_masked(found, dataset, options.masked)
 
 
 def _row_versions(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    return row_versions(spark, _dataset(options), lsn=options.lsn, time=options.time)
+    dataset = _dataset(options)
+    found = row_versions(spark, dataset, lsn=options.lsn, time=options.time)
+    return without_masked(found, dataset, options.masked)
 
 
 def _churn(spark: "SparkSession", options: argparse.Namespace) -> Result:
@@ -36,7 +42,9 @@ def _churn(spark: "SparkSession", options: argparse.Namespace) -> Result:
 
 
 def _hot_rows(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    return hot_rows(spark, _dataset(options), _span(options), top=options.top)
+    dataset = _dataset(options)
+    found = hot_rows(spark, dataset, _span(options), top=options.top)
+    return without_masked(found, dataset, options.masked)
 
 
 def _sizes(spark: "SparkSession", options: argparse.Namespace) -> Result:
@@ -135,6 +143,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
                         "folder must not exist")  # fmt: skip
     parser.add_argument("--limit", type=int, default=20, metavar="ROWS", help="rows shown "
                         "(default: 20)")  # fmt: skip
+    parser.add_argument("--masked", type=masks, default={}, metavar="JSON", help="columns whose "
+                        'values are left out: {"public.customers": ["mail"]}')  # fmt: skip
     parser.add_argument("--json", action="store_true", help="show them as one JSON object")
     parser.add_argument("--spark", metavar="URL", help="local[2], spark://…, sc://… (default: the "
                         "environment's, else this machine)")  # fmt: skip
@@ -148,6 +158,15 @@ _GROUPS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "every": _add_every,
     "top": _add_top,
 }
+
+
+def masks(text: str) -> dict[str, list[str]]:
+    """Tables with their masked columns."""
+    try:
+        given = json.loads(text)
+        return {str(name): [str(column) for column in given[name]] for name in given}
+    except (ValueError, TypeError, KeyError):
+        raise argparse.ArgumentTypeError("masked columns are told as JSON") from None
 
 
 def lsn(text: str) -> int:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from replview.spark.reading.connecting import Connection
 from replview.spark.reading.marked_rows import ASIDE, ORIGIN
+from replview.spark.reading.masks import MARK
 from replview.spark.reading.row_pasts import Past, RowPasts
 from replview.spark.slice_schemas import Column
 from replview.spark.slices import Slice, SliceTable
@@ -43,6 +44,7 @@ class Derivation:
         self._connection: Connection | None = None
         self._pasts: RowPasts | None = None
         self._together = _FEWEST
+        self._masked = {*part.masked_of(table.name)}
         self._names = {
             version.id: {str(each["name"]) for each in version.columns}
             for version in table.versions
@@ -124,10 +126,14 @@ class Derivation:
         line |= {"version_id": version_id, "derivable": 0}
         missing, marked = [], False
         having = self._names[version_id]
+        image = {
+            name: MARK if name in self._masked and value is not None else value
+            for name, value in past.image.items()
+        }
         for number, column in enumerate(self._columns):
             name = column.source_name
-            if name in past.image:
-                value = past.image[name]
+            if name in image:
+                value = image[name]
                 marked = marked or isinstance(value, dict)
                 line[f"x{number}"] = (
                     None if value is None or isinstance(value, dict) else str(value)
@@ -135,19 +141,19 @@ class Derivation:
             elif name in having:
                 missing.append(f"{number},")
         line["missing"] = "".join(missing) or None
-        line["marked"] = _with_origins(past) if marked else None
+        line["marked"] = _with_origins(past, image) if marked else None
         return line
 
 
-def _with_origins(past: Past) -> str:
+def _with_origins(past: Past, image: Mapping[str, Any]) -> str:
     """The row with where each value that is kept aside belongs."""
-    image = {
+    found = {
         name: {**value, ORIGIN: list(past.origins[name])}
         if isinstance(value, dict) and ASIDE in value and name in past.origins
         else value
-        for name, value in past.image.items()
+        for name, value in image.items()
     }
-    return orjson.dumps(image).decode()
+    return orjson.dumps(found).decode()
 
 
 def _marked(batch: pa.RecordBatch, derived: Sequence[bool]) -> pa.RecordBatch:

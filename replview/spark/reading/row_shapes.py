@@ -140,7 +140,8 @@ class Shapes:
         found = []
         for name in () if shape is None else shape.key_columns:
             image = next((image for image in images if image and name in image), None)
-            if image is None:
+            # (A mark is no value: masked, erased.)
+            if image is None or isinstance(image[name], dict):
                 return None
             found.append(image[name])
         return tuple(found) or None

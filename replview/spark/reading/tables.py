@@ -50,6 +50,12 @@ def relation_ids(connection: Connection, part: Slice) -> list[int] | None:
     return [identifier for name in part.tables for identifier in known[name]]
 
 
+def known_tables(connection: Connection, part: Slice) -> list[str]:
+    """Every table of the slice's life, by its present name, each once."""
+    rows = connection.execute(_RELATIONS, [part.incarnation_id])
+    return list(dict.fromkeys(name for _, name in rows))
+
+
 def _no_table(name: str, known: list[str], slot: str) -> StoreProblem:
     if not known:
         return StoreProblem(f"{slot} has no table {name!r}", "nothing was received of it yet")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from replview.spark.reading.connecting import Connection
+from replview.spark.reading.masks import masked_image
 from replview.spark.reading.places import (
     NOT_ABORTED,
     of_relations,
@@ -103,6 +104,7 @@ def typed_query(
     them nobody sent.
     """
     before = tells_before(connection, part, table)
+    masked = part.masked_of(table.name)
     derived = part.before == "derived"
     places = [sql.Identifier(f"x{n}") for n in range(len(columns))]
     values = [
@@ -122,7 +124,7 @@ def typed_query(
         "columns": sql.SQL(", ").join(sql.SQL("y.{}").format(place) for place in places),
         "values": sql.SQL(", ").join(values),
         "kind": sql.SQL("i.kind") if before else _KIND,
-        "image": sql.SQL("i.image") if before else _IMAGE,
+        "image": masked_image(sql.SQL("i.image") if before else _IMAGE, masked),
         "derivable": sql.SQL(", y.derivable" if derived else ""),
         "may_derive": sql.SQL("")
         if not derived

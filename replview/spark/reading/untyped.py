@@ -11,6 +11,7 @@ from psycopg import sql
 
 from replview.spark.reading.connecting import Connection
 from replview.spark.reading.csv_copies import copied
+from replview.spark.reading.masks import masked_images
 from replview.spark.reading.places import (
     conditions,
     counted,
@@ -21,7 +22,7 @@ from replview.spark.reading.places import (
 )
 from replview.spark.reading.tables import relation_ids
 from replview.spark.reading.transactions import Group, groups, placed
-from replview.spark.reading.typed_query import changes_of, source_of
+from replview.spark.reading.typed_query import changes_of, source_of, written_once
 from replview.spark.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
 from replview.spark.slices import OPERATIONS, Range, Slice
 
@@ -31,7 +32,8 @@ _FIELDS: dict[str, pa.DataType] = {
     "op": pa.string(), "version_id": pa.int64(), "old": pa.string(), "new": pa.string(),
 }  # fmt: skip
 _QUERY = """
-    SELECT c.transaction_id, c.seq, c.lsn, c.subxid, c.op, c.version_id, c.old::text, c.new::text
+    SELECT c.transaction_id, c.seq, c.lsn, c.subxid, c.op, c.version_id,
+           ({old})::text, ({new})::text
     FROM {changes} WHERE {where} ORDER BY {order}, c.seq
 """
 _SHAPES = """
@@ -87,10 +89,14 @@ def _records(
     shapes = _Shapes.read(connection, part)
     ids = relation_ids(connection, part)
     codes = operation_codes(operations)
+    old, new = (
+        written_once(connection, masked_images(connection, part, sql.SQL(side)))
+        for side in ("c.old", "c.new")
+    )
     for group in groups(connection, part, within or everything(part), ids, having):
         changes, order = source_of(group)
         query = sql.SQL(_QUERY).format(
-            changes=changes, where=changes_of(group, ids, codes), order=order
+            old=old, new=new, changes=changes, where=changes_of(group, ids, codes), order=order
         )
         for batch in copied(connection, query, _FIELDS):
             yield _record_batch(batch, group, shapes, part)

@@ -84,6 +84,8 @@ class Manifest:
             "lsn": {"first": _lsn(first), "last": _lsn(last)},
             "commit_date": {"first": days[0], "last": days[-1]} if days else None,
             "slice": part.to_json(),
+            **({"masked": {name: list(columns) for name, columns in part.masked}}
+               if part.masked else {}),
             "transactions": _rows(files, "transactions"),
             "events": _rows(files, "events"),
             "changes": _rows(files, "table", changes=True),

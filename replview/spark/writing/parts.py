@@ -140,7 +140,7 @@ class PartWriter:
                 return None
             if changes != part.within.rows:
                 return None
-            digest = _sha256(file)
+            digest = sha256_of(file)
         return Written(
             path=part.path, dataset=part.dataset, rows=rows, changes=changes,
             bytes=digest[1], sha256=digest[0],
@@ -217,7 +217,8 @@ def _check(changes: int, part: Part) -> None:
         )
 
 
-def _sha256(file: pa.NativeFile) -> tuple[str, int]:
+def sha256_of(file: pa.NativeFile) -> tuple[str, int]:
+    """A file's checksum, in hexadecimal, and its bytes."""
     file.seek(0)
     digest, size = hashlib.sha256(), 0
     while data := file.read(1 << 20):

@@ -97,10 +97,12 @@ class Migration(migrations.Migration):
             name='state',
             field=models.TextField(choices=[('receiving', 'Receiving'), ('streaming', 'Streaming'), ('prepared', 'Prepared'), ('committed', 'Committed'), ('aborted', 'Aborted'), ('rolled back', 'Rolled Back'), ('message', 'Message'), ('skipped', 'Skipped'), ('unknown', 'Unknown'), ('discarded', 'Discarded')]),
         ),
-        migrations.AddIndex(
-            model_name='transaction',
-            index=models.Index(condition=models.Q(models.Q(('streamed', True), ('gid__isnull', False), _connector='OR'), ('state__in', ['committed', 'aborted', 'rolled back', 'skipped', 'unknown'])), fields=['stored_at'], name='transaction_was_open'),
-        ),
+        migrations.SeparateDatabaseAndState(state_operations=[  # built by 0016, beside the writers
+            migrations.AddIndex(
+                model_name='transaction',
+                index=models.Index(condition=models.Q(models.Q(('streamed', True), ('gid__isnull', False), _connector='OR'), ('state__in', ['committed', 'aborted', 'rolled back', 'skipped', 'unknown'])), fields=['stored_at'], name='transaction_was_open'),
+            ),
+        ]),
         migrations.AddField(
             model_name='quarantine',
             name='incarnation',

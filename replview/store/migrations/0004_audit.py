@@ -173,22 +173,30 @@ class Migration(migrations.Migration):
             model_name='transaction',
             name='transaction_ended',
         ),
-        migrations.AddIndex(
-            model_name='transaction',
-            index=models.Index(condition=models.Q(('state__in', ['aborted', 'rolled back', 'unknown'])), fields=['incarnation', 'stored_at'], name='transaction_ended'),
-        ),
-        migrations.AddIndex(
-            model_name='transaction',
-            index=models.Index(condition=models.Q(('actor__isnull', False), ('commit_seq__isnull', False)), fields=['incarnation', 'actor', 'commit_seq'], name='transaction_by_actor'),
-        ),
-        migrations.AddIndex(
-            model_name='transaction',
-            index=models.Index(condition=models.Q(('commit_seq__isnull', False), ('origin__isnull', False)), fields=['incarnation', 'origin', 'commit_seq'], name='transaction_by_origin'),
-        ),
-        migrations.AddIndex(
-            model_name='transaction',
-            index=models.Index(condition=models.Q(('commit_seq__isnull', False), ('gid__isnull', False)), fields=['incarnation', 'commit_seq'], name='transaction_two_phase'),
-        ),
+        migrations.SeparateDatabaseAndState(state_operations=[  # built by 0016, beside the writers
+            migrations.AddIndex(
+                model_name='transaction',
+                index=models.Index(condition=models.Q(('state__in', ['aborted', 'rolled back', 'unknown'])), fields=['incarnation', 'stored_at'], name='transaction_ended'),
+            ),
+        ]),
+        migrations.SeparateDatabaseAndState(state_operations=[  # built by 0016, beside the writers
+            migrations.AddIndex(
+                model_name='transaction',
+                index=models.Index(condition=models.Q(('actor__isnull', False), ('commit_seq__isnull', False)), fields=['incarnation', 'actor', 'commit_seq'], name='transaction_by_actor'),
+            ),
+        ]),
+        migrations.SeparateDatabaseAndState(state_operations=[  # built by 0016, beside the writers
+            migrations.AddIndex(
+                model_name='transaction',
+                index=models.Index(condition=models.Q(('commit_seq__isnull', False), ('origin__isnull', False)), fields=['incarnation', 'origin', 'commit_seq'], name='transaction_by_origin'),
+            ),
+        ]),
+        migrations.SeparateDatabaseAndState(state_operations=[  # built by 0016, beside the writers
+            migrations.AddIndex(
+                model_name='transaction',
+                index=models.Index(condition=models.Q(('commit_seq__isnull', False), ('gid__isnull', False)), fields=['incarnation', 'commit_seq'], name='transaction_two_phase'),
+            ),
+        ]),
         migrations.AddIndex(
             model_name='actoractivity',
             index=models.Index(fields=['incarnation_id', 'day'], name='actor_activity_by_day'),

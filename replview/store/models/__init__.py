@@ -4,6 +4,7 @@ Two tables are partitioned and written by COPY alone (``change``, ``slot_sample`
 their columns for reading, the migration holds their SQL.
 """
 
+from replview.store.models.access import AccessRecord
 from replview.store.models.activity import (
     ActivityMark,
     ActorActivity,
@@ -12,6 +13,8 @@ from replview.store.models.activity import (
 )
 from replview.store.models.alerts import Alert, AlertRule, Delivery, Setting, Webhook
 from replview.store.models.archive import ArchivedRun, ArchiveMark
+from replview.store.models.drafts import SourceDraft
+from replview.store.models.erasures import Erasure
 from replview.store.models.evidence import Baseline, PublicationLook
 from replview.store.models.exports import Export
 from replview.store.models.health import (
@@ -33,14 +36,18 @@ from replview.store.models.history import (
     Transition,
 )
 from replview.store.models.history_jobs import HistoryJob
+from replview.store.models.keeping import KeptDay, StoreMoment
+from replview.store.models.masks import MaskRule
 from replview.store.models.people import ApiToken, SavedFilter
 from replview.store.models.quarantine import Quarantine
 from replview.store.models.relations import Relation, RelationVersion, TypeName
+from replview.store.models.rights import Grant, Identity, SetupCode
 from replview.store.models.samples import SlotEvent, SlotPeek, SlotSample, SourceLook
 from replview.store.models.sources import Slot, SlotIncarnation, Source
 
 __all__ = [
     "AbortedSubtransaction",
+    "AccessRecord",
     "ActivityMark",
     "ActorActivity",
     "Alert",
@@ -51,10 +58,15 @@ __all__ = [
     "Baseline",
     "Change",
     "Delivery",
+    "Erasure",
     "Export",
+    "Grant",
     "HistoryBlock",
     "HistoryJob",
+    "Identity",
+    "KeptDay",
     "LargeValue",
+    "MaskRule",
     "MinuteMark",
     "PublicationLook",
     "Quarantine",
@@ -65,6 +77,7 @@ __all__ = [
     "SampleMark",
     "SavedFilter",
     "Setting",
+    "SetupCode",
     "Slot",
     "SlotEvent",
     "SlotIncarnation",
@@ -73,8 +86,10 @@ __all__ = [
     "SlotSampleHour",
     "SlotSampleMinute",
     "Source",
+    "SourceDraft",
     "SourceLook",
     "SourceSample",
+    "StoreMoment",
     "Transaction",
     "TransactionSizeMinute",
     "Transition",

@@ -3,6 +3,8 @@
 from django.db import models
 from django.utils import timezone
 
+from replview.store.models.seen import SeenOfSlotOrNone, SeenOrNone
+
 
 class AlertRule(models.Model):
     """When somebody is to be told of something."""
@@ -56,6 +58,8 @@ class AlertRule(models.Model):
     changed_at = models.DateTimeField(default=timezone.now)
     changed_by = models.TextField(default="", blank=True)
 
+    objects = SeenOfSlotOrNone()
+
     class Meta:
         db_table = "alert_rule"
         ordering = ["id"]
@@ -96,6 +100,8 @@ class Alert(models.Model):
     detail = models.JSONField(default=dict)
     seen_at = models.DateTimeField(null=True)
     seen_by = models.TextField(default="", blank=True)
+
+    objects = SeenOrNone()
 
     class Meta:
         db_table = "alert"

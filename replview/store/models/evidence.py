@@ -4,6 +4,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField
+from replview.store.models.seen import SeenOfSlot
 
 
 class PublicationLook(models.Model):
@@ -24,6 +25,8 @@ class PublicationLook(models.Model):
     #: "replica_identity", "primary_key": [name], "root": "schema.table" or null}],
     #: "unpublished": ["schema.table"]}``.
     facts = models.JSONField()
+
+    objects = SeenOfSlot()
 
     class Meta:
         db_table = "publication_look"
@@ -68,6 +71,8 @@ class Baseline(models.Model):
     problem_code = models.TextField(default="", blank=True)
     problem_cause = models.TextField(default="", blank=True)
     problem_remedy = models.TextField(default="", blank=True)
+
+    objects = SeenOfSlot()
 
     class Meta:
         db_table = "baseline"

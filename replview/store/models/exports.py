@@ -3,6 +3,8 @@
 from django.db import models
 from django.utils import timezone
 
+from replview.store.models.seen import SeenOfSlot
+
 
 class Export(models.Model):
     """One slice written as Parquet: asked for, done by one worker at a time, recorded for good.
@@ -69,6 +71,8 @@ class Export(models.Model):
     problem_cause = models.TextField(default="", blank=True)
     problem_remedy = models.TextField(default="", blank=True)
     log_path = models.TextField(default="", blank=True)
+
+    objects = SeenOfSlot()
 
     class Meta:
         db_table = "export"

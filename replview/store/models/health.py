@@ -8,6 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField
+from replview.store.models.seen import Seen
 
 
 class WatchedSlot(models.Model):
@@ -37,6 +38,8 @@ class WatchedSlot(models.Model):
     inactive_since = models.DateTimeField(null=True)
     #: The whole row of the last look, as ``SlotSample.detail`` holds it, with the sample's columns.
     facts = models.JSONField(default=dict)
+
+    objects = Seen()
 
     class Meta:
         db_table = "watched_slot"
@@ -174,6 +177,8 @@ class WatchedSubscription(models.Model):
     #: pg_subscription (what anyone may read), pg_stat_subscription and its stats, in JSON's types;
     #: and ``failed_at``, when its errors were last seen to have become more.
     facts = models.JSONField(default=dict)
+
+    objects = Seen()
 
     class Meta:
         db_table = "watched_subscription"

@@ -3,6 +3,7 @@
 from django.db import models
 
 from replview.store.fields import CharCodeField, LSNField
+from replview.store.models.seen import SeenOfLife
 
 
 class Transaction(models.Model):
@@ -80,6 +81,8 @@ class Transaction(models.Model):
     #: Our clock: first message received; row last stored.
     received_at = models.DateTimeField()
     stored_at = models.DateTimeField(null=True)
+
+    objects = SeenOfLife()
 
     class Meta:
         db_table = "transaction"
@@ -161,7 +164,7 @@ class Change(models.Model):
     SQL NULL; an absent column was not sent. An object in a value's place is a marked form:
     ``{"$binary": base64, "$type": oid}`` (binary format, not decoded), ``{"$bytes": base64,
     "$type": oid}`` (bytes that are not text in the stream's encoding), ``{"$aside": characters}``
-    (in ``large_value``), ``{"$masked": true}``.
+    (in ``large_value``), ``{"$masked": true}``, ``{"$erased": true, "$on": date}``.
     The row's key is not stored twice: it is the version's ``key_columns`` looked up in ``old``,
     then ``new``; ``key_hash`` finds it.
     """

@@ -27,7 +27,19 @@ class SavedFilter(models.Model):
 
 
 class ApiToken(models.Model):
-    """Lets a program read the API in somebody's name; only a digest of it is kept."""
+    """Lets a program use the API in somebody's name; only a digest of it is kept."""
+
+    class Scope(models.TextChoices):
+        """What it is good for; never more than its user may."""
+
+        #: ``/metrics``, and how long each check of ``/readyz`` took.
+        METRICS = "metrics"
+        #: Whatever is only read.
+        READ = "read"
+        #: And exports: asked for, cancelled.
+        EXPORT = "export"
+        #: And whatever changes something.
+        OPERATE = "operate"
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
@@ -37,6 +49,8 @@ class ApiToken(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     #: Its first characters, to tell tokens apart.
     hint = models.CharField(max_length=12)
+    #: The database's default is for a version of before, which runs on while the store is migrated.
+    scope = models.CharField(max_length=7, choices=Scope, default=Scope.READ, db_default=Scope.READ)
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True)
     #: None: until it is revoked.

@@ -4,6 +4,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField
+from replview.store.models.seen import SeenOfSlot
 
 
 class Quarantine(models.Model):
@@ -50,6 +51,8 @@ class Quarantine(models.Model):
 
     #: More of a message than this is not kept.
     RAW_LIMIT_BYTES = 64 * 1024 * 1024
+
+    objects = SeenOfSlot()
 
     class Meta:
         db_table = "quarantine"

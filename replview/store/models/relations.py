@@ -4,6 +4,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField
+from replview.store.models.seen import SeenOfRelation, SeenOfSlot
 
 
 class Relation(models.Model):
@@ -19,6 +20,8 @@ class Relation(models.Model):
     current_version = models.ForeignKey(
         "RelationVersion", null=True, on_delete=models.SET_NULL, related_name="+"
     )
+
+    objects = SeenOfSlot()
 
     class Meta:
         db_table = "relation"
@@ -55,6 +58,8 @@ class RelationVersion(models.Model):
     #: ``[{"lsn", "xid", "at"}]``: each time this shape came into force (again). A walsender sends
     #: Relation messages without a position; ``at`` is our clock when it was stored.
     intervals = models.JSONField(default=list)
+
+    objects = SeenOfRelation()
 
     class Meta:
         db_table = "relation_version"

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from replview.store.fields import LSNField
 from replview.store.models.health import SampledValues
+from replview.store.models.seen import Seen, SeenOfSlot
 
 
 class SlotEvent(models.Model):
@@ -21,6 +22,8 @@ class SlotEvent(models.Model):
     lsn = LSNField(null=True)
     #: Where in the order of history it stands: after this commit_seq.
     after_commit_seq = models.BigIntegerField(default=0)
+
+    objects = SeenOfSlot()
 
     class Meta:
         db_table = "slot_event"
@@ -90,6 +93,8 @@ class SlotPeek(models.Model):
     problem_code = models.TextField(default="", blank=True)
     problem_cause = models.TextField(default="", blank=True)
     problem_remedy = models.TextField(default="", blank=True)
+
+    objects = Seen()
 
     class Meta:
         db_table = "slot_peek"

@@ -5,6 +5,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField
+from replview.store.models.seen import Seen, SeenOfSlot, SeenSources
 
 
 class Source(models.Model):
@@ -15,6 +16,13 @@ class Source(models.Model):
     conninfo = models.TextField()
     #: The password, encrypted with the instance's secret key; empty when the DSN held none.
     sealed_password = models.TextField(default="", blank=True)
+    #: Where the password is instead: ``env:NAME`` or ``file:/path``; empty: nowhere else.
+    password_ref = models.TextField(default="", blank=True)
+    #: When the address or the password was last changed, and by whom; None: as it was added.
+    credentials_at = models.DateTimeField(null=True)
+    credentials_by = models.TextField(default="", blank=True)
+    #: It goes when the records of its slots are deleted; None: it stays.
+    removing_at = models.DateTimeField(null=True)
     #: Made by ``replview watch``: forgotten when the watch ends.
     ephemeral = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
@@ -32,6 +40,8 @@ class Source(models.Model):
     problem_code = models.TextField(default="", blank=True)
     problem_cause = models.TextField(default="", blank=True)
     problem_remedy = models.TextField(default="", blank=True)
+
+    objects = SeenSources()
 
     class Meta:
         db_table = "source"
@@ -102,6 +112,10 @@ class Slot(models.Model):
     column_rules = models.JSONField(default=dict, blank=True)
     #: Keep (marked) the changes of aborted subtransactions and transactions.
     keep_aborted = models.BooleanField(default=False)
+    #: Whole days of its record that are older are deleted; None: nothing is, for their age.
+    keep_for_days = models.IntegerField(null=True)
+    #: What its record may occupy in the store, as estimated; None: whatever it takes.
+    keep_at_most_bytes = models.BigIntegerField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     desired = models.CharField(max_length=12, choices=Desired, default=Desired.RUNNING)
@@ -142,6 +156,8 @@ class Slot(models.Model):
     last_commit_time = models.DateTimeField(null=True)
     last_stored_at = models.DateTimeField(null=True)
 
+    objects = Seen()
+
     class Meta:
         db_table = "slot"
         ordering = ["source__name", "name"]
@@ -165,6 +181,8 @@ class SlotIncarnation(models.Model):
     reason = models.TextField()
     #: The last commit_seq given out; assigned without holes under the slot row's lock.
     commit_seq = models.BigIntegerField(default=0)
+
+    objects = SeenOfSlot()
 
     class Meta:
         db_table = "slot_incarnation"

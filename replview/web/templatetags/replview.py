@@ -9,10 +9,12 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from replview.store.forecast import SlotForecast
 from replview.store.models import Slot
 from replview.web import words
 from replview.web.addresses import slot_page_url, stream_url
 from replview.web.health import WORDS, Level
+from replview.web.keeping_words import kept_words, slot_forecast_words
 from replview.web.remedies import Remedy, split_remedy
 from replview.web.slot_log import kind_of
 
@@ -202,6 +204,18 @@ def remedy(text: str) -> Remedy:
 def option(value: Any) -> str:
     """An option of pgoutput as START_REPLICATION spells it: ``on``, ``off``, ``4``."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+@register.filter
+def keeps(told: SlotForecast) -> str:
+    """``for 30 days, and at most 50 GB``."""
+    return kept_words(told)
+
+
+@register.filter
+def goes_to(told: SlotForecast) -> str:
+    """Where a slot's record in the store goes from here."""
+    return slot_forecast_words(told)
 
 
 @register.simple_tag

@@ -10,10 +10,14 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from replview.alerts.built_in import ensure, original
 from replview.alerts.kinds import KINDS
+from replview.store.access_record import Action, note
 from replview.store.models import AlertRule, WatchedSlot
+from replview.store.models.seen import seen_sources
+from replview.store.rights import Role
 from replview.web.alert_rule_form import RuleForm
 from replview.web.alert_rules_page import rule_rows
 from replview.web.alert_trial import trial_view
+from replview.web.permitted import NeedsRole
 
 _SLOTS_OFFERED = 500
 
@@ -67,10 +71,12 @@ def attempt(request: HttpRequest) -> HttpResponse:
 def change(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Switch on or off, delete, or set back to how it came."""
     found, action = _find(rule_id), request.POST.get("action", "")
+    _check_reach(found)
     if action in ("on", "off"):
         found.enabled = action == "on"
         _save(request, found)
     elif action == "delete" and not found.built_in:
+        note(Action.CHANGED_SETTINGS, subject=f"alert rule {found.name}: deleted")
         found.delete()
     elif action == "reset" and (came := original(found)):
         plain = {"clear_threshold": None, "hold_seconds": 0, "clear_seconds": 0, "tables": []}
@@ -80,9 +86,17 @@ def change(request: HttpRequest, rule_id: int) -> HttpResponse:
     return redirect("alert-rules")
 
 
+def _check_reach(found: AlertRule) -> None:
+    """A rule for every slot is not for those to change who see some of the sources."""
+    if found.slot_id is None and seen_sources() is not None:
+        raise NeedsRole(Role.ADMIN, "This rule is for every source, and this account sees some.")
+
+
 def _save(request: HttpRequest, found: AlertRule) -> HttpResponse:
+    _check_reach(found)
     found.changed_at, found.changed_by = timezone.now(), request.user.get_username()
     found.save()
+    note(Action.CHANGED_SETTINGS, subject=f"alert rule {found.name}: saved")
     return redirect(f"{reverse('alert-rules')}#rule-{found.pk}")
 
 

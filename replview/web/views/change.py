@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from replview.store import change_json, history
+from replview.store.access_record import Action, note, viewed, viewed_changes
 from replview.store.before_images import before_images
 from replview.store.change_sql import change_as_sql, undo_sql
 from replview.store.changes import ChangeRow
@@ -35,6 +36,7 @@ def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
         text = history.value_of(transaction_id, seq, side, column)
     if text is None:
         raise Http404("no such value")
+    viewed(rows=1, transaction=transaction_id, seq=seq)
     return _plain(text, "value.txt")
 
 
@@ -54,6 +56,7 @@ def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """The change as a statement that does it again."""
     change = _change(transaction_id, seq)
     made = change_as_sql(change, before_images([change]).get((transaction_id, seq)))
+    note_copied("the SQL of a change", made.sql, transaction_id, seq)
     return _statement(made.sql, f"No SQL: {made.reason}.", "change.sql")
 
 
@@ -64,6 +67,7 @@ def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
         return _statement(None, f"No undo: {problem}.", "undo.sql")
     change = _change(transaction_id, seq)
     made = undo_sql(change, before_images([change]).get((transaction_id, seq)))
+    note_copied("the SQL that undoes a change", made.sql, transaction_id, seq)
     return _statement(made.sql, f"No undo: {made.reason}.", "undo.sql")
 
 
@@ -84,8 +88,17 @@ def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
         return _statement(None, f"No undo: {problem}.", "undo.sql")
     changes = changes or []
     made = undo_transaction(changes, before_images(changes), name=row.gid or str(row.xid or ""))
+    viewed_changes(changes)
+    note_copied("the SQL that undoes a transaction", made.sql, transaction_id)
     reasons = "\n".join(made.reasons)
     return _statement(made.sql, f"No undo of the whole transaction:\n{reasons}", "undo.sql")
+
+
+def note_copied(what: str, sql: str | None, transaction_id: int, seq: int | None = None) -> None:
+    """A copy button, or a link, took SQL away: which, never what is in it."""
+    if sql is not None:
+        facts = {"transaction": transaction_id} | ({} if seq is None else {"seq": seq})
+        note(Action.COPIED_SQL, subject=what, details=facts)
 
 
 def _change(transaction_id: int, seq: int) -> ChangeRow:
@@ -97,6 +110,7 @@ def _change(transaction_id: int, seq: int) -> ChangeRow:
         raise Http404(
             "this change is too long to be copied" if long else "the transaction has no such change"
         )
+    viewed_changes([change])
     return change
 
 

@@ -9,7 +9,9 @@ from django.utils import timezone
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
+from replview.store.access_record import Action, note
 from replview.store.models import Slot
+from replview.store.search_records import searched_changes
 from replview.store.searching import WhereError, check_where
 from replview.store.selections import Selection
 from replview.web.change_files import (
@@ -49,6 +51,14 @@ def download(request: HttpRequest) -> HttpResponseBase:
             {"slot": slot, "counted": counted, "most": MOST_CHANGES, "words": words},
             status=422,
         )
+    searched_changes(selection.wanted)
+    note(
+        Action.DOWNLOADED,
+        subject=f"changes of {slot}",
+        source_id=slot.source_id,
+        tables=selection.wanted.filter.tables,
+        details={"format": form},
+    )
     return _answer(request, selection, form)
 
 

@@ -13,8 +13,11 @@ from replview.exports.asking import ask
 from replview.exports.estimating import spark_for, try_target
 from replview.exports.policy import Refused, read_policy
 from replview.exports.targets import default_target, target_of
+from replview.exports.withheld import visible_exports
 from replview.store import exports, instance_settings
+from replview.store.access_record import Action, note
 from replview.store.models import Export, Slot
+from replview.store.rights import Role, may
 from replview.web.export_page import (
     ExportPage,
     export_url,
@@ -23,6 +26,7 @@ from replview.web.export_page import (
     words_of,
 )
 from replview.web.export_record import read_record
+from replview.web.permitted import require
 from replview.web.views.live import _slot as find_slot
 
 _PAGE_ROWS = 100
@@ -96,7 +100,7 @@ def test_target(request: HttpRequest) -> HttpResponse:
 @require_GET
 def export(request: HttpRequest, export_id: int) -> HttpResponse:
     """One export: how far it is, then its files; a link that stays."""
-    row = get_object_or_404(Export.objects.select_related("slot__source"), pk=export_id)
+    row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
     htmx = request.headers.get("HX-Request") == "true"
     # What has ended while somebody looked has other parts: the whole page is read anew.
     if htmx and not row.waits:
@@ -112,7 +116,9 @@ def export(request: HttpRequest, export_id: int) -> HttpResponse:
 @require_POST
 def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
     """Give it up; its record stays."""
-    row = get_object_or_404(Export, pk=export_id)
+    row = get_object_or_404(visible_exports(), pk=export_id)
+    if row.requested_by != request.user.get_username():
+        require(request, Role.ADMIN)
     exports.cancel(row.pk)
     return redirect("export", export_id=row.pk)
 
@@ -120,7 +126,7 @@ def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
 @require_GET
 def log(request: HttpRequest, export_id: int) -> HttpResponse:
     """The end of what its job wrote, where this machine has it."""
-    row = get_object_or_404(Export, pk=export_id)
+    row = get_object_or_404(visible_exports(), pk=export_id)
     path = Path(row.log_path or "/nowhere")
     try:
         with path.open("rb") as file:
@@ -136,7 +142,7 @@ def log(request: HttpRequest, export_id: int) -> HttpResponse:
 def all_exports(request: HttpRequest) -> HttpResponse:
     """What was taken out, and by whom: every one there was, the newest first."""
     before = request.GET.get("before", "")
-    rows = Export.objects.defer("result", "slice")
+    rows = visible_exports().defer("result", "slice")
     if before.isascii() and before.isdigit() and len(before) < 19:
         rows = rows.filter(pk__lt=int(before))
     found = list(rows[: _PAGE_ROWS + 1])
@@ -144,7 +150,7 @@ def all_exports(request: HttpRequest) -> HttpResponse:
         "rows": found[:_PAGE_ROWS],
         "older": found[_PAGE_ROWS - 1].pk if len(found) > _PAGE_ROWS else None,
         "policy": read_policy(),
-        "staff": _anywhere(request),
+        "admin": _anywhere(request),
         "waiting": [row.pk for row in found[:_PAGE_ROWS] if row.waits],
     }
     return render(request, "exports/all.html", page)
@@ -152,11 +158,10 @@ def all_exports(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def allow(request: HttpRequest) -> HttpResponse:
-    """Switch exports on or off for the whole instance; staff alone may."""
-    if not _anywhere(request):
-        raise Http404("only staff may choose this")
+    """Switch exports on or off for the whole instance; admins alone may."""
     allowed = request.POST.get("allowed") == "1"
     instance_settings.write("exports.allowed", allowed, request.user.get_username())
+    note(Action.CHANGED_SETTINGS, subject=f"exports: {'on' if allowed else 'off'}")
     return redirect("exports-all")
 
 
@@ -201,5 +206,5 @@ def _slot(words: dict[str, str]) -> Slot | None:
 
 
 def _anywhere(request: HttpRequest) -> bool:
-    """Staff may write elsewhere than into the instance's folder."""
-    return bool(getattr(request.user, "is_staff", False))
+    """Admins may write elsewhere than into the instance's folder."""
+    return may(request.user, Role.ADMIN)

@@ -4,6 +4,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from replview.store.search_records import searched_changes
 from replview.web.find_page import columns_of, read_page
 from replview.web.saved_filters import saved_filters
 from replview.web.views.live import _slot as find_slot
@@ -19,6 +20,7 @@ def find(request: HttpRequest) -> HttpResponse:
     if slot is None:
         return render(request, "find/no_slot.html")
     page = read_page(request.GET, slot)
+    searched_changes(page.wanted)
     # The header's scope is the slot that is searched, chosen or not.
     if not name:
         request.GET = request.GET.copy()  # type: ignore[assignment]

@@ -8,10 +8,12 @@ from django.views.decorators.http import require_GET, require_POST
 
 from replview.exports.history_asking import ask, read_history_wish
 from replview.exports.policy import Refused
+from replview.exports.withheld import visible_jobs
 from replview.store import history_jobs
-from replview.store.models import HistoryJob
+from replview.store.rights import Role
 from replview.web.history_page import history_words, read_history_page
 from replview.web.history_record import read_history_record
+from replview.web.permitted import require
 from replview.web.views.exports import _anywhere as may_anywhere
 
 _PAGE_ROWS = 100
@@ -39,7 +41,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_GET
 def job(request: HttpRequest, job_id: int) -> HttpResponse:
     """One job: how long it runs, then its rows; a link that stays."""
-    row = get_object_or_404(HistoryJob, pk=job_id)
+    row = get_object_or_404(visible_jobs(), pk=job_id)
     htmx = request.headers.get("HX-Request") == "true"
     # What has ended while somebody looked has other parts: the whole page is read anew.
     if htmx and not row.waits:
@@ -51,7 +53,9 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
 @require_POST
 def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
     """Give it up; that it was asked for stays."""
-    row = get_object_or_404(HistoryJob, pk=job_id)
+    row = get_object_or_404(visible_jobs(), pk=job_id)
+    if row.requested_by != request.user.get_username():
+        require(request, Role.ADMIN)
     history_jobs.cancel(row.pk)
     return redirect("history-job", job_id=row.pk)
 
@@ -59,7 +63,7 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
 @require_GET
 def log(request: HttpRequest, job_id: int) -> HttpResponse:
     """The end of what it and Spark wrote, where this machine has it."""
-    row = get_object_or_404(HistoryJob, pk=job_id)
+    row = get_object_or_404(visible_jobs(), pk=job_id)
     path = Path(row.log_path or "/nowhere")
     try:
         with path.open("rb") as file:
@@ -75,7 +79,7 @@ def log(request: HttpRequest, job_id: int) -> HttpResponse:
 def all_jobs(request: HttpRequest) -> HttpResponse:
     """What was computed, and by whom: the newest first."""
     before = request.GET.get("before", "")
-    rows = HistoryJob.objects.defer("result")
+    rows = visible_jobs().defer("result")
     if before.isascii() and before.isdigit() and len(before) < 19:
         rows = rows.filter(pk__lt=int(before))
     found = list(rows[: _PAGE_ROWS + 1])

@@ -6,6 +6,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from replview.catalog.test_message import statement
+from replview.store.drafts import watch_of
 from replview.store.models import Relation, Slot
 
 _TABLES_OFFERED = 200
@@ -46,6 +47,7 @@ def live_page(request: HttpRequest) -> HttpResponse:
             "rolled back",
         ],
         "test_statement": statement(request.user.get_username()),
+        "watch": watch_of(slot),
     }
     return render(request, "live/live.html", page)
 

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from replview.store.models import SlotEvent, Transaction
+from replview.store.rights import Role, may
 from replview.web.alert_counts import AlertCounts
 from replview.web.alert_news import read_news
 from replview.web.figures import figures
@@ -41,7 +42,8 @@ def overview(request: HttpRequest) -> HttpResponse:
     if htmx and not fleet.sources:
         return HttpResponse(status=204)
     if not fleet.sources:
-        return render(request, "overview/first_run.html")
+        may_add = may(request.user, Role.ADMIN)
+        return render(request, "overview/first_run.html", {"may_add": may_add})
     page = {
         "fleet": fleet,
         "sentence": _sentence(fleet),

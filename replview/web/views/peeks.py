@@ -13,6 +13,7 @@ from replview.catalog.connections import reading
 from replview.catalog.peekable import Place, read_place
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.store import peeks
+from replview.store.access_record import Action, note
 from replview.store.dsn import DSNError, full_conninfo
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.secrets import SecretKeyChanged
@@ -86,6 +87,7 @@ def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
         if wish is not None:
             by = request.user.get_username()
             found = peeks.request(source, slot_name, by=by, **wish)
+            note(Action.VIEWED_ROWS, subject=f"what waits in {slot_name}", source_id=source.pk)
             return redirect("peek", peek_id=found.pk)
         status = 422
     return render(request, "peeks/ask.html", {**page, "form": form}, status=status)
@@ -130,7 +132,7 @@ def _result(row: SlotPeek) -> dict[str, Any]:
         "again": _again(row),
         "found": found,
         "tables": tables,
-        "groups": groups_of(found.result.get("first_changes") or []),
+        "groups": groups_of(found.result.get("first_changes") or [], row.source_id),
         "bound": found.not_looked_at(row.max_changes, row.max_seconds),
     }
 

@@ -3,15 +3,18 @@
 from collections.abc import AsyncIterator
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.store.access_record import Action, note
 from replview.store.models import Quarantine
 from replview.store.quarantine import decide, raw_length, raw_part, skip_word
 from replview.web.quarantine_words import SHOWN_BYTES, hex_dump
 from replview.web.views import slot as slot_page
+from replview.web.withheld_raw import why_withheld
 
 #: A download is read from the store in pieces of this size.
 _PIECE_BYTES = 4 << 20
@@ -39,6 +42,8 @@ def decision(
             return slot_page.show(request, view, error=error, typed=typed, status=422)
     # Somebody may have been faster: the page then says who decided what.
     decide(row.pk, chosen, request.user.get_username())
+    note(Action.CHANGED_SLOT, subject=f"quarantine of {row.slot}: {chosen}",
+         source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip
     return redirect(reverse("slot", args=[source_name, slot_name]) + "#quarantine")
 
 
@@ -46,8 +51,19 @@ def decision(
 def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int) -> HttpResponse:
     """The message's beginning as a hex dump: a part of the page, asked for by somebody."""
     row = _find(source_name, slot_name, quarantine_id)
-    dump = hex_dump(raw_part(row.pk, 0, SHOWN_BYTES))
-    page = {"row": row, "dump": dump, "rest": max(row.raw_bytes - SHOWN_BYTES, 0)}
+    withheld = why_withheld(row, row.slot)
+    kept = 0 if withheld else raw_length(row.pk)
+    if kept:
+        note(Action.VIEWED_ROWS, subject=f"a quarantined message of {row.slot}",
+             source_id=row.slot.source_id)  # fmt: skip
+    dump = hex_dump(raw_part(row.pk, 0, SHOWN_BYTES)) if kept else ""
+    page = {
+        "row": row,
+        "dump": dump,
+        "rest": max(row.raw_bytes - SHOWN_BYTES, 0),
+        "withheld": withheld,
+        "erased": not withheld and not kept and row.raw_bytes > 0,
+    }
     return render(request, "slots/_raw.html", page)
 
 
@@ -57,6 +73,10 @@ def raw_file(
 ) -> StreamingHttpResponse:
     """The whole message as it was kept, to be saved."""
     row = _find(source_name, slot_name, quarantine_id)
+    if withheld := why_withheld(row, row.slot):
+        raise PermissionDenied(f"This message is not shown: {withheld}.")
+    note(Action.DOWNLOADED, subject=f"a quarantined message of {row.slot}",
+         source_id=row.slot.source_id)  # fmt: skip
     name = f"{slot_name}-quarantine-{row.pk}.bin"
     return StreamingHttpResponse(
         _pieces(row.pk),
@@ -81,6 +101,7 @@ def _find(source_name: str, slot_name: str, quarantine_id: int) -> Quarantine:
         Quarantine.objects.filter(
             pk=quarantine_id, slot__name=slot_name, slot__source__name=source_name
         )
+        .select_related("slot__source")
         .defer("raw")
         .first()
     )

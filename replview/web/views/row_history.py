@@ -6,6 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from replview.store.access_record import viewed
 from replview.store.changes import changes_of
 from replview.store.history import transaction_by_id
 from replview.store.models import SlotIncarnation
@@ -23,6 +24,9 @@ def rows(request: HttpRequest) -> HttpResponse:
     if view is None:
         return render(request, "rows/no_slot.html")
     start = read_start(view.slot, request.GET)
+    if start.table is not None and (start.key is not None or start.examples):
+        viewed(relation_ids=start.table.relation_ids, subject="the history of a row"
+               if start.key is not None else "rows that changed lately")  # fmt: skip
     if start.key is None:
         return render(request, "rows/start.html", {"slot": view.slot, "start": start})
     page = read_page(view.slot, start, request.GET)

@@ -6,6 +6,7 @@ from django.views.decorators.http import require_http_methods
 
 from replview.catalog.wal_budget import parse_size, size_words
 from replview.store import instance_settings
+from replview.store.access_record import Action, note
 from replview.store.models import Slot
 from replview.web.store_page import page_of
 
@@ -31,6 +32,7 @@ def store(request: HttpRequest) -> HttpResponse:
     if not isinstance(chosen, int) or budget != size_words(chosen):
         instance_settings.write("store.budget_bytes", size, by)
     instance_settings.write("store.protect", protect, by)
+    note(Action.CHANGED_SETTINGS, subject=f"the store's budget: {budget or 'none'}, {protect}")
     return redirect("store")
 
 

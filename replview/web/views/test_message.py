@@ -6,6 +6,7 @@ from django.views.decorators.http import require_POST
 
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.test_message import send_test_message
+from replview.store.access_record import Action, note
 from replview.store.dsn import DSNError, full_conninfo
 from replview.store.models import Slot
 from replview.store.secrets import SecretKeyChanged
@@ -22,6 +23,7 @@ def send(request: HttpRequest, slot_id: int) -> JsonResponse:
         return _trouble(error.trouble.cause, error.trouble.remedy)
     except (DSNError, SecretKeyChanged) as error:
         return _trouble(str(error), "")
+    note(Action.CHANGED_SOURCE, subject="a test message was written", source_id=slot.source_id)
     return JsonResponse({"lsn": lsn})
 
 

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_GET
 
 from replview.store.coverage import coverage_of
 from replview.store.deleted_days import last_deleted_day
+from replview.store.search_records import searched_transactions
 from replview.web.saved_filters import saved_filters
 from replview.web.shell import fleet_of
 from replview.web.transactions_page import STATES, list_url, read_page
@@ -29,6 +30,7 @@ def transactions(request: HttpRequest) -> HttpResponse:
         request.GET = request.GET.copy()  # type: ignore[assignment]
         request.GET["slot"] = str(slot)  # type: ignore[index]
     page = read_page(request.GET, slot, several=slot is None)
+    searched_transactions(page.wanted, None if slot is None else slot.source_id)
     slots = [("", list_url(page.wanted, slot=""))] if len(views) > 1 else []
     slots += [
         (str(view.slot), list_url(page.wanted, slot=str(view.slot)))

@@ -7,6 +7,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from replview.store import troubles
+from replview.store.access_record import Action, note
 from replview.web.trouble_page import build_page
 
 
@@ -25,6 +26,7 @@ def wish(request: HttpRequest, name: str, action: str) -> HttpResponse:
     if not troubles.is_known(name) or action not in ("start", "end"):
         raise Http404("there is no such trouble")
     troubles.wish(name, action == "start", request.user.get_username())
+    note(Action.CHANGED_SETTINGS, subject=f"trouble {name}: {action}")
     return redirect(f"{reverse('trouble')}#{name}")
 
 

@@ -4,6 +4,7 @@ const WAITS_MS = [200, 500, 1000, 2000, 4000];
 const PING_MS = 5000;
 const SILENCE_MS = 12000;
 const NOT_SIGNED_IN = 4401;
+const NOT_ALLOWED = 4403;
 const NO_SUCH_SLOT = 4404;
 
 export class Connection {
@@ -50,7 +51,7 @@ export class Connection {
   closed(code) {
     clearInterval(this.pinger);
     if (this.ended) return;
-    if (code === NOT_SIGNED_IN || code === NO_SUCH_SLOT) {
+    if (code === NOT_SIGNED_IN || code === NOT_ALLOWED || code === NO_SUCH_SLOT) {
       this.ended = true;
       this.on.ended(code === NOT_SIGNED_IN ? "signed-out" : "no-slot");
       return;

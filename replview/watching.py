@@ -1,11 +1,11 @@
 """Looking at a source without a trace: a temporary slot, received in this process.
 
-The source and the slot are in the store only while the watch lasts; on the server the slot goes
-with its connection. A publication is used if there is one, else made for the time and dropped.
+For ``replview watch`` and for a watch begun in a browser. The source and the slot are in the store
+only while the watch lasts; on the server the slot goes with its connection. A publication is used
+if there is one, else made for the time and dropped.
 """
 
 import os
-import secrets
 import socket
 import threading
 import time
@@ -13,26 +13,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import psycopg
 from django.db import connection as store
-from django.urls import reverse
 from psycopg import conninfo as libpq
 
 from replview.catalog.carry_out import waiting_for
 from replview.catalog.connections import connected
-from replview.catalog.findings import some_of
 from replview.catalog.plan import Plan
-from replview.catalog.problems import SourceTrouble, explain
-from replview.catalog.publications import Publication, read_publications
 from replview.catalog.slots import read_slots
-from replview.catalog.wishes import refuse
+from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
 from replview.store import tidy
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source
-from replview.tasks import publisher
 
 Say = Callable[[str], None]
 #: How long a receiver has to stop; deleting what was stored may go on in the background.
@@ -44,39 +38,6 @@ _LOOK_SECONDS = 0.5
 _PATIENCE_SECONDS = 3.0
 
 
-def new_slot_name() -> str:
-    """A name nobody else has: several may watch one source."""
-    return f"replview_watch_{secrets.token_hex(4)}"
-
-
-def existing_publications(conninfo: str) -> tuple[str, ...]:
-    """All publications of the database, if the server will read them together; maybe none."""
-    try:
-        with connected(conninfo) as connection:
-            found = read_publications(connection)
-    except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
-    if clash := _clash(found):
-        raise refuse(
-            "publications_clash",
-            f"several publications give table {clash} different column lists, which one slot "
-            "cannot read",
-            f"Choose with --publication among: {some_of([item.name for item in found])}",
-        )
-    return tuple(item.name for item in found)
-
-
-def _clash(publications: list[Publication]) -> str:
-    """A table that two publications narrow to different columns; empty if there is none."""
-    seen: dict[tuple[str, str], tuple[str, ...] | None] = {}
-    for publication in publications:
-        for table in publication.tables:
-            columns = seen.setdefault((table.schema, table.name), table.columns)
-            if columns != table.columns:
-                return f"{table.schema}.{table.name}"
-    return ""
-
-
 @dataclass
 class Watching:
     """One watch, from its rows in the store to their removal."""
@@ -85,6 +46,7 @@ class Watching:
     plan: Plan
     options: dict[str, Any]
     say: Say
+    wakes: Publisher
 
     @contextmanager
     def registered(self) -> Iterator[Slot]:
@@ -109,7 +71,7 @@ class Watching:
 
     def receive(self, slot: Slot, stop: threading.Event) -> None:
         """Receive until ``stop`` is set, saying what happens to the slot."""
-        wakes = publisher()
+        wakes = self.wakes
         reader = threading.Thread(
             target=receive,
             args=[slot.pk],
@@ -174,9 +136,3 @@ class Watching:
             if mine:
                 tidy.remove_slots(time.monotonic() + _FORGET_SECONDS)
         store.close()
-
-
-def live_address(slot: Slot) -> str:
-    """The live page of this slot on the running instance."""
-    base = os.environ.get("REPLVIEW_URL", "http://127.0.0.1:8642/").rstrip("/")
-    return f"{base}{reverse('live')}?slot={quote(str(slot), safe='/')}"

@@ -1,0 +1,318 @@
+"""Sources and slots managed by programs: the same acts as on the pages.
+
+Each call that changes something answers, with ``dry_run``, what it would do, and does nothing. It
+needs a token of the scope ``operate``, or a browser's session with its CSRF token.
+"""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
+from ninja import Field, Router, Schema
+from ninja.utils import check_csrf
+
+from replview.api.access import Token
+from replview.api.answers import BadRequest
+from replview.api.slots import slot_named
+from replview.catalog.problems import SourceTrouble
+from replview.managing import adopting, dropping, receiving
+from replview.managing.acts import Act, json_of
+from replview.managing.credentials import Credentials, plan_credentials, set_credentials
+from replview.managing.moving import move_source, plan_move
+from replview.managing.sources import plan_remove, plan_rename, remove_source, rename_source
+from replview.managing.tables import change_tables, plan_tables
+from replview.store.dsn import DSNError
+from replview.store.models import Slot, Source
+from replview.store.rights import Role, may, sees_source, visible_sources
+from replview.store.secrets import SecretKeyChanged
+
+router = Router(tags=["managing"])
+
+
+def acting(request: HttpRequest) -> Any | None:
+    """A browser's session that shows its CSRF token: a page elsewhere cannot have it act."""
+    if not request.user.is_authenticated:
+        return None
+    # Read whole before the check looks for a form in it, or it could not be read after.
+    _ = request.body
+    return None if check_csrf(request) is not None else request.user
+
+
+_ACTING = [Token(), acting]
+
+
+class SourceOut(Schema):
+    """A source, without its secrets."""
+
+    name: str
+    #: Its address without the password.
+    conninfo: str
+    #: ``sealed``, ``env:NAME``, ``file:/path``, or empty: none is kept here.
+    password: str
+    server_version: int | None
+    system_identifier: str | None
+    timeline: int | None
+    in_recovery: bool | None
+    slots: list[str]
+    checked_at: datetime | None
+    credentials_changed_at: datetime | None
+    problem: str
+    remedy: str
+
+
+class StatementOut(Schema):
+    """One statement on the source."""
+
+    sql: str
+    needs: str
+    costs: str
+
+
+class RefusalOut(Schema):
+    """Why it cannot be done now."""
+
+    code: str
+    cause: str
+    remedy: str
+
+
+class ActOut(Schema):
+    """What was done, or would be."""
+
+    title: str
+    on: str
+    statements: list[StatementOut]
+    consequences: list[str]
+    #: What `confirm` must hold; empty: nothing.
+    confirm: str
+    refused: RefusalOut | None
+    done: bool
+
+
+class Asked(Schema):
+    """What every act takes."""
+
+    model_config = {"extra": "forbid"}
+
+    dry_run: bool = Field(False, description="tell what would be done, and do nothing")
+    confirm: str = Field("", description="of an act that destroys something: its name, typed")
+
+
+class TablesAsked(Asked):
+    """Tables by ``schema.table``."""
+
+    add: list[str] = Field(default_factory=list, max_length=2000)
+    remove: list[str] = Field(default_factory=list, max_length=2000)
+
+
+class AdoptAsked(Asked):
+    """Publications to read the slot with."""
+
+    publications: list[str] = Field(default_factory=list, max_length=200)
+
+
+class DropAsked(Asked):
+    """What becomes of the record."""
+
+    record: Literal["keep", "delete"]
+    leave_on_source: bool = False
+
+
+class CredentialsAsked(Asked):
+    """What is new; what is left out stays."""
+
+    dsn: str = Field("", max_length=4000)
+    user: str = Field("", max_length=63)
+    password: str = Field("", max_length=1000)
+    password_ref: str = Field("", max_length=1000)
+
+
+class MoveAsked(Asked):
+    """Another address."""
+
+    dsn: str = Field(max_length=4000)
+    password_ref: str = Field("", max_length=1000)
+    keep_password: bool = False
+
+
+class RenameAsked(Asked):
+    """Another name."""
+
+    name: str = Field(max_length=63)
+
+
+class RemoveAsked(Asked):
+    """With its slots, or only where there are none."""
+
+    with_slots: bool = False
+    leave_on_source: bool = False
+
+
+@router.get("/sources", response=list[SourceOut], summary="All sources")
+def sources(request: HttpRequest) -> list[dict[str, Any]]:
+    """Every source this account sees."""
+    seen = visible_sources(request.user)
+    found = Source.objects.prefetch_related("slots").filter(ephemeral=False)
+    return [_facts(one) for one in (found if seen is None else found.filter(pk__in=seen))]
+
+
+@router.get("/sources/{name}", response=SourceOut, summary="One source")
+def source(request: HttpRequest, name: str) -> dict[str, Any]:
+    """Its address and state, without its secrets."""
+    return _facts(_source(request, name, Role.VIEWER))
+
+
+@router.post("/slots/{source_name}/{slot_name}/start", response=ActOut, auth=_ACTING,
+             summary="Receive a slot")  # fmt: skip
+def start_slot(
+    request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
+) -> dict[str, Any]:
+    """One that its source no longer has is created anew first."""
+    slot = _slot(request, source_name, slot_name)
+    return _act(request, asked, lambda: receiving.plan_start(slot),
+                lambda by: receiving.start(slot, by=by))  # fmt: skip
+
+
+@router.post("/slots/{source_name}/{slot_name}/stop", response=ActOut, auth=_ACTING,
+             summary="Stop receiving a slot")  # fmt: skip
+def stop_slot(
+    request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
+) -> dict[str, Any]:
+    """It stays on its source and holds WAL."""
+    slot = _slot(request, source_name, slot_name)
+    return _act(request, asked, lambda: receiving.plan_stop(slot),
+                lambda by: receiving.stop(slot, by=by))  # fmt: skip
+
+
+@router.post("/slots/{source_name}/{slot_name}/tables", response=ActOut, auth=_ACTING,
+             summary="Change the tables of a slot's own publications")  # fmt: skip
+def change_slot_tables(
+    request: HttpRequest, source_name: str, slot_name: str, asked: TablesAsked
+) -> dict[str, Any]:
+    """In one transaction; the rows that are there already need a baseline."""
+    slot = _slot(request, source_name, slot_name)
+    return _act(
+        request,
+        asked,
+        lambda: plan_tables(slot, add=asked.add, remove=asked.remove),
+        lambda by: change_tables(slot, add=asked.add, remove=asked.remove, by=by),
+    )
+
+
+@router.post("/slots/{source_name}/{slot_name}/adopt", response=ActOut, auth=_ACTING,
+             summary="Take over a slot that somebody else made")  # fmt: skip
+def adopt_slot(
+    request: HttpRequest, source_name: str, slot_name: str, asked: AdoptAsked
+) -> dict[str, Any]:
+    """Nobody may read it; `confirm` is the slot's name."""
+    row = _source(request, source_name, Role.OPERATOR)
+    return _act(
+        request,
+        asked,
+        lambda: adopting.plan_adopt(row, slot_name, asked.publications),
+        lambda by: adopting.adopt(row, slot_name, asked.publications, by=by),
+    )
+
+
+@router.post("/slots/{source_name}/{slot_name}/drop", response=ActOut, auth=_ACTING,
+             summary="Drop a slot of replview's")  # fmt: skip
+def drop_slot(
+    request: HttpRequest, source_name: str, slot_name: str, asked: DropAsked
+) -> dict[str, Any]:
+    """With its publications; its record is kept or deleted; `confirm` is the slot's name."""
+    slot = _slot(request, source_name, slot_name)
+    how = {"keep_record": asked.record == "keep", "leave_on_source": asked.leave_on_source}
+    return _act(request, asked, lambda: dropping.plan_drop(slot, **how),
+                lambda by: dropping.drop_slot(slot, **how, by=by))  # fmt: skip
+
+
+@router.post("/sources/{name}/credentials", response=ActOut, auth=_ACTING,
+             summary="Change the credentials of a source")  # fmt: skip
+def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked) -> dict[str, Any]:
+    """Tried first on the same server and database; then sealed."""
+    row = _source(request, name, Role.ADMIN)
+    new = Credentials(dsn=asked.dsn, user=asked.user, password=asked.password,
+                      password_ref=asked.password_ref)  # fmt: skip
+    return _act(request, asked, lambda: plan_credentials(row),
+                lambda by: set_credentials(row, new, by=by))  # fmt: skip
+
+
+@router.post("/sources/{name}/move", response=ActOut, auth=_ACTING,
+             summary="Move a source to another address")  # fmt: skip
+def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, Any]:
+    """Another cluster than before: `confirm` is the source's name."""
+    row = _source(request, name, Role.ADMIN)
+    typed = {"password_ref": asked.password_ref, "keep_password": asked.keep_password}
+    return _act(
+        request,
+        asked,
+        lambda: plan_move(row, asked.dsn, **typed).act,
+        lambda by: move_source(row, asked.dsn, **typed, by=by),
+    )
+
+
+@router.post("/sources/{name}/rename", response=ActOut, auth=_ACTING,
+             summary="Rename a source")  # fmt: skip
+def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any]:
+    """Its record stays."""
+    row = _source(request, name, Role.ADMIN)
+    return _act(request, asked, lambda: plan_rename(row, asked.name),
+                lambda by: rename_source(row, asked.name, by=by))  # fmt: skip
+
+
+@router.post("/sources/{name}/remove", response=ActOut, auth=_ACTING,
+             summary="Remove a source")  # fmt: skip
+def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, Any]:
+    """`confirm` is the source's name."""
+    row = _source(request, name, Role.ADMIN)
+    how = {"with_slots": asked.with_slots, "leave_on_source": asked.leave_on_source}
+    return _act(request, asked, lambda: plan_remove(row, **how),
+                lambda by: remove_source(row, **how, by=by))  # fmt: skip
+
+
+def _act(request: HttpRequest, asked: Asked | None, plan: Any, do: Any) -> dict[str, Any]:
+    """Plan it; do it unless it was only asked for."""
+    asked = asked or Asked()
+    try:
+        act: Act = plan()
+        if asked.dry_run:
+            return {**json_of(act), "done": False}
+        act.check_typed(asked.confirm)
+        do(request.user.get_username())
+    except SourceTrouble as error:
+        raise BadRequest(error.trouble.cause, error.trouble.remedy) from None
+    except (DSNError, SecretKeyChanged) as error:
+        raise BadRequest(str(error)) from None
+    return {**json_of(act), "done": True}
+
+
+def _source(request: HttpRequest, name: str, role: Role) -> Source:
+    found = Source.objects.filter(name=name).first()
+    if found is None or not sees_source(request.user, found.pk):
+        raise Http404(f"there is no source {name!r}: see /api/v1/sources")
+    if not may(request.user, role, found.pk):
+        raise PermissionDenied(f"this needs the role {role.word}")
+    return found
+
+
+def _slot(request: HttpRequest, source_name: str, slot_name: str) -> Slot:
+    _source(request, source_name, Role.OPERATOR)
+    return slot_named(f"{source_name}/{slot_name}")
+
+
+def _facts(row: Source) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "conninfo": row.conninfo,
+        "password": row.password_ref or ("sealed" if row.sealed_password else ""),
+        "server_version": row.server_version,
+        "system_identifier": row.system_identifier,
+        "timeline": row.timeline,
+        "in_recovery": row.in_recovery,
+        "slots": sorted(slot.name for slot in row.slots.all()),
+        "checked_at": row.checked_at,
+        "credentials_changed_at": row.credentials_at,
+        "problem": row.problem_cause,
+        "remedy": row.problem_remedy,
+    }

@@ -1,0 +1,105 @@
+"""``replview access list|forget``: the access record, and how it is shortened."""
+
+import datetime as dt
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.management.instance import InstanceCommand, table_of
+from replview.store.access_reading import AccessFilter, forget, forgettable, record_json, walk
+from replview.store.access_record import Action, Via, note
+from replview.store.models import AccessRecord
+from replview.store.transaction_filter import TransactionFilter
+from replview.web.access_page import Line, csv_pieces, json_pieces
+from replview.web.words import plural
+
+
+class Command(InstanceCommand):
+    """Shows the access record, writes it out, and forgets whole months of it."""
+
+    help = "Who looked at rows, took some out or changed something: show it, or forget months."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        listing = actions.add_parser("list", help="the record, the newest first")
+        listing.add_argument("--what", choices=Action.values, help="only this")
+        listing.add_argument("--user", default="", help="only of this account")
+        listing.add_argument("--source", default="", help="only of this source")
+        listing.add_argument("--table", default="", metavar="SCHEMA.TABLE")
+        listing.add_argument("--via", choices=Via.values, default="")
+        listing.add_argument("--since", default="", metavar="TIME", help="an ISO time, or an age: "
+                             "2h, 7d")  # fmt: skip
+        listing.add_argument("--until", default="", metavar="TIME")
+        listing.add_argument("--limit", type=int, metavar="N", help="at most so many (text: 50, "
+                             "else all)")  # fmt: skip
+        listing.add_argument("--format", choices=["text", "jsonl", "csv"], default="text")
+        self.add_data(listing)
+        shorten = actions.add_parser("forget", help="drop the whole months before a date; that "
+                                     "is recorded")  # fmt: skip
+        shorten.add_argument("--before", required=True, metavar="DATE", help="2026-11-01")
+        shorten.add_argument("--yes", action="store_true", help="do not ask")
+        self.add_data(shorten)
+
+    def handle(self, **options: Any) -> None:
+        """Run the action."""
+        (self._list if options["action"] == "list" else self._forget)(options)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        times = TransactionFilter.from_words(
+            {name: options[name] for name in ("since", "until") if options[name]}
+        )
+        if times.misread:
+            raise CommandError(f"not understood: {', '.join(times.misread)}")
+        form = options["format"]
+        limit = options["limit"] or (50 if form == "text" else None)
+        wanted = AccessFilter(
+            action=options["what"] or "", user=options["user"], source=options["source"],
+            table=options["table"], via=options["via"], since=times.since_at, until=times.until_at,
+        )  # fmt: skip
+        note(Action.VIEWED_ACCESS_RECORD, details={"format": form})
+        records: Iterator[AccessRecord] = islice(walk(wanted), limit)
+        if form == "text":
+            self._say_lines(list(records))
+            return
+        for piece in (json_pieces if form == "jsonl" else csv_pieces)(records):
+            self.stdout.write(piece.decode(), ending="")
+
+    def _say_lines(self, records: list[AccessRecord]) -> None:
+        heading = ["WHEN", "WHO", "DID", "TO WHAT", "FROM"]
+        rows = [_row(Line(record)) for record in records]
+        self.say(table_of([heading, *rows]) if rows else "nothing of that is recorded")
+
+    def _forget(self, options: dict[str, Any]) -> None:
+        try:
+            before = dt.date.fromisoformat(options["before"])
+        except ValueError:
+            raise CommandError("--before is a date: 2026-11-01") from None
+        gone = forgettable(min(before, dt.datetime.now(dt.UTC).date()))
+        if not gone.months:
+            self.say("nothing is forgotten: no whole month lies before that date")
+            return
+        months = ", ".join(f"{month:%Y-%m}" for month in gone.months)
+        question = f"Forget {plural(gone.records, 'record')} of {months} for ever?"
+        if not self.confirm(question, options["yes"]):
+            raise CommandError("nothing was done")
+        forget(before)
+        self.say(f"forgotten: {months}, {plural(gone.records, 'record')}; this is recorded")
+
+
+def _row(line: Line) -> list[str]:
+    facts = record_json(line.record)
+    what = [line.record.subject, line.record.source_name, line.tables, line.facts]
+    where = [line.via, line.record.address, line.record.page]
+    return [
+        str(facts["at"])[:19] + "Z",
+        line.who,
+        line.what,
+        # A subject may hold what somebody typed: one line, nothing a terminal obeys.
+        json.dumps(" ".join(w for w in what if w), ensure_ascii=False)[1:-1],
+        " ".join(word for word in where if word),
+    ]

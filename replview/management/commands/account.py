@@ -1,0 +1,166 @@
+"""``replview account add|list|role|grant|revoke|disable|enable|password|unlock``: who may what."""
+
+import getpass
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from axes.models import AccessAttempt
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.core.management.base import CommandError
+
+from replview.management.instance import InstanceCommand, find_source, table_of
+from replview.store import accounts
+from replview.store.accounts import AccountProblem
+from replview.store.models import Grant
+from replview.store.rights import Role, ensure_roles, role_of, users_with_rights
+
+_ROLES = [role.word for role in Role]
+
+
+class Command(InstanceCommand):
+    """Accounts and their rights, as the accounts page has them."""
+
+    help = "Add, list and close accounts; give and take roles and grants."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        add = actions.add_parser("add", help="make an account")
+        add.add_argument("name", metavar="NAME")
+        add.add_argument("--role", choices=_ROLES, required=True)
+        how = add.add_mutually_exclusive_group()
+        how.add_argument("--password-stdin", action="store_true", help="read it from stdin")
+        how.add_argument("--no-password", action="store_true", help="single sign-on alone")
+        listing = actions.add_parser("list", help="all accounts, roles and grants")
+        listing.add_argument("--format", choices=["text", "json"], default="text")
+        role = actions.add_parser("role", help="give another role")
+        role.add_argument("name", metavar="NAME")
+        role.add_argument("role", choices=[*_ROLES, "none"])
+        for word, text in (("grant", "let see a source, or tables of it"),
+                           ("revoke", "take that away")):  # fmt: skip
+            action = actions.add_parser(word, help=text)
+            whose = action.add_mutually_exclusive_group(required=True)
+            whose.add_argument("name", metavar="NAME", nargs="?")
+            whose.add_argument("--group", metavar="GROUP", help="viewer, operator, or one more")
+            which = action.add_mutually_exclusive_group(required=True)
+            which.add_argument("--source", metavar="SOURCE")
+            which.add_argument("--every-source", action="store_true")
+            if word == "grant":
+                action.add_argument("--tables", metavar="PATTERNS", default="",
+                                    help="schema.table with *, several with commas")  # fmt: skip
+        for word, text in (("disable", "close the account"), ("enable", "open it again"),
+                           ("unlock", "forget its failed logins")):  # fmt: skip
+            actions.add_parser(word, help=text).add_argument("name", metavar="NAME")
+        password = actions.add_parser("password", help="set a password")
+        password.add_argument("name", metavar="NAME")
+        password.add_argument("--password-stdin", action="store_true", help="read it from stdin")
+        for action in actions.choices.values():
+            self.add_data(action)
+
+    def handle(self, **options: Any) -> None:
+        """Run the action."""
+        try:
+            getattr(self, f"_{options['action']}")(options)
+        except AccountProblem as problem:
+            raise CommandError(str(problem)) from None
+
+    def _add(self, options: dict[str, Any]) -> None:
+        password = None if options["no_password"] else _read_password(options)
+        user = accounts.create_account(options["name"], Role.of_word(options["role"]), password)
+        self.say(f"account {user} has the role {options['role']}")
+
+    def _list(self, options: dict[str, Any]) -> None:
+        rows = [_facts(user) for user in users_with_rights().order_by("username")]
+        if options["format"] == "json":
+            groups = Group.objects.order_by("name").prefetch_related("grants__source")
+            grants = {group.name: [str(one) for one in group.grants.all()] for group in groups}
+            self.say(json.dumps({"accounts": rows, "groups": grants}, indent=2))
+        elif not rows:
+            self.say("no accounts yet: replview account add NAME --role admin")
+        else:
+            heading = ["NAME", "ROLE", "GRANTS", "LAST SIGNED IN", "STATE"]
+            self.say(table_of([heading, *([str(value) for value in row.values()] for row in rows)]))
+
+    def _role(self, options: dict[str, Any]) -> None:
+        user = _find(options["name"])
+        accounts.change_role(user, Role.of_word(options["role"]))
+        self.say(f"account {user} has the role {options['role']}")
+
+    def _grant(self, options: dict[str, Any]) -> None:
+        holder = _holder(options, make=True)
+        source = find_source(options["source"]) if options["source"] else None
+        grant = accounts.give_grant(holder, source, options["tables"].split(","))
+        self.say(f"{holder} sees {grant}")
+
+    def _revoke(self, options: dict[str, Any]) -> None:
+        holder = _holder(options, make=False)
+        source = find_source(options["source"]) if options["source"] else None
+        of = {"group": holder} if isinstance(holder, Group) else {"user": holder}
+        found = list(Grant.objects.filter(source=source, **of))
+        if not found:
+            raise CommandError(f"{holder} has no such grant; see 'replview account list'")
+        for grant in found:
+            accounts.take_grant(grant)
+        self.say(f"{holder} no longer sees {source or 'every source'} by a grant of its own")
+
+    def _disable(self, options: dict[str, Any]) -> None:
+        accounts.close_account(_find(options["name"]))
+        self.say(f"account {options['name']} is closed")
+
+    def _enable(self, options: dict[str, Any]) -> None:
+        accounts.open_account(_find(options["name"]))
+        self.say(f"account {options['name']} is open")
+
+    def _unlock(self, options: dict[str, Any]) -> None:
+        AccessAttempt.objects.filter(username=_find(options["name"]).get_username()).delete()
+        self.say(f"failed logins of {options['name']} are forgotten")
+
+    def _password(self, options: dict[str, Any]) -> None:
+        accounts.change_password(_find(options["name"]), _read_password(options))
+        self.say(f"account {options['name']} has a new password, and is signed out")
+
+
+def _read_password(options: dict[str, Any]) -> str:
+    if options["password_stdin"]:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise CommandError("no terminal to ask for a password: use --password-stdin")
+    password = getpass.getpass("Password: ")
+    if password != getpass.getpass("And again: "):
+        raise CommandError("the two are not the same")
+    return password
+
+
+def _find(name: str) -> Any:
+    user = get_user_model()._default_manager.filter(username=name).first()
+    if user is None:
+        raise CommandError(f"there is no account {name}; see 'replview account list'")
+    return user
+
+
+def _holder(options: dict[str, Any], *, make: bool) -> Any:
+    if options["name"]:
+        return _find(options["name"])
+    ensure_roles()
+    name = options["group"][:150]
+    group = Group.objects.filter(name=name).first()
+    if group is None and make:
+        group = Group.objects.create(name=name)
+    if group is None:
+        raise CommandError(f"there is no group {name}; see 'replview account list --format json'")
+    return group
+
+
+def _facts(user: Any) -> dict[str, str]:
+    role = role_of(user)
+    last = user.last_login
+    return {
+        "name": user.get_username(),
+        "role": role.word if role else "none",
+        "grants": "; ".join(str(grant) for grant in user.grants.select_related("source")) or "-",
+        "last_signed_in": f"{last:%Y-%m-%d %H:%M}" if last else "never",
+        "state": "open" if user.is_active else "closed",
+    }

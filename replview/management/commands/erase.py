@@ -1,0 +1,170 @@
+"""``replview erase``: all values of given rows, out of the record, the archive and exports."""
+
+import getpass
+import signal
+import sys
+import threading
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.erasing import carry_out
+from replview.management.erase_lines import found_lines, listed, state_lines
+from replview.management.instance import InstanceCommand, find_slot
+from replview.store import erasing
+from replview.store.access_record import note
+from replview.store.erasing_wishes import Unerasable, read_wish
+from replview.store.models import Erasure, Slot
+
+_EARLIER = 20
+
+
+class Command(InstanceCommand):
+    """Looks at what would be erased, asks, erases, and goes on with what was left unfinished."""
+
+    help = (
+        "Erase a person: every value that a slot has recorded of given rows, under all keys they "
+        "had, in the store, the archive and every known export. That the rows changed, when and in "
+        "which transaction, stays. What a source sends later of the same rows is recorded again: "
+        "mask it, or delete it there first."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The options of the command."""
+        option = parser.add_argument
+        option("slot", nargs="?", metavar="SOURCE/SLOT")
+        option("table", nargs="?", metavar="TABLE")
+        option("keys", nargs="*", metavar="KEY", help="as row history takes it: 42, 'a=1, b=2'")
+        option("--key-file", metavar="FILE", help="more rows, one a line: SCHEMA.TABLE KEY, so "
+               "that keys are in no shell's history ('-': standard input)")  # fmt: skip
+        option("--column", action="append", default=[], metavar="NAME", help="only values of this "
+               "column; may be repeated")  # fmt: skip
+        option("--actor", default="", metavar="NAME", help="a name among the actors, too: it "
+               "becomes 'erased actor N'")  # fmt: skip
+        option("--why", default="", metavar="REASON", help="kept with the act; name nobody in it")
+        option("--dry-run", action="store_true", help="say what would be touched, and end")
+        option("--yes", action="store_true", help="do not ask")
+        option("--list", action="store_true", help="what was erased, when, by whom and why")
+        option("--go-on", type=int, metavar="N", help="try an unfinished act again, now")
+        option("--leave-out", metavar="ROOT", help="with --go-on: end without this folder or URL, "
+               "which will never be reached again; that is recorded")  # fmt: skip
+        self.add_data(parser)
+
+    def handle(self, **options: Any) -> None:
+        """Do what was asked."""
+        if options["list"]:
+            self.say(listed(Erasure.objects.all()[:_EARLIER]))
+        elif options["go_on"] is not None:
+            self._go_on(options["go_on"], options["leave_out"])
+        elif options["slot"]:
+            self._erase(find_slot(options["slot"]), options)
+        else:
+            raise CommandError("say of which slot: SOURCE/SLOT TABLE KEY …, or --list")
+
+    def _erase(self, slot: Slot, options: dict[str, Any]) -> None:
+        try:
+            wish = read_wish(slot, _pairs(options), columns=options["column"],
+                             actor=options["actor"], reason=options["why"])  # fmt: skip
+        except Unerasable as error:
+            raise CommandError(_words(error.cause, error.remedy)) from None
+        by = _user()
+        row = erasing.request(wish, by=by, how="command")
+        self._work(row)
+        if row.state != Erasure.State.LOOKED:
+            raise CommandError(_words(row.problem_cause or "it was stopped", row.problem_remedy))
+        for line in found_lines(row, erasing.others_recording(slot, row.tables)):
+            self.say(line)
+        if options["dry_run"]:
+            erasing.drop(row)
+            self.say("nothing was erased")
+            return
+        if not self._confirmed(row, options["yes"]):
+            erasing.drop(row)
+            raise CommandError("nothing was erased")
+        erasing.confirm(row, by=by)
+        note("erased", user=by, subject=f"erasure {row.pk}", source_id=slot.source_id,
+             details={"tables": row.tables, "keys": row.keys, "columns": row.columns,
+                      "digests": row.digests})  # fmt: skip
+        self._work(row)
+        self._tell_end(row)
+
+    def _confirmed(self, row: Erasure, yes: bool) -> bool:
+        word = erasing.word_of(row)
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise CommandError("answer with --yes: there is no terminal to ask at")
+        self.stdout.write(f"This cannot be undone. Type {word!r} to go on: ", ending="")
+        self.stdout.flush()
+        return input().strip() == word
+
+    def _go_on(self, number: int, left_out: str | None) -> None:
+        row = Erasure.objects.filter(pk=number).first()
+        if row is None:
+            raise CommandError(f"there is no erasure {number}: see replview erase --list")
+        if left_out and not erasing.leave_out(row, left_out, by=_user()):
+            raise CommandError(f"erasure {number} does not wait for {left_out}")
+        self._work(row)
+        self._tell_end(row)
+
+    def _work(self, row: Erasure) -> None:
+        """Here, in this process: no worker is needed."""
+        claim = erasing.claim(row.pk)
+        if claim is None:
+            row.refresh_from_db()
+            raise CommandError(f"erasure {row.pk} is {row.state}: done, or a worker has it")
+        stop = threading.Event()
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        former = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+        try:
+            carry_out(claim, stop)
+        finally:
+            for number, handler in zip(numbers, former, strict=True):
+                signal.signal(number, handler)
+        row.refresh_from_db()
+
+    def _tell_end(self, row: Erasure) -> None:
+        for line in state_lines(row):
+            self.say(line)
+        if row.state == Erasure.State.UNFINISHED:
+            raise CommandError(_words(row.problem_cause, row.problem_remedy))
+        if row.state != Erasure.State.DONE:
+            raise CommandError(f"stopped: go on with replview erase --go-on {row.pk}")
+
+
+def _pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """Tables and keys, as typed and as the file has them."""
+    found = [(options["table"], key) for key in options["keys"]]
+    if options["table"] and not options["keys"] and not options["key_file"]:
+        raise CommandError("say which rows: TABLE KEY …, or --key-file")
+    name = options["key_file"]
+    if not name:
+        return found
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text()
+    except OSError as error:
+        raise CommandError(f"{name} cannot be read: {error.strerror}") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        table, _, key = line.strip().partition(" ")
+        if options["table"] and not key:
+            table, key = options["table"], table
+        if not key.strip():
+            raise CommandError(f"line {number} of {name} is no TABLE KEY")
+        found.append((table, key.strip()))
+    return found
+
+
+def _words(cause: str, remedy: str) -> str:
+    return f"{cause}. {remedy}" if remedy else cause
+
+
+def _user() -> str:
+    """The operating system's user; a container may have none of that number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown user"

@@ -1,0 +1,136 @@
+"""``replview mask add|list|preview|remove``: which columns' values nobody sees, or nobody keeps."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.management.instance import InstanceCommand, table_of
+from replview.store.access_record import command_user
+from replview.store.mask_making import (
+    NotARule,
+    add_rule,
+    all_rules,
+    as_rule,
+    matched_by,
+    remove_rule,
+    wished,
+)
+from replview.store.models import MaskRule
+
+
+class Command(InstanceCommand):
+    """Mask rules: add, list, preview, remove."""
+
+    help = "Rules that mask columns: at ingest (never kept) or on display (shown to nobody)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        add = actions.add_parser("add", help="add a rule; it is obeyed at once")
+        preview = actions.add_parser("preview", help="the recorded columns a rule would match")
+        for action in (add, preview):
+            action.add_argument("--table", default="*", metavar="PATTERN", help="schema.table; * "
+                                "stands for anything (default: every table)")  # fmt: skip
+            action.add_argument("--column", default="*", metavar="PATTERN")
+            action.add_argument("--type", default="", metavar="PATTERN", help="as format_type() "
+                                "writes it, for example 'json*' (default: any)")  # fmt: skip
+            action.add_argument("--source", default="", metavar="NAME", help="(default: every one)")
+            action.add_argument("--when", choices=MaskRule.When.values,
+                                default=MaskRule.When.INGEST, help="(default: ingest)")  # fmt: skip
+        add.add_argument("--note", default="", help="why")
+        listing = actions.add_parser("list", help="all rules with what they match now")
+        for action in (listing, preview):
+            action.add_argument("--format", choices=["text", "json"], default="text")
+        remove = actions.add_parser("remove", help="remove a rule; what it took away at ingest "
+                                    "never comes back")  # fmt: skip
+        remove.add_argument("number", type=int, metavar="NUMBER")
+        for action in (add, preview, listing, remove):
+            self.add_data(action)
+
+    def handle(self, **options: Any) -> None:
+        """Run the action."""
+        getattr(self, f"_{options['action']}")(options)
+
+    def _add(self, options: dict[str, Any]) -> None:
+        rule = add_rule(_wished(options))
+        self.say(f"mask rule {rule.pk}: {rule}")
+        if rule.when == MaskRule.When.INGEST:
+            self.stderr.write(
+                "Receivers obey with the next thing they store. What is stored already stays in "
+                "the store and is shown to nobody."
+            )
+
+    def _preview(self, options: dict[str, Any]) -> None:
+        lines = _lines(_wished(options))
+        if options["format"] == "json":
+            self.say(json.dumps(lines, indent=2))
+        elif not lines:
+            self.say("it matches nothing that is recorded yet")
+        else:
+            heading = [name.upper() for name in lines[0]]
+            self.say(table_of([heading, *([str(v) for v in line.values()] for line in lines)]))
+
+    def _list(self, options: dict[str, Any]) -> None:
+        facts = [_facts(rule) for rule in all_rules()]
+        if options["format"] == "json":
+            self.say(json.dumps(facts, indent=2))
+        elif not facts:
+            self.say("no mask rules: replview mask add --table public.customers --column email")
+        else:
+            heading = [name.upper() for name in facts[0]]
+            self.say(table_of([heading, *([str(v) for v in fact.values()] for fact in facts)]))
+
+    def _remove(self, options: dict[str, Any]) -> None:
+        rule = MaskRule.objects.filter(pk=options["number"]).first()
+        if rule is None:
+            raise CommandError(
+                f"there is no mask rule {options['number']}: see 'replview mask list'"
+            )
+        said = str(rule)
+        remove_rule(rule)
+        self.say(f"mask rule removed: {said}")
+
+
+def _wished(options: dict[str, Any]) -> MaskRule:
+    try:
+        return wished(
+            source=options["source"],
+            table=options["table"],
+            column=options["column"],
+            type_name=options["type"],
+            when=options["when"],
+            note=options.get("note", ""),
+            by=f"command line ({command_user()})",
+        )
+    except NotARule as error:
+        raise CommandError(str(error)) from None
+
+
+def _lines(rule: MaskRule) -> list[dict[str, str]]:
+    return [
+        {
+            "slot": f"{found.source}/{found.slot}",
+            "table": f"{found.schema}.{found.table}",
+            "versions": found.version_words,
+            "columns": ", ".join(found.columns),
+            "keys": ", ".join(found.keys),
+        }
+        for found in matched_by(as_rule(rule))
+    ]
+
+
+def _facts(rule: MaskRule) -> dict[str, Any]:
+    found = matched_by(as_rule(rule))
+    return {
+        "number": rule.pk,
+        "source": rule.source.name if rule.source else "",
+        "table": rule.table_pattern,
+        "column": rule.column_pattern,
+        "type": rule.type_pattern,
+        "when": rule.when,
+        "matches": f"{sum(len(one.columns) for one in found)} columns of {len(found)} tables",
+        "by": rule.created_by,
+        "note": rule.note,
+    }

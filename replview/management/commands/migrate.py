@@ -1,0 +1,98 @@
+"""``replview migrate``: Django's, made fit for a store that is full and in use.
+
+One at a time: of several processes that start together the first migrates, the others wait. And no
+queueing for locks: an ALTER TABLE that waits behind a long query makes everybody wait behind
+itself, so each step gives up after a moment, lets the others pass, and tries again.
+"""
+
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.core.management.base import CommandError
+from django.core.management.commands.migrate import Command as DjangoMigrate
+from django.db import OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+#: Ours among the store's advisory locks: "replview" in the digits of a telephone.
+_LOCK = 73_758_439
+#: In the way for the moment: another try may succeed.
+_PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+
+
+class Command(DjangoMigrate):
+    """Migrations under a lock of their own and with a short patience for everybody else's."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Django's options, and how patient to be."""
+        super().add_arguments(parser)
+        option = parser.add_argument
+        lock = "how long a step may make others wait behind it (default: 2)"
+        option("--lock-seconds", type=float, default=2.0, metavar="N", help=lock)
+        patience = "how long to go on trying, and to wait for another migration (default: 1800)"
+        option("--patience-seconds", type=float, default=1800.0, metavar="N", help=patience)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Migrate; where something else holds a lock for too long, say what to do."""
+        connection = connections[options["database"]]
+        deadline = time.monotonic() + options["patience_seconds"]
+        with _one_at_a_time(connection, deadline), _short_waits(connection, options):
+            while True:
+                try:
+                    super().handle(*args, **options)
+                    return
+                except OperationalError as error:
+                    if not isinstance(error.__cause__, _PASSING):
+                        raise
+                    if time.monotonic() > deadline:
+                        raise CommandError(_BUSY) from None
+                    time.sleep(0.5)
+
+
+_BUSY = (
+    "a table stays locked by somebody else, so the migration could not go on: end long queries and "
+    "transactions on the store (SELECT * FROM pg_stat_activity), then run 'replview migrate' again"
+)
+_ANOTHER = "another process is still migrating the store: wait for its end, then start again"
+
+
+@contextmanager
+def _one_at_a_time(connection: BaseDatabaseWrapper, deadline: float) -> Iterator[None]:
+    """Hold the store's migration lock.
+
+    Asked for again and again, not waited for: who waits inside a statement holds a snapshot, and
+    CREATE INDEX CONCURRENTLY would wait for that in turn.
+    """
+    while not _ask(connection, "SELECT pg_try_advisory_lock(%s)"):
+        if time.monotonic() > deadline:
+            raise CommandError(_ANOTHER)
+        time.sleep(0.2)
+    try:
+        yield
+    finally:
+        if connection.is_usable():
+            _ask(connection, "SELECT pg_advisory_unlock(%s)")
+
+
+def _ask(connection: BaseDatabaseWrapper, query: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(query, [_LOCK])
+        return bool(cursor.fetchone()[0])
+
+
+@contextmanager
+def _short_waits(connection: BaseDatabaseWrapper, options: dict[str, Any]) -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('lock_timeout', %s, false)",
+            [str(int(options["lock_seconds"] * 1000))],
+        )
+    try:
+        yield
+    finally:
+        if connection.is_usable():
+            with connection.cursor() as cursor:
+                cursor.execute("RESET lock_timeout")

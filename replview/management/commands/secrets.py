@@ -1,0 +1,37 @@
+"""``replview secrets rotate``: everything that is sealed, sealed anew with the present key."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.management.instance import InstanceCommand
+from replview.store.access_record import note
+from replview.store.secrets import rotate_all
+from replview.web.words import plural
+
+
+class Command(InstanceCommand):
+    """Secrets: rotate."""
+
+    help = (
+        "Seal every stored password, address and secret anew with REPLVIEW_SECRET_KEY. First set "
+        "the new key, and the former one in REPLVIEW_SECRET_KEYS_OLD, wherever replview and its "
+        "workers run; afterwards leave the former one out."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The action."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        self.add_data(actions.add_parser("rotate", help="seal all of them with the present key"))
+
+    def handle(self, **options: Any) -> None:
+        """Seal them; what no key opens is named, and left."""
+        count, lost = rotate_all()
+        note("changed_settings", subject="secrets", details={"act": "rotate", "secrets": count})
+        self.say(f"{plural(count, 'secret')} sealed with the present key")
+        if lost:
+            raise CommandError(
+                f"no key opens {', '.join(lost)}: name the key each was sealed with in "
+                "REPLVIEW_SECRET_KEYS_OLD, or give it anew (replview source credentials)"
+            )

@@ -1,0 +1,83 @@
+"""Which columns a receiver must not keep: the slot's own rules, and the mask rules of its source.
+
+Mask rules may be made and removed at any time. What a store transaction writes is masked by the
+rules that stood when it began, so nobody has to restart a receiver.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from replview.store.masks import NamedColumn, Rule, masked_by, rules_of_rows
+
+#: ``{"schema.table": {"column": "drop" | "mask"}}``.
+ColumnRules = Mapping[str, Mapping[str, str]]
+
+#: SQL for a text that is another one once a rule was made or removed; none is ever changed.
+MARK = "(SELECT count(*) || ':' || coalesce(max(id), 0) FROM mask_rule)"
+
+_RULES = """
+    SELECT s.source_id, m.id, m.source_id, m.table_pattern, m.column_pattern, m.type_pattern,
+           m."when"
+    FROM slot s LEFT JOIN mask_rule m
+        ON m."when" = 'ingest' AND coalesce(m.source_id, s.source_id) = s.source_id
+    WHERE s.id = %s ORDER BY m.id
+"""
+
+
+class MaskRules:
+    """The rules of one slot, as last read."""
+
+    def __init__(self, slot_id: int, column_rules: ColumnRules) -> None:
+        self._slot_id = slot_id
+        self._own = column_rules
+        self._source_id = 0
+        self._rules: tuple[Rule, ...] = ()
+        #: ``MARK`` as of the rules; None: not read yet.
+        self._mark: str | None = None
+
+    def read(self, connection: psycopg.Connection[Any], mark: str | None = None) -> bool:
+        """Have the rules as they are now; whether they are others than before.
+
+        ``mark``: the present one, where it is known.
+        """
+        if mark is None:
+            row = connection.execute(f"SELECT {MARK}").fetchone()
+            mark = None if row is None else str(row[0])
+        if mark == self._mark:
+            return False
+        found = connection.execute(_RULES, [self._slot_id]).fetchall()
+        before, self._mark = self._rules, mark
+        self._source_id = int(found[0][0]) if found else 0
+        self._rules = rules_of_rows(row[1:] for row in found if row[1] is not None)
+        return self._rules != before
+
+    def of_table(self, schema: str, table: str, columns: Sequence[NamedColumn]) -> dict[str, str]:
+        """``{column: "drop" | "mask"}``; a column that the slot drops is dropped."""
+        rules = dict.fromkeys(
+            masked_by(self._rules, self._source_id, schema, table, columns), "mask"
+        )
+        return {**rules, **self._own.get(f"{schema}.{table}", {})}
+
+
+def withholds_raw(
+    connection: psycopg.Connection[Any], slot_id: int, column_rules: ColumnRules, name: str
+) -> bool:
+    """Whether a message about the table ``name`` must not be kept as it came: some column of it may
+    be masked, at ingest or on display. Empty: nobody knows which table it is about.
+    """
+    sql = """
+        SELECT s.source_id, m.id, m.source_id, m.table_pattern, m.column_pattern, m.type_pattern,
+               m."when"
+        FROM slot s JOIN mask_rule m ON coalesce(m.source_id, s.source_id) = s.source_id
+        WHERE s.id = %s
+    """
+    found = connection.execute(sql, [slot_id]).fetchall()
+    if not name:
+        return bool(found or column_rules)
+    if name in column_rules:
+        return True
+    schema, _, table = name.partition(".")
+    rules = rules_of_rows(row[1:] for row in found)
+    return any(rule.matches_table(int(found[0][0]), schema, table) for rule in rules)

@@ -1,0 +1,219 @@
+"""Sources somebody is about to add: entered step by step, then carried out by one worker.
+
+The states are ``open`` → ``asked`` → ``working`` → ``done``, ``failed`` or ``cancelled``. A draft
+is its user's alone. Its password is sealed like a source's, and goes with the draft: when it is
+cancelled, when it is done, or a day after its user last touched it.
+
+``answers`` holds ``name``; ``form`` (the address as typed, without the password); ``check``;
+``through``, ``publications``, ``tables``; ``columns`` (``{"schema.table": {column: "mask" |
+"drop"}}``); ``options``; ``statements`` (those that were shown when the user agreed).
+"""
+
+import datetime as dt
+import secrets
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q
+from django.utils import timezone
+
+from replview.store.dsn import full_conninfo, set_dsn
+from replview.store.models import Slot, Source, SourceDraft
+
+#: An address is kept so long after its user last did something.
+KEPT = dt.timedelta(hours=24)
+#: A worker that gave no sign of life for this long is gone.
+LOST_SECONDS = 30.0
+#: The columns of an address, in a source and in a draft.
+_ADDRESS = ("conninfo", "sealed_password", "password_ref")
+State = SourceDraft.State
+#: Its user may still change it.
+CHANGEABLE = (State.OPEN, State.FAILED)
+
+_CLAIM = """
+    UPDATE source_draft SET state = 'working', heartbeat_at = clock_timestamp(), progress = '[]',
+           undo = '[]'
+    WHERE id = (SELECT id FROM source_draft
+                WHERE state = 'asked' AND NOT stop_wanted AND kind = ANY(%s)
+                  AND (%s::bigint IS NULL OR id = %s)
+                ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING id
+"""
+
+
+def watch_name() -> str:
+    """A slot's name nobody else has: several may watch one source."""
+    return f"replview_watch_{secrets.token_hex(4)}"
+
+
+def begin_for(user: Any, source: Source) -> SourceDraft:
+    """A draft of a slot on a source that is there: its address is not copied."""
+    return SourceDraft.objects.create(
+        user=user,
+        kind=SourceDraft.Kind.RECORD,
+        source=source,
+        answers={"name": source.name},
+    )
+
+
+def put_address(draft: SourceDraft, dsn: str, password_ref: str = "") -> None:
+    """Give a draft (not saved) its address, the password sealed. Raises ``DSNError``."""
+    source = Source()
+    set_dsn(source, dsn, password_ref)
+    for name in _ADDRESS:
+        setattr(draft, name, getattr(source, name))
+
+
+def conninfo_of(draft: SourceDraft) -> str:
+    """To connect with and never to show. Raises ``DSNError`` or ``SecretKeyChanged``."""
+    return full_conninfo(draft.source or source_for(draft))
+
+
+def source_for(draft: SourceDraft) -> Source:
+    """The source the draft describes, not saved."""
+    address = {name: getattr(draft, name) for name in _ADDRESS}
+    return Source(name=draft.answers.get("name", ""), **address)
+
+
+def find(user: Any, draft_id: int) -> SourceDraft | None:
+    """A draft of this user's that has not expired."""
+    found = SourceDraft.objects.select_related("source", "slot__source")
+    return found.filter(_lasting(), pk=draft_id, user=user).first()
+
+
+def unfinished(user: Any) -> list[SourceDraft]:
+    """What the user began and did not end, the newest first."""
+    states = [State.OPEN, State.FAILED, State.ASKED, State.WORKING]
+    return list(SourceDraft.objects.filter(_lasting(), user=user, state__in=states)
+                .select_related("slot__source").order_by("-id")[:5])  # fmt: skip
+
+
+def _lasting() -> Q:
+    return Q(touched_at__gt=timezone.now() - KEPT)
+
+
+def keep(draft: SourceDraft, **answers: Any) -> bool:
+    """Keep what a step was answered with; False where it is not to be changed any more."""
+    draft.answers = {**draft.answers, **answers}
+    return _change(draft, answers=draft.answers)
+
+
+def keep_address(draft: SourceDraft) -> bool:
+    """Keep what the address was entered as, and its password: it is the same place as before."""
+    address = {name: getattr(draft, name) for name in _ADDRESS}
+    return _change(draft, answers=draft.answers, **address)
+
+
+def move(draft: SourceDraft) -> bool:
+    """Keep an address that was entered anew; what was found at the former one is forgotten."""
+    for stale in ("check", "tables", "publications", "through", "columns", "statements"):
+        draft.answers.pop(stale, None)
+    return keep_address(draft)
+
+
+def _change(draft: SourceDraft, **columns: Any) -> bool:
+    mine = SourceDraft.objects.filter(pk=draft.pk, state__in=CHANGEABLE)
+    return mine.update(touched_at=timezone.now(), **columns) == 1
+
+
+def ask(draft: SourceDraft, statements: list[str]) -> bool:
+    """The user has seen these statements and agrees; False where it was asked for already."""
+    draft.answers = {**draft.answers, "statements": statements}
+    return _change(
+        draft,
+        answers=draft.answers,
+        state=State.ASKED,
+        asked_at=timezone.now(),
+        seen_at=timezone.now(),
+        stop_wanted=False,
+        progress=[],
+        problem_code="",
+        problem_cause="",
+        problem_remedy="",
+    )
+
+
+def drop(draft: SourceDraft) -> bool:
+    """Forget a draft of which nothing is carried out. True where it is gone."""
+    resting = [State.OPEN, State.FAILED, State.DONE, State.CANCELLED]
+    gone, _ = SourceDraft.objects.filter(pk=draft.pk, state__in=resting).delete()
+    if gone:
+        return True
+    SourceDraft.objects.filter(pk=draft.pk).update(stop_wanted=True)
+    # Nobody has begun: nothing is to be taken back.
+    return SourceDraft.objects.filter(pk=draft.pk, state=State.ASKED).delete()[0] > 0
+
+
+def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
+    """The oldest that was agreed to (or this one), now ours; None where there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, [kinds, draft_id, draft_id])
+        row = cursor.fetchone()
+    found = SourceDraft.objects.select_related("user", "source")
+    return None if row is None else found.get(pk=row[0])
+
+
+def waiting_watches() -> list[int]:
+    """Watches that were agreed to and that no worker has begun."""
+    found = SourceDraft.objects.filter(
+        state=State.ASKED, kind=SourceDraft.Kind.WATCH, stop_wanted=False
+    )
+    return list(found.values_list("pk", flat=True))
+
+
+def beat(draft: SourceDraft) -> bool:
+    """A sign of life, with what there is to show; False: it is to end."""
+    ours = SourceDraft.objects.filter(pk=draft.pk, state=State.WORKING)
+    kept = ours.update(heartbeat_at=timezone.now(), progress=draft.progress, undo=draft.undo)
+    return kept == 1 and not ours.filter(stop_wanted=True).exists()
+
+
+def end(draft: SourceDraft, state: str, **columns: Any) -> bool:
+    """It is done or given up; a draft that is over keeps no address."""
+    if state != State.FAILED:
+        columns |= dict.fromkeys(_ADDRESS, "")
+    ours = SourceDraft.objects.filter(pk=draft.pk, state=State.WORKING)
+    return ours.update(state=state, progress=draft.progress, undo=draft.undo, **columns) == 1
+
+
+def lost() -> list[SourceDraft]:
+    """Those whose worker gave no sign of life for a while, with a new worker's first sign."""
+    long_ago = timezone.now() - dt.timedelta(seconds=LOST_SECONDS)
+    found = SourceDraft.objects.filter(state=State.WORKING, heartbeat_at__lt=long_ago)
+    taken = []
+    for draft in found.select_related("user", "source", "slot"):
+        mine = SourceDraft.objects.filter(pk=draft.pk, heartbeat_at=draft.heartbeat_at)
+        if mine.update(heartbeat_at=timezone.now()):
+            taken.append(draft)
+    return taken
+
+
+def anything_to_do() -> bool:
+    """Whether a worker has something to carry out or to clean up: one look at a partial index."""
+    return SourceDraft.objects.filter(state__in=[State.ASKED, State.WORKING]).exists()
+
+
+def forget_expired() -> int:
+    """Delete drafts nobody touched for a day, addresses and all; returns how many."""
+    old = SourceDraft.objects.filter(touched_at__lt=timezone.now() - KEPT)
+    return old.exclude(state=State.WORKING).delete()[0]
+
+
+def watch_of(slot: Slot) -> SourceDraft | None:
+    """The watch, begun in a browser, that a temporary slot belongs to."""
+    if not slot.temporary:
+        return None
+    return SourceDraft.objects.filter(slot=slot, state=State.WORKING).first()
+
+
+def saw(slot_id: int, user_id: int) -> bool:
+    """Its user has the live page of a watch open; False: it is none (any more)."""
+    mine = SourceDraft.objects.filter(slot_id=slot_id, user_id=user_id, state=State.WORKING)
+    now = timezone.now()
+    return mine.update(seen_at=now, touched_at=now) > 0
+
+
+def seen_seconds_ago(draft: SourceDraft) -> float:
+    """How long nobody has had the live page of a watch open."""
+    seen = SourceDraft.objects.filter(pk=draft.pk).values_list("seen_at", flat=True).first()
+    return float("inf") if seen is None else (timezone.now() - seen).total_seconds()

@@ -1,0 +1,93 @@
+"""Persons erased from the record: what was asked, what was touched, who did it and why."""
+
+from django.db import models
+from django.utils import timezone
+
+
+class Erasure(models.Model):
+    """One act of erasing: looked at first, then confirmed, then carried out to its end.
+
+    Rows are only ever added. What they keep of the erased keys is a keyed digest; the keys
+    themselves stand sealed in ``sealed_plan`` while the act is not over, and are gone with it.
+    """
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        #: Asked what it would touch; nothing is changed by that.
+        LOOKING = "looking"
+        #: That is known: somebody may confirm.
+        LOOKED = "looked"
+        #: Confirmed.
+        WAITING = "waiting"
+        RUNNING = "running"
+        #: All that could be reached is erased; what is left is tried again.
+        UNFINISHED = "unfinished"
+        DONE = "done"
+        #: Never confirmed, or refused before anything was changed.
+        DROPPED = "dropped"
+
+    slot = models.ForeignKey("Slot", null=True, on_delete=models.SET_NULL, related_name="erasures")
+    #: ``source/name`` as it was.
+    slot_name = models.TextField()
+    #: ``schema.table`` of the rows, each once.
+    tables = models.JSONField(default=list)
+    #: How many keys were named.
+    keys = models.IntegerField(default=0)
+    #: Only these columns; empty: every value of the rows.
+    columns = models.JSONField(default=list)
+    #: An HMAC of each table and key, and of the actor's name: tells whether a key that somebody
+    #: has was erased, and tells no key to anybody.
+    digests = models.JSONField(default=list)
+    #: A name among the actors was erased, too.
+    names_actor = models.BooleanField(default=False)
+    reason = models.TextField(default="", blank=True)
+    requested_by = models.TextField()
+    #: ``page`` or ``command``.
+    requested_how = models.TextField(default="page")
+    requested_at = models.DateTimeField(default=timezone.now)
+    confirmed_by = models.TextField(default="", blank=True)
+    confirmed_at = models.DateTimeField(null=True)
+
+    state = models.CharField(max_length=10, choices=State, default=State.LOOKING)
+    #: Tells the worker that has it from any that had it before.
+    started_at = models.DateTimeField(null=True)
+    heartbeat_at = models.DateTimeField(null=True)
+    #: An unfinished one is tried again then.
+    next_try_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    attempts = models.IntegerField(default=0)
+    #: What it is at, in a few words.
+    step = models.TextField(default="", blank=True)
+    #: Keys, names and how far they reach, sealed with the instance's secret key; empty: forgotten.
+    sealed_plan = models.TextField(default="", blank=True)
+    #: What would be touched: ``changes``, ``transactions``, ``days``, ``large_values``,
+    #: ``tables`` (name → changes), ``roots`` (see ``erased.roots``), ``beside`` (thing → number).
+    found = models.JSONField(default=dict)
+    #: What was: the same numbers.
+    erased = models.JSONField(default=dict)
+    #: ``[{"root", "what", "files", "rows", "problem", "remedy", "done", "left_out_by"}]``.
+    roots = models.JSONField(default=list)
+    problem_cause = models.TextField(default="", blank=True)
+    problem_remedy = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "erasure"
+        ordering = ["-id"]
+        indexes = [
+            models.Index(
+                fields=["id"],
+                name="erasure_waiting",
+                condition=models.Q(state__in=["looking", "waiting", "running", "unfinished"]),
+            ),
+        ]
+
+    @property
+    def waits(self) -> bool:
+        """A worker has something to do for it, now or later."""
+        return self.state in (
+            Erasure.State.LOOKING,
+            Erasure.State.WAITING,
+            Erasure.State.RUNNING,
+            Erasure.State.UNFINISHED,
+        )

@@ -1,0 +1,100 @@
+"""What is of a source that somebody may not see is not there for them.
+
+Whoever answers a request says whose it is (``only_of``); from then on every query over sources, and
+over what belongs to one, leaves out those that this account does not see. Nothing is left out for
+commands and workers, and no query changes where every source is seen.
+
+Related objects of one that was found (``slot.source``), and deleting, go past this.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ClassVar, TypeVar
+
+from django.db import models
+from django.db.models import Q
+
+#: Gives the ids of the sources that are seen, or None: all.
+Sources = Callable[[], frozenset[int] | None]
+
+_sources: ContextVar[Sources | None] = ContextVar("sources", default=None)
+M = TypeVar("M", bound=models.Model)
+
+
+@contextmanager
+def only_of(sources: Sources) -> Iterator[None]:
+    """Within: only these. They are asked for with each query, so a grant that ends counts soon."""
+    token = _sources.set(sources)
+    try:
+        yield
+    finally:
+        _sources.reset(token)
+
+
+def seen_sources() -> frozenset[int] | None:
+    """Ids of the sources that are seen here; None: all."""
+    ask = _sources.get()
+    return None if ask is None else ask()
+
+
+def seen_ids() -> list[int] | None:
+    """The same for a statement's array: every statement over several sources must ask."""
+    seen = seen_sources()
+    return None if seen is None else sorted(seen)
+
+
+class Seen(models.Manager[M]):
+    """Rows of sources that are seen here."""
+
+    #: From the model to the identifier of its source.
+    path: ClassVar[str] = "source_id"
+    #: What is of no source is everybody's.
+    of_none: ClassVar[bool] = False
+
+    def get_queryset(self) -> Any:
+        """All rows, or those of the sources that are seen."""
+        rows = super().get_queryset()
+        seen = seen_sources()
+        if seen is None:
+            return rows
+        wanted = Q((f"{self.path}__in", seen))
+        if self.of_none:
+            wanted |= Q((f"{self.path.removesuffix('_id')}__isnull", True))
+        return rows.filter(wanted)
+
+
+class SeenSources(Seen[M]):
+    """Sources themselves."""
+
+    path = "pk"
+
+
+class SeenOrNone(Seen[M]):
+    """What may be of the whole instance."""
+
+    of_none = True
+
+
+class SeenOfSlot(Seen[M]):
+    """What is of a slot."""
+
+    path = "slot__source_id"
+
+
+class SeenOfSlotOrNone(SeenOfSlot[M]):
+    """What is of a slot, or of none in particular."""
+
+    of_none = True
+
+
+class SeenOfRelation(Seen[M]):
+    """What is of a table."""
+
+    path = "relation__slot__source_id"
+
+
+class SeenOfLife(Seen[M]):
+    """What is of a slot's life."""
+
+    path = "incarnation__slot__source_id"

@@ -1,0 +1,199 @@
+"""Where a source may be, and what an address typed into a page may name.
+
+``REPLVIEW_SOURCE_HOSTS`` bounds the hosts that replview connects to at all; it is looked at again
+before each connection, so that a service file or a variable that says something else by now leads
+nowhere. Names are compared as they are written and never resolved: what a name means may change
+between a look and a connection. So a name needs a pattern of names (``*.db.example``) and a
+written address a network (``10.0.0.0/8``, ``192.0.2.7``); a socket is ``socket``, or the path of
+its folder.
+
+An address typed into a page comes from somebody who rules replview and not the machine it runs on.
+It may name only files below ``REPLVIEW_SOURCE_FILES`` and only variables that are made for this
+(``REPLVIEW_SOURCE_VARIABLES``): what stands in either is sent to the server that is named with it.
+"""
+
+import configparser
+import ipaddress
+import os
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from django.conf import settings
+from psycopg import conninfo as libpq
+
+_ENVIRONMENT, _FILE = "env:", "file:"
+#: Parameters of libpq that name a file or a folder to read.
+_FILES = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "servicefile")
+#: Which server it is.
+_PLACE = ("host", "hostaddr", "port", "service")
+#: Those whose value may be a word instead of a path.
+_WORDS = {"sslrootcert": ("system",)}
+#: Writes a file on this machine: nobody needs that of us.
+_NEVER = ("sslkeylogfile",)
+#: A word of ``options``: ``-cname=value``, ``--name=value``, and what some services route by.
+_OPTION = re.compile(
+    r"(?:-c|--)[a-z_][a-z0-9_.]{0,62}=[^\\]{0,200}|(?:endpoint|project)=[A-Za-z0-9._-]{1,100}",
+    re.IGNORECASE,
+)
+#: The instance's own, whatever the patterns say.
+_OURS = re.compile(r"REPLVIEW_(?!SOURCE_)|DJANGO_")
+
+
+def check_address(conninfo: str) -> None:
+    """Raise ``DSNError`` unless every host it names may be connected to."""
+    parts = _parts(conninfo)
+    for name in _NEVER:
+        if parts.get(name):
+            raise _error(f"the DSN names a {name}, which replview never writes: leave it out")
+    allowed: Sequence[str] = settings.SOURCE_HOSTS
+    if not allowed:
+        return
+    parts = _with_service(parts)
+    hosts = _several(parts.get("host") or os.environ.get("PGHOST"))
+    addresses = _several(parts.get("hostaddr") or os.environ.get("PGHOSTADDR"))
+    # Where both are given, libpq connects to the address, and the name is for TLS alone.
+    for place in addresses if any(addresses) else hosts or [""]:
+        if not _is_allowed(place, allowed):
+            what = f"the host {place[:100]}" if place else "a local socket"
+            raise _error(
+                f"{what} is not among those that this instance may connect to "
+                f"(REPLVIEW_SOURCE_HOSTS: {', '.join(allowed)})"
+            )
+
+
+def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
+    """Raise ``DSNError`` where an address, as typed into a page, names a file or a variable that
+    pages may not name. Elsewhere who types has the machine, and may.
+
+    ``known``: the source's present address; a file that it names already may stay.
+    """
+    if not settings.SERVES_PAGES:
+        return
+    for reference in (dsn, password_ref):
+        if reference.startswith(_ENVIRONMENT):
+            _check_variable(reference.removeprefix(_ENVIRONMENT))
+    if password_ref.startswith(_FILE):
+        _check_file("the password", password_ref.removeprefix(_FILE))
+    if dsn.startswith(_ENVIRONMENT):
+        return
+    parts = _parts(dsn)
+    before = {} if known.startswith(_ENVIRONMENT) else _parts(known)
+    moved = any(parts.get(name) != before.get(name) for name in _PLACE)
+    for name in _FILES:
+        value = str(parts.get(name) or "")
+        # Passwords of the file are not for another server.
+        stays = value == before.get(name) and not (moved and name == "passfile")
+        if value and not stays and value not in _WORDS.get(name, ()):
+            _check_file(name, value)
+    options = re.sub(r"(^|\s)-c\s+", r"\1-c", str(parts.get("options") or ""))
+    if not all(_OPTION.fullmatch(word) for word in options.split()):
+        raise _error("options may hold only -c name=value, endpoint=… and project=…")
+
+
+def _check_variable(name: str) -> None:
+    patterns: Sequence[str] = settings.SOURCE_VARIABLES
+    if _OURS.match(name) or not any(fnmatchcase(name, pattern) for pattern in patterns):
+        raise _error(
+            f"the variable {name[:100]} may not be named in a page: those that may match "
+            f"{', '.join(patterns)} (REPLVIEW_SOURCE_VARIABLES)"
+        )
+
+
+def _check_file(what: str, text: str) -> None:
+    """Where links lead counts, not how a path is spelled."""
+    folders: Sequence[str] = settings.SOURCE_FILES
+    path = Path(text).resolve()
+    if not text.startswith("/") or not any(
+        path.is_relative_to(Path(folder).resolve()) for folder in folders
+    ):
+        where = f"below {' or '.join(folders)}" if folders else "nowhere, until that is set"
+        raise _error(
+            f"the file of {what} is outside of where pages may name files: {where} "
+            "(REPLVIEW_SOURCE_FILES); on the command line any may be named"
+        )
+
+
+def _is_allowed(place: str, allowed: Sequence[str]) -> bool:
+    if not place or place.startswith(("/", "@")):
+        folder = place.rstrip("/")
+        return "socket" in allowed or (bool(folder) and folder in [a.rstrip("/") for a in allowed])
+    try:
+        address = ipaddress.ip_address(place.strip("[]").partition("%")[0])
+    except ValueError:
+        name = place.rstrip(".").lower()
+        return any(fnmatchcase(name, pattern.lower()) for pattern in allowed if "/" not in pattern)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in network for network in _networks(allowed))
+
+
+def _networks(allowed: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    found = []
+    for pattern in allowed:
+        try:
+            found.append(ipaddress.ip_network(pattern.strip("[]"), strict=False))
+        except ValueError:
+            continue
+    return found
+
+
+def _several(value: object) -> list[str]:
+    """``a,b``: libpq tries each; an empty one is the local socket."""
+    return [] if not value else [one.strip() for one in str(value).split(",")]
+
+
+def _with_service(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """With what its service adds; what is given itself comes first, as in libpq."""
+    name = parts.get("service") or os.environ.get("PGSERVICE")
+    if not name:
+        return dict(parts)
+    for path in _service_files(parts):
+        found = _service_in(path, str(name))
+        if found is not None:
+            if any(key.startswith("ldap") for key in found):
+                raise _error("its service asks a directory (LDAP) where the server is")
+            return {**found, **parts}
+    raise _error("its service is in no service file of this user")
+
+
+def _service_files(parts: Mapping[str, Any]) -> list[Path]:
+    """Where libpq looks, in its order."""
+    own = parts.get("servicefile") or os.environ.get("PGSERVICEFILE")
+    shared = os.environ.get("PGSYSCONFDIR")
+    first = Path(str(own)) if own else Path("~/.pg_service.conf").expanduser()
+    folders = [shared] if shared else ["/etc/postgresql-common", "/etc", "/usr/local/etc"]
+    return [first, *(Path(folder) / "pg_service.conf" for folder in folders)]
+
+
+def _service_in(path: Path, name: str) -> dict[str, str] | None:
+    parser = configparser.RawConfigParser(
+        strict=False, allow_no_value=True, delimiters=("=",), inline_comment_prefixes=None,
+        comment_prefixes=("#",), default_section="\0",
+    )  # fmt: skip
+    try:
+        parser.read_string(path.read_text())
+    except (OSError, UnicodeDecodeError):
+        return None
+    except configparser.Error:
+        raise _error(f"the service file {path} cannot be read") from None
+    if not parser.has_section(name):
+        return None
+    return {key: value or "" for key, value in parser.items(name)}
+
+
+def _parts(conninfo: str) -> dict[str, Any]:
+    try:
+        return dict(libpq.conninfo_to_dict(conninfo))
+    except psycopg.ProgrammingError:
+        # libpq's own message repeats the string, password and all.
+        raise _error("the DSN is not a libpq connection string") from None
+
+
+def _error(text: str) -> Exception:
+    from replview.store.dsn import DSNError  # which asks us in turn
+
+    return DSNError(text)

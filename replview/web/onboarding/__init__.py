@@ -1,0 +1,1 @@
+"""Adding a source in the browser: what each step shows, asks and keeps."""

@@ -1,0 +1,101 @@
+"""No request is larger, or takes longer to arrive, than any form of ours: else it is cut off.
+
+Django would first write a body of any length to disk. This stands before it, under ASGI.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+#: Django's own limit is on what it parses; this is on what is taken in at all.
+MOST_BYTES = 1_100_000
+#: For the whole body to arrive.
+PATIENCE_SECONDS = 30.0
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class BoundedRequests:
+    """An ASGI application around another; ``too_large`` and slow bodies never reach it whole."""
+
+    def __init__(
+        self,
+        application: Application,
+        most_bytes: int = MOST_BYTES,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._application = application
+        self._most_bytes = most_bytes
+        self._patience_seconds = patience_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse what says of itself that it is too large; count what does not."""
+        if _said_length(scope) > self._most_bytes:
+            await _refuse(send, 413, b"The request is too large.")
+            return
+        body = _Body(receive, self._most_bytes, self._patience_seconds)
+        begun = False
+
+        async def watch(message: dict[str, Any]) -> None:
+            nonlocal begun
+            if body.refused:
+                return  # what was refused is answered below
+            begun = True
+            await send(message)
+
+        await self._application(scope, body.receive, watch)
+        if body.refused and not begun:
+            await _refuse(send, *body.refused)
+
+
+class _Body:
+    """The pieces of a request's body, as they are handed on."""
+
+    def __init__(self, receive: Receive, most_bytes: int, patience_seconds: float) -> None:
+        self._receive = receive
+        self._left = most_bytes
+        self._until = asyncio.get_running_loop().time() + patience_seconds
+        self._whole = False
+        self.refused: tuple[int, bytes] | None = None
+
+    async def receive(self) -> dict[str, Any]:
+        """The next piece; to who reads it, a request that is refused is one that went away."""
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            return self._refuse(408, b"The request took too long to arrive.")
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            self._whole = not message.get("more_body", False)
+            if self._left < 0:
+                return self._refuse(413, b"The request is too large.")
+        return message
+
+    def _refuse(self, status: int, text: bytes) -> dict[str, Any]:
+        self.refused = status, text
+        return {"type": "http.disconnect"}
+
+
+def _said_length(scope: Scope) -> int:
+    for name, value in scope.get("headers", ()):
+        if name == b"content-length" and value.isdigit():
+            return int(value[:20])
+    return 0
+
+
+async def _refuse(send: Send, status: int, text: bytes) -> None:
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(text)).encode()),
+        (b"x-content-type-options", b"nosniff"),
+        # What is still on its way is not read.
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})

@@ -1,0 +1,111 @@
+"""What pages offer to be done to a source or a slot, and what was done."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django import template
+from django.urls import reverse
+
+from replview.store.models import AccessRecord, Slot, Source
+from replview.store.rights import Role, may
+from replview.web.servers import Feed
+
+register = template.Library()
+
+_SHOWN = 12
+_WORDS = {
+    "add": "added",
+    "credentials": "changed the credentials of",
+    "move": "moved",
+    "rename": "renamed",
+    "remove": "removed",
+    "create": "created",
+    "adopt": "adopted",
+    "start": "started",
+    "stop": "stopped",
+    "tables": "changed the tables of",
+    "drop": "dropped",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """One line of what was done."""
+
+    who: str
+    words: str
+    subject: str
+    at: datetime
+    via: str
+    symbol: str
+
+
+@register.simple_tag
+def acts_on(source: Source) -> list[Done]:
+    """Out of the access record, the newest first."""
+    rows = AccessRecord.objects.filter(
+        source_id=source.pk,
+        action__in=[AccessRecord.Action.CHANGED_SOURCE, AccessRecord.Action.CHANGED_SLOT],
+    )[:_SHOWN]
+    found = []
+    for row in rows:
+        details = row.details if isinstance(row.details, dict) else {}
+        slot = row.action == AccessRecord.Action.CHANGED_SLOT
+        act = str(details.get("act", ""))
+        found.append(
+            Done(
+                who=row.user_name or "somebody",
+                words=_WORDS.get(act, f"changed ({act})" if act else "changed"),
+                subject=row.subject,
+                at=row.at,
+                via=row.via,
+                symbol="slot" if slot else "source",
+            )
+        )
+    return found
+
+
+@register.filter
+def of_source(feeds: dict[str, list[Feed]], name: str) -> list[Feed]:
+    """The logical pairs a source is part of."""
+    return feeds.get(name, [])
+
+
+@register.simple_tag
+def new_source_url() -> str:
+    """Where a source is added."""
+    return reverse("source-new")
+
+
+@register.simple_tag
+def doctor_url(source: Source) -> str:
+    """Its health check."""
+    return reverse("source-doctor", args=[source.name])
+
+
+@register.simple_tag
+def record_url(source: Source) -> str:
+    """Where a slot is made on it."""
+    return f"{reverse('source-new')}record/?{urlencode({'source': source.name})}"
+
+
+@register.inclusion_tag("managing/_slot_ways.html", takes_context=True)
+def slot_ways(context: dict[str, Any], slot: Slot) -> dict[str, Any]:
+    """What may be done to a slot by who looks at its page."""
+    request = context.get("request")
+    user = getattr(request, "user", None)
+    return {
+        "slot": slot,
+        "allowed": user is not None and may(user, Role.OPERATOR, slot.source_id),
+        "leaving": slot.desired == Slot.Desired.REMOVING or slot.temporary,
+        "stopped": slot.desired == Slot.Desired.STOPPED,
+    }
+
+
+@register.simple_tag(takes_context=True)
+def may_operate(context: dict[str, Any], source: Source) -> bool:
+    """Whether who looks is an operator of the source."""
+    user = getattr(context.get("request"), "user", None)
+    return user is not None and may(user, Role.OPERATOR, source.pk)

@@ -1,0 +1,317 @@
+"""Everybody tries everything: every address, every call of the API, every socket.
+
+Whoever adds an address without a line in the table of ``web.allowed`` fails here, and so does
+whoever lets somebody in who lacks the role, or shows a value to somebody without the right on its
+table.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.urls import URLResolver, get_resolver
+from django.utils import timezone
+
+from replview.api.api import api
+from replview.live.allowed import ALLOWED_SOCKETS
+from replview.live.events import NO_SUCH_SLOT, NOT_ALLOWED, NOT_SIGNED_IN
+from replview.live.routing import websocket_urlpatterns
+from replview.store.models import Alert, AlertRule, Export, Slot, SlotPeek, Source, WatchedSlot
+from replview.store.rights import Role
+from replview.store.tidy import make_partitions
+from replview.web.allowed import ALLOWED, EVERYONE, SIGNED_IN, role_for
+from replview.web.objects import OF_NONE, OF_SOURCES
+from tests.live.conftest import WebsocketCommunicator
+from tests.people import make_user
+from tests.store.history_rows import History, insert
+
+#: In a row of a table that nobody but the admin has a right on, and in one that the viewer has.
+HIDDEN, SHOWN = "planted-where-nobody-looks", "planted-for-the-viewer"
+#: A source that the operator of another one must never hear of.
+SHOP = "hidden-shop"
+NUMBER = 77
+REFUSED = {401, 403, 404}
+
+
+def addresses() -> Iterator[tuple[str, str]]:
+    """Every address's full name, and its route."""
+
+    def walk(patterns: list[Any], space: str, route: str) -> Iterator[tuple[str, str]]:
+        for pattern in patterns:
+            here = route + str(pattern.pattern)
+            if isinstance(pattern, URLResolver):
+                inner = f"{space}{pattern.namespace}:" if pattern.namespace else space
+                yield from walk(pattern.url_patterns, inner, here)
+            else:
+                yield f"{space}{pattern.name}", here
+
+    return walk(get_resolver().url_patterns, "", "/")
+
+
+@dataclass
+class Tried:
+    """A store with two sources, and what its addresses' words stand for."""
+
+    history: History
+    words: dict[str, Any] = field(default_factory=dict)
+
+    def url(self, route: str) -> str:
+        """The route with its words filled in by what there is of the hidden source."""
+        return re.sub(r"<(?:\w+:)?(\w+)>", lambda found: str(self.words[found[1]]), route)
+
+    def client(self, name: str, role: str | None, **more: Any) -> Client:
+        """Somebody's browser."""
+        client = Client()
+        client.force_login(make_user(name, role, **more))
+        return client
+
+
+def build() -> Tried:
+    """The hidden source with a row of each kind, and another source."""
+    make_partitions()
+    history = History()
+    source = history.slot.source
+    Source.objects.filter(pk=source.pk).update(name=SHOP)
+    source.name = SHOP
+    people = history.table("people", 16385, ["id", "name"])
+    row = {"id": str(NUMBER), "name": HIDDEN}
+    secret = history.commit({"op": "I", "new": row, "version": people}, actor="app")
+    history.commit(insert(1), insert(2, new={"id": "2", "status": SHOWN, "note": None}))
+    other = Source.objects.create(name="bank", conninfo="")
+    Slot.objects.create(source=other, name="replview")
+    now = timezone.now()
+    watched = WatchedSlot.objects.create(id=9001, source=source, name="theirs")
+    kind = AlertRule.Kind.LAG
+    rule = AlertRule.objects.create(name="x", kind=kind, threshold=1, slot=watched)
+    alert = Alert.objects.create(
+        rule=rule, subject="source:1", source=source, began_at=now, fired_at=now, state="firing"
+    )
+    export = Export.objects.create(
+        slot=history.slot, slot_name=str(history.slot), slice={}, target="/nowhere",
+        requested_by="somebody", requested_how="page",
+    )  # fmt: skip
+    peek = SlotPeek.objects.create(source=source, slot_name="theirs", max_changes=1, max_seconds=1)
+    words = {
+        "source_name": SHOP, "slot_name": "replview", "slot_id": history.slot.pk,
+        "transaction_id": secret, "seq": 1, "relation_id": people.relation_id,
+        "version_id": people.pk, "export_id": export.pk, "alert_id": alert.pk,
+        "rule_id": rule.pk, "peek_id": peek.pk, "page": "transactions", "kind": "record",
+        "name": "load", "action": "begin", "code": "nothing",
+    }  # fmt: skip
+    words |= dict.fromkeys((OF_NONE | set(OF_SOURCES)) - set(words), 1)
+    return Tried(history, words)
+
+
+@pytest.fixture
+def tried(db) -> Tried:
+    """What is tried at."""
+    return build()
+
+
+def needed(name: str, method: str) -> Role:
+    """The role of an address that asks for one; for every account, a viewer's."""
+    found = role_for(name, method)
+    return found if isinstance(found, Role) else Role.VIEWER
+
+
+def test_every_address_is_in_the_table_and_nothing_else_is() -> None:
+    assert {name for name, _ in addresses()} == set(ALLOWED)
+
+
+def test_every_word_of_an_address_is_known() -> None:
+    words = {word for _, route in addresses() for word in re.findall(r"<(?:\w+:)?(\w+)>", route)}
+    assert words <= set(OF_SOURCES) | OF_NONE
+
+
+def test_every_call_of_the_api_is_in_the_table_and_those_that_change_need_an_operator() -> None:
+    named = [(name, route) for name, route in addresses() if name.startswith("api:")]
+    names = {route.split("api/v1")[1]: name for name, route in reversed(named)}
+    for path, calls in api.get_openapi_schema()["paths"].items():
+        route = re.sub(r"\{(\w+)\}", r"<\1>", path.removeprefix("/api/v1"))
+        match = [name for known, name in names.items() if re.sub(r"<\w+:", "<", known) == route]
+        assert match, path
+        for method in set(calls) - {"get"}:
+            assert needed(match[0], method.upper()) >= Role.OPERATOR, (method, path)
+
+
+def test_every_socket_is_in_the_table() -> None:
+    assert {str(one.pattern) for one in websocket_urlpatterns} == set(ALLOWED_SOCKETS)
+
+
+def test_an_address_that_is_in_no_table_is_refused(tried: Tried, monkeypatch) -> None:
+    admin = tried.client("root", "admin")
+    monkeypatch.delitem(ALLOWED, "store")
+
+    assert admin.get("/store/").status_code == 403
+
+
+def test_anonymous_visitors_see_the_login_alone(tried: Tried) -> None:
+    client = Client()
+    for name, route in addresses():
+        if ALLOWED[name] == EVERYONE:
+            continue
+        answer = client.get(tried.url(route))
+        if name.startswith("api:") and name != "api:openapi-view":
+            assert answer.status_code == 401, name
+        else:
+            assert answer.status_code == 302, name
+            assert answer["Location"].startswith("/login/?next="), name
+
+
+@pytest.mark.slow
+def test_an_account_without_a_role_sees_its_own_page_alone(tried: Tried) -> None:
+    client = tried.client("nobody", None)
+    for name, route in addresses():
+        if ALLOWED[name] not in (EVERYONE, SIGNED_IN):
+            assert client.get(tried.url(route)).status_code == 403, name
+    assert "has no role yet" in client.get("/").content.decode()
+    assert client.get("/accounts/me/").status_code == 200
+
+
+@pytest.mark.slow
+def test_nobody_does_what_is_above_their_role(tried: Tried) -> None:
+    people = {
+        Role.VIEWER: tried.client("vera", "viewer"),
+        Role.OPERATOR: tried.client("otto", "operator"),
+    }
+    for role, client in people.items():
+        for name, route in addresses():
+            # Who may not even look is refused by the same rule as who may not change.
+            method = next((one for one in ("GET", "POST") if needed(name, one) > role), None)
+            if method is not None:
+                answer = client.generic(method, tried.url(route))
+                assert answer.status_code in REFUSED, (role.word, method, name)
+
+
+@pytest.mark.slow
+def test_of_a_hidden_source_nothing_is_there(tried: Tried) -> None:
+    bank = Source.objects.get(name="bank")
+    client = tried.client("otto", "operator", sources=[bank])
+    lists = 0
+    for name, route in addresses():
+        if ALLOWED[name] in (EVERYONE, SIGNED_IN) or needed(name, "GET") > Role.OPERATOR:
+            continue
+        url, of_it = tried.url(route), set(re.findall(r":?(\w+)>", route)) & set(OF_SOURCES)
+        answers = [client.get(url, {} if of_it else {"slot": f"{SHOP}/replview"})]
+        if of_it:
+            answers.append(client.post(url))
+            assert answers[0].status_code == 404, name
+            assert answers[1].status_code in (403, 404), name
+        else:
+            answers.append(client.get(url))
+            lists += answers[1].status_code == 200
+        for answer in answers:
+            body = body_of(answer)
+            assert HIDDEN not in body, name
+            assert SHOWN not in body, name
+            # What was asked for may be repeated; what was not may not appear.
+            assert of_it or answer is answers[0] or SHOP not in body, name
+    assert lists > 25
+
+
+def test_a_rule_for_every_source_is_not_for_who_sees_some(tried: Tried) -> None:
+    client = tried.client("otto", "operator", sources=[Source.objects.get(name="bank")])
+    rule = AlertRule.objects.create(name="all", kind=AlertRule.Kind.LAG, threshold=1)
+
+    assert client.post(f"/alerts/rules/{rule.pk}/change/", {"action": "off"}).status_code == 403
+    rule.refresh_from_db()
+    assert rule.enabled
+
+
+def body_of(answer: Any) -> str:
+    """All of an answer."""
+    whole = answer.content if not answer.streaming else b"".join(answer.streaming_content)
+    return whole.decode(errors="replace")
+
+
+def asked(tried: Tried) -> Iterator[str]:
+    """What shows rows, asked for the hidden table."""
+    slot, people = f"{SHOP}/replview", "public.people"
+    yield f"/rows/?slot={slot}&table={people}&key.id={NUMBER}"
+    yield f"/find/?slot={slot}&tables={people}"
+    yield f"/transactions/?slot={slot}&tables={people}"
+    yield f"/api/v1/changes?slot={slot}&tables={people}"
+    yield f"/api/v1/history?slot={slot}"
+    yield f"/api/v1/rows?slot={slot}&table={people}&key.id={NUMBER}"
+    yield f"/api/v1/rows/as-of?slot={slot}&table={people}&key.id={NUMBER}"
+    for name, route in addresses():
+        if needed(name, "GET") <= Role.VIEWER and ALLOWED[name] != EVERYONE:
+            yield tried.url(route)
+
+
+@pytest.mark.slow
+def test_a_value_of_a_table_without_a_right_is_in_no_answer(tried: Tried) -> None:
+    shop = tried.history.slot.source
+    admin = tried.client("root", "admin")
+    viewer = tried.client("vera", "viewer", sources=[shop], tables=["public.orders"])
+    leaks, seen, allowed = [], 0, 0
+    for url in asked(tried):
+        body = body_of(viewer.get(url))
+        allowed += SHOWN in body
+        if HIDDEN in body:
+            leaks.append(url)
+    for url in ("/find/", "/api/v1/changes", f"/transactions/{tried.words['transaction_id']}/"):
+        seen += HIDDEN in body_of(admin.get(url, {"slot": f"{SHOP}/replview"}))
+    assert leaks == []
+    # Both can be seen by those who may.
+    assert seen == 3
+    assert allowed > 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sockets_are_closed_to_those_who_may_not() -> None:
+    tried = build()
+    bank = Source.objects.get(name="bank")
+    browsers = {
+        "anonymous": Client(),
+        "nobody": tried.client("nobody", None),
+        "viewer": tried.client("vera", "viewer"),
+        "operator": tried.client("otto", "operator", sources=[bank]),
+    }
+    cookies = {who: cookie_of(client) for who, client in browsers.items()}
+    live = f"/ws/live/{tried.history.slot.pk}/"
+
+    async def codes() -> dict[tuple[str, str], int | None]:
+        found = {}
+        for who, cookie in cookies.items():
+            for path in (live, "/ws/samples/", "/ws/exports/"):
+                found[who, path] = await close_code(path, cookie)
+        return found
+
+    found = asyncio.run(codes())
+
+    for path in (live, "/ws/samples/", "/ws/exports/"):
+        assert found["anonymous", path] == NOT_SIGNED_IN
+        assert found["nobody", path] == NOT_ALLOWED
+    assert found["viewer", "/ws/exports/"] == NOT_ALLOWED
+    assert found["viewer", "/ws/samples/"] is None
+    assert found["operator", live] == NO_SUCH_SLOT
+    assert found["operator", "/ws/exports/"] is None
+
+
+def cookie_of(client: Client) -> str:
+    """The session's cookie; none before the login."""
+    morsel = client.cookies.get(settings.SESSION_COOKIE_NAME)
+    return f"{settings.SESSION_COOKIE_NAME}={morsel.value}" if morsel else "a=b"
+
+
+async def close_code(path: str, cookie: str) -> int | None:
+    """The code it is closed with at once; None: it stays open."""
+    from replview.asgi import application
+
+    headers = [(b"host", b"localhost"), (b"origin", b"http://localhost")]
+    scope = {"type": "websocket", "path": path, "query_string": b"", "subprotocols": [],
+             "headers": [*headers, (b"cookie", cookie.encode())]}  # fmt: skip
+    opened = WebsocketCommunicator(application, scope)
+    assert (await opened.connect())[0]
+    try:
+        await opened.send_to('{"type": "ping", "t": 1}')
+        answer = await opened.receive_output(5)
+        return answer["code"] if answer["type"] == "websocket.close" else None
+    finally:
+        await opened.disconnect()

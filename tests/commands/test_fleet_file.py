@@ -1,0 +1,87 @@
+"""A fleet file as it is read: what it declares, and what is said of what is wrong in it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from replview.fleet import keys
+from replview.fleet.faults import FleetFaults
+from replview.fleet.reading import parse_fleet
+
+FAULTS = {
+    'dsn = "x=y': "it is no TOML",
+    "[[source]]": "line 1, source[1]: it has no name",
+    '[[source]]\nname = "a"\ndns = "host=x"': "line 3, source[1].dns: there is no such key; did "
+    "you mean dsn?",
+    '[[source]]\nname = "a"\ndsn = "host=x password=SECRET"': "line 3, source[1].dsn: a password "
+    "stands in it",
+    '[[source]]\nname = "a"\nservice = "s"\npassword = "SECRET"': "line 4, source[1].password",
+    '[[source]]\nname = "a"\nservice = "s"\n\n[[source.slot]]\nwal_budget = "1MB"': "line 6, "
+    "source[1].slot[1].wal_budget: a WAL budget is at least",
+    '[defaults.slot]\nwal_buget = "1GB"': "line 2, defaults.slot.wal_buget: there is no such key; "
+    "did you mean wal_budget?",
+    '[[source]]\nname = "a"\nservice = "s"\n[[source]]\nname = "a"\nservice = "t"': "declared "
+    "twice (line 1, too)",
+    '[[source]]\nname = "a"\nservice = "s"\n[[source.slot]]\npublications = ["p"]\ntables = ["t"]':
+    "leave tables, except_tables and all_tables out",
+    "[[mask]]\nwhen = 'ingest'": "line 1, mask[1]: it would mask every column",
+    '[[source]]\nname = "a"\nservice = "s"\n[[source.slot]]\noptions = { streaming = "no" }':
+    "streaming = 'no' is not one of",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "why"), FAULTS.items(), ids=range(len(FAULTS)))
+def test_a_fault_is_named_with_its_line_and_what_to_write(text: str, why: str) -> None:
+    with pytest.raises(FleetFaults) as caught:
+        parse_fleet(text)
+
+    assert why in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_defaults_are_taken_unless_a_source_or_slot_says_otherwise() -> None:
+    fleet = parse_fleet("""
+        [defaults]
+        dsn = "user=replview sslmode=verify-full host=one.example"
+        password = { file = "/run/secrets/replview" }
+        [defaults.slot]
+        tables = ["public.*"]
+        heartbeat = 60
+        [[source]]
+        name = "shop"
+        dsn = "host=two.example dbname=shop"
+        [[source.slot]]
+        publications = ["theirs"]
+        [[source]]
+        name = "files"
+        service = "files"
+        password = { env = "FILES" }
+        """)
+
+    shop, files = fleet.sources
+    assert shop.dsn == "user=replview host=two.example sslmode=verify-full dbname=shop"
+    assert shop.password_ref == "file:/run/secrets/replview"
+    assert (shop.slots[0].name, dict(shop.slots[0].values)) == (
+        "replview",
+        {"publications": ("theirs",), "heartbeat": 60},
+    )
+    # A service is whole: no default comes between.
+    assert (files.dsn, files.password_ref) == ("service=files", "env:FILES")
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "fleet.md"
+
+
+def test_the_example_of_the_documentation_can_be_read() -> None:
+    example = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)[0]
+    fleet = parse_fleet(example)
+
+    assert [source.name for source in fleet.sources] == ["shop-eu", "warehouse"]
+    assert fleet.sources[0].slots[0].get("keep_for") == 90
+
+
+def test_every_key_of_a_slot_is_documented() -> None:
+    rows = [row for row in DOCS.read_text().splitlines() if row.startswith("| `")]
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert told == set(keys.SLOT)

@@ -1,0 +1,34 @@
+"""Accounts for tests: each with a role."""
+
+from collections.abc import Sequence
+
+from django.contrib.auth.models import User
+
+from replview.store.models import Grant, Source
+from replview.store.rights import Role, ensure_roles, set_role
+
+
+def make_user(
+    name: str = "alice",
+    role: str | None = "operator",
+    *,
+    password: str | None = None,
+    sources: Sequence[Source] | None = None,
+    tables: Sequence[str] = (),
+) -> User:
+    """An account with this role (None: without one), which sees every source.
+
+    With ``sources`` it sees those alone, and of them the ``tables``: its role's grant on every
+    source is taken away, for everybody who has that role.
+    """
+    groups = ensure_roles()
+    user: User = User.objects.create_user(name, password=password)
+    chosen = Role.of_word(role) if role else None
+    assert role is None or chosen is not None, role
+    if chosen is not None:
+        set_role(user, chosen)
+        if sources is not None:
+            Grant.objects.filter(group=groups[chosen]).delete()
+    for source in sources or ():
+        Grant.objects.create(user=user, source=source, tables=list(tables))
+    return user

@@ -1,0 +1,397 @@
+"""Erasing a person: nothing of the rows is left in any column of the store or value of a file, and
+the record of what happened is as it was.
+"""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psycopg
+import pyarrow.parquet as pq
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+
+from replview import erasing as serving
+from replview import erasing_act
+from replview.spark import reading
+from replview.spark.archive.reading import ArchivedLife
+from replview.spark.erasing.roots import Root
+from replview.spark.writing.exporting import export
+from replview.spark.writing.manifests import read_manifest
+from replview.spark.writing.targets import Target
+from replview.store import erased_rows, erasing, instance_settings
+from replview.store.change_stream import iterate_changes
+from replview.store.connecting import store_conninfo
+from replview.store.erasing_wishes import Unerasable, read_wish
+from replview.store.models import (
+    AbortedSubtransaction,
+    Change,
+    Erasure,
+    Export,
+    LargeValue,
+    Quarantine,
+    SavedFilter,
+    SlotPeek,
+    Transaction,
+)
+from replview.store.row_history import row_history
+from tests.people import make_user
+from tests.privacy.searching import columns_holding, files_holding
+from tests.receiver.conftest import record as record  # a fixture
+
+#: In every value of the person's rows, whatever else is in it.
+PLANTED = "PLANTED"
+
+
+class Clinic:
+    """A source with two tables, recorded: ``patient`` under DEFAULT, ``visit`` under FULL."""
+
+    def __init__(self, source, record) -> None:
+        self.source = source
+        source.run(
+            "CREATE TABLE patient (mail text PRIMARY KEY, name text, letter text)",
+            "ALTER TABLE patient ALTER letter SET STORAGE EXTERNAL",
+            "CREATE TABLE visit (id int PRIMARY KEY, mail text, note text)",
+            "ALTER TABLE visit REPLICA IDENTITY FULL",
+        )
+        self.recording = record(source)
+        self.slot = self.recording.slot
+
+    def run(self, *statements: str) -> "Clinic":
+        """Run them and wait until they are stored."""
+        self.source.run(*statements)
+        self.recording.caught_up()
+        return self
+
+    def live(self) -> "Clinic":
+        """A person's rows, moved, aborted and deleted, among others'."""
+        return self.run(
+            "INSERT INTO patient VALUES ('PLANTED@old', 'PLANTED Ann', repeat('PLANTED', 3000)),"
+            " ('bob@b', 'Bob', repeat('bob', 3000))",
+            "UPDATE patient SET name = 'PLANTED Anna' WHERE mail = 'PLANTED@old'",
+            "UPDATE patient SET name = 'Robert' WHERE mail = 'bob@b'",
+            "INSERT INTO visit VALUES (7, 'PLANTED@old', 'PLANTED fever'), (8, 'bob@b', NULL)",
+            "UPDATE patient SET mail = 'PLANTED@new' WHERE mail = 'PLANTED@old'",
+            "UPDATE visit SET note = 'PLANTED cold' WHERE id = 7",
+            "UPDATE visit SET note = 'well' WHERE id = 8",
+            "DELETE FROM visit WHERE id = 7",
+            "UPDATE patient SET name = 'PLANTED Ann again' WHERE mail = 'PLANTED@new'",
+        )
+
+    def aborted(self) -> Change:
+        """A change of the person that a subtransaction's abort took back, and was kept."""
+        last = Change.objects.filter(new__name="PLANTED Ann again").get()
+        AbortedSubtransaction.objects.create(transaction_id=last.transaction_id, subxid=5)
+        image = {**last.new, "name": "PLANTED undone"}
+        return Change.objects.create(
+            transaction_id=last.transaction_id, seq=last.seq + 1, lsn=last.lsn, subxid=5, op="U",
+            relation_id=last.relation_id, version_id=last.version_id, key_hash=last.key_hash,
+            new=image,
+        )  # fmt: skip
+
+    def told(self) -> list[dict[str, Any]]:
+        """Every change as the command line has it."""
+        return [change for _, change in iterate_changes(self.slot)]
+
+    def erase(self, *words: str, **options: Any) -> Erasure:
+        """By the command."""
+        call_command("erase", str(self.slot), *words, yes=True, **options)
+        return Erasure.objects.latest("pk")
+
+
+@pytest.fixture
+def clinic(source, record, settings) -> Clinic:
+    """The clinic, recorded."""
+    settings.STORE_URL = "the test's"
+    return Clinic(source, record)
+
+
+@pytest.fixture
+def exported(clinic: Clinic, tmp_path: Path, settings):
+    """``exported(name)``: all of the slot, written as an export or an archive is."""
+    settings.DATA_DIR, store_dsn = str(tmp_path / "data"), store_conninfo()
+
+    def write(name: str, *, known: bool = True) -> Path:
+        folder = tmp_path / "data" / "exports" / name
+        with reading.connect(store_dsn) as store:
+            part = reading.resolve(store, slot=clinic.slot.name)
+        manifest = export(part, Target.of(str(folder)), dsn=store_dsn)
+        if known:
+            Export.objects.create(
+                slot=clinic.slot, slot_name=str(clinic.slot), slice=part.to_json(),
+                target=str(folder), requested_by="alice", requested_how="page", state="done",
+                result=manifest.to_json(),
+            )  # fmt: skip
+        return folder
+
+    return write
+
+
+PERSON = ("patient", "PLANTED@new")
+
+
+@pytest.mark.slow
+def test_nothing_of_a_person_is_left_and_history_stays(clinic, exported, tmp_path, capsys) -> None:
+    clinic.live().aborted()
+    change = Change.objects.filter(op="I", new__contains={"name": "PLANTED Ann"}).get()
+    LargeValue.objects.create(
+        transaction_id=change.transaction_id, seq=change.seq, side="new", column="letter",
+        piece=0, content="PLANTED, and very long",
+    )  # fmt: skip
+    export_folder, archive = exported("one"), exported("archive", known=False)
+    instance_settings.write("archive.target", str(archive), "alice")
+    before, changes = clinic.told(), Change.objects.count()
+    assert columns_holding(PLANTED)
+    assert files_holding(PLANTED, export_folder, archive)
+    keys = tmp_path / "keys"
+    keys.write_text("# of one person\npublic.patient PLANTED@new\npublic.visit 7\n")
+    stamps = {path: path.stat().st_mtime_ns for path in export_folder.rglob("*")}
+    call_command("erase", str(clinic.slot), key_file=str(keys), dry_run=True)
+    assert "public.patient: 5 changes" in capsys.readouterr().out
+    assert clinic.told() == before
+    assert {path: path.stat().st_mtime_ns for path in export_folder.rglob("*")} == stamps
+    assert Erasure.objects.get().sealed_plan == ""
+    rows = {path: pq.read_metadata(path).num_rows for path in export_folder.rglob("*.parquet")}
+
+    act = clinic.erase(key_file=str(keys), why="asked for by post")
+
+    assert act.state == Erasure.State.DONE
+    assert columns_holding(PLANTED) == []
+    assert files_holding(PLANTED, export_folder, archive) == []
+    assert Change.objects.count() == changes
+    after = clinic.told()
+    shape = ("commit_seq", "op", "table", "xid", "commit_time", "lsn", "not_sent")
+    assert [[c[name] for name in shape] for c in after] == [
+        [c[name] for name in shape] for c in before
+    ]
+    others = [c for c in before if PLANTED not in orjson.dumps(c).decode()]
+    assert [c for c in after if c in others] == others
+    erased = [c for c in after if c not in others]
+    assert {"$erased": True, "$on": str(act.confirmed_at.date())} == erased[0]["new"]["name"]
+    assert all(
+        set(c[side] or {}) == set(b[side] or {})
+        for b, c in zip(before, after, strict=True)
+        for side in ("old", "new")
+    )
+    assert (act.reason, act.keys, act.sealed_plan) == ("asked for by post", 2, "")
+    assert PLANTED not in orjson.dumps(act.digests).decode()
+    # The changes of the aborted savepoint are among those that were erased.
+    # And what nobody sees: a change that was taken back.
+    assert act.erased["changes"] == act.found["changes"] == len(erased) + 1
+    assert [told["rows"] for told in act.roots] == [len(erased), len(erased)]
+    assert_files_are_as_told(export_folder, rows, act)
+    assert_vacuumed()
+
+
+def assert_files_are_as_told(folder: Path, rows: dict[Path, int], act: Erasure) -> None:
+    """Manifest and note tell what the files are now; the archive's reader finds the marks."""
+    life = next(folder.glob("*/*"))
+    target, name = Target.of(str(folder)), str(life.relative_to(folder))
+    for each in read_manifest(target, name).files:
+        path = folder / each["path"]
+        found = (path.stat().st_size, pq.read_metadata(path).num_rows)
+        assert found == (each["bytes"], rows[path])
+    notes = orjson.loads((life / "_erased.json").read_bytes())["erasures"]
+    assert [(n["erasure"], n["finished"], len(n["files"])) for n in notes] == [(act.pk, True, 2)]
+    changes = ArchivedLife(target, name).transaction(1).changes
+    erased = [c for c in changes if c.new and isinstance(c.new["name"], dict)]
+    assert [set(c.new) for c in erased] == [{"mail", "name", "letter"}]
+
+
+def assert_vacuumed() -> None:
+    """The former versions of the rows are gone."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(last_vacuum) FROM pg_stat_user_tables WHERE relname LIKE 'change\\_2%'"
+        )
+        assert cursor.fetchone()[0] >= 1
+
+
+@pytest.mark.slow
+def test_an_act_that_was_interrupted_goes_on_where_it_was(clinic, exported, monkeypatch) -> None:
+    clinic.live()
+    folders = exported("one"), exported("two")
+    monkeypatch.setattr(erased_rows, "PAGE", 1)
+    row = erasing.request(
+        read_wish(clinic.slot, [PERSON, ("visit", "7")]), by="alice", how="command"
+    )
+    serving.carry_out(erasing.claim(row.pk), threading.Event())
+    row.refresh_from_db()
+    assert row.state == Erasure.State.LOOKED
+    erasing.confirm(row, by="alice")
+
+    class Broken(Exception):
+        """A crash."""
+
+    whole = Root.erase
+
+    def broken(self: Root, *args: Any) -> Any:
+        if "two" in self.target.url:
+            raise Broken
+        return whole(self, *args)
+
+    monkeypatch.setattr(Root, "erase", broken)
+    with pytest.raises(Broken):
+        serving.carry_out(erasing.claim(row.pk), threading.Event())
+    assert files_holding(PLANTED, folders[0]) == []
+    assert files_holding(PLANTED, folders[1])
+    monkeypatch.setattr(Root, "erase", whole)
+    # Its worker is gone: the next takes it up.
+    Erasure.objects.update(heartbeat_at=None)
+    serving.carry_out(erasing.claim(), threading.Event())
+    row.refresh_from_db()
+    assert row.state == Erasure.State.DONE
+    assert files_holding(PLANTED, *folders) == []
+    assert columns_holding(PLANTED) == []
+
+
+@pytest.mark.slow
+def test_a_crash_between_two_changes_forgets_no_former_key(clinic, monkeypatch) -> None:
+    clinic.live()
+    row = erasing.request(read_wish(clinic.slot, [PERSON]), by="alice", how="command")
+    serving.carry_out(erasing.claim(row.pk), threading.Event())
+    row.refresh_from_db()
+    erasing.confirm(row, by="alice")
+    erase = erasing_act.Eraser.erase
+    done = []
+
+    def once(self: Any, page: Any, columns: Any) -> int:
+        if done:
+            raise psycopg.OperationalError
+        done.append(page)
+        return erase(self, page, columns)
+
+    monkeypatch.setattr(erasing_act.Eraser, "erase", once)
+    with pytest.raises(psycopg.OperationalError):
+        serving.carry_out(erasing.claim(row.pk), threading.Event())
+    monkeypatch.setattr(erasing_act.Eraser, "erase", erase)
+    Erasure.objects.update(heartbeat_at=None)
+    serving.carry_out(erasing.claim(), threading.Event())
+    names = [c["new"]["name"] for c in clinic.told() if c["new"] and "name" in c["new"]]
+    assert PLANTED not in orjson.dumps(names).decode()
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_away_is_named_and_tried_again(clinic, exported, tmp_path) -> None:
+    clinic.live()
+    inside = exported("one")
+    away = tmp_path / "elsewhere"
+    inside.rename(away)
+    Export.objects.update(target=str(away))
+    away.rename(tmp_path / "unmounted")
+    with pytest.raises(CommandError, match="not reached: export"):
+        clinic.erase(*PERSON)
+    act = Erasure.objects.get()
+    assert act.state == Erasure.State.UNFINISHED
+    assert act.sealed_plan
+    assert PLANTED not in act.sealed_plan
+    (tmp_path / "unmounted").rename(away)
+    call_command("erase", go_on=act.pk)
+    act.refresh_from_db()
+    assert act.state == Erasure.State.DONE
+    # The visit was not named.
+    found = files_holding("PLANTED Ann", away) + files_holding("PLANTED@new", away)
+    assert found == []
+
+
+@pytest.mark.slow
+def test_the_next_person_under_the_same_key_is_left_alone(clinic) -> None:
+    clinic.run(
+        "INSERT INTO patient VALUES ('a@a', 'PLANTED', '')",
+        "UPDATE patient SET mail = 'b@b' WHERE mail = 'a@a'",
+        "INSERT INTO patient VALUES ('a@a', 'somebody else', '')",
+        "UPDATE patient SET name = 'still somebody else' WHERE mail = 'a@a'",
+        "DELETE FROM patient WHERE mail = 'b@b'",
+        "INSERT INTO patient VALUES ('b@b', 'PLANTED again', '')",
+    )
+    act = clinic.erase("patient", "b@b")
+    assert act.erased["changes"] == 4
+    texts = orjson.dumps(clinic.told()).decode()
+    assert PLANTED not in texts
+    assert "still somebody else" in texts
+    relation = clinic.told()[2]["relation_oid"]
+    assert relation is not None
+
+
+@pytest.mark.slow
+def test_rows_without_a_key_are_found_by_their_values(clinic, exported) -> None:
+    clinic.run(
+        "CREATE TABLE heap (mail text, note text)",
+        "ALTER TABLE heap REPLICA IDENTITY FULL",
+        "INSERT INTO heap VALUES ('PLANTED@x', 'PLANTED one'), ('bob', 'two')",
+        "UPDATE heap SET note = 'PLANTED three' WHERE mail = 'PLANTED@x'",
+    )
+    folder = exported("one")
+    with pytest.raises(CommandError, match="the table has no key"):
+        clinic.erase("heap", "PLANTED@x")
+    assert clinic.erase("heap", "mail=PLANTED@x").erased["changes"] == 2
+    assert columns_holding(PLANTED) == files_holding(PLANTED, folder) == []
+    assert clinic.told()[1]["new"] == {"mail": "bob", "note": "two"}
+
+
+@pytest.mark.slow
+def test_only_some_columns_and_what_comes_later(clinic) -> None:
+    clinic.live()
+    clinic.erase(*PERSON, column=["name"])
+    texts = orjson.dumps(clinic.told()).decode()
+    assert "PLANTED Ann" not in texts
+    assert "PLANTED@new" in texts
+    row = Change.objects.filter(op="I", new__has_key="letter").order_by("transaction_id").first()
+    page = row_history(clinic.slot, row.relation_id, {"mail": "PLANTED@new"})
+    assert [entry.step.op for entry in page.entries] == ["U", "U", "U", "I"]
+    # What the source sends afterwards is recorded as ever.
+    clinic.run("UPDATE patient SET name = 'PLANTED anew' WHERE mail = 'PLANTED@new'")
+    assert clinic.told()[-1]["new"]["name"] == "PLANTED anew"
+
+
+@pytest.mark.slow
+def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) -> None:
+    clinic.live()
+    Transaction.objects.update(
+        actor="PLANTED admin", context={"actor": "PLANTED admin", "request": "r1"}
+    )
+    folder = exported("one")
+    person = make_user("saver")
+    slot = str(clinic.slot)
+    for name, query in {
+        "by key": f"key=PLANTED%40new&slot={slot}&tables=public.patient",
+        "by value": f"slot={slot}&where=name+%3D+%27PLANTED+Anna%27",
+        "by actor": f"actor=PLANTED+admin&slot={slot}",
+        "kept": f"slot={slot}&tables=public.patient",
+    }.items():
+        SavedFilter.objects.create(user=person, page="find", name=name, query=query)
+    Quarantine.objects.create(
+        slot=clinic.slot, incarnation=clinic.slot.incarnation, relation="public.patient", tag="I",
+        raw=b"I\0 PLANTED@new", raw_bytes=14, cause="", remedy="",
+    )  # fmt: skip
+    SlotPeek.objects.create(
+        source=clinic.slot.source, slot_name="other", max_changes=1, max_seconds=1, state="done",
+        result={"first_changes": [{"schema": "public", "table": "patient",
+                                   "new": {"mail": "PLANTED@new"}}]},
+    )  # fmt: skip
+    act = clinic.erase("patient", "PLANTED@new", actor="PLANTED admin")
+    call_command("erase", slot, "visit", "7", yes=True)
+    assert [row.name for row in SavedFilter.objects.all()] == ["kept"]
+    assert columns_holding(PLANTED) == []
+    assert files_holding(PLANTED, folder) == []
+    actors = {change["actor"] for change in clinic.told()}
+    assert actors == {f"erased actor {act.pk}"}
+    assert Transaction.objects.first().context["request"] == "r1"
+    assert act.found["beside"]["saved filters"] == 2
+
+
+def test_a_refusal_repeats_no_key(db) -> None:
+    from tests.store.history_rows import History
+
+    history = History()
+    for pairs, cause in (
+        ([("orders", "id=PLANTED, x=1")], "orders"),
+        ([("nowhere", "PLANTED")], "nowhere"),
+        ([], "nothing is named"),
+    ):
+        with pytest.raises(Unerasable, match=cause) as refused:
+            read_wish(history.slot, pairs)
+        assert PLANTED not in f"{refused.value.cause} {refused.value.remedy}"

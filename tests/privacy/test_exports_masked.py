@@ -1,0 +1,319 @@
+"""What leaves by files, and what files tell: no masked value, nothing of a hidden table."""
+
+import json
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from replview.exports.asking import read_wish
+from replview.exports.policy import Refused
+from replview.peeking import without_masked
+from replview.spark import reading
+from replview.spark.options import Options
+from replview.spark.reading import read_typed, read_untyped
+from replview.spark.reading.connecting import StoreProblem
+from replview.spark.reading.tables import tables_of
+from replview.spark.slices import Slice
+from replview.spark.writing.exporting import export
+from replview.spark.writing.layout import slice_digest
+from replview.spark.writing.targets import Target
+from replview.store.connecting import store_conninfo
+from replview.store.keys import signed_hash
+from replview.store.masks import current_rules
+from replview.store.models import (
+    ArchiveMark,
+    Export,
+    HistoryJob,
+    MaskRule,
+    Quarantine,
+    RelationVersion,
+    SlotPeek,
+    Source,
+    Transaction,
+)
+from replview.store.sight import forget, sight_for, use_sight
+from replview.store.tidy import make_partitions
+from tests.people import make_user
+from tests.privacy.searching import files_holding
+from tests.store.history_rows import History, insert
+
+pytestmark = pytest.mark.slow
+PLANTED = "PLANTED"
+
+
+class Shop(History):
+    """Orders with planted notes, and a table of staff that not everybody may see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        RelationVersion.objects.filter(pk=self.orders.pk).update(
+            columns=[
+                {"name": "id", "type": "integer", "type_oid": 23, "key": True},
+                {"name": "status", "type": "text", "type_oid": 25, "key": False},
+                {"name": "note", "type": "integer", "type_oid": 23, "key": False},
+            ]
+        )
+        self.staff = self.table("staff", 16400, ["id", "pay"])
+        orders, staff = str(self.orders.relation_id), str(self.staff.relation_id)
+        key = {"key_hash": signed_hash(["1"])}
+        first = {"id": "1", "status": "PLANTED new", "note": "777001"}
+        self.commit(
+            {**insert(1), "new": first, **key},
+            {**insert(2), "new": {"id": "2", "status": None, "note": None}},
+            relations={orders: [2, 0, 0, 0]},
+        )
+        second = {"id": "1", "status": "PLANTED paid", "note": "777002"}
+        self.commit({"op": "U", "new": second, **key}, relations={orders: [0, 1, 0, 0]})
+        pay = {"op": "I", "new": {"id": "9", "pay": "PLANTED pay"}, "version": self.staff}
+        self.commit(pay, relations={staff: [1, 0, 0, 0]})
+
+
+@pytest.fixture
+def shop(transactional_db, settings, tmp_path: Path) -> Shop:
+    """Nothing is masked yet."""
+    settings.DATA_DIR, settings.STORE_URL = tmp_path, "the test's"
+    make_partitions()
+    forget()
+    yield Shop()
+    forget()
+
+
+def masked(*columns: str, table: str = "public.orders", when: str = "display") -> None:
+    """Rules that hold at once."""
+    for column in columns:
+        MaskRule.objects.create(table_pattern=table, column_pattern=column, when=when)
+    forget()
+
+
+def written(shop: Shop, folder: Path, **wanted) -> tuple[Slice, list[dict]]:
+    """An export as somebody asks for it; its orders' rows."""
+    part = read_wish(shop.slot, {}, **wanted).slice
+    manifest = export(part, Target.of(str(folder)), dsn=store_conninfo())
+    paths = [folder / f["path"] for f in manifest.files if "public.orders" in f["dataset"]]
+    return part, [r for p in paths for r in pq.read_table(p, partitioning=None).to_pylist()]
+
+
+@pytest.mark.parametrize("before", ["sent", "derived"])
+def test_an_export_holds_no_masked_value_and_says_which(shop: Shop, tmp_path, before) -> None:
+    masked("status", "note")
+    part, rows = written(shop, tmp_path / "out", before=before)
+    orders = next((tmp_path / "out").glob("*/*/public.orders"))
+    assert files_holding(PLANTED, orders) == files_holding("777001", orders) == []
+    assert dict(part.masked) == {"public.orders": ("note", "status")}
+    told = json.loads(next((tmp_path / "out").glob("*/*/_manifest.json")).read_text())
+    assert told["masked"] == {"public.orders": ["note", "status"]}
+    marks = [dict(row["_pg_raw"]) for row in rows if row["id"] == 1]
+    assert len(marks) == (3 if before == "derived" else 2)
+    assert all(set(mark) == {"note", "status"} for mark in marks)
+    assert {row["status"] for row in rows} == {row["note"] for row in rows} == {None}
+    # SQL NULL stays NULL, as where a value is masked before it is stored.
+    assert [row["_pg_raw"] for row in rows if row["id"] == 2] == [[]]
+
+
+def test_a_slice_without_masks_is_the_one_it_always_was(shop: Shop) -> None:
+    part = read_wish(shop.slot, {}).slice
+    assert "masked" not in part.to_json()
+    digest = slice_digest(part)
+    masked("status")
+    other = read_wish(shop.slot, {}).slice
+    assert slice_digest(other) != digest
+    assert Slice.from_json(orjson.loads(orjson.dumps(other.to_json()))) == other
+
+
+def test_since_last_is_refused_where_the_masks_are_others(shop: Shop, tmp_path) -> None:
+    part, _ = written(shop, tmp_path / "out")
+    Export.objects.create(
+        slot=shop.slot, slot_name=str(shop.slot), name="daily", slice=part.to_json(),
+        target=str(tmp_path / "out"), requested_by="ann", requested_how="page", state="done",
+        result={"tables": [{"schema": "public", "table": "orders"}]},
+    )  # fmt: skip
+    assert read_wish(shop.slot, {}, name="daily", since_last=True).empty
+    masked("status")
+    with pytest.raises(Refused, match="status is masked now"):
+        read_wish(shop.slot, {}, name="daily", since_last=True)
+    MaskRule.objects.all().delete()
+    masked("pay", table="public.staff")
+    assert read_wish(shop.slot, {}, name="daily", since_last=True).empty
+
+
+def test_the_data_source_masks_by_the_stores_rules_unless_told_otherwise(shop: Shop) -> None:
+    masked("STAT*")
+    with reading.connect(store_conninfo()) as store:
+
+        def rows(**options: str) -> str:
+            asked = Options.parse({"dsn": store_conninfo(), **options})
+            part = asked.shown(store, reading.resolve(store, **asked.asked))
+            tables = tables_of(store, part)
+            typed = [batch.to_pylist() for t in tables for batch in read_typed(store, part, t)]
+            untyped = [batch.to_pylist() for batch in read_untyped(store, part)]
+            return str([typed, untyped])
+
+        assert "PLANTED paid" not in rows()
+        assert "777001" in rows()
+        assert "PLANTED paid" in rows(masked="none")
+        assert "777001" not in rows(masked='{"public.orders": ["note"]}')
+        assert "PLANTED pay'" in rows(masked="none")
+        assert "PLANTED pay'" not in rows(excluded="public.staff", masked="none")
+        with pytest.raises(StoreProblem, match="masked is rules, none"):
+            rows(masked="some")
+        with pytest.raises(StoreProblem, match="among the excluded"):
+            rows(relation="public.staff", excluded="public.staff")
+
+
+def test_rules_are_matched_as_pages_match_them(shop: Shop) -> None:
+    from replview.spark.reading.masks import rules_of
+    from replview.store.masks import masked_by, named_columns
+
+    for table, column, kind in [
+        ("public.orders", "note", ""), ("ORDERS", "st*", "text"), ("*", "*", "int*"),
+        ("other.*", "*", ""), ("orders", "id", "json*"), ("sta*", "pay", "numeric"),
+    ]:  # fmt: skip
+        MaskRule.objects.all().delete()
+        MaskRule.objects.create(table_pattern=table, column_pattern=column, type_pattern=kind)
+        with reading.connect(store_conninfo()) as store:
+            found = rules_of(store, shop.life.pk)
+        for version in RelationVersion.objects.all():
+            columns = named_columns(version.columns)
+            mine = masked_by(
+                current_rules(), shop.slot.source_id, version.schema, version.table, columns
+            )
+            assert found.get(f"{version.schema}.{version.table}", set()) == set(mine), table
+
+
+@pytest.fixture
+def restricted(shop: Shop):
+    """An operator who may see the orders alone."""
+    return make_user("olga", "operator", sources=[shop.slot.source], tables=["public.orders"])
+
+
+def test_a_hidden_table_is_not_taken_out(shop: Shop, restricted, tmp_path) -> None:
+    with use_sight(sight_for(restricted)):
+        wish = read_wish(shop.slot, {})
+        assert wish.slice.tables == ("public.orders",)
+        assert wish.left_out == ("tables you have no right to see",)
+        with pytest.raises(Refused, match=r"no right to see values of public\.staff"):
+            read_wish(shop.slot, {"tables": "public.staff"})
+        written(shop, tmp_path / "out")
+    assert files_holding("PLANTED pay", tmp_path / "out") == []
+    client = Client()
+    client.force_login(restricted)
+    page = client.get("/exports/?tables=public.staff").text
+    assert "no right to see values" in page
+    assert PLANTED not in page
+
+
+def test_files_written_before_are_shown_by_the_rules_of_now(shop, restricted, tmp_path) -> None:
+    part, _ = written(shop, tmp_path / "exports" / "out")
+    folder = tmp_path / "exports" / "out"
+    manifest = json.loads(next(folder.glob("*/*/_manifest.json")).read_text())
+    row = Export.objects.create(
+        slot=shop.slot, slot_name=str(shop.slot), slice=part.to_json(), target=str(folder),
+        requested_by="ann", requested_how="page", state="done", result=manifest,
+    )  # fmt: skip
+    job = HistoryJob.objects.create(
+        job="as-of", root=str(folder), requested_by="ann", state="done",
+        words={"table": "public.orders", "life": "shop/replview-1"},
+        result={"columns": ["id", "status", "_pg_raw"], "complete": True,
+                "rows": [["1", "PLANTED paid", '{"status":"PLANTED"}']]},
+    )  # fmt: skip
+    admin, olga = Client(), Client()
+    admin.force_login(make_user("ada", "admin"))
+    olga.force_login(restricted)
+    assert PLANTED in admin.get(f"/exports/{row.pk}/").text
+    assert PLANTED in admin.get(f"/history/{job.pk}/").text
+    masked("status", "note")
+    for page in (f"/exports/{row.pk}/", f"/history/{job.pk}/"):
+        assert PLANTED not in admin.get(page).text
+        assert PLANTED not in olga.get(page).text
+    words = {"job": "as-of", "life": "shop/replview-1", "table": "public.staff"}
+    refused = olga.post("/history/new/", {**words, "root": str(folder)})
+    assert refused.status_code == 422
+    assert not HistoryJob.objects.exclude(pk=job.pk).exists()
+
+
+def test_a_stranger_to_the_source_finds_no_export_of_it(shop: Shop) -> None:
+    row = Export.objects.create(
+        slot=shop.slot, slot_name=str(shop.slot), slice={}, target="/x", requested_by="ann",
+        requested_how="page", state="done",
+    )  # fmt: skip
+    job = HistoryJob.objects.create(
+        job="as-of", root="/x", requested_by="ann", words={"life": "shop/replview-1"}
+    )
+    other = Source.objects.create(name="other", conninfo="")
+    client = Client()
+    client.force_login(make_user("otto", "operator", sources=[other]))
+    for page in (f"/exports/{row.pk}/", f"/exports/{row.pk}/log/", f"/history/{job.pk}/"):
+        assert client.get(page).status_code == 404
+    for page in ("/exports/all/", "/history/all/"):
+        assert "shop/replview" not in client.get(page).text
+
+
+def test_the_archive_answers_without_what_is_withheld(shop: Shop, restricted, tmp_path) -> None:
+    written(shop, tmp_path / "archive")
+    ArchiveMark.objects.create(
+        incarnation=shop.life, target=str(tmp_path / "archive"), through_seq=3, since_seq=1
+    )
+    Transaction.objects.all().delete()
+    admin, olga = Client(), Client()
+    admin.force_login(make_user("ada", "admin"))
+    olga.force_login(restricted)
+    address = "/archive/transaction/?slot=shop/replview&life=1&seq={}"
+    assert "PLANTED pay" in admin.get(address.format(3)).text
+    page = olga.get(address.format(3)).text
+    assert "no right to see values" in page
+    assert PLANTED not in page
+    assert PLANTED in olga.get(address.format(1)).text
+    masked("status", "note")
+    for seq in (1, 2):
+        assert PLANTED not in admin.get(address.format(seq)).text
+    rows = admin.get("/archive/row/?slot=shop/replview&table=public.orders&key.id=1")
+    assert rows.status_code == 200
+    assert "777002" not in rows.text
+
+
+def test_looks_and_quarantine_show_nothing_masked(shop: Shop, restricted) -> None:
+    changes = [
+        {"op": "insert", "schema": "public", "table": "orders", "key": {"id": "1"}, "old": None,
+         "new": {"id": "1", "status": "PLANTED", "note": "1"}},
+        {"op": "insert", "schema": "public", "table": "staff", "key": {"id": "9"}, "old": None,
+         "new": {"id": "9", "pay": "PLANTED pay"}},
+    ]  # fmt: skip
+    masked("note", when="ingest")
+    kept = without_masked({"first_changes": changes}, shop.slot.source, ingest_alone=True)
+    assert kept["first_changes"][0]["new"]["note"] == {"$masked": True}
+    assert kept["first_changes"][0]["new"]["status"] == "PLANTED"
+    look = SlotPeek.objects.create(
+        source=shop.slot.source, slot_name="x", max_changes=9, max_seconds=1, state="done",
+        result={"first_changes": changes},
+    )  # fmt: skip
+    stopped = Quarantine.objects.create(
+        slot=shop.slot, incarnation=shop.life, relation="public.staff", tag="I",
+        raw=b"PLANTED pay", raw_bytes=11, cause="", remedy="",
+    )  # fmt: skip
+    admin, olga = Client(), Client()
+    admin.force_login(make_user("ada", "admin"))
+    olga.force_login(restricted)
+    raw = f"/slots/shop/replview/quarantine/{stopped.pk}/raw"
+    assert "PLANTED pay" in admin.get(f"/peeks/{look.pk}/").text
+    page = olga.get(f"/peeks/{look.pk}/").text
+    assert "no right to see values" in page
+    assert "PLANTED pay" not in page
+    masked("status")
+    masked("pay", table="staff")
+    assert PLANTED not in admin.get(f"/peeks/{look.pk}/").text
+    for client in (admin, olga):
+        shown = client.get(f"{raw}/")
+        assert "Not shown" in shown.text, shown.status_code
+
+
+def test_the_command_masks_too(shop: Shop, capsysbinary) -> None:
+    masked("status", "note")
+    masked("pay", table="staff")
+    call_command("changes", slot=str(shop.slot))
+    said = capsysbinary.readouterr().out.decode()
+    assert said.count('{"$masked":true}') == 5
+    assert PLANTED not in said

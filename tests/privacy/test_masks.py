@@ -1,0 +1,223 @@
+"""Mask rules and rights on tables: what they match, who makes them, what is withheld."""
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from replview.receiver.mask_rules import MaskRules, withholds_raw
+from replview.store.change_sql import undo_sql
+from replview.store.changes import changes_of, matching_text
+from replview.store.mask_making import NotARule, add_rule, as_rule, matched_by, remove_rule, wished
+from replview.store.masks import NamedColumn, Rule, masked_by
+from replview.store.models import AccessRecord, MaskRule
+from replview.store.row_as_of import row_as_of
+from replview.store.row_history import row_history
+from replview.store.row_keys import KeyProblem
+from replview.store.sight import MASKED, current_sight, forget, sight_for, use_sight
+from replview.store.tidy import make_partitions
+from tests.people import make_user
+from tests.store.history_rows import History, insert
+
+
+@pytest.fixture
+def history(db) -> History:
+    make_partitions()
+    found = History()
+    shape = found.orders
+    for column, kind in zip(
+        shape.columns, ("integer", "text", "character varying(20)"), strict=True
+    ):
+        column["type"] = kind
+    shape.save()
+    shape.relation.current_version = shape
+    shape.relation.save()
+    return found
+
+
+def client_of(**account) -> Client:
+    cache.clear()
+    client = Client()
+    client.force_login(make_user(**account))
+    return client
+
+
+def mask(**words) -> MaskRule:
+    return add_rule(wished(**{"when": "display", "by": "test", **words}))
+
+
+@pytest.mark.parametrize(
+    ("rule", "masked"),
+    [
+        (("public.users", "e_mail", ""), {"e_mail"}),
+        (("users", "*MAIL*", ""), {"e_mail"}),
+        (("*.users", "*", "text*"), {"e_mail", "tags", "odd"}),
+        (("public.users", "*", "text"), {"e_mail", "odd"}),
+        (("public.*", "*", "jsonb"), {"doc", "odd"}),
+        (("public.user", "*", ""), set()),
+        (("pub.users", "*", ""), set()),
+        (("public?users", "*", ""), set()),
+    ],
+)
+def test_patterns(rule, masked) -> None:
+    columns = [
+        NamedColumn("id", "integer"),
+        NamedColumn("e_mail", "text"),
+        NamedColumn("tags", "text[]"),
+        NamedColumn("doc", "jsonb"),
+        # Nobody told its type: it may be of any.
+        NamedColumn("odd", None),
+    ]
+    found = masked_by([Rule(1, None, *rule, "display")], 7, "public", "users", columns)
+    assert found == dict.fromkeys(masked, "display") or (
+        rule[1:] == ("*", "") and not masked and found == {}
+    )
+
+
+def test_a_rule_is_of_its_source_and_ingest_outweighs_display() -> None:
+    rules = [Rule(1, 7, "t", "a", "", "ingest"), Rule(2, None, "t", "*", "", "display")]
+    columns = [NamedColumn("a", "text"), NamedColumn("b", "text")]
+    assert masked_by(rules, 7, "public", "t", columns) == {"a": "ingest", "b": "display"}
+    assert masked_by(rules, 8, "public", "t", columns) == {"a": "display", "b": "display"}
+
+
+def test_what_masks_everything_is_refused(db) -> None:
+    with pytest.raises(NotARule, match="would mask everything"):
+        wished(table="*.*", column="*", when="ingest")
+    with pytest.raises(NotARule, match="no source"):
+        wished(source="elsewhere", column="x", when="ingest")
+
+
+def test_a_masked_value_is_a_mark_and_null_stays_null(history: History) -> None:
+    made = history.commit(
+        {"op": "I", "new": {"id": "1", "status": "secret", "note": None}},
+        {"op": "D", "old": {"id": "1", "status": "x", "note": None}, "old_kind": "O"},
+    )
+    assert current_sight().open
+    mask(table="orders", column="status")
+    mask(column="note")
+    first, second = changes_of(made)
+    assert first.new == {"id": "1", "status": MASKED, "note": None}
+    assert undo_sql(second).reason == "status is masked"
+    assert matching_text([made], "secret") == set()
+    assert matching_text([made], "1") == {made}
+
+
+def test_versions_keep_what_was_masked_under_a_former_name(history: History) -> None:
+    made = history.commit(insert(1))
+    relation = history.orders.relation
+    mask(table="public.orders", column="status")
+    relation.table = "purchases"
+    relation.save()
+    forget()
+    assert changes_of(made)[0].new["status"] == MASKED
+
+
+def test_a_row_is_not_found_by_a_masked_key(history: History) -> None:
+    history.commit(insert(1, key_hash=1))
+    mask(table="orders", column="id")
+    relation = history.orders.relation_id
+    with pytest.raises(KeyProblem, match=r"id of public\.orders is masked"):
+        row_history(history.slot, relation, {"id": "1"})
+    with pytest.raises(KeyProblem, match="is masked"):
+        row_as_of(history.slot, relation, {"id": "1"})
+
+
+def test_who_has_no_right_sees_that_something_changed(history: History) -> None:
+    items = history.table("items", 16385, ["id", "what"])
+    mine = history.commit(
+        insert(1), {"op": "I", "new": {"id": "5", "what": "open"}, "version": items}
+    )
+    told = history.commit(
+        {"op": "M", "new": {"prefix": "p", "content": "said", "transactional": True}}
+    )
+    viewer = make_user("eve", "viewer", sources=[history.slot.source], tables=["public.items"])
+    with use_sight(sight_for(viewer)):
+        hidden, shown = changes_of(mine)
+        [message] = changes_of(told)
+        assert matching_text([mine, told], "new") == set()
+        assert matching_text([mine, told], "said") == set()
+        assert matching_text([mine, told], "open") == {mine}
+    assert (hidden.op, hidden.table, hidden.hidden) == ("I", "orders", True)
+    assert (hidden.new, hidden.key_hash, hidden.columns) == (None, None, [])
+    assert shown.new == {"id": "5", "what": "open"}
+    assert message.new == {"prefix": "p", "transactional": True}
+    assert undo_sql(hidden).reason == "you have no right to see values of public.orders"
+
+
+def test_a_viewers_pages_say_why_there_is_no_value(history: History) -> None:
+    made = history.commit(insert(1))
+    client = client_of(
+        name="eve", role="viewer", sources=[history.slot.source], tables=["public.x"]
+    )
+    page = client.get(reverse("transaction", args=[made])).content.decode()
+    assert "You have no right to see values of this table" in page
+    assert "No column differs" not in page
+    found = client.get(reverse("find"), {"slot": "shop/replview", "table": "public.orders",
+                                         "where": "status = new"}).content.decode()  # fmt: skip
+    assert "ou have no right to see values of public.orders" in found
+    [record] = client.get(f"/api/v1/transactions/{made}/changes").json()["items"]
+    assert (record["hidden"], record["new"], record["key"]) == (True, None, None)
+
+
+def test_an_admin_looks_at_the_preview_and_adds_the_rule(history: History) -> None:
+    client = client_of(name="root", role="admin")
+    words = {"table": "public.*", "column": "stat*", "when": "ingest"}
+    preview = client.get(reverse("masks"), words).content.decode()
+    assert "would match 1 column of 1 table" in preview
+    assert "What is stored already stays in the store" in preview
+    assert not MaskRule.objects.exists()
+    answer = client.post(reverse("masks"), words)
+    rule = MaskRule.objects.get()
+    assert answer.url == f"{reverse('masks')}#mask-{rule.pk}"
+    assert "Matches 1 column of 1 table" in client.get(reverse("masks")).content.decode()
+    client.post(reverse("mask-remove", args=[rule.pk]))
+    assert not MaskRule.objects.exists()
+    noted = AccessRecord.objects.filter(action="changed_settings").order_by("pk")
+    assert [(each.subject, each.user_name) for each in noted] == [
+        ("mask rule added", "root"),
+        ("mask rule removed", "root"),
+    ]
+
+
+def test_a_key_is_named_in_the_preview(history: History) -> None:
+    [found] = matched_by(as_rule(wished(table="orders", column="*", when="ingest")))
+    assert found.keys == ["id"]
+    assert found.version_words == "version 1"
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_others_may_not(history: History, role: str) -> None:
+    client = client_of(name="eve", role=role)
+    assert client.get(reverse("masks")).status_code == 403
+    assert client.post(reverse("masks"), {"column": "status"}).status_code == 403
+    assert not MaskRule.objects.exists()
+
+
+def test_a_receiver_reads_rules_once_they_change(history: History) -> None:
+    store = connection.connection
+    rules = MaskRules(history.slot.pk, {"public.orders": {"note": "drop"}})
+    columns = [NamedColumn("id", "integer"), NamedColumn("note", "text"), NamedColumn("x", "text")]
+    rules.read(store)
+    assert rules.of_table("public", "orders", columns) == {"note": "drop"}
+    rule = mask(table="orders", column="*", type_name="text", when="ingest")
+    mask(table="orders", column="id")
+    assert rules.read(store)
+    assert rules.of_table("public", "orders", columns) == {"note": "drop", "x": "mask"}
+    assert not rules.read(store)
+    remove_rule(rule)
+    assert rules.read(store)
+    assert rules.of_table("public", "orders", columns) == {"note": "drop"}
+
+
+def test_no_raw_message_is_kept_of_a_table_with_masks(history: History) -> None:
+    store = connection.connection
+    slot = history.slot.pk
+    assert not withholds_raw(store, slot, {}, "public.orders")
+    assert withholds_raw(store, slot, {"public.orders": {"note": "drop"}}, "public.orders")
+    mask(table="orders", column="status")
+    assert withholds_raw(store, slot, {}, "public.orders")
+    assert not withholds_raw(store, slot, {}, "public.items")
+    # Of which table it is nobody knows.
+    assert withholds_raw(store, slot, {}, "")

@@ -1,0 +1,1 @@
+"""What is handed to somebody else's machine: the wheel, the image, the units, back-ups."""

@@ -1,0 +1,193 @@
+"""Migrating a full store while others use it: nobody waits for long, and nothing is rewritten."""
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+import pytest
+from django.apps import apps
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+
+from tests.copied_clusters import ROOT, copied
+from tests.crashes.stores import CrashStore
+from tests.crashes.waiting import wait_for
+
+_beside = import_module("replview.store.migrations.0016_indexes_beside")
+
+#: What has a row for each change, transaction or sample: the tables of a full store.
+_BIG = r'"?(?P<table>change|transaction|transition|slot_sample|slot_event)"?'
+_ALTER = rf"ALTER TABLE {_BIG} .*"
+#: What reads or rewrites a whole table while it holds others off, each with its harmless form.
+_LONG = {
+    "builds an index, and writers wait": (
+        rf"CREATE (UNIQUE )?INDEX (?!CONCURRENTLY).*? ON {_BIG}(?!\w)"
+    ),
+    "rewrites a column": rf"{_ALTER}ALTER COLUMN \S+ (SET DATA )?TYPE\b",
+    "reads every row to be sure": rf"{_ALTER}SET NOT NULL",
+    "checks every row": rf"{_ALTER}ADD (CONSTRAINT|CHECK|UNIQUE|FOREIGN)(?!.*NOT VALID)",
+    "computes every row's value": rf"{_ALTER}ADD COLUMN .*(DEFAULT [^;,]*\(|GENERATED|serial)",
+    "writes every row": rf"(UPDATE|DELETE FROM) {_BIG}(?!\w)",
+    "moves the table": rf"{_ALTER}SET (TABLESPACE|LOGGED|UNLOGGED|ACCESS METHOD)",
+}
+
+
+def what_takes_long(sql: str) -> list[str]:
+    """What in a migration's statements would hold others off a big table that is there already."""
+    lines = (re.sub(r"--.*", "", line) for line in sql.splitlines())
+    statements = re.sub(r"\s+", " ", " ".join(lines)).split(";")
+    made = set(re.findall(r'CREATE TABLE "?(\w+)', sql))
+    return [
+        f"{why}: {statement.strip()}"
+        for statement in statements
+        for why, pattern in _LONG.items()
+        if (found := re.search(pattern, statement, re.IGNORECASE)) and found["table"] not in made
+    ]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'CREATE INDEX "i" ON "transaction" ("actor");',
+        "ALTER TABLE change\n    ALTER COLUMN seq TYPE bigint;",
+        'ALTER TABLE "slot_sample" ADD COLUMN "x" integer NOT NULL DEFAULT (random());',
+        'ALTER TABLE "transaction" ADD CONSTRAINT "c" CHECK (x > 0);',
+        'UPDATE "transaction" SET actor = NULL;',
+    ],
+)
+def test_a_step_that_takes_long_is_recognised(sql: str) -> None:
+    assert len(what_takes_long(sql)) == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'CREATE INDEX CONCURRENTLY "i" ON "transaction" ("actor");',
+        'ALTER TABLE "slot_sample" ADD COLUMN "x" integer NULL;',
+        "ALTER TABLE \"slot_sample\" ADD COLUMN x boolean DEFAULT false NOT NULL;",
+        'CREATE INDEX "i" ON "transaction_note" ("id");',
+    ],
+)  # fmt: skip
+def test_a_step_that_takes_no_time_is_not(sql: str) -> None:
+    assert what_takes_long(sql) == []
+
+
+@pytest.mark.django_db
+def test_no_migration_after_the_first_two_reads_or_rewrites_a_big_table() -> None:
+    graph = MigrationLoader(connection).graph
+    later = sorted(key for key in graph.nodes if key[0] == "store" and key[1] >= "0003")
+    others = [key for key in graph.leaf_nodes() if key[0] != "store"]
+    state = graph.make_state(nodes=[("store", "0002_partitioned"), *others], at_end=True)
+    slow = {}
+    for key in later:
+        migration = graph.nodes[key]
+        with connection.schema_editor(collect_sql=True, atomic=migration.atomic) as editor:
+            state = migration.apply(state, editor, collect_sql=True)
+        if found := what_takes_long("\n".join(editor.collected_sql)):
+            slow[key[1]] = found
+    assert later
+    assert slow == {}
+
+
+ROW = """
+INSERT INTO transaction (id, incarnation_id, state, streamed, inserts, updates, deletes, truncates,
+    messages, size_bytes, relations, aborted_changes, received_at, stored_at)
+VALUES (nextval('ids'), 1, 'committed', false, 1, 0, 0, 0, 0, 100, '{}', 0, now(), now())
+"""
+SAMPLE = "INSERT INTO slot_sample (slot_id, sampled_at) VALUES (nextval('ids'), now())"
+LOCK_SECONDS = 0.3
+
+
+@pytest.fixture
+def old_store() -> Iterator[CrashStore]:
+    """A store with the tables of the second migration, and a few rows."""
+    with copied() as server:
+        server.create_database("old_store")
+        store = CrashStore(server, "old_store")
+        with migrating(store, "store", "0002") as process:
+            assert process.wait(60) == 0
+        store.run("CREATE SEQUENCE ids")
+        store.run("CREATE TABLE samples PARTITION OF slot_sample DEFAULT")
+        store.run(ROW)
+        yield store
+
+
+@contextmanager
+def migrating(store: CrashStore, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """``replview migrate``, running."""
+    command = [sys.executable, "manage.py", "migrate", "--skip-checks", "--verbosity", "0"]
+    patience = ["--lock-seconds", str(LOCK_SECONDS)]
+    with subprocess.Popen(
+        [*command, *patience, *words], cwd=ROOT, env=store.environment
+    ) as process:
+        yield process
+        process.kill()
+
+
+@contextmanager
+def writing(store: CrashStore) -> Iterator[list[float]]:
+    """A writer beside: how long each of its inserts took."""
+    took: list[float] = []
+    over = threading.Event()
+
+    def write() -> None:
+        with store.connect() as session:
+            while not over.wait(0.01):
+                for statement in (ROW, SAMPLE):
+                    began = time.monotonic()
+                    session.execute(statement)
+                    took.append(time.monotonic() - began)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield took
+    finally:
+        over.set()
+        thread.join(30)
+
+
+def waits(store: CrashStore) -> bool:
+    """Whether the migration waits for a lock at this moment."""
+    query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+    return bool(store.rows(query, ["ALTER TABLE%"]))
+
+
+@pytest.mark.slow
+def test_a_long_query_holds_up_the_migration_and_nobody_else(old_store: CrashStore) -> None:
+    with old_store.connect() as reader:
+        reader.execute("BEGIN; SELECT count(*) FROM slot_sample")
+        with writing(old_store) as took, migrating(old_store) as process:
+            wait_for(lambda: waits(old_store), 60)
+            # Queueing in the ordinary way, it would have every writer wait for these seconds.
+            time.sleep(3)
+            assert process.poll() is None
+            reader.execute("COMMIT")
+            assert process.wait(120) == 0
+    assert max(took) < 2.5
+    assert len(took) > 50
+    indexes = old_store.rows(
+        "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
+        "WHERE c.relname LIKE 'transaction\\_%%'"
+    )
+    assert {row["relname"] for row in indexes} >= set(_beside.NAMES)
+    assert all(row["indisvalid"] for row in indexes)
+    assert old_store.rows("SELECT count(*) AS n FROM transaction")[0]["n"] == 1 + len(took) // 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_index_whose_building_was_cut_short_is_built_anew() -> None:
+    name = _beside.NAMES[0]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = to_regclass(%s)", [name]
+        )
+        with connection.schema_editor(atomic=False) as editor:
+            _beside.build(apps, editor)
+        cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", [name])
+        assert cursor.fetchone() == (True,)

@@ -1,0 +1,58 @@
+"""The README and docs/: links lead somewhere, pictures are there, nothing is left aside."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+#: A picture that is larger makes the page slow, and the repository with every new one.
+LARGEST_PICTURE_BYTES = 150_000
+
+
+def links(page: Path) -> list[str]:
+    """The page's links to other files, pictures among them, and to its own sections."""
+    found = _LINK.findall(_CODE.sub("", page.read_text()))
+    return [link for link in found if not re.match(r"[a-z]+:", link)]
+
+
+def anchors(page: Path) -> set[str]:
+    """What its headings may be linked by."""
+    headings = re.findall(r"^#+ (.+)$", _CODE.sub("", page.read_text()), re.MULTILINE)
+    # As Git's web pages make them: lower case, no punctuation, a hyphen for each space.
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in anchors(target)
+        ):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_first() -> None:
+    reached, waiting = set(), [DOCS / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached and page.suffix == ".md" and page.parent == DOCS:
+            reached.add(page)
+            waiting += [(page.parent / link.partition("#")[0]).resolve() for link in links(page)]
+    assert reached == set(DOCS.glob("*.md"))
+
+
+def test_every_picture_is_small_and_shown_somewhere() -> None:
+    shown = {(page.parent / link).resolve() for page in PAGES for link in links(page)}
+    pictures = set((DOCS / "images").glob("*.png"))
+    assert pictures - shown == set()
+    assert {p.name for p in pictures if p.stat().st_size > LARGEST_PICTURE_BYTES} == set()

@@ -1,0 +1,387 @@
+"""Sources and slots managed in the browser, against a real source: shown, confirmed, recorded."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from decoder.scalars import LSN
+from replview.catalog.connections import connect
+from replview.catalog.plan import make_plan
+from replview.catalog.wishes import Wish
+from replview.sampling.sample import sample_source
+from replview.slot_making import make_slot
+from replview.store.dsn import full_conninfo, set_dsn
+from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, Source
+from replview.store.tidy import make_partitions, remove_slots
+from replview.store.tokens import make_token
+from tests.catalog.test_plan import left_on
+from tests.people import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def signed_in_as(role: str) -> Client:
+    client = Client()
+    client.force_login(make_user(f"the_{role}", role))
+    return client
+
+
+@pytest.fixture
+def operator(db) -> Client:
+    """Signed in as an operator."""
+    return signed_in_as("operator")
+
+
+@pytest.fixture
+def admin(db) -> Client:
+    """Signed in as an admin."""
+    return signed_in_as("admin")
+
+
+@pytest.fixture
+def shop(source, db) -> Source:
+    """A source with tables that have a key and one that has none."""
+    source.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, status text)",
+        "CREATE TABLE customers (id int PRIMARY KEY)",
+        "CREATE TABLE audit (what text)",
+    )
+    row = Source(name="shop")
+    set_dsn(row, source.dsn)
+    row.save()
+    return row
+
+
+@pytest.fixture
+def slot(shop, source) -> Slot:
+    """A slot and its publication as ``replview slot add`` makes them; stopped."""
+    with connect(source.dsn) as connection:
+        plan = make_plan(connection, Wish(slot_name="mine", tables=("orders",)))
+    return make_slot(shop, source.dsn, plan, print, stopped=True, options={})
+
+
+def sampled(shop: Source) -> None:
+    """Look at it once, as the sampler does."""
+    make_partitions()
+    assert sample_source(shop) is None
+    shop.refresh_from_db()
+
+
+def text_of(answer) -> str:
+    """Without the markup, quotes as they are read."""
+    text = re.sub(r"<[^>]+>", "", answer.content.decode())
+    return text.replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
+
+
+def confirmed(client: Client, address: str, typed: str = "", **sent: object):
+    """The page, then the confirmation of what it showed."""
+    page = client.get(address, sent).content.decode()
+    shown = re.search(r'name="shown" value="(\w+)"', page)
+    assert shown, page
+    form = {**sent, "shown": shown.group(1), "typed": typed}
+    return client.post(address, form, follow=True)
+
+
+def test_a_slot_is_stopped_and_started_with_who_did_it(operator, shop) -> None:
+    slot = Slot.objects.create(source=shop, name="mine")
+    page = text_of(operator.get("/slots/shop/mine/stop/"))
+    assert "no statement changes anything there" in page
+    assert "keeps WAL for us until it is started again" in page
+
+    done = text_of(confirmed(operator, "/slots/shop/mine/stop/"))
+
+    assert "shop/mine is stopped." in done
+    slot.refresh_from_db()
+    assert slot.desired == "stopped"
+    assert SlotEvent.objects.get(slot=slot).message.endswith("Done by the_operator.")
+    record = AccessRecord.objects.get(action="changed_slot")
+    assert (record.user_name, record.subject, record.details["act"]) == (
+        "the_operator", "shop/mine", "stop"
+    )  # fmt: skip
+    assert "is stopped already" in text_of(operator.get("/slots/shop/mine/stop/"))
+    confirmed(operator, "/slots/shop/mine/start/")
+    slot.refresh_from_db()
+    assert slot.desired == "running"
+
+
+def test_nothing_happens_without_what_was_shown(operator, shop) -> None:
+    slot = Slot.objects.create(source=shop, name="mine")
+
+    answer = operator.post("/slots/shop/mine/stop/", {"shown": "something else"})
+
+    assert answer.status_code == 422
+    assert "is not what was shown" in text_of(answer)
+    slot.refresh_from_db()
+    assert slot.desired == "running"
+
+
+def test_a_slot_is_dropped_its_record_kept_and_created_anew(operator, slot, source) -> None:
+    address = "/slots/shop/mine/drop/"
+    page = text_of(operator.get(address))
+    assert "SELECT pg_drop_replication_slot('mine');" in page
+    assert 'DROP PUBLICATION IF EXISTS "mine";' in page
+
+    assert confirmed(operator, address, "Mine").status_code == 422
+    assert left_on(source) == ({"mine"}, {"mine"})
+    assert "its record is kept" in text_of(confirmed(operator, address, "mine"))
+
+    assert left_on(source) == (set(), set())
+    slot.refresh_from_db()
+    assert (slot.desired, slot.problem_code) == ("stopped", "given_up")
+    assert "its record is kept" in text_of(operator.get("/sources/shop/"))
+    again = text_of(operator.get("/slots/shop/mine/start/"))
+    assert 'CREATE PUBLICATION "mine" FOR TABLE "public"."orders"' in again
+    assert "history shows the gap" in again
+    confirmed(operator, "/slots/shop/mine/start/")
+    assert left_on(source) == ({"mine"}, {"mine"})
+    slot.refresh_from_db()
+    assert (slot.desired, slot.problem_code) == ("running", "")
+
+
+def test_tables_are_changed_as_shown_and_a_baseline_is_offered(operator, slot, source) -> None:
+    page = text_of(operator.get("/slots/shop/mine/tables/"))
+    assert "it has no primary key" in page
+    assert "ALTER TABLE" in page
+    chosen = {"add": ["public.customers"], "remove": ["public.orders"]}
+
+    done = confirmed(operator, "/slots/shop/mine/tables/", **chosen)
+
+    text = text_of(done)
+    assert 'ALTER PUBLICATION "mine" ADD TABLE "public"."customers";' in text
+    assert 'ALTER PUBLICATION "mine" DROP TABLE "public"."orders";' in text
+    assert "/slots/shop/mine/baselines/?table=public.customers" in done.content.decode()
+    with source.connect() as connection:
+        published = connection.execute("SELECT tablename FROM pg_publication_tables").fetchall()
+    assert published == [("customers",)]
+    line = SlotEvent.objects.filter(slot=slot, kind="managed").latest("pk")
+    assert line.detail["added"] == ["public.customers"]
+
+
+def test_a_table_without_identity_gets_a_publication_once_the_stream_is_there(
+    operator, slot, source
+) -> None:
+    add = {"add": ["public.audit"]}
+    page = text_of(operator.get("/slots/shop/mine/tables/", add))
+    assert "which the slot can read only once it has come that far" in page
+
+    # As a receiver that is caught up has it.
+    Slot.objects.filter(pk=slot.pk).update(
+        state="streaming", desired="running", checkpoint_lsn=LSN.parse("FFFFFF/0")
+    )
+    done = text_of(confirmed(operator, "/slots/shop/mine/tables/", **add))
+
+    assert 'CREATE PUBLICATION "mine_inserts"' in done
+    slot.refresh_from_db()
+    assert (slot.publications, slot.epoch) == (["mine", "mine_inserts"], 1)
+    source.run("INSERT INTO audit VALUES ('x')", "UPDATE audit SET what = 'y'")
+    page = text_of(operator.get("/slots/shop/mine/drop/"))
+    assert 'DROP PUBLICATION IF EXISTS "mine_inserts"' in page, "ours to drop from then on"
+
+
+def test_publications_of_others_are_not_changed(operator, shop, source) -> None:
+    source.run("CREATE PUBLICATION theirs FOR TABLE orders")
+    Slot.objects.create(source=shop, name="mine", publications=["theirs"])
+
+    page = text_of(operator.get("/slots/shop/mine/tables/"))
+    asked = text_of(operator.get("/slots/shop/mine/tables/", {"add": "public.customers"}))
+
+    assert "not replview's to change" in page
+    assert "replview made none of the publications" in asked.lower()
+
+
+def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop, source) -> None:
+    source.run(
+        "CREATE PUBLICATION theirs FOR TABLE orders",
+        "SELECT pg_create_logical_replication_slot('old', 'pgoutput')",
+    )
+    sampled(shop)
+    page = text_of(operator.get("/sources/shop/"))
+    assert "Adopt" in page
+    assert "pg_drop_replication_slot" in page, "to be copied"
+    address = "/slots/shop/old/adopt/"
+    assert "Choose the publications" in text_of(operator.get(address))
+
+    done = confirmed(operator, address, "old", publication=["theirs"])
+
+    assert "shop/old is adopted." in text_of(done)
+    slot = Slot.objects.get(name="old")
+    assert (slot.owned, slot.publications) == (False, ["theirs"])
+    drop = operator.get("/slots/shop/old/drop/")
+    assert "replview made nothing there" in text_of(drop)
+
+
+def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, source) -> None:
+    sampled(shop)
+    source.run("CREATE ROLE keeper LOGIN REPLICATION PASSWORD 'geheim-1'")
+    try:
+        Slot.objects.filter(pk=slot.pk).update(desired="running")
+        before, address = shop.sealed_password, "/sources/shop/credentials/"
+        wrong = admin.post(address, {"user": "keeper", "password": "geheim-2"})
+
+        assert wrong.status_code == 422
+        assert "refused the password of role keeper" in text_of(wrong)
+        assert "geheim" not in wrong.content.decode()
+        shop.refresh_from_db()
+        assert shop.sealed_password == before
+
+        right = admin.post(address, {"user": "keeper", "password": "geheim-1"}, follow=True)
+
+        assert "is read with other credentials" in text_of(right)
+        shop.refresh_from_db()
+        slot.refresh_from_db()
+        assert "user=keeper" in full_conninfo(shop)
+        assert "geheim-1" in full_conninfo(shop)
+        assert (shop.credentials_by, slot.epoch) == ("the_admin", 1)
+        pages = [right, admin.get(address), admin.get("/sources/shop/"),
+                 admin.get("/api/v1/sources/shop"), admin.get("/slots/shop/mine/")]  # fmt: skip
+        assert not any("geheim" in page.content.decode() for page in pages)
+        told = [str(one.details) for one in AccessRecord.objects.all()]
+        assert not any("geheim" in one for one in told)
+        # A whole address of another database is no new credential.
+        elsewhere = source.server.dsn("postgres")
+        other = admin.post(address, {"dsn": elsewhere})
+        assert "This is database postgres" in text_of(other)
+    finally:
+        source.run("DROP ROLE keeper")
+
+
+def test_a_move_within_the_cluster_goes_on(admin, slot, shop, source) -> None:
+    sampled(shop)
+    Slot.objects.filter(pk=slot.pk).update(desired="running")
+    elsewhere = source.dsn.replace("127.0.0.1", "localhost")
+    tried = admin.post("/sources/shop/move/", {"dsn": elsewhere, "action": "try"}, follow=True)
+    page = text_of(tried)
+    assert "It is the same cluster." in page
+    assert "goes on where its record ends" in page
+    assert source.server.password not in tried.content.decode()
+    assert "Type" not in page, "nothing is destroyed"
+
+    done = confirmed(admin, "/sources/shop/move/", action="move")
+
+    assert "read at its new address" in text_of(done)
+    shop.refresh_from_db()
+    slot.refresh_from_db()
+    assert ("host=localhost" in shop.conninfo, slot.epoch) == (True, 1)
+
+
+def test_a_move_to_another_cluster_says_what_begins_anew(
+    admin, slot, shop, source, source_cluster_16
+) -> None:
+    sampled(shop)
+    elsewhere = source_cluster_16.dsn("postgres")
+
+    page = admin.post("/sources/shop/move/", {"dsn": elsewhere, "action": "try"}, follow=True)
+
+    text = text_of(page)
+    assert "It is another cluster." in text
+    assert "There is no slot mine there" in text
+    assert confirmed(admin, "/sources/shop/move/", "no", action="move").status_code == 422
+    done = confirmed(admin, "/sources/shop/move/", "shop", action="move")
+    assert "Create mine there" in text_of(done)
+    shop.refresh_from_db()
+    assert shop.server_version // 10000 == 16
+
+
+def test_a_source_is_renamed_and_saved_filters_follow(admin, shop) -> None:
+    Slot.objects.create(source=shop, name="mine")
+    user = make_user("bo", "viewer")
+    SavedFilter.objects.create(
+        user=user, page="transactions", name="x", query="slot=shop/mine&actor=a"
+    )
+
+    done = admin.post("/sources/shop/rename/", {"name": "store 2"}, follow=True)
+
+    assert "shop is called store 2 now." in text_of(done)
+    assert SavedFilter.objects.get().query == "slot=store%202/mine&actor=a"
+    assert admin.get("/sources/store%202/").status_code == 200
+    refused = admin.post("/sources/store%202/rename/", {"name": "a/b"})
+    assert refused.status_code == 422
+
+
+def test_a_source_goes_with_its_slots(admin, slot, shop, source) -> None:
+    page = text_of(admin.get("/sources/shop/remove/"))
+    assert "SELECT pg_drop_replication_slot('mine');" in page
+
+    done = confirmed(admin, "/sources/shop/remove/", "shop")
+
+    assert "shop was removed." in text_of(done)
+    assert left_on(source) == (set(), set())
+    assert "is being removed" in text_of(admin.get("/sources/"))
+    remove_slots(float("inf"))
+    assert not Source.objects.exists()
+    acts = AccessRecord.objects.filter(action="changed_source").values_list("details", flat=True)
+    assert [one["act"] for one in acts] == ["remove"]
+
+
+def test_the_page_of_a_source_lists_publications_and_what_was_done(operator, slot, source) -> None:
+    source.run("CREATE PUBLICATION theirs FOR TABLE customers WITH (publish = 'insert')")
+    confirmed(operator, "/slots/shop/mine/start/")
+
+    page = text_of(operator.get("/sources/shop/"))
+    publications = text_of(operator.get("/sources/shop/publications/"))
+
+    assert re.search(r"the_operator\s+started\s+shop/mine", page)
+    assert "theirs others'" in publications
+    assert "mine ours" in publications
+
+
+@pytest.mark.parametrize("act", ["credentials", "move", "rename", "remove"])
+def test_an_operator_does_not_change_a_source(operator, shop, act) -> None:
+    assert operator.get(f"/sources/shop/{act}/").status_code == 403
+    assert operator.post(f"/sources/shop/{act}/", {"name": "x"}).status_code == 403
+    assert f"/sources/shop/{act}/" not in operator.get("/sources/shop/").content.decode()
+
+
+def test_a_viewer_sees_and_does_nothing(shop) -> None:
+    Slot.objects.create(source=shop, name="mine")
+    viewer = signed_in_as("viewer")
+
+    page = viewer.get("/sources/shop/").content.decode()
+
+    assert "/slots/shop/mine/stop/" not in page
+    assert viewer.post("/slots/shop/mine/stop/").status_code == 403
+    assert viewer.post("/api/v1/slots/shop/mine/stop").status_code == 403
+
+
+def test_programs_manage_with_a_token_that_may(shop) -> None:
+    slot = Slot.objects.create(source=shop, name="mine")
+    user = make_user("robot", "operator")
+    client = Client(enforce_csrf_checks=True)
+    may, _ = make_token(user, "may", scope="operate")
+    may_not, _ = make_token(user, "may not", scope="read")
+
+    def post(token: str, words: str, **asked: object):
+        return client.post(f"/api/v1/{words}", asked, content_type="application/json",
+                           headers={"Authorization": f"Bearer {token}"})  # fmt: skip
+
+    assert post(may_not, "slots/shop/mine/stop").status_code == 403
+    told = post(may, "slots/shop/mine/stop", dry_run=True).json()
+    assert (told["done"], told["statements"], told["refused"]) == (False, [], None)
+    slot.refresh_from_db()
+    assert slot.desired == "running"
+    assert post(may, "slots/shop/mine/stop").json()["done"]
+    assert post(may, "slots/shop/mine/stop").json()["error"] == "slot shop/mine is stopped already"
+    missing = post(may, "slots/shop/mine/drop", record="delete")
+    assert (missing.status_code, missing.json()["remedy"]) == (
+        400, "Type mine to confirm; nothing was changed"
+    )  # fmt: skip
+    assert post(may, "sources/shop/rename", name="x").status_code == 403
+    assert AccessRecord.objects.get(action="changed_slot").via == "api"
+
+
+def test_a_browser_session_needs_its_csrf_token_for_the_api(shop) -> None:
+    slot = Slot.objects.create(source=shop, name="mine")
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(make_user("olga", "operator"))
+
+    forged = client.post("/api/v1/slots/shop/mine/stop")
+
+    assert forged.status_code in (401, 403)
+    slot.refresh_from_db()
+    assert slot.desired == "running"
+    client.get("/slots/shop/mine/stop/")
+    token = client.cookies["csrftoken"].value
+    answer = client.post("/api/v1/slots/shop/mine/stop", {}, content_type="application/json",
+                         headers={"X-CSRFToken": token})  # fmt: skip
+    assert answer.json()["done"]

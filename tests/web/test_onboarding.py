@@ -1,0 +1,364 @@
+"""Adding a source in the browser: errors beside their fields, drafts, what is carried out."""
+
+import ast
+import html
+import re
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+import replview.catalog
+from replview import onboarding
+from replview.catalog.personal_columns import looks_like
+from replview.draft_work import take_back_lost
+from replview.store import drafts
+from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source, SourceDraft
+from replview.web.onboarding.browser_words import for_page
+from tests.catalog.test_plan import left_on
+from tests.conftest import SourceDatabase
+from tests.people import make_user
+
+pytestmark = pytest.mark.django_db
+
+TABLES = (
+    "CREATE TABLE orders (id int PRIMARY KEY, email text, note text)",
+    "CREATE TABLE audit (at timestamptz, what text)",
+)
+REVIEW = "review/"
+
+
+@pytest.fixture
+def admin(db) -> Client:
+    """A client whose user may add sources."""
+    client = Client()
+    client.force_login(make_user("root", "admin"))
+    return client
+
+
+def address(source: SourceDatabase, **other: str) -> dict[str, str]:
+    """What the form sends."""
+    server = source.server
+    return {
+        "how": "fields", "host": "127.0.0.1", "port": str(server.port), "database": source.name,
+        "user": server.user, "password": server.password, **other,
+    }  # fmt: skip
+
+
+def begin(client: Client, source: SourceDatabase, kind: str = "record", **other: str) -> str:
+    """Connect and check; the address of the draft."""
+    answer = client.post(f"/sources/new/{kind}/", address(source, **other))
+    assert answer.status_code == 302, html.unescape(answer.content.decode())
+    assert client.get(answer.url).status_code == 200
+    return answer.url.removesuffix("check/")
+
+
+def up_to_review(client: Client, source: SourceDatabase, **columns: str) -> str:
+    """All steps with what is usual but for some columns."""
+    draft = begin(client, source)
+    client.post(f"{draft}tables/", {"through": "tables", "tables": "public.orders\r\npublic.audit"})
+    client.post(f"{draft}columns/?table=public.orders", columns)
+    options = {"slot_name": "replview", "wal_budget": "10 GB", "baseline": "yes"}
+    assert client.post(f"{draft}options/", options).url == f"{draft}{REVIEW}"
+    return draft
+
+
+def agree(client: Client, draft: str) -> None:
+    """Read the statements and agree to them."""
+    page = client.get(f"{draft}{REVIEW}").content.decode()
+    digest = re.search(r'name="digest" value="([0-9a-f]+)"', page)
+    assert digest, html.unescape(page)
+    client.post(f"{draft}{REVIEW}", {"digest": digest[1]})
+
+
+def carried_out() -> SourceDraft:
+    """What a worker makes of the draft that was agreed to."""
+    draft = drafts.claim(["record", "monitor"])
+    assert draft is not None
+    # In this test's transaction there is one connection alone: the signs of life stay away.
+    work = onboarding.Work(draft, threading.Event())
+    onboarding.act_on(work, onboarding.ACTS[draft.kind])
+    draft.refresh_from_db()
+    return draft
+
+
+@pytest.mark.parametrize(
+    ("other", "field", "cause"),
+    [
+        ({"password": "geheim"}, "password", "refused the password of role postgres"),
+        ({"database": "nowhere"}, "database", "there is no database nowhere"),
+        ({"user": "nobody"}, "password", "refused the password of role nobody"),
+        ({"port": "1"}, "host", "no server answers at 127.0.0.1:1"),
+        ({"sslmode": "require"}, "sslmode", "offers no TLS"),
+        ({"host": ""}, "host", "the host is missing"),
+        ({"port": "x"}, "port", "a port is a number"),
+        ({"name": "a/b"}, "name", "no slash"),
+    ],
+)
+def test_each_error_stands_beside_its_field(admin: Client, source, other, field, cause) -> None:
+    answer = admin.post("/sources/new/record/", address(source, **other))
+    page = html.unescape(answer.content.decode())
+
+    assert answer.status_code == 422
+    beside = page[page.index(f'id="e-{field}"') :][:400]
+    assert cause.lower() in beside.lower()
+    assert f'id="f-{field}"' in page
+    assert other.get("password", source.server.password) not in page
+    assert not SourceDraft.objects.exists()
+
+
+def test_the_password_is_sealed_and_never_shown_again(admin: Client, source) -> None:
+    draft = begin(admin, source)
+    row = SourceDraft.objects.get()
+
+    assert row.sealed_password
+    assert source.server.password not in str(vars(row))
+    assert source.server.password not in admin.get(f"{draft}connection/").content.decode()
+    # Empty: it is kept for the same server and role, and goes to no other.
+    again = address(source, password="")
+    assert admin.post(f"{draft}connection/", again).status_code == 302
+    assert admin.post(f"{draft}connection/", {**again, "user": "other"}).status_code == 422
+
+
+def test_a_connection_string_does_as_well_and_is_kept_without_its_password(
+    admin: Client, source
+) -> None:
+    sent = {"how": "string", "dsn": source.dsn, "name": "shop"}
+    draft = admin.post("/sources/new/watch/", sent).url.removesuffix("check/")
+    page = admin.get(f"{draft}connection/").content.decode()
+
+    assert f"dbname={source.name}" in page
+    assert source.server.password not in page
+
+
+def test_a_draft_is_its_users_alone_and_expires(admin: Client, source) -> None:
+    draft = begin(admin, source)
+    other = Client()
+    other.force_login(make_user("other", "admin"))
+
+    assert other.get(f"{draft}tables/").url == "/sources/new/?expired"
+    assert admin.get(f"{draft}tables/").status_code == 200
+    SourceDraft.objects.update(touched_at=timezone.now() - timedelta(hours=25))
+    assert admin.get(f"{draft}tables/").url == "/sources/new/?expired"
+    assert drafts.forget_expired() == 1
+
+
+def test_who_is_no_admin_adds_none(source) -> None:
+    client = Client()
+    client.force_login(make_user("alice", "operator"))
+
+    assert client.get("/sources/new/").status_code == 403
+    assert client.post("/sources/new/record/", address(source)).status_code == 403
+    assert "Record a database" not in client.get("/").content.decode()
+
+
+def test_a_step_is_not_seen_before_those_before_it(admin: Client, source) -> None:
+    draft = begin(admin, source)
+
+    assert admin.get(f"{draft}{REVIEW}").url == f"{draft}tables/"
+    assert admin.post(f"{draft}tables/", {"through": "tables"}).status_code == 422
+
+
+def test_what_lacks_is_said_with_what_mends_it(admin: Client, source) -> None:
+    source.run(
+        *TABLES,
+        "CREATE ROLE poor LOGIN PASSWORD 'geheim'",
+        f"GRANT CONNECT ON DATABASE {source.name} TO poor",
+    )
+    try:
+        role = {"user": "poor", "password": "geheim"}
+        draft = begin(admin, source, "record", **role)
+        page = html.unescape(admin.get(f"{draft}check/").content.decode())
+        monitor = begin(admin, source, "monitor", **role)
+        monitoring = html.unescape(admin.get(f"{monitor}check/").content.decode())
+        step = admin.get(f"{draft}tables/").url
+    finally:
+        source.run("DROP OWNED BY poor", "DROP ROLE poor")
+
+    assert 'data-copy="ALTER ROLE "poor" REPLICATION;"' in page
+    assert step == f"{draft}check/", "what blocks is mended first"
+    assert 'data-copy="GRANT pg_monitor TO "poor";"' in monitoring
+    assert "REPLICATION" not in monitoring, "nothing is to be replicated"
+
+
+def test_names_that_look_personal_are_suggested_and_nothing_more(admin: Client, source) -> None:
+    source.run(*TABLES)
+    draft = begin(admin, source)
+    admin.post(f"{draft}tables/", {"through": "tables", "tables": "public.orders"})
+    page = admin.get(f"{draft}columns/").content.decode()
+
+    assert 'name="public.orders|email" value="keep" checked' in page
+    assert "masked by a rule" not in page
+    assert "public.orders|note" not in page
+    MaskRule.objects.create(table_pattern="orders", column_pattern="e*", when="ingest")
+    assert "masked by a rule" in admin.get(f"{draft}columns/").content.decode()
+    admin.post(f"{draft}columns/", {"all": "mask"})
+    assert SourceDraft.objects.get().answers["columns"] == {"public.orders": {"email": "mask"}}
+    assert [looks_like(name) for name in ("userEmail", "postal_code", "id", "status", "name")] == [
+        "a contact", "a place", "", "", "",
+    ]  # fmt: skip
+
+
+def test_all_of_it_is_made_and_masks_are_handed_over(admin: Client, source) -> None:
+    source.run(*TABLES)
+    draft = up_to_review(admin, source, **{"public.orders|email": "mask",
+                                           "public.orders|note": "drop"})  # fmt: skip
+    agree(admin, draft)
+    done = carried_out()
+    slot = Slot.objects.get()
+
+    assert (done.state, done.conninfo, done.sealed_password) == ("done", "", "")
+    assert str(slot) == f"{source.name}/replview"
+    assert slot.column_rules == {"public.orders": {"email": "mask", "note": "drop"}}
+    assert slot.publications == ["replview", "replview_inserts"]
+    assert left_on(source) == ({"replview", "replview_inserts"}, {"replview"})
+    assert Baseline.objects.count() == 2
+    records = AccessRecord.objects.filter(user_name="root", action__startswith="changed_")
+    assert set(records.values_list("action", flat=True)) == {"changed_source", "changed_slot"}
+    assert [line["state"] for line in done.progress] == ["done"] * 5
+    assert 'data-follow="/live/?slot=' in admin.get(f"{draft}progress/").content.decode() or (
+        "The receiver connects" in admin.get(f"{draft}progress/").content.decode()
+    )
+
+
+def test_other_statements_than_those_shown_are_never_run(admin: Client, source) -> None:
+    source.run(*TABLES)
+    draft = up_to_review(admin, source)
+    assert admin.post(f"{draft}{REVIEW}", {"digest": "of others"}).status_code == 409
+    agree(admin, draft)
+    source.run("ALTER TABLE audit ADD PRIMARY KEY (at)")
+    done = carried_out()
+
+    assert (done.state, done.problem_code) == ("failed", "changed")
+    assert left_on(source) == (set(), set())
+    assert not Source.objects.exists()
+
+
+def test_what_fails_in_the_middle_is_taken_back(admin: Client, source) -> None:
+    source.run(*TABLES)
+    draft = up_to_review(admin, source)
+    agree(admin, draft)
+    # A source of that name comes in between: the statements have run when it is noticed.
+    Source.objects.create(name=source.name, conninfo="host=elsewhere")
+    done = carried_out()
+
+    assert (done.state, done.problem_code) == ("failed", "name_taken")
+    assert [line["state"] for line in done.progress[:3]] == ["taken back"] * 3
+    assert left_on(source) == (set(), set())
+    page = html.unescape(admin.get(f"{draft}progress/").content.decode())
+    assert "Nothing was left on it" in page
+    assert done.sealed_password, "it can be tried again"
+
+
+def test_what_a_lost_worker_made_is_taken_back(admin: Client, source) -> None:
+    source.run(*TABLES)
+    agree(admin, up_to_review(admin, source))
+    draft = drafts.claim(["record"])
+    assert draft is not None
+    source.run("CREATE PUBLICATION replview FOR TABLE orders")
+    draft.undo = ['DROP PUBLICATION "replview"']
+    drafts.beat(draft)
+    SourceDraft.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    take_back_lost()
+    draft.refresh_from_db()
+
+    assert (draft.state, draft.problem_code, draft.undo) == ("failed", "lost", [])
+    assert left_on(source) == (set(), set())
+
+
+def test_what_cannot_be_taken_back_is_told_with_its_statement(admin: Client, source) -> None:
+    source.run(*TABLES)
+    address_of = up_to_review(admin, source)
+    agree(admin, address_of)
+    draft = drafts.claim(["record"])
+    assert draft is not None
+    draft.undo = ['DROP PUBLICATION "not there"']
+    drafts.beat(draft)
+    SourceDraft.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    take_back_lost()
+    page = html.unescape(admin.get(f"{address_of}progress/").content.decode())
+
+    assert "Something is left on it" in page
+    assert 'DROP PUBLICATION "not there"' in page
+    assert admin.post(f"{address_of}cancel/").url == "/sources/new/?remains"
+
+
+def test_cancelled_at_any_point_it_leaves_nothing(admin: Client, source) -> None:
+    source.run(*TABLES)
+    for goes_to in (begin, up_to_review):
+        draft = goes_to(admin, source)
+        assert admin.post(f"{draft}cancel/").url == "/sources/new/?left"
+        assert not SourceDraft.objects.exists()
+    agree(admin, draft := up_to_review(admin, source))
+    admin.post(f"{draft}cancel/")
+
+    assert drafts.claim(["record"]) is None
+    assert left_on(source) == (set(), set())
+    assert not Source.objects.exists()
+
+
+def test_monitoring_adds_the_source_alone(admin: Client, source) -> None:
+    draft = begin(admin, source, "monitor", name="shop")
+    agree(admin, draft)
+    carried_out()
+
+    assert Source.objects.get().name == "shop"
+    assert left_on(source) == (set(), set())
+    page = admin.get(f"{draft}progress/").content.decode()
+    assert 'data-follow="/sources/shop/slots/"' in page
+
+
+def test_a_source_that_is_known_gets_a_slot_without_its_address_again(
+    admin: Client, source
+) -> None:
+    source.run(*TABLES)
+    Source.objects.create(name="shop", conninfo=source.dsn)
+    draft = admin.post("/sources/new/record/?source=shop").url.removesuffix("check/")
+    page = admin.get(f"{draft}check/").content.decode()
+
+    assert "/connection/" not in page
+    assert source.server.password not in page
+    assert admin.post(f"{draft}check/").url == f"{draft}tables/"
+
+
+def test_the_health_check_of_a_source(source) -> None:
+    client = Client()
+    client.force_login(make_user("alice", "operator"))
+    source.run(*TABLES)
+    Source.objects.create(name="shop", conninfo=source.dsn)
+    page = html.unescape(client.get("/sources/shop/doctor/").content.decode())
+
+    assert "shop can be replicated." in page
+    assert 'ALTER TABLE "public"."audit" ADD PRIMARY KEY' in page
+    assert source.server.password not in page
+
+
+def texts_in(node: ast.AST) -> Iterator[str]:
+    """String constants; what is formatted into one is a name."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(str(getattr(part, "value", "")) if isinstance(part, ast.Constant) else "name"
+                      for part in node.values)  # fmt: skip
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for child in ast.iter_child_nodes(node):
+        yield from texts_in(child)
+
+
+def test_no_page_names_an_option_of_a_command() -> None:
+    folder = Path(replview.catalog.__file__).parent
+    told = [
+        text
+        for path in folder.rglob("*.py")
+        if not path.name.startswith("stamp_")
+        for text in texts_in(ast.parse(path.read_text()))
+        if re.search(r" --[a-z]|replview slot", text)
+    ]
+
+    assert len(told) > 15
+    for text in told:
+        assert not re.search(r"--[a-z]|replview slot", for_page(text)), text
