@@ -44,6 +44,12 @@ jsonb_build_object(
          WHERE r.user_id = auth_user.id OR r.group_id IN (
             SELECT m.group_id FROM auth_user_groups m WHERE m.user_id = auth_user.id)))
 """
+#: As ``store.masks.rules_of_rows`` takes them.
+_RULES_SQL = """
+(SELECT coalesce(jsonb_agg(jsonb_build_array(m.id, m.source_id, m.table_pattern, m.column_pattern,
+                                             m.type_pattern, m."when") ORDER BY m.id), '[]')
+   FROM mask_rule m)
+"""
 
 
 class Role(IntEnum):
@@ -77,9 +83,12 @@ NOTHING = Rights(None)
 
 
 def users_with_rights() -> models.QuerySet[Any]:
-    """Accounts, each with its rights read in the same query."""
+    """Accounts, each with its rights and the rules of masks (``store.sight`` asks for both on every
+    page) read in the same query.
+    """
     rights = RawSQL(_RIGHTS_SQL, (), output_field=models.JSONField())
-    return get_user_model()._default_manager.annotate(read_rights=rights)
+    rules = RawSQL(_RULES_SQL, (), output_field=models.JSONField())
+    return get_user_model()._default_manager.annotate(read_rights=rights, read_rules=rules)
 
 
 def rights_of(user: Any) -> Rights:

@@ -19,7 +19,13 @@ import orjson
 from django.db import connection
 
 from replview.store import rights
-from replview.store.masks import Rule, current_rules, masked_by, named_columns
+from replview.store.masks import (
+    Rule,
+    current_rules,
+    masked_by,
+    named_columns,
+    rules_of_rows,
+)
 
 #: What stands in a masked value's place, whether it was taken away at ingest or on display.
 MASKED: dict[str, Any] = {"$masked": True}
@@ -204,10 +210,9 @@ class Sight:
         now = time.monotonic()
         if now < self._until:
             return
-        sources, patterns = None, None
-        if self._user is not None:
-            sources, patterns = _rights_of(self._user())
-        rules = current_rules()
+        user = None if self._user is None else self._user()
+        sources, patterns = (None, None) if self._user is None else _rights_of(user)
+        rules = _rules_for(user)
         if (sources, patterns, rules) != (self._sources, self._patterns, self._rules):
             self._known, self._messages = {}, {}
         self._sources, self._patterns, self._rules = sources, patterns, rules
@@ -220,6 +225,15 @@ def _rights_of(
 ) -> tuple[frozenset[int] | None, Mapping[int, tuple[str, ...]] | None]:
     """The sources there are for the user, and the tables of each; None: all."""
     return rights.visible_sources(user), rights.table_patterns(user)
+
+
+def _rules_for(user: Any) -> tuple[Rule, ...]:
+    """The rules: those that came with the account, when they are asked for the first time."""
+    read = getattr(user, "read_rules", None)
+    if read is None:
+        return current_rules()
+    user.read_rules = None
+    return rules_of_rows(read)
 
 
 def _one(sql: str, identifier: int) -> int | None:

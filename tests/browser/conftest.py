@@ -36,6 +36,8 @@ ARGUMENTS = [
 ]
 #: The server's sessions in the store are known by this name.
 SESSIONS = "replview-browser-test"
+#: Of its keys on Redis, where the test sends wake-ups too.
+INSTANCE = "browser"
 #: What a page is waited for: a busy machine may take its time.
 PATIENCE_MS = 20_000
 
@@ -66,6 +68,7 @@ class Server:
             # Sessions made by the test hold there too.
             "REPLVIEW_SECRET_KEY": settings.SECRET_KEY,
             "REPLVIEW_DATA": str(folder),
+            "REPLVIEW_INSTANCE": INSTANCE,
             "REPLVIEW_DEBUG": "1",
             # With the page that makes trouble, too.
             "REPLVIEW_DEMO": "1",
@@ -120,7 +123,7 @@ def one_server(redis: Any, folders: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def server(feeder: Feeder, kept_server: Server) -> Iterator[Server]:
     """A running web server beside the feeder; both on one channel layer."""
-    settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = "replview"
+    settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = f"replview-{INSTANCE}"
     # A receiver that gives a sign of life for as long as a test takes.
     feeder.connection.execute("UPDATE slot SET heartbeat_at = now() + interval '1 hour'")
     kept_server.start()

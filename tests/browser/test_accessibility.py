@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.urls import reverse
 from playwright.sync_api import Page, expect
@@ -22,6 +23,7 @@ from replview.store.models import (
     Slot,
     SlotEvent,
 )
+from replview.store.rights import Role, set_role
 from replview.web.addresses import (
     actor_url,
     find_url,
@@ -68,6 +70,7 @@ def no_session_left(page: Page) -> Iterator[None]:
 def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
     """Every page by name, over a record with something of everything in it."""
     slot = Slot.objects.select_related("source").get(pk=feeder.slot_id)
+    set_role(get_user_model().objects.get(username="watcher"), Role.ADMIN)
     committed = fill(feeder, slot)
     alert = tell_health(slot)
     export, job = taken_out(slot)
@@ -113,6 +116,10 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
         "trouble": reverse("trouble"),
         "baselines": reverse("baselines", args=[slot.source.name, slot.name]),
         "sources": reverse("sources"),
+        "masks": reverse("masks"),
+        "access record": reverse("access-record"),
+        "erase": reverse("erase"),
+        "accounts": reverse("accounts"),
         "source": reverse("source", args=[slot.source.name]),
         "slot, to be dropped": reverse("slot-drop", args=[slot.source.name, slot.name]),
     }
@@ -210,7 +217,11 @@ def findings(page: Page, options: dict[str, object] = OPTIONS) -> list[str]:
 
 # Each scheme and each size once: the other two pairs are made of the same rules.
 @pytest.mark.parametrize(
-    ("scheme", "size"), [("light", WIDE), ("dark", NARROW)], ids=["light-wide", "dark-narrow"]
+    ("scheme", "size"),
+    [
+        pytest.param("light", WIDE, id="light-wide"),
+        pytest.param("dark", NARROW, id="dark-narrow", marks=pytest.mark.long),
+    ],
 )
 def test_no_page_has_a_serious_finding(
     page: Page, server: Server, addresses: dict[str, str], scheme: str, size: dict[str, int]

@@ -79,7 +79,7 @@ def _remove(server: EmbeddedPostgres, name: str) -> None:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-@pytest.fixture(params=["walsender", "sql"])
+@pytest.fixture(params=["walsender", pytest.param("sql", marks=pytest.mark.long)])
 def interface(request: pytest.FixtureRequest) -> str:
     """Both ways to read a slot, in turn: ``receive(source, interface=interface)``."""
     return str(request.param)

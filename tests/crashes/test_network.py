@@ -66,6 +66,7 @@ def test_a_network_that_cuts_and_half_closes_on_the_way_to_the_source(
     assert slot.events("disconnected")
 
 
+@pytest.mark.long
 def test_a_network_that_cuts_and_half_closes_on_the_way_to_the_store(
     source: SourceDatabase, receive: Receive, to_store: Proxy
 ) -> None:

@@ -36,7 +36,13 @@ def log_what_runs(source: SourceDatabase) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "way"), [(18, "walsender"), (16, "walsender"), (18, "sql"), (16, "sql")]
+    ("version", "way"),
+    [
+        (18, "walsender"),
+        pytest.param(16, "walsender", marks=pytest.mark.long),
+        pytest.param(18, "sql", marks=pytest.mark.long),
+        (16, "sql"),
+    ],
 )
 def test_a_source_that_restarts_and_crashes_under_load_is_recorded_once(
     request: pytest.FixtureRequest, receive: Receive, version: int, way: str

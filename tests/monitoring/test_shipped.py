@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from django.core.management import call_command
 from django.test import Client
 
 from replview.alerts.built_in import BUILT_IN
-from replview.api import monitoring
 from replview.api.monitoring import FILES, text_of
 from tests.monitoring.scrapes import Scrape
 
@@ -157,12 +155,3 @@ def test_the_scrape_configuration_is_prometheus_own(public: Client) -> None:
 
     assert public.get(job["metrics_path"]).status_code == 200
     assert job["authorization"]["type"] == "Bearer"
-
-
-def test_the_files_come_with_the_package() -> None:
-    root = Path(monitoring.__file__).parents[3]
-    project = tomllib.loads((root / "pyproject.toml").read_text())
-    patterns = project["tool"]["setuptools"]["package-data"]["replview.api.monitoring"]
-
-    for name in FILES.values():
-        assert any(Path(name).match(pattern) for pattern in patterns)
