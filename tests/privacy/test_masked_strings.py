@@ -74,6 +74,8 @@ _WORK = (
 def _work(source, recording) -> None:
     """All of it, a transaction that is streamed and then aborted, and a baseline."""
     source.run(*_WORK)
+    # The streamed one above is over, so that the one seen streaming below is the one rolled back.
+    recording.caught_up()
     with source.connect() as connection, suppress(psycopg.Rollback), connection.transaction():
         connection.execute(
             "INSERT INTO notes SELECT n, %s || n FROM generate_series(2000, 3500) n", [PLANTED]
