@@ -39,12 +39,16 @@ _SPARK_MODULES = {
     for name in (
         "archive_streaming",
         "data_source",
+        "dataset_roots",
         "history",
         "history_as_of",
         "writing",
         "writing_snippets",
     )
 }
+#: Those that take the fixtures ``kept_server`` and ``kept_browser``: each time another module came
+#: between, they would be started anew.
+_BROWSER = "tests/browser/test_"
 _names = itertools.count(1)
 _run = ExitStack()
 
@@ -65,7 +69,9 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadfile`` one worker takes all modules that share a Spark session."""
+    """With ``--dist loadfile`` one worker takes all modules that share a Spark session; and two
+    those that share a web server and a browser, each half of them.
+    """
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -73,6 +79,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope: str = super()._split_scope(nodeid)
+            if scope.startswith(_BROWSER):
+                return "browser" if scope < f"{_BROWSER}i" else "browser, the rest"
             return "spark" if scope in _SPARK_MODULES else scope
 
     return Scheduling(config, log)

@@ -14,7 +14,11 @@ _LIMIT_SECONDS = 300
 
 
 @pytest.mark.parametrize(
-    ("seed", "interface", "version"), [(1, "walsender", 18), (4, "sql", 16)], ids=["1", "4"]
+    ("seed", "interface", "version"),
+    [
+        pytest.param(1, "walsender", 18, id="1"),
+        pytest.param(4, "sql", 16, id="4", marks=pytest.mark.long),
+    ],
 )
 def test_the_record_is_true_through_faults(seed: int, interface: str, version: int) -> None:
     command = ["-m", "tests.chaos", "--seed", str(seed), "--interface", interface]

@@ -105,7 +105,13 @@ def test_a_slow_network_delays_and_loses_nothing(
     slot.end()
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["both ways", "only what comes"])
+@pytest.mark.parametrize(
+    "whole",
+    [
+        pytest.param(True, id="both ways", marks=pytest.mark.long),
+        pytest.param(False, id="only what comes"),
+    ],
+)
 def test_a_source_that_vanishes_without_a_word_is_given_up_in_time(
     source: SourceDatabase, receive: Receive, to_source: Proxy, whole: bool
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_killed_demo_takes_everything_with_it(demo: RunningDemo) -> None:
     wait_until_over(demo.data, pids)
 
 
+@pytest.mark.long
 def test_what_outlived_even_supervisord_is_ended_by_the_next_start(used_folder: Path) -> None:
     with RunningDemo(used_folder, "--no-workload") as demo:
         demo.wait_for(READY)
