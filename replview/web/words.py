@@ -1,6 +1,6 @@
 """Numbers as words: bytes with units, counts, ages, rates. Unknown stays None, never zero."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 #: PostgreSQL's own spelling and step: its ``64GB`` is 64 times 1024 cubed.
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -40,6 +40,11 @@ def age_words(age: timedelta | float) -> str:
             words = f"{seconds // size} {unit}" + (f" {small} {small_unit}" if small else "")
             return words.replace(" ", NO_BREAK)
     return f"{seconds}{NO_BREAK}s"
+
+
+def day_second_words(moment: datetime) -> str:
+    """``2 Nov 09:14:02``."""
+    return f"{moment.day} {moment:%b %H:%M:%S}"
 
 
 def short_words(microseconds: float) -> str:

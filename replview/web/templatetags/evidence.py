@@ -1,14 +1,16 @@
 """Template tags of evidence: coverage, and the baselines of a slot."""
 
 from datetime import datetime
-from typing import Any
 
 from django import template
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
 from replview.store.coverage import Coverage
 from replview.store.models import Slot
 from replview.web import coverage_words as words
+from replview.web.component_html import time_html
+from replview.web.words import day_second_words
 
 register = template.Library()
 
@@ -19,11 +21,10 @@ def coverage_words(coverage: Coverage) -> words.CoverageWords:
     return words.coverage_words(coverage)
 
 
-@register.inclusion_tag("components/time.html")
-def day_second(moment: datetime) -> dict[str, Any]:
+@register.simple_tag
+def day_second(moment: datetime) -> SafeString:
     """``2 Nov 09:14:02``: the day first, because coverage spans days."""
-    text = f"{moment.day} {moment:%b %H:%M:%S}"
-    return {"iso": moment.isoformat(), "form": "second", "text": text}
+    return time_html(moment, "second", day_second_words(moment))
 
 
 @register.simple_tag

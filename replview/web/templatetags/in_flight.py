@@ -1,8 +1,4 @@
-"""Tags of the in-flight page: addresses with its filters, ages that count on, lives.
-
-A hundred rows are drawn anew about once a second for everybody who looks, and most of their parts
-are as they were: the components that stand in every row are kept as drawn, by what they show.
-"""
+"""Tags of the in-flight page: addresses with its filters, ages that count on, lives."""
 
 from datetime import datetime
 from functools import lru_cache
@@ -15,53 +11,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from replview.web import words
+from replview.web.component_html import time_html
 from replview.web.in_flight_filters import Filters
 from replview.web.in_flight_rows import InFlightRow
 from replview.web.life import Life
-from replview.web.templatetags import replview as components
 
 register = template.Library()
-#: Some thousands of short strings; the least used give way.
-_KEPT = 8192
-
-
-@register.simple_tag
-@lru_cache(_KEPT)
-def state(value: str, wordless: bool = False) -> SafeString:
-    """The component, kept."""
-    return _drawn("state", components.state(value, wordless))
-
-
-@register.simple_tag
-@lru_cache(_KEPT)
-def op(letter: str, number: int | None = None) -> SafeString:
-    """The component, kept."""
-    return _drawn("op", components.op(letter, number))
-
-
-@register.simple_tag
-@lru_cache(_KEPT)
-def copy(value: Any, name: str = "", plain: bool = False, cut: bool = False) -> SafeString:
-    """The component, kept."""
-    return _drawn("copy", components.copy(value, name, plain, cut))
-
-
-@register.simple_tag
-@lru_cache(_KEPT)
-def lsn(value: Any, plain: bool = False) -> SafeString:
-    """The component, kept."""
-    return _drawn("copy", components.lsn(value, plain))
-
-
-@register.simple_tag
-@lru_cache(_KEPT)
-def second(moment: datetime) -> SafeString:
-    """The component, kept."""
-    return _drawn("time", components.second(moment))
-
-
-def _drawn(component: str, values: dict[str, Any]) -> SafeString:
-    return mark_safe(render_to_string(f"components/{component}.html", values).strip())
 
 
 @register.simple_tag
@@ -100,8 +55,7 @@ def _row_url(filters: Filters) -> str:
 @register.simple_tag
 def age_of(moment: datetime) -> SafeString:
     """``9 h 12 min`` since a moment, counted on by the browser; UTC on hover."""
-    age = words.age_words(timezone.now() - moment)
-    return format_html('<time datetime="{}" data-time="age">{}</time>', moment.isoformat(), age)
+    return time_html(moment, "age", words.age_words(timezone.now() - moment))
 
 
 @register.inclusion_tag("components/life.html")

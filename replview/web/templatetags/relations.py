@@ -1,27 +1,21 @@
 """Template tags of the relations pages."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from django import template
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from replview.store.models import Relation, Slot
 from replview.store.relation_sums import RelationSum
 from replview.web.addresses import find_url, row_url, transactions_url
+from replview.web.component_html import op_html
 from replview.web.schema_history_page import SchemaPage
-from replview.web.templatetags.replview import OPERATIONS
-from replview.web.words import age_words, count_words
 
 register = template.Library()
-
-
-# A list of many rows has these many times: as simple tags they cost a tenth of a template each.
 
 
 @register.simple_tag
@@ -32,21 +26,7 @@ def op_counts(counts: RelationSum) -> SafeString:
         (counts.inserts, counts.updates, counts.deletes, counts.truncates, counts.snapshots),
         strict=True,
     )
-    return format_html_join(
-        "",
-        '<span class="op op-{0}"><b title="{1}" aria-hidden="true">{0}</b>'
-        '<span class="visually-hidden">{1} </span><span>{2}</span></span>',
-        ((letter, OPERATIONS[letter], count_words(n)) for letter, n in numbers if n),
-    )
-
-
-@register.simple_tag
-def row_ago(moment: datetime) -> SafeString:
-    """``{% ago %}``."""
-    words = age_words(timezone.now() - moment)
-    return format_html(
-        '<time datetime="{}" data-time="ago">{} ago</time>', moment.isoformat(), words
-    )
+    return format_html_join("", "{}", ((op_html(letter, n),) for letter, n in numbers if n))
 
 
 @register.simple_tag

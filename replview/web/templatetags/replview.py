@@ -13,6 +13,14 @@ from replview.store.forecast import SlotForecast
 from replview.store.models import Slot
 from replview.web import words
 from replview.web.addresses import slot_page_url, stream_url
+from replview.web.component_html import (
+    chip_html,
+    copy_html,
+    health_html,
+    op_html,
+    state_html,
+    time_html,
+)
 from replview.web.health import WORDS, Level
 from replview.web.keeping_words import kept_words, slot_forecast_words
 from replview.web.remedies import Remedy, split_remedy
@@ -25,15 +33,6 @@ KEY_WORDS = re.compile(
     r"PUBLICATION|REPLICATION|TABLE|TABLES|ALL|ADD|REPLICA|IDENTITY|FULL|USING|INDEX|LOGIN|"
     r"PASSWORD|COMMIT|ROLLBACK|PREPARED|DATABASE|SCHEMA|USAGE|VACUUM|ONLY)\b"
 )
-
-OPERATIONS = {
-    "I": "insert",
-    "U": "update",
-    "D": "delete",
-    "T": "truncate",
-    "M": "message",
-    "S": "snapshot",
-}
 
 
 @register.simple_tag
@@ -71,61 +70,58 @@ def event_word(kind: str) -> str:
     return kind_of(kind).word
 
 
-@register.inclusion_tag("components/health.html")
-def health(level: str) -> dict[str, str]:
+@register.simple_tag
+def health(level: str) -> SafeString:
     """``{% health "now" %}``: shape and word."""
-    return {"level": level, "symbol": f"health-{level}", "word": WORDS[Level(level)]}
+    return health_html(level)
 
 
-@register.inclusion_tag("components/state.html")
-def state(value: str, wordless: bool = False) -> dict[str, Any]:
+@register.simple_tag
+def state(value: str, wordless: bool = False) -> SafeString:
     """``{% state "rolled back" %}``: a transaction's state; ``wordless`` keeps the label alone."""
-    shape = value.replace(" ", "-")
-    return {"shape": shape, "symbol": f"state-{shape}", "word": value, "wordless": wordless}
+    return state_html(value, wordless=wordless)
 
 
-@register.inclusion_tag("components/op.html")
-def op(letter: str, number: int | None = None) -> dict[str, Any]:
+@register.simple_tag
+def op(letter: str, number: int | None = None) -> SafeString:
     """``{% op "I" 3 %}``: the letter in its tile, then how many."""
-    return {"letter": letter, "name": OPERATIONS.get(letter, "operation"), "number": number}
+    return op_html(letter, number)
 
 
-@register.inclusion_tag("components/chip.html")
-def chip(word: str, kind: str = "fact") -> dict[str, str]:
+@register.simple_tag
+def chip(word: str, kind: str = "fact") -> SafeString:
     """A chip; ``kind``: ``fact`` (solid), ``claim`` (dashed), ``unknown``, ``plain``."""
-    return {"word": word, "kind": kind}
+    return chip_html(word, kind)
 
 
-@register.inclusion_tag("components/copy.html")
-def copy(value: Any, name: str = "", plain: bool = False, cut: bool = False) -> dict[str, Any]:
+@register.simple_tag
+def copy(value: Any, name: str = "", plain: bool = False, cut: bool = False) -> SafeString:
     """A value that copies on click; ``cut`` shows its end where the place is short."""
-    return {"value": str(value), "name": name, "plain": plain, "cut": cut}
+    return copy_html(value, name, plain=plain, cut=cut)
 
 
-@register.inclusion_tag("components/copy.html")
-def lsn(value: Any, plain: bool = False) -> dict[str, Any]:
+@register.simple_tag
+def lsn(value: Any, plain: bool = False) -> SafeString:
     """``{% lsn slot.checkpoint_lsn %}``."""
-    return {"value": str(value), "name": "LSN", "plain": plain, "cut": False}
+    return copy_html(value, "LSN", plain=plain)
 
 
-@register.inclusion_tag("components/time.html")
-def clock(moment: datetime) -> dict[str, Any]:
+@register.simple_tag
+def clock(moment: datetime) -> SafeString:
     """``07:57:11.969``, with the date where it is not today; UTC on hover and focus."""
-    text = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}"
-    return {"iso": moment.isoformat(), "form": "clock", "text": text}
+    return time_html(moment, "clock", f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}")
 
 
-@register.inclusion_tag("components/time.html")
-def second(moment: datetime) -> dict[str, Any]:
+@register.simple_tag
+def second(moment: datetime) -> SafeString:
     """The same to the second: ``07:57:11``."""
-    return {"iso": moment.isoformat(), "form": "second", "text": f"{moment:%H:%M:%S}"}
+    return time_html(moment, "second", f"{moment:%H:%M:%S}")
 
 
-@register.inclusion_tag("components/time.html")
-def ago(moment: datetime) -> dict[str, Any]:
+@register.simple_tag
+def ago(moment: datetime) -> SafeString:
     """``2 s ago``, counted on by the browser."""
-    age = words.age_words(timezone.now() - moment)
-    return {"iso": moment.isoformat(), "form": "ago", "text": f"{age} ago"}
+    return time_html(moment, "ago", f"{words.age_words(timezone.now() - moment)} ago")
 
 
 @register.inclusion_tag("components/figure.html")

@@ -9,8 +9,8 @@ from django.views.decorators.http import require_GET
 
 from replview.store.fields import LSNField
 from replview.store.models import Transaction
+from replview.web.component_html import OPERATIONS
 from replview.web.health import Level
-from replview.web.templatetags.replview import OPERATIONS
 
 HIDDEN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
 STATES = [state for state in Transaction.State if state not in HIDDEN]
