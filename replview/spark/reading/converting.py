@@ -5,6 +5,7 @@ fails the column is halved until the values that do not fit stand alone, and tho
 ``convert``. So both give the same, and one NaN among a million numbers costs no million calls.
 """
 
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +15,12 @@ from replview.spark.pg_values import FIRST_US, LAST_US, Converted, convert
 
 #: A failing part as small as this is converted value by value.
 _SMALL = 64
-_TRUE = pa.array(["t", "true"])
-_FALSE = pa.array(["f", "false"])
+
+
+@cache
+def _truths() -> tuple[pa.Array, pa.Array]:
+    """What true and false are written as. (Made late: the first array imports pandas, too.)"""
+    return pa.array(["t", "true"]), pa.array(["f", "false"])
 
 
 def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
@@ -40,7 +45,7 @@ def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
 def _cast(texts: pa.Array, arrow: pa.DataType) -> Any:
     """The whole array cast; None where something does not fit."""
     if pa.types.is_boolean(arrow):
-        true, false = pc.is_in(texts, value_set=_TRUE), pc.is_in(texts, value_set=_FALSE)
+        true, false = (pc.is_in(texts, value_set=each) for each in _truths())
         known = pc.or_(pc.or_(true, false), pc.is_null(texts))
         if not pc.all(known).as_py():
             return None
