@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from celery.signals import worker_shutting_down
 from django.conf import settings
 from django.db import connection
 
@@ -21,6 +20,7 @@ from replview.spark.processes import JobProcess
 from replview.store import archive
 from replview.store.archive import Counts, Step
 from replview.store.connecting import orm_connection, store_conninfo
+from replview.worker_stopping import stopping
 
 log = logging.getLogger(__name__)
 
@@ -32,19 +32,12 @@ _ARCHIVE_LOCK = 0x7265706C61726368
 _LOG_BYTES = 4 * 1024 * 1024
 _STOPPED = 3
 _free = threading.Semaphore(1)
-#: Set when this worker is told to stop.
-_stopping = threading.Event()
-
-
-@worker_shutting_down.connect
-def _stop(**_: object) -> None:
-    _stopping.set()
 
 
 def serve() -> None:
     """Begin what is due, unless this process is at it; a look at the choice where there is none."""
     with orm_connection():
-        if archive.chosen().target is None or _stopping.is_set():
+        if archive.chosen().target is None or stopping.is_set():
             return
     if not _free.acquire(blocking=False):
         return
@@ -59,7 +52,7 @@ def serve() -> None:
 def _serve() -> None:
     try:
         with orm_connection():
-            work_off(_stopping)
+            work_off(stopping)
     except Exception:
         # The store is away: whoever looks next finds the mark where it was.
         log.exception("the archive: left to the next look")
@@ -116,7 +109,10 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
             "again; if that does not help, report it",
         )
         return False
-    return archive.move(step, through, there, int(told["bytes"]))
+    moved = archive.move(step, through, there, int(told["bytes"]))
+    for folder, why in told.get("opened", ()) if moved else ():
+        archive.tell_of_root(step, str(folder), str(why))
+    return moved
 
 
 def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
@@ -128,6 +124,8 @@ def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]
     order, output = folder / "archive.json", folder / "archive.out"
     order.write_bytes(orjson.dumps({"slice": _slice(step), "target": step.target}))
     environment = {"REPLVIEW_STORE_URL": store_conninfo()}
+    # A job whose worker was killed may still be writing into the one before.
+    output.unlink(missing_ok=True)
     with output.open("wb") as said:
         job = JobProcess.start(
             [str(order)], log=log_path(), module=MODULE, environment=environment, output=said

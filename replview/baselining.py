@@ -8,7 +8,6 @@ import logging
 import threading
 
 import psycopg
-from celery.signals import worker_shutting_down
 
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.live.publisher import Publisher
@@ -22,19 +21,13 @@ from replview.store.connecting import connect_store, orm_connection
 from replview.store.dsn import DSNError, full_conninfo
 from replview.store.models import Slot
 from replview.store.secrets import SecretKeyChanged
+from replview.worker_stopping import stopping
 
 log = logging.getLogger(__name__)
 
 #: Tables at the same time in one process, of different sources.
 _AT_ONCE = 2
 _free = threading.BoundedSemaphore(_AT_ONCE)
-#: Set when this worker is told to stop.
-_stopping = threading.Event()
-
-
-@worker_shutting_down.connect
-def _stop(**_: object) -> None:
-    _stopping.set()
 
 
 def serve(wakes: Publisher) -> None:
@@ -46,7 +39,7 @@ def serve(wakes: Publisher) -> None:
         if not baselines.anything_waits():
             return
         baselines.give_back_lost()
-        while not _stopping.is_set() and _free.acquire(blocking=False):
+        while not stopping.is_set() and _free.acquire(blocking=False):
             claim = None
             try:
                 claim = baselines.claim()
@@ -65,7 +58,7 @@ def _serve(claim: Claim, wakes: Publisher) -> None:
     """In a thread: read and store, or store why not."""
     try:
         with orm_connection():
-            carry_out(claim, wakes, _stopping)
+            carry_out(claim, wakes, stopping)
     except Exception:
         # The store is away: the row's sign of life grows old, and the table is read anew.
         log.exception("baseline %s: left to another worker", claim.baseline_id)

@@ -65,6 +65,11 @@ beat_schedule = {
         "schedule": 1.0,
         "options": {"expires": 1.0},
     },
+    "sweep-intentions": {
+        "task": "replview.sweep_intentions",
+        "schedule": 10.0,
+        "options": {"expires": 10.0},
+    },
     "serve-exports": {
         "task": "replview.serve_exports",
         "schedule": 1.0,

@@ -4,9 +4,15 @@ import os
 import signal
 import sys
 
+import replview
+
 
 def main() -> None:
     """Run one of replview's commands; ``replview help`` lists them."""
+    if sys.argv[1:] in (["--version"], ["version"]):
+        # Django would tell its own.
+        print(replview.__version__)
+        return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "replview.settings")
     # A reader that closes the pipe (``replview changes | head``) ends us quietly.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -12,7 +12,8 @@ from django.db import DatabaseError
 from replview.catalog.connections import connect
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.steps import Step
-from replview.store import drafts
+from replview.slot_sweeping import sweep
+from replview.store import drafts, intentions
 from replview.store.connecting import orm_connection
 from replview.store.dsn import DSNError
 from replview.store.models import Slot, SourceDraft
@@ -145,10 +146,13 @@ def take_back_lost() -> None:
             # It was all done but for saying so.
             drafts.end(draft, SourceDraft.State.DONE, source=made.source, slot=made)
             continue
-        left = _take_back(draft)
+        left = _sweep(draft) if intentions.of_draft(draft) else _take_back(draft)
         remedy = "Try again"
         if left:
-            remedy = f"Run on the source yourself, then try again: {'; '.join(left)}"
+            remedy = (
+                "replview goes on trying to take back what was made. Or run on the source "
+                f"yourself: {'; '.join(left)}"
+            )
         drafts.end(
             draft,
             SourceDraft.State.FAILED,
@@ -156,6 +160,13 @@ def take_back_lost() -> None:
             problem_cause="the worker ended before it was done",
             problem_remedy=remedy,
         )
+
+
+def _sweep(draft: SourceDraft) -> list[str]:
+    """Take back what was made, also by the statement that was running when its worker ended."""
+    left = [one for row in intentions.of_draft(draft) for one in sweep(row, maker_gone=True)]
+    draft.undo = left
+    return left
 
 
 def _take_back(draft: SourceDraft) -> list[str]:

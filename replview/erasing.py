@@ -8,7 +8,6 @@ import logging
 import threading
 import time
 
-from celery.signals import worker_shutting_down
 from django.db import OperationalError, connection
 
 from replview import archiving
@@ -20,6 +19,7 @@ from replview.store.erasing import Claim
 from replview.store.erasing_wishes import Unerasable
 from replview.store.models import Erasure
 from replview.store.secrets import SecretKeyChanged
+from replview.worker_stopping import stopping
 
 log = logging.getLogger(__name__)
 
@@ -27,20 +27,13 @@ _BEAT_SECONDS = 5.0
 #: How long an archive that is just being written to is waited for.
 PATIENCE_SECONDS = 60.0
 _free = threading.Semaphore(1)
-#: Set when this worker is told to stop.
-_stopping = threading.Event()
-
-
-@worker_shutting_down.connect
-def _stop(**_: object) -> None:
-    _stopping.set()
 
 
 def serve() -> None:
     """Begin what is due, unless this process is at it."""
     with orm_connection():
         erasing.forget_unconfirmed()
-        if _stopping.is_set() or not erasing.anything_waits():
+        if stopping.is_set() or not erasing.anything_waits():
             return
         if not _free.acquire(blocking=False):
             return
@@ -58,7 +51,7 @@ def serve() -> None:
 def _serve(claim: Claim) -> None:
     try:
         with orm_connection():
-            carry_out(claim, _stopping)
+            carry_out(claim, stopping)
     except Exception as error:
         # Nothing of its words: they may hold values. Another takes it up when the beat is old.
         log.error("erasure %s: left to another try (%s)", claim.erasure_id, type(error).__name__)

@@ -20,7 +20,7 @@ from replview.erasing_files import FileTrails, Told, homes_of, reach, roots_of
 from replview.store import erased_actor, erased_beside, erasing
 from replview.store.connecting import connect_store
 from replview.store.erased_rows import ErasedTable, Found
-from replview.store.erased_trails import Span, key_of, spans_of
+from replview.store.erased_trails import Key, Span, key_of, spans_of
 from replview.store.erased_values import Eraser, Tally, erased_mark
 from replview.store.erasing import Claim
 from replview.store.erasing_wishes import Unerasable
@@ -93,7 +93,11 @@ class Act:
     @property
     def beside(self) -> Beside:
         """What else names the rows, or the actor."""
-        keys = {name: {span.key for span in spans} for name, spans in self.spans.items()}
+        keys: dict[str, set[Key]] = {}
+        for name, spans in self.spans.items():
+            # What was kept before the table was renamed says its former name.
+            for each in self.tables[name].all_names:
+                keys.setdefault(each, set()).update(span.key for span in spans)
         return Beside(self.slot, keys, self.actor)
 
     def follow(self) -> None:
@@ -147,14 +151,18 @@ class Act:
         """The record, and what stands beside it."""
         tally, eraser = Tally(), self._eraser()
         beside, searching = self.beside.found(), erased_beside.searching_filters(self.slot)
+        filters = 0
         for name, table in self.tables.items():
             self._step(f"erasing changes of {name}")
             for page in self._pages(name, table):
-                beside[FILTERS] |= erased_beside.filters_with_values(searching, page, self.columns)
+                # Before the values: another try does not find those again.
+                naming = erased_beside.filters_with_values(searching, page, self.columns)
+                filters += erased_beside.delete_filters(naming)
                 tally.large_values += eraser.erase(page, table.names)
                 tally.add(name, page)
         self._step("erasing what names it")
         counts = self.beside.erase(beside)
+        counts[FILTERS] += filters
         if self.actor:
             new = erased_actor.alias(self.row.pk)
             counts["transactions of the actor"] = erased_actor.erase(
@@ -168,6 +176,8 @@ class Act:
         """File by file; a root that cannot be reached is told of, and the others go on. Gives
         those that are left.
         """
+        # An export may have begun since, and have read what was not erased yet.
+        self.roots = {**roots_of(self.slot, self.row), **self.roots}
         for url, told in self._asked_roots():
             self._step(f"erasing from {told['what']}")
             done = reach(told, lambda url=url, told=told: self._erase_from(url, told))  # type: ignore[misc]

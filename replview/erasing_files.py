@@ -4,6 +4,7 @@ tell of a row's keys.
 Nothing of pyarrow is loaded before a root is looked into: a worker that erases nothing stays small.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from replview.exports.policy import read_policy
 from replview.store import archive
 from replview.store.erased_rows import ErasedTable
 from replview.store.erased_trails import Key, Place, Touch, key_of
-from replview.store.models import ArchiveMark, Erasure, Export, Relation, Slot
+from replview.store.models import ArchiveMark, Erasure, Export, Relation, Slot, SlotEvent
 
 if TYPE_CHECKING:
     from replview.spark.archive.images import ArchivedChange
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 #: What is known of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
 #: ``done``, ``left_out_by``.
 Told = dict[str, Any]
+_RENAMED = re.compile(r"The source (.+) is called .+ now\.")
 
 
 def roots_of(slot: Slot, row: Erasure) -> dict[str, Told]:
@@ -41,9 +43,17 @@ def roots_of(slot: Slot, row: Erasure) -> dict[str, Told]:
 
 
 def homes_of(slot: Slot) -> list[tuple[str, str]]:
-    """Source and slot as folders of files may be named: as now, and as exports had them."""
+    """Source and slot as folders of files may be named: as now, as exports had them, and as the
+    source was called before.
+    """
     slices = Export.objects.filter(slot=slot).values_list("slice", flat=True)
-    named = ((str(one.get("source")), str(one.get("slot"))) for one in slices)
+    named = [(str(one.get("source")), str(one.get("slot"))) for one in slices]
+    renamed = SlotEvent.objects.filter(slot=slot, detail__act="rename").order_by("pk")
+    for former, message in renamed.values_list("detail__former", "message"):
+        # The log of an earlier version says it in its sentence alone.
+        said = _RENAMED.match(message)
+        if former or said:
+            named.append((former or said[1], slot.name))  # type: ignore[index]
     return list(dict.fromkeys([(slot.source.name, slot.name), *named]))
 
 

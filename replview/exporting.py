@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from celery.signals import worker_shutting_down
 from django.db import OperationalError, connection
 
 from replview.export_job import Job, end_leftover
@@ -24,6 +23,7 @@ from replview.store import exports
 from replview.store.connecting import orm_connection
 from replview.store.exports import LOST_SECONDS, Claim
 from replview.store.models import Export
+from replview.worker_stopping import stopping
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,6 @@ _BEAT_SECONDS = 1.0
 #: Files that a finished export names; the manifest beside them names all.
 _MOST_FILES = 2_000
 _free = threading.BoundedSemaphore(_AT_ONCE)
-#: Set when this worker is told to stop.
-_stopping = threading.Event()
 
 Told = Callable[[Mapping[str, Any]], None]
 
@@ -49,18 +47,13 @@ class Wakes(Protocol):
         """An export went on or ended."""
 
 
-@worker_shutting_down.connect
-def _stop(**_: object) -> None:
-    _stopping.set()
-
-
 def serve(wakes: Wakes) -> None:
     """Begin the exports that are asked for, as far as there is room for them."""
     with orm_connection():
         if not exports.anything_waits():
             return
         exports.give_back_lost()
-        while not _stopping.is_set() and _free.acquire(blocking=False):
+        while not stopping.is_set() and _free.acquire(blocking=False):
             claim = None
             try:
                 claim = exports.claim()
@@ -79,7 +72,7 @@ def _serve(claim: Claim, wakes: Wakes) -> None:
     """In a thread: do it, or store why not."""
     try:
         with orm_connection():
-            carry_out(claim, wakes, _stopping)
+            carry_out(claim, wakes, stopping)
     except Exception:
         # The store is away: the row's sign of life grows old, and another goes on.
         log.exception("export %s: left to another worker", claim.export_id)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from celery.signals import worker_shutting_down
 from django.conf import settings
 from django.db import OperationalError, connection
 
@@ -30,6 +29,7 @@ from replview.store import archive, history_jobs
 from replview.store.connecting import orm_connection
 from replview.store.history_jobs import LOST_SECONDS, Claim
 from replview.store.models import Export, HistoryJob
+from replview.worker_stopping import stopping
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +46,6 @@ _OPTIONS = {
     "top": "--top",
 }  # fmt: skip
 _free = threading.BoundedSemaphore(1)
-#: Set when this worker is told to stop.
-_stopping = threading.Event()
-
-
-@worker_shutting_down.connect
-def _stop(**_: object) -> None:
-    _stopping.set()
 
 
 def serve() -> None:
@@ -61,7 +54,7 @@ def serve() -> None:
         if not history_jobs.anything_waits():
             return
         history_jobs.give_back_lost()
-        if _stopping.is_set() or not _free.acquire(blocking=False):
+        if stopping.is_set() or not _free.acquire(blocking=False):
             return
         claim = None
         try:
@@ -80,7 +73,7 @@ def _serve(claim: Claim) -> None:
     """In a thread: run it, or store why not."""
     try:
         with orm_connection():
-            carry_out(claim, _stopping)
+            carry_out(claim, stopping)
     except Exception:
         # The store is away: the row's sign of life grows old, and another begins it anew.
         log.exception("history job %s: left to another worker", claim.job_id)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from celery.signals import worker_shutting_down
 from django.db import IntegrityError
 
 from replview.catalog.answered import pgoutput_of, wish_of
@@ -28,6 +27,7 @@ from replview.store.dsn import DSNError
 from replview.store.models import Slot, SourceDraft
 from replview.store.secrets import SecretKeyChanged
 from replview.watching import Watching
+from replview.worker_stopping import stopping
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +43,6 @@ _CHANGED = Trouble(
     "Look at them again",
 )
 _free = threading.BoundedSemaphore(_AT_ONCE)
-#: Set when this worker is told to stop.
-_stopping = threading.Event()
-
-
-@worker_shutting_down.connect
-def _stop(**_: object) -> None:
-    _stopping.set()
 
 
 def serve() -> None:
@@ -58,7 +51,7 @@ def serve() -> None:
         if not drafts.anything_to_do():
             return
         take_back_lost()
-        while not _stopping.is_set() and _free.acquire(blocking=False):
+        while not stopping.is_set() and _free.acquire(blocking=False):
             draft = None
             try:
                 draft = drafts.claim([Kind.MONITOR, Kind.RECORD])
@@ -82,13 +75,13 @@ def watch(draft_id: int, wakes: Publisher) -> None:
     with orm_connection():
         draft = drafts.claim([Kind.WATCH], draft_id)
         if draft is not None:
-            with Work(draft, _stopping).alive() as work:
+            with Work(draft, stopping).alive() as work:
                 act_on(work, lambda work: _watch(work, wakes))
 
 
 def _serve(draft: SourceDraft) -> None:
     try:
-        with orm_connection(), Work(draft, _stopping).alive() as work:
+        with orm_connection(), Work(draft, stopping).alive() as work:
             act_on(work, ACTS[draft.kind])
     finally:
         _free.release()
@@ -142,6 +135,7 @@ def _record(work: Work) -> None:
         keep_aborted=bool(options.get("keep_aborted")),
         stop=work.stop,
         on_step=work.on_step,
+        draft=draft,
     )
     work.step("store", "done")
     if _wants_baseline(draft):

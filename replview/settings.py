@@ -118,6 +118,8 @@ SOURCE_VARIABLES = _words(
 SERVES_PAGES = _WEB or "replview.asgi" in sys.modules
 
 INSTALLED_APPS = [
+    # The first: its commands stand before those of the same name.
+    "replview",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -129,7 +131,6 @@ INSTALLED_APPS = [
     "channels",
     # Its Swagger UI is served from here, never from elsewhere.
     "ninja",
-    "replview",
     "replview.store",
     "replview.web",
 ]
@@ -160,6 +161,8 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     # A statement that took too long is told as that.
     "replview.web.slow_statements.SlowStatementMiddleware",
+    # So is a zero byte, with which nothing is called.
+    "replview.web.zero_bytes.ZeroBytesMiddleware",
 ]
 
 ROOT_URLCONF = "replview.urls"

@@ -12,10 +12,18 @@ from collections import Counter
 from typing import Any
 
 from celery import current_app, shared_task
-from celery.signals import worker_shutting_down
 from celery.utils.nodenames import worker_direct
 
-from replview import archiving, baselining, erasing, exporting, history_running, onboarding, peeking
+from replview import (
+    archiving,
+    baselining,
+    erasing,
+    exporting,
+    history_running,
+    onboarding,
+    peeking,
+    slot_sweeping,
+)
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
@@ -25,11 +33,10 @@ from replview.store.dsn import DSNError, full_conninfo
 from replview.store.lease import LEASE_SECONDS
 from replview.store.models import Slot, Source
 from replview.store.secrets import SecretKeyChanged
+from replview.worker_stopping import stopping
 
 log = logging.getLogger(__name__)
 
-#: Set when this worker is told to stop; every receiver watches it.
-_stopping = threading.Event()
 #: One a process: wake-ups of all slots share its thread.
 _publisher: Publisher | None = None
 _publisher_lock = threading.Lock()
@@ -37,14 +44,6 @@ _publisher_lock = threading.Lock()
 _PING_SECONDS = 0.5
 #: A watch that no worker has begun by then is offered anew.
 _WATCH_SECONDS = 5.0
-
-
-@worker_shutting_down.connect
-def _stop_receivers(**_: object) -> None:
-    """SIGTERM: with a thread pool the tasks learn of it here, and end with their last position
-    confirmed.
-    """
-    _stopping.set()
 
 
 def conninfo_of(source_id: int) -> str:
@@ -76,7 +75,7 @@ def receive_slot(self: Any, slot_id: int) -> None:
     receive(
         slot_id,
         owner=str(self.request.hostname),
-        stop=SlotStop(_stopping),
+        stop=SlotStop(stopping),
         conninfo_of=conninfo_of,
         listeners=Listeners(
             committed=lambda slot, incarnation, seq, moved: wakes.wake(
@@ -151,6 +150,12 @@ def serve_drafts() -> None:
     onboarding.serve()
     for draft_id in onboarding.waiting_watches():
         watch_source.apply_async([draft_id], queue="receivers", expires=_WATCH_SECONDS)
+
+
+@shared_task(name="replview.sweep_intentions", ignore_result=True)
+def sweep_intentions() -> None:
+    """Take back what a killed process left on a source; not waited for."""
+    slot_sweeping.serve()
 
 
 @shared_task(name="replview.watch", ignore_result=True)

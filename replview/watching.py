@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 from django.db import connection as store
+from django.db import transaction
 from psycopg import conninfo as libpq
 
 from replview.catalog.carry_out import waiting_for
@@ -52,13 +53,15 @@ class Watching:
     def registered(self) -> Iterator[Slot]:
         """The ephemeral source and slot, gone again afterwards."""
         given = libpq.conninfo_to_dict(self.conninfo)
-        place = given.get("dbname") or given.get("service") or "source"
+        # A source's name is a part of addresses, which a slash would end.
+        place = str(given.get("dbname") or given.get("service") or "source").replace("/", "-")
         # The password is sealed for the time, so that sampling reaches the source too.
-        source = Source(name=f"watch-{str(place)[:40]}-{self.plan.slot_name[-8:]}", ephemeral=True)
+        source = Source(name=f"watch-{place[:40]}-{self.plan.slot_name[-8:]}", ephemeral=True)
         set_dsn(source, self.conninfo)
-        source.save()
-        try:
-            yield Slot.objects.create(
+        # Together: one without a slot is what others left behind, and deleted.
+        with transaction.atomic():
+            source.save()
+            slot = Slot.objects.create(
                 source=source,
                 name=self.plan.slot_name,
                 publications=list(self.plan.publications),
@@ -66,6 +69,8 @@ class Watching:
                 column_rules=self.plan.column_rules,
                 temporary=True,
             )
+        try:
+            yield slot
         finally:
             self._forget(source)
 

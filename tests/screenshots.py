@@ -6,6 +6,7 @@ Run it when a page has changed, and look at what it made. Of a demo that runs al
 
 import io
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,8 +35,8 @@ WARM_UP_SECONDS = 150
 PATIENCE_MS = 90_000
 #: Commands on that demo, so that no page is shown empty.
 PREPARED = (
-    "mask add --table public.customers --column *email* --when display --note seen_by_nobody",
-    "mask add --table public.payments --column *iban* --when ingest --note not_ours_to_keep",
+    "mask add --table public.customers --column *email* --when display --note 'seen by nobody'",
+    "mask add --table public.payments --column *iban* --when ingest --note 'not ours to keep'",
     "slot set shop replview --keep-for 90d --yes",
 )
 #: What a page may still be reading once it is there: charts, counts, the first news of a socket.
@@ -163,7 +164,13 @@ def warm_demo() -> Iterator[tuple[str, str]]:
                 (data / "demo" / "secrets").read_text().split("LOGIN_PASSWORD=")[1].split()[0]
             )
             for words in PREPARED:
-                call = [sys.executable, "manage.py", *words.split(), "--data", str(data / "demo")]
+                call = [
+                    sys.executable,
+                    "manage.py",
+                    *shlex.split(words),
+                    "--data",
+                    str(data / "demo"),
+                ]
                 subprocess.run(call, cwd=IMAGES.parents[1], check=True)
             time.sleep(WARM_UP_SECONDS)
             yield f"http://127.0.0.1:{demo.port}/", password

@@ -1,4 +1,7 @@
-"""Webhooks: made, tested, removed. Address and secret are sealed and never shown again."""
+"""Webhooks: made, tested, switched, removed. Address and secret are sealed and never shown again.
+
+Whoever does it by page or by command, it is in the access record.
+"""
 
 import datetime as dt
 import secrets
@@ -6,6 +9,7 @@ from collections.abc import Iterable
 
 from replview.alerts import outbox
 from replview.alerts.sending import Refused, host_of, is_public, parse_url
+from replview.store.access_record import Action, note
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.secrets import seal
 
@@ -57,7 +61,21 @@ def add_webhook(
         severities=chosen if len(chosen) < len(AlertRule.Severity.values) else [],
         created_by=by,
     )
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {name}: added")
     return webhook, secret
+
+
+def switch_webhook(webhook: Webhook, *, on: bool) -> None:
+    """Have it told of what fires from now on, or no more."""
+    webhook.enabled = on
+    webhook.save(update_fields=["enabled"])
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: {'on' if on else 'off'}")
+
+
+def remove_webhook(webhook: Webhook) -> None:
+    """It goes, and what it was told."""
+    webhook.delete()
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: removed")
 
 
 def send_test(webhook: Webhook) -> Delivery:

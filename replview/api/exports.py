@@ -13,6 +13,7 @@ from replview.exports.estimating import outlook_of, spark_for
 from replview.exports.policy import Refused, read_policy
 from replview.exports.withheld import visible_exports
 from replview.store import exports
+from replview.store.access_record import Action, note
 from replview.store.change_json import utc_text
 from replview.store.models import Export
 from replview.store.rights import Role, may
@@ -27,12 +28,19 @@ class SliceWords(Schema):
     slot: str = Field("", description="`source/name`")
     tables: str = Field("", description="`schema.table`, several with commas")
     ops: str = Field("", description="some of I U D T M S: `ops=UD`")
-    actor: str = Field("", description="exactly")
+    actor: str = Field("", description="exactly; `?`: nobody was named")
     since: str = Field("", description="an ISO time, or an age: `2h`, `7d`")
     until: str = Field("", description="the same")
     from_lsn: str = Field("", description="commits at or after it, of the slot's present life")
     to_lsn: str = Field("", description="commits at or before it, of the slot's present life")
     transaction: str = Field("", description="one transaction, by its id")
+    q: str = Field("", description="a text in names, or in the values of the first 200 changes")
+    id: str = Field("", description="exactly this xid or gid")
+    states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
+    origin: str = Field("", description="exactly; `-`: written on the source itself")
+    min_changes: str = Field("", description="of transactions with at least so many changes")
+    min_bytes: str = Field("", description="of transactions with at least so many bytes")
+    prepared_min: str = Field("", description="prepared for at least so many seconds")
     before: Before = Field("sent", description="rows before an update: `sent`, or `derived` too")
     name: str = Field("", max_length=100, description="to continue it later")
     since_last: bool = Field(False, description="what was committed since the last of this name")
@@ -168,6 +176,7 @@ def cancel(request: HttpRequest, export_id: int) -> dict[str, Any]:
         raise Refusal("an export is cancelled by whoever asked for it, or by an admin")
     if not exports.cancel(row.pk):
         raise BadRequest(f"export {row.pk} is {_found(export_id).state} already")
+    note(Action.EXPORTED, subject=f"export {row.pk}", details={"act": "cancelled"})
     return export_json(_found(export_id))
 
 

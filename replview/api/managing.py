@@ -4,16 +4,28 @@ Each call that changes something answers, with ``dry_run``, what it would do, an
 needs a token of the scope ``operate``, or a browser's session with its CSRF token.
 """
 
-from datetime import datetime
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
-from ninja import Field, Router, Schema
+from ninja import Router
 from ninja.utils import check_csrf
 
 from replview.api.access import Token
 from replview.api.answers import BadRequest
+from replview.api.managing_shapes import (
+    ActOut,
+    AdoptAsked,
+    Asked,
+    CredentialsAsked,
+    DropAsked,
+    MoveAsked,
+    RemoveAsked,
+    RenameAsked,
+    SourceOut,
+    TablesAsked,
+)
 from replview.api.slots import slot_named
 from replview.catalog.problems import SourceTrouble
 from replview.managing import adopting, dropping, receiving
@@ -39,114 +51,8 @@ def acting(request: HttpRequest) -> Any | None:
     return None if check_csrf(request) is not None else request.user
 
 
-_ACTING = [Token(), acting]
-
-
-class SourceOut(Schema):
-    """A source, without its secrets."""
-
-    name: str
-    #: Its address without the password.
-    conninfo: str
-    #: ``sealed``, ``env:NAME``, ``file:/path``, or empty: none is kept here.
-    password: str
-    server_version: int | None
-    system_identifier: str | None
-    timeline: int | None
-    in_recovery: bool | None
-    slots: list[str]
-    checked_at: datetime | None
-    credentials_changed_at: datetime | None
-    problem: str
-    remedy: str
-
-
-class StatementOut(Schema):
-    """One statement on the source."""
-
-    sql: str
-    needs: str
-    costs: str
-
-
-class RefusalOut(Schema):
-    """Why it cannot be done now."""
-
-    code: str
-    cause: str
-    remedy: str
-
-
-class ActOut(Schema):
-    """What was done, or would be."""
-
-    title: str
-    on: str
-    statements: list[StatementOut]
-    consequences: list[str]
-    #: What `confirm` must hold; empty: nothing.
-    confirm: str
-    refused: RefusalOut | None
-    done: bool
-
-
-class Asked(Schema):
-    """What every act takes."""
-
-    model_config = {"extra": "forbid"}
-
-    dry_run: bool = Field(False, description="tell what would be done, and do nothing")
-    confirm: str = Field("", description="of an act that destroys something: its name, typed")
-
-
-class TablesAsked(Asked):
-    """Tables by ``schema.table``."""
-
-    add: list[str] = Field(default_factory=list, max_length=2000)
-    remove: list[str] = Field(default_factory=list, max_length=2000)
-
-
-class AdoptAsked(Asked):
-    """Publications to read the slot with."""
-
-    publications: list[str] = Field(default_factory=list, max_length=200)
-
-
-class DropAsked(Asked):
-    """What becomes of the record."""
-
-    record: Literal["keep", "delete"]
-    leave_on_source: bool = False
-
-
-class CredentialsAsked(Asked):
-    """What is new; what is left out stays."""
-
-    dsn: str = Field("", max_length=4000)
-    user: str = Field("", max_length=63)
-    password: str = Field("", max_length=1000)
-    password_ref: str = Field("", max_length=1000)
-
-
-class MoveAsked(Asked):
-    """Another address."""
-
-    dsn: str = Field(max_length=4000)
-    password_ref: str = Field("", max_length=1000)
-    keep_password: bool = False
-
-
-class RenameAsked(Asked):
-    """Another name."""
-
-    name: str = Field(max_length=63)
-
-
-class RemoveAsked(Asked):
-    """With its slots, or only where there are none."""
-
-    with_slots: bool = False
-    leave_on_source: bool = False
+#: Of all that acts.
+acts = partial(router.post, response=ActOut, auth=[Token(), acting])
 
 
 @router.get("/sources", response=list[SourceOut], summary="All sources")
@@ -163,8 +69,7 @@ def source(request: HttpRequest, name: str) -> dict[str, Any]:
     return _facts(_source(request, name, Role.VIEWER))
 
 
-@router.post("/slots/{source_name}/{slot_name}/start", response=ActOut, auth=_ACTING,
-             summary="Receive a slot")  # fmt: skip
+@acts("/slots/{source_name}/{slot_name}/start", summary="Receive a slot")
 def start_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
 ) -> dict[str, Any]:
@@ -174,8 +79,7 @@ def start_slot(
                 lambda by: receiving.start(slot, by=by))  # fmt: skip
 
 
-@router.post("/slots/{source_name}/{slot_name}/stop", response=ActOut, auth=_ACTING,
-             summary="Stop receiving a slot")  # fmt: skip
+@acts("/slots/{source_name}/{slot_name}/stop", summary="Stop receiving a slot")
 def stop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
 ) -> dict[str, Any]:
@@ -185,8 +89,10 @@ def stop_slot(
                 lambda by: receiving.stop(slot, by=by))  # fmt: skip
 
 
-@router.post("/slots/{source_name}/{slot_name}/tables", response=ActOut, auth=_ACTING,
-             summary="Change the tables of a slot's own publications")  # fmt: skip
+@acts(
+    "/slots/{source_name}/{slot_name}/tables",
+    summary="Change the tables of a slot's own publications",
+)
 def change_slot_tables(
     request: HttpRequest, source_name: str, slot_name: str, asked: TablesAsked
 ) -> dict[str, Any]:
@@ -200,8 +106,7 @@ def change_slot_tables(
     )
 
 
-@router.post("/slots/{source_name}/{slot_name}/adopt", response=ActOut, auth=_ACTING,
-             summary="Take over a slot that somebody else made")  # fmt: skip
+@acts("/slots/{source_name}/{slot_name}/adopt", summary="Take over a slot that somebody else made")
 def adopt_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: AdoptAsked
 ) -> dict[str, Any]:
@@ -215,8 +120,7 @@ def adopt_slot(
     )
 
 
-@router.post("/slots/{source_name}/{slot_name}/drop", response=ActOut, auth=_ACTING,
-             summary="Drop a slot of replview's")  # fmt: skip
+@acts("/slots/{source_name}/{slot_name}/drop", summary="Drop a slot of replview's")
 def drop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: DropAsked
 ) -> dict[str, Any]:
@@ -227,8 +131,7 @@ def drop_slot(
                 lambda by: dropping.drop_slot(slot, **how, by=by))  # fmt: skip
 
 
-@router.post("/sources/{name}/credentials", response=ActOut, auth=_ACTING,
-             summary="Change the credentials of a source")  # fmt: skip
+@acts("/sources/{name}/credentials", summary="Change the credentials of a source")
 def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked) -> dict[str, Any]:
     """Tried first on the same server and database; then sealed."""
     row = _source(request, name, Role.ADMIN)
@@ -238,8 +141,7 @@ def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked)
                 lambda by: set_credentials(row, new, by=by))  # fmt: skip
 
 
-@router.post("/sources/{name}/move", response=ActOut, auth=_ACTING,
-             summary="Move a source to another address")  # fmt: skip
+@acts("/sources/{name}/move", summary="Move a source to another address")
 def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, Any]:
     """Another cluster than before: `confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
@@ -252,8 +154,7 @@ def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[st
     )
 
 
-@router.post("/sources/{name}/rename", response=ActOut, auth=_ACTING,
-             summary="Rename a source")  # fmt: skip
+@acts("/sources/{name}/rename", summary="Rename a source")
 def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any]:
     """Its record stays."""
     row = _source(request, name, Role.ADMIN)
@@ -261,8 +162,7 @@ def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any
                 lambda by: rename_source(row, asked.name, by=by))  # fmt: skip
 
 
-@router.post("/sources/{name}/remove", response=ActOut, auth=_ACTING,
-             summary="Remove a source")  # fmt: skip
+@acts("/sources/{name}/remove", summary="Remove a source")
 def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, Any]:
     """`confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
@@ -313,6 +213,7 @@ def _facts(row: Source) -> dict[str, Any]:
         "slots": sorted(slot.name for slot in row.slots.all()),
         "checked_at": row.checked_at,
         "credentials_changed_at": row.credentials_at,
+        "managed_by": row.managed_by,
         "problem": row.problem_cause,
         "remedy": row.problem_remedy,
     }

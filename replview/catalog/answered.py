@@ -6,6 +6,7 @@ Answers are plain data, as a draft keeps them; whoever carries the plan out read
 from collections.abc import Mapping
 from typing import Any
 
+from replview.catalog.naming import table_parts
 from replview.catalog.wal_budget import budget_trouble, parse_budget
 from replview.catalog.wishes import Columns, Wish
 
@@ -17,10 +18,13 @@ def wish_of(answers: Mapping[str, Any], *, temporary: bool) -> Wish:
     """The wish. Raises ``SourceTrouble`` for a budget that is none."""
     options: Mapping[str, Any] = answers.get("options") or {}
     through = answers.get("through") == "publications"
+    everything = answers.get("through") == "all"
     return Wish(
         slot_name=str(answers.get("slot_name") or "replview"),
         publications=tuple(answers.get("publications") or ()) if through else (),
-        tables=() if through else tuple(answers.get("tables") or ()),
+        tables=() if through or everything else tuple(answers.get("tables") or ()),
+        all_tables=everything,
+        breaking=frozenset(answers.get("breaking") or ()) if everything else frozenset(),
         exclude=_columns(answers, "drop"),
         mask=_columns(answers, "mask"),
         two_phase=bool(options.get("two_phase", True)),
@@ -46,10 +50,9 @@ def _columns(answers: Mapping[str, Any], rule: str) -> Columns:
     """``{"public.users": {"email": "mask"}}`` as a wish has them, those of one rule."""
     found: dict[tuple[str, str], frozenset[str]] = {}
     for name, rules in (answers.get("columns") or {}).items():
-        schema, _, table = name.partition(".")
         columns = frozenset(column for column, chosen in rules.items() if chosen == rule)
         if columns:
-            found[schema, table] = columns
+            found[table_parts(name)] = columns
     return found
 
 

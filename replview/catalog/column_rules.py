@@ -2,8 +2,8 @@
 
 from psycopg import sql
 
-from replview.catalog.tables import TableFacts
-from replview.catalog.wishes import Columns, Wish, refuse
+from replview.catalog.tables import TableFacts, leaves_of
+from replview.catalog.wishes import Columns, Wish, fully_usable, refuse
 
 
 def check_columns(wish: Wish, tables: list[TableFacts], usable: list[TableFacts] | None) -> None:
@@ -26,17 +26,58 @@ def check_columns(wish: Wish, tables: list[TableFacts], usable: list[TableFacts]
     for key, names in wish.exclude.items():
         table = by_name[key]
         if usable is None or table in usable:
-            _check_identity(table, names)
+            # A partition may have an identity of its own.
+            for one in (table, *leaves_of(table, tables)):
+                _check_identity(one, names)
 
 
-def column_list(table: TableFacts, wish: Wish, server_version: int) -> sql.Composable:
+def table_items(tables: list[TableFacts], wish: Wish, server_version: int) -> sql.Composed:
+    """As they stand after TABLE: each with its columns, where some are left out."""
+    items = [
+        sql.SQL("{}{}").format(
+            sql.Identifier(table.schema, table.name), _column_list(table, wish, server_version)
+        )
+        for table in tables
+    ]
+    return sql.SQL(", ").join(items)
+
+
+def _column_list(table: TableFacts, wish: Wish, server_version: int) -> sql.Composable:
     """`` (a, b)`` without the excluded columns on 15 and later, else nothing."""
-    excluded = wish.exclude.get((table.schema, table.name))
-    if not excluded or server_version < 150000:
+    excluded = wish.exclude.get((table.schema, table.name), frozenset())
+    kept = listed_columns(table, excluded, server_version)
+    if kept is None or server_version < 150000:
         return sql.SQL("")
-    computed = table.generated if server_version < 180000 else frozenset()
-    kept = [name for name in table.columns if name not in excluded | computed]
     return sql.SQL(" ({})").format(sql.SQL(", ").join(map(sql.Identifier, kept)))
+
+
+def listed_columns(
+    table: TableFacts, excluded: frozenset[str], server_version: int
+) -> tuple[str, ...] | None:
+    """The columns to be named; None: none is left out, and the table needs no list."""
+    if not excluded:
+        return None
+    # Before 18 no list takes what is computed, from then on what is computed when it is read.
+    computed = table.generated if server_version < 180000 else table.virtual
+    kept = tuple(name for name in table.columns if name not in excluded | computed)
+    if not kept:
+        raise refuse(
+            "no_columns",
+            f"no column of {table} would be left",
+            "Keep one, or take the whole table out of the publication",
+        )
+    return kept
+
+
+def must_be_sent(table: TableFacts, tables: list[TableFacts], column: str) -> str:
+    """Why a column cannot be left out of a publication; empty: it can."""
+    if not fully_usable(table, tables):
+        return ""
+    for one in (table, *leaves_of(table, tables)):
+        if column in one.identity_columns:
+            what = "the whole row" if one.replica_identity == "FULL" else "it"
+            return f"{what} tells this table's rows apart"
+    return ""
 
 
 def rules_for_slot(wish: Wish) -> dict[str, dict[str, str]]:

@@ -1,9 +1,13 @@
-"""Names in statements that are shown to be copied, and which slot names PostgreSQL takes."""
+"""Names in statements that are shown to be copied, names of tables as text, and which slot names
+PostgreSQL takes.
+"""
 
 import re
 
 #: NAMEDATALEN - 1.
 LONGEST_NAME_BYTES = 63
+#: A part in double quotes, whole: a dot or nothing comes after it.
+_QUOTED = re.compile(r'"((?:[^"]|"")+)"(?=\.|\Z)', re.DOTALL)
 
 
 def quoted(*names: str) -> str:
@@ -14,6 +18,40 @@ def quoted(*names: str) -> str:
 def literal(text: str) -> str:
     """A string constant, for showing; what is run is composed by psycopg."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def table_text(schema: str, table: str) -> str:
+    """``schema.table``; what holds a dot or a quote stands in double quotes: ``"a.b".c``."""
+    return f"{_part(schema)}.{_part(table)}"
+
+
+def name_parts(text: str) -> list[str]:
+    """The parts of a name that dots part; in double quotes a dot parts nothing."""
+    found = []
+    while True:
+        quotes = _QUOTED.match(text)
+        if quotes is not None:
+            found.append(quotes[1].replace('""', '"'))
+            rest = text[quotes.end() :]
+        else:
+            part, dot, rest = text.partition(".")
+            found.append(part)
+            rest = dot + rest
+        if not rest:
+            return found
+        text = rest[1:]
+
+
+def table_parts(text: str) -> tuple[str, str]:
+    """``(schema, table)`` of what ``table_text`` wrote. A table alone is of ``public``; of what is
+    not in quotes the first dot parts.
+    """
+    first, *rest = name_parts(text)
+    return (first, ".".join(rest)) if rest else ("public", first)
+
+
+def _part(name: str) -> str:
+    return quoted(name) if "." in name or '"' in name else name
 
 
 def slot_name_fault(name: str) -> str:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from decoder.scalars import LSN
 from replview.catalog.column_rules import rules_for_slot
 from replview.catalog.connections import Connection
 from replview.catalog.naming import slot_name_fault
 from replview.catalog.open_transactions import OpenTransaction, read_open_transactions
 from replview.catalog.peekable import PLUGINS
 from replview.catalog.publication_steps import publication_steps
-from replview.catalog.server import ServerFacts, read_server_facts
+from replview.catalog.server import ServerFacts, read_position, read_server_facts
 from replview.catalog.slot_step import failover_of, heartbeat_notes, slot_step, two_phase_of
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.steps import Step
@@ -40,6 +41,8 @@ class Plan:
     protect: str = DATABASE
     heartbeat_seconds: int | None = None
     notes: tuple[str, ...] = ()
+    #: Where the source's WAL was when this was planned; None: unknown.
+    position: LSN | None = None
     #: Slot creation would wait for these now.
     waits_for: tuple[OpenTransaction, ...] = ()
 
@@ -93,6 +96,7 @@ def make_plan(connection: Connection, wish: Wish, *, remade: Sequence[Step] = ()
         protect=protect,
         heartbeat_seconds=wish.heartbeat_seconds,
         notes=tuple(notes),
+        position=read_position(connection),
         waits_for=waits_for,
     )
 

@@ -5,13 +5,15 @@ publishes only inserts and truncations, since publishing its updates would make 
 own UPDATE and DELETE fail.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from psycopg import sql
 
 from replview.catalog import wishes
+from replview.catalog.column_rules import check_columns, table_items
 from replview.catalog.connections import Connection
+from replview.catalog.naming import table_parts
 from replview.catalog.publication_members import Member, owned_publications, read_members
 from replview.catalog.publications import Publication, read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
@@ -63,10 +65,12 @@ def plan_changes(
     *,
     add: Sequence[str] = (),
     remove: Sequence[str] = (),
+    left_out: Mapping[str, frozenset[str]] | None = None,
 ) -> Changes:
     """Look at the source and say what would run. Raises ``SourceTrouble`` to refuse.
 
-    ``made``: the publications replview made for the slot; no other is changed.
+    ``made``: the publications replview made for the slot; no other is changed. ``left_out``:
+    columns by ``schema.table`` that are not to be published of a table that joins.
     """
     server, tables = read_server_facts(connection), read_tables(connection)
     own = _read_own(connection, made)
@@ -75,20 +79,31 @@ def plan_changes(
     for text in remove:
         _leave(own, text, changes)
     new: dict[str, list[TableFacts]] = {}
+    # Asked for by name alone: what is published is never "all".
+    wish = Wish(slot_name=slot_name, tables=tuple(add), exclude=_exclude(tables, left_out or {}))
     if add:
-        # Asked for by name alone: what is published is never "all".
-        wish = Wish(slot_name=slot_name, tables=tuple(add))
         chosen = wishes.chosen_tables(wish, tables, server.version)
+        usable = [table for table in chosen if wishes.fully_usable(table, tables)]
+        check_columns(wish, tables, usable)
         wishes.check_owned(chosen, tables, may_create=True)
         for table in chosen:
             _join(own, table, wishes.fully_usable(table, tables), slot_name, new, changes)
     _check_contradiction(changes)
     for one in own:
-        changes.statements += _alterations(one, server, changes)
+        changes.statements += _alterations(one, wish, server, changes)
     for name, joining in new.items():
-        changes.statements.append(_creation(name, joining, server, whole=name == slot_name))
+        changes.statements.append(_creation(name, joining, wish, server))
         changes.new_publications.append(name)
     return changes
+
+
+def _exclude(tables: list[TableFacts], left_out: Mapping[str, frozenset[str]]) -> wishes.Columns:
+    """As a wish has them; of columns that are there."""
+    return {
+        _key(table): left_out[str(table)] & frozenset(table.columns)
+        for table in tables
+        if str(table) in left_out
+    }
 
 
 def _read_own(connection: Connection, made: Sequence[str]) -> list[_Own]:
@@ -124,8 +139,7 @@ def _check_own(connection: Connection, own: list[_Own], slot_name: str) -> None:
 
 
 def _leave(own: list[_Own], text: str, changes: Changes) -> None:
-    schema, dot, name = text.partition(".")
-    key = (schema, name) if dot else ("public", text)
+    key = table_parts(text)
     found = False
     for one in own:
         for member in one.members:
@@ -158,6 +172,12 @@ def _join(
         # It has an identity by now: its updates and deletes can come, too.
         member = one.member(table)
         assert member is not None
+        if member.row_filter is not None:
+            raise refuse(
+                "row_filter",
+                f"table {table} is published with a row filter, which its updates may not satisfy",
+                "Its owner takes the filter away, or moves the table: ALTER PUBLICATION …",
+            )
         one.leaving.append(member)
         changes.whole_now.append(str(table))
     if not inside:
@@ -181,7 +201,9 @@ def _check_contradiction(changes: Changes) -> None:
         )
 
 
-def _alterations(one: _Own, server: ServerFacts, changes: Changes) -> list[sql.Composed]:
+def _alterations(
+    one: _Own, wish: Wish, server: ServerFacts, changes: Changes
+) -> list[sql.Composed]:
     """SET first, so that what joins is published as it will be."""
     name = sql.Identifier(one.publication.name)
     found = []
@@ -198,19 +220,17 @@ def _alterations(one: _Own, server: ServerFacts, changes: Changes) -> list[sql.C
         tables = sql.SQL(", ").join(sql.Identifier(m.schema, m.name or "") for m in one.leaving)
         found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, tables))
     if one.joining:
-        tables = sql.SQL(", ").join(sql.Identifier(*_key(table)) for table in one.joining)
+        tables = table_items(one.joining, wish, server.version)
         found.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, tables))
     return found
 
 
-def _creation(
-    name: str, tables: list[TableFacts], server: ServerFacts, *, whole: bool
-) -> sql.Composed:
-    options = [] if whole else [sql.SQL("publish = 'insert, truncate'")]
+def _creation(name: str, tables: list[TableFacts], wish: Wish, server: ServerFacts) -> sql.Composed:
+    options = [] if name == wish.slot_name else [sql.SQL("publish = 'insert, truncate'")]
     if server.version >= 130000 and any(table.partitioned for table in tables):
         options.append(sql.SQL("publish_via_partition_root = true"))
-    named = sql.SQL(", ").join(sql.Identifier(*_key(table)) for table in tables)
-    statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(sql.Identifier(name), named)
+    items = table_items(tables, wish, server.version)
+    statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(sql.Identifier(name), items)
     if options:
         statement += sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
     return statement

@@ -46,14 +46,13 @@ _OLD_TABLES = Query(
 )
 _SCHEMAS = Query(
     name="publication_schemas",
-    about="Schemas named in a publication; 15 and later, anyone may read it.",
+    about="Schemas named in publications; 15 and later, anyone may read it.",
     sql="""
-        SELECT n.nspname AS schema
+        SELECT p.pubname AS publication, n.nspname AS schema
           FROM pg_publication_namespace AS s
           JOIN pg_publication AS p ON p.oid = s.pnpubid
           JOIN pg_namespace AS n ON n.oid = s.pnnspid
-         WHERE p.pubname = %s
-         ORDER BY n.nspname
+         ORDER BY p.pubname, n.nspname
     """,
 )
 OWNED = Query(
@@ -74,6 +73,11 @@ class Member:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}" if self.name is not None else f"all of {self.schema}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Schema and table."""
+        return self.schema, self.name or ""
 
     def item(self) -> sql.Composed:
         """As it stands after TABLE: name, columns, rows."""
@@ -113,8 +117,17 @@ def read_members(connection: Connection, publication: str) -> list[Member]:
         for row in rows
     ]
     if modern:
-        members += [Member(schema=row["schema"]) for row in _SCHEMAS.rows(connection, publication)]
+        members += [Member(schema=name) for name in whole_schemas(connection).get(publication, ())]
     return members
+
+
+def whole_schemas(connection: Connection) -> dict[str, list[str]]:
+    """Publications TABLES IN SCHEMA, with the schemas: their later tables are in them, too."""
+    found: dict[str, list[str]] = {}
+    if connection.info.server_version >= 150000:
+        for row in _SCHEMAS.rows(connection):
+            found.setdefault(row["publication"], []).append(row["schema"])
+    return found
 
 
 def owned_publications(connection: Connection) -> set[str]:

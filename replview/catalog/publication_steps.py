@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from replview.catalog import wishes
-from replview.catalog.column_rules import check_columns, column_list
+from replview.catalog.column_rules import check_columns, table_items
 from replview.catalog.connections import Connection
 from replview.catalog.findings import some_of
 from replview.catalog.naming import LONGEST_NAME_BYTES
@@ -46,7 +46,7 @@ def publication_steps(
     unusable = [table for table in chosen if table not in usable]
     check_columns(wish, tables, usable)
     if wish.all_tables:
-        return [_all_tables_step(wish, server, unusable, known)], []
+        return [_all_tables_step(wish, server, unusable, known)], all_tables_notes(unusable)
     steps = []
     if usable:
         steps.append(_step(wish.slot_name, usable, wish, server, known, inserts_only=False))
@@ -86,14 +86,8 @@ def _step(
     options = [sql.SQL("publish = 'insert, truncate'")] if inserts_only else []
     if server.version >= 130000 and any(table.partitioned for table in tables):
         options.append(sql.SQL("publish_via_partition_root = true"))
-    items = [
-        sql.SQL("{}{}").format(
-            sql.Identifier(table.schema, table.name), column_list(table, wish, server.version)
-        )
-        for table in tables
-    ]
     statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(
-        sql.Identifier(name), sql.SQL(", ").join(items)
+        sql.Identifier(name), table_items(tables, wish, server.version)
     )
     if options:
         statement += sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
@@ -111,12 +105,12 @@ def _step(
 def _all_tables_step(
     wish: Wish, server: ServerFacts, unusable: list[TableFacts], known: set[str]
 ) -> Step:
-    """FOR ALL TABLES, where no table suffers from it."""
-    if unusable:
+    """FOR ALL TABLES, where no table suffers from it but those that were agreed to."""
+    if suffering := [str(table) for table in unusable if table.text not in wish.breaking]:
         raise refuse(
             "unusable_tables",
             "FOR ALL TABLES would make UPDATE and DELETE fail on tables without a usable replica "
-            f"identity: {some_of([str(table) for table in unusable])}",
+            f"identity: {some_of(suffering)}",
             "Leave --all-tables out: replview then publishes table by table",
         )
     if not server.superuser:
@@ -140,10 +134,33 @@ def _all_tables_step(
         statement=statement + sql.SQL(""),
         undo=_drop_publication(wish.slot_name),
         needs="superuser",
-        costs="nothing now; every later table without a primary key refuses UPDATE and DELETE",
+        costs=_all_tables_costs(unusable),
         kind="publication",
         name=wish.slot_name,
     )
+
+
+def all_tables_notes(unusable: list[TableFacts]) -> list[str]:
+    """What FOR ALL TABLES means, the danger first."""
+    notes = [
+        "tables made later are recorded from their first row on; no column of any table can be "
+        "left out at the source, only masked here"
+    ]
+    if unusable:
+        notes.insert(
+            0,
+            "on the source UPDATE and DELETE fail from then on, for everybody, on "
+            f"{some_of([str(table) for table in unusable])}: without a usable replica identity "
+            "PostgreSQL refuses them while they are published",
+        )
+    return notes
+
+
+def _all_tables_costs(unusable: list[TableFacts]) -> str:
+    now = "nothing now"
+    if unusable:
+        now = f"UPDATE and DELETE fail at once on {some_of([str(table) for table in unusable])}"
+    return f"{now}; every later table without a primary key refuses UPDATE and DELETE"
 
 
 def _check_new_name(name: str, known: set[str]) -> None:

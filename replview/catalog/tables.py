@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from replview.catalog.connections import Connection
+from replview.catalog.naming import table_text
 from replview.catalog.queries import Query
 
 _IDENTITIES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "INDEX"}
@@ -43,7 +44,8 @@ GENERATED = Query(
     name="generated_columns",
     about="Generated columns, which a column list may name only on 18 and later; 12 and later.",
     sql="""
-        SELECT attrelid AS oid, attname::text AS name FROM pg_attribute
+        SELECT attrelid AS oid, attname::text AS name, attgenerated = 'v' AS virtual
+          FROM pg_attribute
          WHERE attgenerated <> '' AND attnum > 0 AND NOT attisdropped
     """,
 )
@@ -81,6 +83,8 @@ class TableFacts:
     columns: tuple[str, ...]
     #: Columns computed from others; published on 18 and later alone.
     generated: frozenset[str] = frozenset()
+    #: Those of them that are computed when they are read (18 and later): never published.
+    virtual: frozenset[str] = frozenset()
     partitioned: bool = False
     #: The partitioned table this is a partition of.
     parent: int | None = None
@@ -90,6 +94,11 @@ class TableFacts:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
+
+    @property
+    def text(self) -> str:
+        """To be told apart from every other: as forms, wishes and ``table_parts`` have it."""
+        return table_text(self.schema, self.name)
 
     @property
     def identity_columns(self) -> tuple[str, ...]:
@@ -116,9 +125,12 @@ class TableFacts:
 def read_tables(connection: Connection) -> list[TableFacts]:
     """All permanent tables outside the system's schemas, partitions too, by name."""
     generated: dict[int, set[str]] = {}
+    virtual: dict[int, set[str]] = {}
     if connection.info.server_version >= 120000:
         for row in GENERATED.rows(connection):
             generated.setdefault(row["oid"], set()).add(row["name"])
+            if row["virtual"]:
+                virtual.setdefault(row["oid"], set()).add(row["name"])
     return [
         TableFacts(
             oid=row["oid"],
@@ -129,6 +141,7 @@ def read_tables(connection: Connection) -> list[TableFacts]:
             identity_index=tuple(row["identity_index"]),
             columns=tuple(row["columns"]),
             generated=frozenset(generated.get(row["oid"], ())),
+            virtual=frozenset(virtual.get(row["oid"], ())),
             partitioned=row["kind"] == "p",
             parent=row["parent"],
             owned=row["owned"],

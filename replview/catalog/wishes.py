@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from replview.catalog.findings import some_of
+from replview.catalog.naming import name_parts, table_parts
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.tables import TableFacts, leaves_of
 
@@ -18,11 +19,14 @@ class Wish:
     slot_name: str
     #: Existing publications, used as they are; then no table is chosen.
     publications: tuple[str, ...] = ()
-    #: ``schema.table`` (``table`` alone is of ``public``); empty: all.
+    #: ``schema.table`` (``table`` alone is of ``public``), as ``table_parts`` reads it; empty: all.
     tables: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
     #: One publication FOR ALL TABLES, new ones too.
     all_tables: bool = False
+    #: Under ``all_tables``: tables (``TableFacts.text``) whose UPDATE and DELETE may fail from then
+    #: on, which somebody has seen and wants all the same.
+    breaking: frozenset[str] = frozenset()
     exclude: Columns = field(default_factory=dict)
     mask: Columns = field(default_factory=dict)
     two_phase: bool = True
@@ -49,10 +53,12 @@ def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
     """``schema.table.column`` or ``table.column`` (of ``public``), once for each column."""
     found: dict[tuple[str, str], frozenset[str]] = {}
     for text in texts:
-        parts = text.split(".")
+        parts = name_parts(text)
         if len(parts) not in (2, 3) or not all(parts):
             raise refuse(
-                "bad_column", f"{text} is not a column's name", "Write schema.table.column"
+                "bad_column",
+                f"{text} is not a column's name",
+                'Write schema.table.column; a name with a dot in double quotes: "a.b".table.column',
             )
         key = (parts[0], parts[1]) if len(parts) == 3 else ("public", parts[0])
         found[key] = found.get(key, frozenset()) | {parts[-1]}
@@ -116,14 +122,14 @@ def fully_usable(table: TableFacts, tables: list[TableFacts]) -> bool:
 
 
 def _named(text: str, by_name: dict[tuple[str, str], TableFacts]) -> TableFacts:
-    schema, dot, name = text.partition(".")
-    table = by_name.get((schema, name) if dot else ("public", text))
+    table = by_name.get(table_parts(text))
     if table is None:
         raise refuse(
             "no_such_table",
             f"there is no permanent table {text} (views, foreign, temporary and unlogged tables "
             "cannot be published)",
-            "Correct --tables; names are written as in the catalog: schema.table",
+            "Correct --tables; names are written as in the catalog: schema.table; one that holds a "
+            'dot stands in double quotes: "a.b".table',
         )
     return table
 

@@ -1,20 +1,22 @@
 """From the words of a filter to a slice with fixed ends, and from a wish to its row.
 
-A slice is one of transactions of one life of a slot, narrowed by table, operation, actor, time and
-LSN. What else a filter may ask for (text, values, states …) an export does not narrow by: it is
-refused, or named as left out, and never forgotten in silence.
+A slice is one of transactions of one life of a slot, narrowed by all that a page's filter asks of
+transactions. What a filter may ask of single rows (a condition on values, one row) an export is not
+narrowed by: it is refused, or named as left out, and never forgotten in silence.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from replview.exports.narrowing import narrowing_of
 from replview.exports.policy import Refused, read_policy
 from replview.exports.targets import target_of
 from replview.exports.withheld import permitted, same_masks
 from replview.spark.reading import StoreProblem, connect, resolve
 from replview.spark.reading.masks import with_rules
+from replview.spark.sessions import SparkProblem, refuse_token
 from replview.spark.slices import Slice
 from replview.store import exports
 from replview.store.access_record import note
@@ -26,7 +28,10 @@ from replview.store.transaction_filter import OPERATIONS, UNKNOWN_ACTOR
 from replview.store.wanted_changes import WantedChanges
 
 #: A filter's words an export is narrowed by.
-WORDS = ("tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction")
+WORDS = (
+    "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
+    "states", "origin", "min_changes", "min_bytes", "prepared_min",
+)  # fmt: skip
 _OPERATION_OF = {
     "I": "insert",
     "U": "update",
@@ -35,17 +40,8 @@ _OPERATION_OF = {
     "M": "message",
     "S": "snapshot",
 }
-_NAMES = {
-    "q": "text",
-    "where": "a condition on values",
-    "key": "a row",
-    "id": "a gid or xid",
-    "states": "states",
-    "origin": "origin",
-    "min_changes": "number of changes",
-    "min_bytes": "size",
-    "prepared_min": "time prepared",
-}
+#: It is not, since its files are counted and cut by what transactions tell of themselves.
+_NAMES = {"where": "a condition on values", "key": "a row"}
 
 Before = Literal["sent", "derived"]
 
@@ -86,12 +82,10 @@ def read_wish(
     if wanted.trouble:
         raise Refused(wanted.trouble, "See how filters are written: replview help changes")
     left_out = tuple(_NAMES[one] for one in _NAMES if _given(words, one))
-    actor = wanted.filter.actor
-    if actor == UNKNOWN_ACTOR:
-        actor, left_out = "", (*left_out, "unknown actors")
     if strict and left_out:
         raise Refused(
-            f"an export cannot be narrowed by {', '.join(left_out)}",
+            f"an export cannot be narrowed by {', '.join(left_out)}: it holds all that its "
+            "transactions did to a table",
             "Leave it out, or write these changes with replview changes or a download",
         )
     if slot.incarnation is None:
@@ -102,6 +96,8 @@ def read_wish(
         left_out = (*left_out, "tables you have no right to see")
     ends = _ends(slot, wanted.transaction_id, last)
     asked = wanted.filter
+    actors = (asked.actor,) if asked.actor and asked.actor != UNKNOWN_ACTOR else ()
+    narrowed = narrowing_of(slot, asked)
     try:
         with connect(store_conninfo()) as connection:
             found = resolve(
@@ -116,16 +112,14 @@ def read_wish(
                 operations=[_OPERATION_OF[letter] for letter in asked.ops]
                 if asked.ops != OPERATIONS
                 else (),
-                actors=(actor,) if actor else (),
+                actors=actors,
                 before=before,
                 **ends,
             )
-            found = with_rules(connection, found)
+            found = replace(with_rules(connection, found), narrowed=narrowed)
     except StoreProblem as problem:
         raise Refused(problem.problem, problem.remedy) from None
     kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
-    if not actor:
-        kept.pop("actor", None)
     if last is not None:
         same_masks(last, found)
     return Wish(slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last)
@@ -145,6 +139,10 @@ def ask(
     policy = read_policy()
     policy.check()
     place = target_of(target, policy, anywhere=anywhere, base=base)
+    try:
+        refuse_token(spark)
+    except SparkProblem as problem:
+        raise Refused(problem.problem, problem.remedy) from None
     if wish.empty:
         raise Refused(*nothing_words(wish))
     try:

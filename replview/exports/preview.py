@@ -11,11 +11,15 @@ from replview.exports.policy import Refused, read_policy
 from replview.exports.targets import check_again
 from replview.exports.withheld import shown_cells, withheld
 from replview.spark.archive.images import file_columns
+from replview.store.access_record import viewed
 from replview.store.models import Export
+from replview.store.sight import NO_RIGHT, current_sight
 
 _ROWS = 8
 _COLUMNS = 12
 _TEXT = 80
+#: What logical messages tell.
+_OF_MESSAGES = ("context", "content", "content_base64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +55,32 @@ def preview_of(row: Export) -> Preview | None:
     rows = [[_cell(record[name]) for name in names] for record in batch.to_pylist()]
     tables = {one["dataset"]: one for one in (row.result or {}).get("tables") or []}
     table = tables.get(chosen.get("dataset"))
-    if table is not None:
-        name = f"{table['schema']}.{table['table']}"
-        rows = shown_cells(name, names, rows, withheld(row.slot), _names(schema))
+    if table is None:
+        rows = _without_messages(row, names, rows)
+    else:
+        name, of = f"{table['schema']}.{table['table']}", withheld(row.slot, name=row.slot_name)
+        rows = shown_cells(name, names, rows, of, _names(schema))
+        if not of.hides(name):
+            viewed(
+                tables=[name], rows=len(rows), subject=f"export {row.pk}",
+                source_id=row.slot.source_id if row.slot else None,
+            )  # fmt: skip
     return Preview(path=str(chosen["path"]), columns=names, rows=rows)
+
+
+def _without_messages(
+    row: Export, names: list[str], rows: list[list[str | None]]
+) -> list[list[str | None]]:
+    """Transactions or events, without what messages told where whoever looks may see none."""
+    if not current_sight().hides_messages(row.slot.source_id if row.slot else 0):
+        return rows
+    return [
+        [
+            NO_RIGHT if name in _OF_MESSAGES and value is not None else value
+            for name, value in zip(names, cells, strict=True)
+        ]
+        for cells in rows
+    ]
 
 
 def _names(schema: pa.Schema) -> dict[str, str]:

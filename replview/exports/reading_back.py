@@ -12,7 +12,14 @@ from replview.exports.targets import check_again
 from replview.spark.slices import Slice, SliceTable
 from replview.spark.snippets import Snippet, snippets
 from replview.spark.writing.dataset_schemas import table_document
-from replview.spark.writing.layout import SCHEMA, datasets, decoded, life_folder
+from replview.spark.writing.layout import (
+    SCHEMA,
+    datasets,
+    decoded,
+    life_folder,
+    root_of,
+    roots_by_dataset,
+)
 from replview.store.models import Export
 
 
@@ -57,7 +64,17 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
         if not folder.resolve().is_relative_to(Path(row.target).resolve()):
             return None
         document = orjson.loads((folder / SCHEMA).read_bytes())
+        others = _other_roots(folder)
+        before = [(str(each), orjson.loads((each / SCHEMA).read_bytes())) for each in others]
     except (OSError, ValueError, Refused):
         return None
-    programs = snippets(str(folder), document, str(named[name]["table"]))
+    programs = snippets(str(folder), document, str(named[name]["table"]), before=before)
     return ReadingBack(tables=list(named), table=name, snippets=programs)
+
+
+def _other_roots(folder: Path) -> list[Path]:
+    """The other roots of the folder's table, in their order."""
+    names = [each.name for each in folder.parent.iterdir() if each.is_dir()]
+    found = roots_by_dataset(names).get(root_of(folder.name)[0], [])
+    others = [folder.parent / name for name in found if name != folder.name]
+    return [each for each in others if (each / SCHEMA).is_file()]

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Q, QuerySet
 
 from replview.exports.policy import Refused
-from replview.store.models import Export, HistoryJob, Relation, RelationVersion, Slot, Source
+from replview.store.models import (
+    Export,
+    HistoryJob,
+    Relation,
+    RelationVersion,
+    Slot,
+    SlotEvent,
+    Source,
+)
 from replview.store.sight import NO_RIGHT, Sight, current_sight
 
 if TYPE_CHECKING:
@@ -28,20 +36,37 @@ def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
     sight = current_sight()
     if not sight.restricted:
         return list(asked), False
-    relations = list(Relation.objects.filter(slot=slot).order_by("pk"))
-    sight.learn([relation.pk for relation in relations])
-    hidden = {str(relation) for relation in relations if sight.hides(relation.pk)}
+    seen, hidden = _seen_and_hidden(slot, sight)
     for name in asked:
         if name in hidden:
             raise Refused(
                 f"you have {NO_RIGHT} of {name}", "Ask an admin for the right, or leave it out"
             )
-    if asked or not hidden:
+    # Messages go along with all tables, and with no tables that are named.
+    if asked or not (hidden or sight.hides_messages(slot.source_id)):
         return list(asked), False
-    seen = list(dict.fromkeys(str(r) for r in relations if str(r) not in hidden))
     if not seen:
         raise Refused(f"you have {NO_RIGHT} of any table of {slot}", "Ask an admin for the right")
     return seen, True
+
+
+def searchable(slot: Slot) -> tuple[tuple[str, ...] | None, bool]:
+    """The tables in whose values a text may be looked for, None for all; and whether it may be in
+    messages.
+    """
+    sight = current_sight()
+    if not sight.restricted:
+        return None, True
+    seen, hidden = _seen_and_hidden(slot, sight)
+    return tuple(seen) if hidden else None, not sight.hides_messages(slot.source_id)
+
+
+def _seen_and_hidden(slot: Slot, sight: Sight) -> tuple[list[str], set[str]]:
+    """The names of a slot's tables; one that some hidden table has is hidden."""
+    relations = list(Relation.objects.filter(slot=slot).order_by("pk"))
+    sight.learn([relation.pk for relation in relations])
+    hidden = {str(relation) for relation in relations if sight.hides(relation.pk)}
+    return list(dict.fromkeys(str(r) for r in relations if str(r) not in hidden)), hidden
 
 
 def same_masks(last: Export, part: "Slice") -> None:
@@ -85,6 +110,13 @@ def slot_of_life(life: str) -> Slot | None:
     source, _, rest = life.partition("/")
     name = rest.rpartition("-")[0]
     found = Slot.objects.select_related("source").filter(source__name=source, name=name).first()
+    if found is None:
+        # Files keep the name that the source had when they were written.
+        renamed = SlotEvent.objects.filter(
+            slot__name=name, detail__act="rename", message__startswith=f"The source {source} is "
+        )
+        event = renamed.select_related("slot__source").order_by("-pk").first()
+        found = event.slot if event else None
     sources = current_sight().sources
     return found if found and (sources is None or found.source_id in sources) else None
 
@@ -99,6 +131,8 @@ class Withheld:
     sight: Sight | None = None
     #: 0: of a slot that is gone.
     source_id: int = 0
+    #: Whose rules count; 0: those for every source alone.
+    rules_of: int = 0
 
     def hides(self, table: str) -> bool:
         """No right on the table."""
@@ -114,19 +148,22 @@ class Withheld:
             return frozenset()
         schema, _, name = table.partition(".")
         shape = [{"name": each} for each in names]
-        more = self.sight.masked_of_table(self.source_id, schema, name, shape)
+        more = self.sight.masked_of_table(self.rules_of, schema, name, shape)
         return frozenset(self.masked.get(table, ())) | more
 
 
-def withheld(slot: Slot | None, sight: Sight | None = None) -> Withheld:
-    """Of a slot's tables; of a slot that is gone the rules for every source count, and whoever is
-    restricted sees nothing.
+def withheld(slot: Slot | None, sight: Sight | None = None, *, name: str = "") -> Withheld:
+    """Of a slot's tables; of a slot that is gone, called ``source/slot``, its source's rules and
+    those for every source count, and whoever is restricted sees nothing.
     """
     sight = sight or current_sight()
     if sight.open:
         return Withheld()
     found = Withheld(sight=sight, source_id=slot.source_id if slot else 0)
+    found.rules_of = found.source_id
     if slot is None:
+        source = Source.objects.filter(name=name.partition("/")[0]).first()
+        found.rules_of = source.pk if source else 0
         return found
     names: dict[int, set[str]] = {}
     for relation in Relation.objects.filter(slot=slot):

@@ -8,16 +8,17 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
-from django.db import DatabaseError
+from django.core.exceptions import ObjectDoesNotExist
 
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.fleet.planning import side_by_side
 from replview.fleet.plans import Item, Plan
 from replview.store.access_record import note
+from replview.store.accounts import AccountProblem
 from replview.store.dsn import DSNError
 from replview.store.secrets import SecretKeyChanged
 
+_NOT_HERE = "not_here"
 #: Told which item a line is about, and the line.
 Tell = Callable[[str, str], None]
 
@@ -32,9 +33,13 @@ def apply_plan(plan: Plan, tell: Tell, stop: threading.Event, path: Path) -> Non
 
     side_by_side(carry_out, [_of(group, "source") for group in plan.groups], stop)
     for group in plan.groups:
-        _leave_out(group)
+        if any(item.kind == "source" and item.trouble for item in group):
+            _leave_out(group, "its source failed")
     # One after another: a rule may be of a source that was added just now.
-    carry_out([item for item in plan.items if item.kind == "mask"])
+    masks = [item for item in plan.items if item.kind == "mask"]
+    carry_out(masks)
+    if any(item.trouble and item.trouble.code != _NOT_HERE for item in masks):
+        _leave_out([item for item in plan.items if item.kind == "slot"], "a mask rule failed")
     carry_out([item for item in plan.items if item.kind == "grant"])
     side_by_side(carry_out, [_of(group, "slot") for group in plan.groups], stop)
     done = Counter(str(item.verdict) for item in plan.items if item.acts and not item.trouble)
@@ -53,17 +58,20 @@ def _carry_out(item: Item, tell: Tell) -> None:
         item.trouble = error.trouble
     except (DSNError, SecretKeyChanged) as error:
         item.trouble = Trouble("address", str(error), "Correct its dsn or password in the file")
-    except (psycopg.Error, DatabaseError) as error:
-        # Its text may hold values.
+    except AccountProblem as problem:
+        item.trouble = Trouble("refused", str(problem), "Correct it in the file")
+    except ObjectDoesNotExist:
+        # Its server was not reached, or it is being removed: there is nothing to mask or to see.
+        item.trouble = Trouble(_NOT_HERE, "not tried, since its source is not here", "Apply again")
+    except Exception as error:
+        # One of forty must not hold up the rest; its text may hold values.
         item.trouble = Trouble("failed", f"it failed ({type(error).__name__})", "Apply again")
     tell(item.name, f"failed: {item.trouble}" if item.trouble else str(item.verdict))
 
 
-def _leave_out(group: list[Item]) -> None:
-    """Slots of a source that could not be made known, or changed."""
-    if not any(item.kind == "source" and item.trouble for item in group):
-        return
-    for item in group:
+def _leave_out(items: list[Item], why: str) -> None:
+    """What would build upon something that could not be done."""
+    for item in items:
         if item.changes_something and item.trouble is None:
-            item.trouble = Trouble("not_tried", "not tried, since its source failed", "Apply again")
+            item.trouble = Trouble("not_tried", f"not tried, since {why}", "Apply again")
             item.acts = []

@@ -74,6 +74,8 @@ class DeclaredGrant:
 class Fleet:
     """The whole file."""
 
+    #: Of the file, without its folder.
+    name: str = "fleet.toml"
     sources: tuple[DeclaredSource, ...] = ()
     masks: tuple[DeclaredMask, ...] = ()
     grants: tuple[DeclaredGrant, ...] = ()

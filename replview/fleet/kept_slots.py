@@ -5,6 +5,7 @@ from typing import Any
 
 from replview.catalog import wishes
 from replview.catalog.connections import Connection
+from replview.catalog.naming import table_text
 from replview.catalog.problems import Trouble
 from replview.catalog.publication_members import read_members
 from replview.catalog.publications import read_publications
@@ -45,7 +46,8 @@ def plan_kept(
     if slot.owned:  # one that is adopted is taken as it is
         _check_fixed(item, facts, declared, read_server_facts(connection))
     _compare_tables(connection, item, slot, declared, tables)
-    _compare_row(item, slot, declared, compare_columns(connection, item, slot, declared, tables))
+    compare_columns(connection, item, slot, declared, tables)
+    _compare_row(item, slot, declared)
     _compare_budget(item, slot, declared)
     compare_keeping(item, slot, declared)
     _compare_running(item, slot, declared)
@@ -108,12 +110,14 @@ def _compare_tables(
     wanted = {(table.schema, table.name) for table in chosen}
     # Those that have a usable identity by now join the publication of updates, too.
     add = [
-        str(table)
+        table.text
         for table in chosen
         if (found := members.get((table.schema, table.name))) is None
         or (not found.needs_identity and wishes.fully_usable(table, tables))
     ]
-    remove = [f"{schema}.{name}" for schema, name in members if (schema, name) not in wanted]
+    remove = [
+        table_text(schema, name or "") for schema, name in members if (schema, name) not in wanted
+    ]
     if not add and not remove:
         return
     item.change("tables", f"{len(members)} published", _difference(add, remove))
@@ -123,9 +127,7 @@ def _compare_tables(
     )
 
 
-def _compare_row(
-    item: Item, slot: Slot, declared: DeclaredSlot, rules: dict[str, dict[str, str]] | None
-) -> None:
+def _compare_row(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
     """What stands in the slot's row: the receiver connects anew and reads it."""
     wanted: dict[str, Any] = {}
     for key, column in _ROW.items():
@@ -139,8 +141,6 @@ def _compare_row(
         if was != now:
             wanted[column] = now
             item.change(key.replace("_", " "), was, now)
-    if rules is not None:
-        wanted["column_rules"] = rules
     if wanted and item.trouble is None:
         item.notes.append("The receiver connects anew within two seconds; nothing is lost.")
         item.acts.append(_row_changer(slot, wanted))

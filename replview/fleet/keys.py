@@ -7,6 +7,8 @@ from typing import Any
 from replview.catalog.naming import slot_name_fault
 from replview.catalog.slot_step import HEARTBEAT_BOUNDS
 from replview.catalog.wal_budget import DATABASE, RECORD, parse_budget, parse_size
+from replview.fleet.alert_overrides import take_alerts
+from replview.store.accounts import AccountProblem, read_patterns
 from replview.store.keeping import Keeping
 from replview.store.keeping import check as check_keeping
 
@@ -58,7 +60,10 @@ def _dotted(value: Any) -> tuple[str, ...]:
     for one in (found := _patterns(value)):
         if "." not in one and one != "*":
             raise ValueError(f"{one!r} is no table: write schema.table, as in public.*")
-    return found
+    try:
+        return tuple(read_patterns(found))  # as they will be kept
+    except AccountProblem as problem:
+        raise ValueError(str(problem)) from None
 
 
 def _except(value: Any) -> tuple[str, ...]:
@@ -177,6 +182,7 @@ SLOT: dict[str, Take] = {
     "options": _options,
     "baseline": _yes_or_no,
     "running": _yes_or_no,
+    "alerts": take_alerts,
 }
 #: Of ``[[source]]``.
 SOURCE: dict[str, Take] = {

@@ -63,9 +63,15 @@ def _add(declared: DeclaredMask) -> None:
 
 
 def _change(rule: MaskRule, differing: dict[str, str]) -> None:
-    """In place: at no moment is there no rule."""
+    """At no moment is there no rule. Under a number of its own, by which receivers that run know
+    that there is something to read.
+    """
     with transaction.atomic():
-        MaskRule.objects.filter(pk=rule.pk).update(**differing)
+        MaskRule.objects.filter(pk=rule.pk).delete()
+        rule.pk = None
+        for name, now in differing.items():
+            setattr(rule, name, now)
+        rule.save(force_insert=True)
         note("changed_settings", subject="mask rule changed", source_id=rule.source_id,
              details={"by": BY, "columns": rule.column_pattern, **differing})  # fmt: skip
     sight.forget()

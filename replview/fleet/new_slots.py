@@ -3,6 +3,7 @@
 from replview.catalog.connections import Connection
 from replview.catalog.plan import Plan, make_plan
 from replview.catalog.tables import TableFacts, leaves_of
+from replview.catalog.wal_budget import RECORD
 from replview.catalog.wishes import Wish
 from replview.fleet.declared import DeclaredSlot
 from replview.fleet.matching import columns_matching, matches_table, tables_matching
@@ -17,6 +18,8 @@ def plan_new(connection: Connection, declared: DeclaredSlot, tables: list[TableF
 def wish_of(declared: DeclaredSlot, tables: list[TableFacts]) -> Wish:
     """Its patterns as names of this database. Raises ``SourceTrouble``."""
     get = declared.get
+    # A budget that is said to be none is none: one is chosen where something is to be protected.
+    none = declared.says("wal_budget") and get("wal_budget") is None
     return Wish(
         slot_name=declared.name,
         publications=get("publications", ()),
@@ -28,7 +31,7 @@ def wish_of(declared: DeclaredSlot, tables: list[TableFacts]) -> Wish:
         adopt=get("adopt", False),
         failover=get("failover", False),
         wal_budget_bytes=get("wal_budget"),
-        protect=get("protect", ""),
+        protect="" if none and get("protect") == RECORD else get("protect", ""),
         heartbeat_seconds=get("heartbeat"),
     )
 
@@ -42,7 +45,7 @@ def chosen_names(declared: DeclaredSlot, tables: list[TableFacts]) -> tuple[str,
     out = {table.oid for table in found if any(matches_table(p, table) for p in excepted)}
     # A partitioned table that is left out takes its partitions along.
     out |= {leaf.oid for table in found if table.oid in out for leaf in leaves_of(table, tables)}
-    chosen = tuple(str(table) for table in found if table.oid not in out)
+    chosen = tuple(table.text for table in found if table.oid not in out)
     # Names that are no table's choose nothing; no name at all would choose everything.
     return chosen or tuple(patterns)
 

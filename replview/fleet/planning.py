@@ -26,7 +26,7 @@ def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> Plan:
 
     def look(declared: DeclaredSource) -> list[Item]:
         try:
-            return plan_source(declared, prune=prune, stop=stop)
+            return plan_source(declared, file=fleet.name, prune=prune, stop=stop)
         except Exception as error:
             # One of forty must not hide the rest; its text might hold what nobody should read.
             trouble = Trouble("failed", f"looking at it failed ({type(error).__name__})",
@@ -38,7 +38,7 @@ def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> Plan:
     groups = side_by_side(look, fleet.sources, stop)
     named = {declared.name for declared in fleet.sources}
     further = Source.objects.filter(ephemeral=False, removing_at=None).exclude(name__in=named)
-    groups += [plan_further_source(source, prune=prune) for source in further]
+    groups += [plan_further_source(source, file=fleet.name, prune=prune) for source in further]
     groups += [[item] for item in plan_masks(fleet, prune=prune)]
     groups += [[item] for item in plan_grants(fleet, prune=prune)]
     return Plan(groups)

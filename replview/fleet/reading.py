@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from replview.fleet.places import Places
 from replview.managing.sources import name_fault
 
 _LONGEST_BYTES = 4_000_000
+_LONGEST_NAME = 100
 _DEFAULT_SLOT = "replview"
 
 
@@ -26,7 +28,7 @@ def read_fleet(path: Path) -> Fleet:
         raise FleetFaults([Fault(0, "", f"it cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
         raise FleetFaults([Fault(0, "", "it is not UTF-8, as TOML is")]) from None
-    return parse_fleet(text)
+    return replace(parse_fleet(text), name=path.name[:_LONGEST_NAME])
 
 
 def parse_fleet(text: str) -> Fleet:
@@ -121,6 +123,8 @@ def _slot(
 ) -> DeclaredSlot | None:
     own = _taken(table, keys.SLOT, path, faults)
     values = {**defaults, **own}
+    if "alerts" in values:
+        values["alerts"] = {**defaults.get("alerts", {}), **own.get("alerts", {})}
     # What a slot says of its tables itself stands instead of all that the defaults say of them.
     choices = {"publications", "tables", "except_tables", "all_tables"}
     if choices & set(own):

@@ -7,6 +7,7 @@ from typing import Any
 from replview.catalog.connections import Connection, reading
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.tables import TableFacts, read_tables
+from replview.fleet.alert_overrides import compare_alerts
 from replview.fleet.declared import DeclaredSlot, DeclaredSource
 from replview.fleet.keeping import wanted_keeping
 from replview.fleet.kept_slots import plan_kept
@@ -29,17 +30,22 @@ _DEADLINE_SECONDS = 30.0
 _EXPECTED = (SourceTrouble, DSNError, SecretKeyChanged)
 
 
-def plan_source(declared: DeclaredSource, *, prune: bool, stop: threading.Event) -> list[Item]:
+def plan_source(
+    declared: DeclaredSource, *, file: str, prune: bool, stop: threading.Event
+) -> list[Item]:
     """Its item, then one for each slot: those of the file, then those it does not name."""
     item = Item(kind="source", name=declared.name)
     source = Source.objects.filter(name=declared.name, ephemeral=False).first()
     items = [item]
     try:
         conninfo = _plan_address(item, source, declared)
+        _plan_managed_by(item, source, file)
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             tables = read_tables(connection) if declared.slots else []
             for wanted in declared.slots:
-                items.append(_plan_slot(connection, source, declared, wanted, tables, stop))
+                slot = _plan_slot(connection, source, declared, wanted, tables, stop)
+                compare_alerts(slot, _slot_of(source, wanted), wanted, prune=prune)
+                items.append(slot)
     except _EXPECTED as error:
         _not_reached(items, declared, error)
     if source is not None and source.removing_at is not None:
@@ -50,15 +56,37 @@ def plan_source(declared: DeclaredSource, *, prune: bool, stop: threading.Event)
     return items
 
 
-def plan_further_source(source: Source, *, prune: bool) -> list[Item]:
+def plan_further_source(source: Source, *, file: str, prune: bool) -> list[Item]:
     """A source that the file does not name: left alone, or removed with its slots."""
     item = Item(kind="source", name=source.name, verdict=Verdict.LEFT)
     if not prune:
+        if source.managed_by == file:
+            _plan_managed_by(item, source, "")
         return [item]
     item.verdict = Verdict.REMOVED
     act = plan_remove(source, with_slots=True)
     item.take(act, lambda say: remove_source(source, by=BY, with_slots=True, say=say))
     return [item]
+
+
+def _plan_managed_by(item: Item, source: Source | None, file: str) -> None:
+    """Pages say so where the source is changed by hand."""
+    was = source.managed_by if source is not None else ""
+    if was == file or item.trouble is not None:
+        return
+    item.change("declared in", was or None, file or None)
+
+    def declare(say: object) -> None:
+        Source.objects.filter(name=item.name).update(managed_by=file)
+
+    item.acts.append(declare)
+
+
+def _slot_of(source: Source | None, wanted: DeclaredSlot) -> Slot | None:
+    if source is None:
+        return None
+    found = Slot.objects.filter(source=source, name=wanted.name, temporary=False)
+    return found.select_related("source").first()
 
 
 def _plan_address(item: Item, source: Source | None, declared: DeclaredSource) -> str:
@@ -104,9 +132,7 @@ def _plan_slot(
     stop: threading.Event,
 ) -> Item:
     item = Item(kind="slot", name=f"{declared.name}/{wanted.name}")
-    slot = None
-    if source is not None:
-        slot = Slot.objects.filter(source=source, name=wanted.name, temporary=False).first()
+    slot = _slot_of(source, wanted)
     try:
         if slot is not None:
             return plan_kept(connection, slot, wanted, tables)

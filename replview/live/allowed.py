@@ -14,6 +14,7 @@ from django.conf import settings
 
 from replview.live import events
 from replview.store.rights import Role, role_of
+from replview.store.session_policy import is_over
 
 #: By the address as ``routing`` has it.
 ALLOWED_SOCKETS: dict[str, Role] = {
@@ -45,6 +46,9 @@ async def refusal(scope: dict[str, Any], needed: Role | None) -> int | None:
     """The close code for whoever asks; None: let them in."""
     user = scope.get("user") or await get_user(scope)
     if not (user.is_authenticated and user.is_active):
+        return events.NOT_SIGNED_IN
+    # No request of a page has come to end it: a socket is asked for by itself, again and again.
+    if await database_sync_to_async(is_over)(scope["session"]):
         return events.NOT_SIGNED_IN
     has = await database_sync_to_async(role_of)(user)
     if needed is None or has is None or has < needed:

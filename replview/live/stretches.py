@@ -13,6 +13,7 @@ from replview.live.reading import READ_LIMIT, Names
 from replview.live.summaries import Summary, marker
 from replview.store import history
 from replview.store.history import TransactionRow
+from replview.store.models import SlotIncarnation
 
 #: How far a filtered search of history goes back at once, in pages of READ_LIMIT.
 _SEARCH_PAGES = 4
@@ -30,6 +31,11 @@ class Stretch:
     searched_to: int
     #: How many transactions were looked at, whatever the filter let through.
     searched: int
+
+
+def _is_life_of(slot_id: int, incarnation_id: int) -> bool:
+    """Whether it is one of this slot's: a browser names it, and may see this slot and no other."""
+    return SlotIncarnation.objects.filter(pk=incarnation_id, slot_id=slot_id).exists()
 
 
 def _with_ended(
@@ -68,7 +74,7 @@ def read_before(
     """The last ``wanted`` matching transactions before a place (None: the end of history)."""
     names = Names()
     stretch = Stretch(rows=[], markers=[], searched_to=before or 0, searched=0)
-    if filters.only_open:
+    if filters.only_open or not _is_life_of(slot_id, incarnation_id):
         stretch.searched_to = 0
         return stretch
     page = wanted if filters.everything else READ_LIMIT
@@ -108,7 +114,9 @@ def read_between(
 ) -> Stretch:
     """The newest ``limit`` of those after one place and up to another, both known."""
     names = Names()
-    rows = history.committed_before(incarnation_id, up_to + 1, limit)[::-1]
+    rows: list[TransactionRow] = []
+    if _is_life_of(slot_id, incarnation_id):
+        rows = history.committed_before(incarnation_id, up_to + 1, limit)[::-1]
     rows = [row for row in rows if (row.commit_seq or 0) > after]
     found = _let_through(_with_ended(incarnation_id, rows, names, newest=False), filters)
     first = (rows[0].commit_seq or 0) - 1 if rows else after

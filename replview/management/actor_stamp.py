@@ -14,6 +14,9 @@ from replview.catalog.stamp_plan import StampPlan, plan_install, plan_remove
 from replview.catalog.steps import Step
 from replview.catalog.tables import read_tables
 from replview.management.instance import PlainCommand, store_system_identifier
+from replview.management.slot_acts import BY
+from replview.managing.noting import note_source
+from replview.store.access_record import Action, note
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
 
@@ -27,6 +30,18 @@ def conninfo_of(text: str) -> str:
         if source is not None:
             return full_conninfo(source)
     return resolve(text)
+
+
+def note_act(text: str, act: str) -> None:
+    """Somebody put the trigger onto a database, or took it away: where there is a store to tell."""
+    if store_system_identifier() is None:
+        return
+    source = Source.objects.filter(name=text).first()
+    if source is not None:
+        note_source(source, act, by=BY)
+    else:
+        # A DSN may hold a password.
+        note(Action.CHANGED_SOURCE, subject="a database by its DSN", details={"act": act, "by": BY})
 
 
 def install_plan(conninfo: str, tables: list[str], *, all_tables: bool, revoke: bool) -> StampPlan:

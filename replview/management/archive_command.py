@@ -1,40 +1,40 @@
-"""``replview store archive URL|off|status``: where history goes, and how far it is there."""
+"""``replview store archive URL|now|off|status``: where history goes, and how far it is there."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.store import archive, archived, instance_settings
-from replview.store.access_record import Action, note
+from replview.store import archive, archived
+from replview.store.archive_choices import MOST, ask_now, choose_number, choose_target, switch_off
 from replview.web.archive_words import archive_view
 
 _BY = "the command line"
-_BOUNDS = {"after_hours": 24 * 366, "every_seconds": 86_400}
 
 
 def archive_command(options: Mapping[str, Any]) -> list[str]:
     """Change what was given; what there is to say. Raises ``CommandError``."""
     words = list(options["archive"])
     if words and words[0] != "archive":
-        raise CommandError(f"there is no 'replview store {words[0]}': write archive URL|off|status")
+        raise CommandError(
+            f"there is no 'replview store {words[0]}': write archive URL|now|off|status"
+        )
     if len(words) > 2:
         raise CommandError("one target: replview store archive URL")
-    for name, most in _BOUNDS.items():
-        given = options[name]
-        if given is not None:
-            if not 0 <= given <= most:
-                raise CommandError(f"--{name.replace('_', '-')}: between 0 and {most}")
-            instance_settings.write(f"archive.{name}", given, _BY)
-            note(Action.CHANGED_SETTINGS, subject=f"the archive: {name} {given}")
+    for name in MOST:
+        if options[name] is not None:
+            try:
+                choose_number(name, options[name], _BY)
+            except ValueError as error:
+                raise CommandError(f"--{name.replace('_', '-')}: {error}") from None
     wanted = words[1] if len(words) == 2 else "status"
     if wanted == "off":
-        instance_settings.write("archive.target", None, _BY)
-        note(Action.CHANGED_SETTINGS, subject="the archive: off")
+        switch_off(_BY)
         return ["no archive: retention deletes days without waiting for one"]
-    if wanted != "status":
-        instance_settings.write("archive.target", _target(wanted), _BY)
-        note(Action.CHANGED_SETTINGS, subject="the archive: another target")
+    if wanted == "now":
+        ask_now(_BY)
+    elif wanted != "status":
+        choose_target(_target(wanted), _BY)
     return _lines()
 
 

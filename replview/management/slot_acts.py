@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from replview.management.instance import PlainCommand, find_slot
 from replview.managing import dropping, receiving
-from replview.managing.acts import lines_of
+from replview.managing.acts import declared_words, lines_of
 from replview.managing.tables import change_tables, plan_tables
 from replview.store.models import Slot
 
@@ -46,6 +46,8 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
     slot = find_slot(f"{options['source']}/{options['name']}")
     if slot.desired == Slot.Desired.REMOVING and options["action"] != "remove":
         raise CommandError(f"slot {slot} is being removed")
+    if words := declared_words(slot.source):
+        command.say(words)
     _RUN[options["action"]](command, slot, options)
 
 

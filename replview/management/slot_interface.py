@@ -7,6 +7,8 @@ from django.core.management.base import CommandError
 from django.db.models import F
 
 from replview.management.instance import PlainCommand, find_slot
+from replview.management.slot_acts import BY
+from replview.managing.noting import note_slot
 from replview.store.models import Slot
 
 
@@ -29,8 +31,10 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
             f"slot {slot} is a temporary one: it lives as long as its replication connection"
         )
     # Raising the epoch ends the receiver that reads it the other way; the next begins at once.
-    Slot.objects.filter(pk=slot.pk).exclude(interface=options["interface"]).update(
+    changed = Slot.objects.filter(pk=slot.pk).exclude(interface=options["interface"])
+    if changed.update(
         interface=options["interface"], epoch=F("epoch") + 1, lease_owner="", heartbeat_at=None
-    )
+    ):
+        note_slot(slot, "settings", "Changed: interface.", by=BY, settings=["interface"])
     how = "a replication connection" if options["interface"] == "walsender" else "SQL functions"
     command.say(f"slot {slot} is received through {how}")

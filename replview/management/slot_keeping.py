@@ -54,7 +54,7 @@ def run(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
         for line in loss_notes(loss):
             command.say(line)
         question = f"Keep {slot} {keeping_words(asked)}, and delete that?"
-        if not loss.nothing and not command.confirm(question, options["yes"]):
+        if loss.is_to_be_confirmed and not command.confirm(question, options["yes"]):
             raise CommandError("nothing was changed")
         slot = change_keeping(slot, asked, by="the command line")
         note(

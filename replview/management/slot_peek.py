@@ -12,6 +12,7 @@ from replview.catalog.slots import SlotFacts
 from replview.management.instance import PlainCommand, find_source, table_of
 from replview.peeking import without_masked
 from replview.receiver.peeking import peek
+from replview.store.access_record import Action, note
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
 from replview.web.peek_words import Found, counts_words, size_words
@@ -54,6 +55,7 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
         raise CommandError(f"{cost} Answer with --yes: JSON leaves no place for a question")
     if not command.confirm("Look into it?", options["yes"]):
         raise CommandError("nothing was done")
+    note(Action.VIEWED_ROWS, subject=f"what waits in {slot.slot_name}", source_id=source.pk)
     result = peek(
         conninfo,
         slot.slot_name,

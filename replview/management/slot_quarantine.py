@@ -1,12 +1,12 @@
 """``replview slot quarantine``: what could not be stored, and the decision about it."""
 
-import getpass
 from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from replview.management.instance import PlainCommand, find_slot
+from replview.store.access_record import Action, command_user, note
 from replview.store.models import Quarantine
 from replview.store.quarantine import decide, open_quarantine, settled_quarantines, skip_word
 from replview.web.quarantine_words import tag_words, thing
@@ -47,10 +47,11 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
 
 
 def _decide(row: Quarantine, typed: str | None) -> str:
-    who = f"command line ({_user()})"
+    who = f"command line ({command_user()})"
     if typed is None:
         if not decide(row.pk, Quarantine.Decision.RETRY, who):
             raise CommandError(_decided(row))
+        _note(row, "retry")
         return "the receiver tries again within a second or two"
     word = skip_word(row)
     if not word:
@@ -61,7 +62,13 @@ def _decide(row: Quarantine, typed: str | None) -> str:
                            "decided")  # fmt: skip
     if not decide(row.pk, Quarantine.Decision.SKIP, who):
         raise CommandError(_decided(row))
+    _note(row, "skip")
     return f"{thing(row)} will never be in this record; the gap is recorded under the name of {who}"
+
+
+def _note(row: Quarantine, decision: str) -> None:
+    note(Action.CHANGED_SLOT, subject=f"quarantine of {row.slot}: {decision}",
+         source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip
 
 
 def _decided(row: Quarantine) -> str:
@@ -101,11 +108,3 @@ def _settled(row: Quarantine) -> str:
 
 def _or_unknown(lsn: object) -> str:
     return "unknown" if lsn is None else str(lsn)
-
-
-def _user() -> str:
-    """The operating system's user; a container may have none of that number."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown user"

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.management.instance import PlainCommand, find_source
-from replview.managing.acts import lines_of
+from replview.managing.acts import declared_words, lines_of
 from replview.managing.credentials import Credentials, plan_credentials, set_credentials
 from replview.managing.moving import move_source, plan_move
 from replview.managing.sources import plan_remove, plan_rename, remove_source, rename_source
@@ -50,7 +50,10 @@ def add_actions(actions: Any) -> list[ArgumentParser]:
 
 def run(command: PlainCommand, options: dict[str, Any]) -> None:
     """Do it."""
-    _RUN[options["action"]](command, find_source(options["name"]), options)
+    source = find_source(options["name"])
+    if words := declared_words(source):
+        command.say(words)
+    _RUN[options["action"]](command, source, options)
 
 
 def _credentials(command: PlainCommand, source: Source, options: dict[str, Any]) -> None:

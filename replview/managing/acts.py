@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from replview.catalog.problems import SourceTrouble, Trouble
+from replview.store.models import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,16 @@ class Act:
                     f"Type {self.typed} to confirm; nothing was changed",
                 )
             )
+
+
+def declared_words(source: Source) -> str:
+    """What a change by hand comes to where a file declares the source; empty: none does."""
+    if not source.managed_by:
+        return ""
+    return (
+        f"{source} is declared in {source.managed_by}: what the file says of it and of its slots "
+        "comes back when it is applied again. Change it there."
+    )
 
 
 def lines_of(act: Act) -> list[str]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from django.db import IntegrityError
+
 from replview.catalog.connections import reading
 from replview.catalog.plan import Plan, make_plan
 from replview.catalog.problems import SourceTrouble, Trouble
@@ -49,7 +51,10 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> A
 def adopt(source: Source, name: str, publications: Sequence[str] = (), *, by: str) -> Slot:
     """Begin to receive it. Raises ``SourceTrouble``."""
     plan, _ = _plan(source, name, publications)
-    slot = make_slot(source, full_conninfo(source), plan, silent, stopped=False, options={})
+    try:
+        slot = make_slot(source, full_conninfo(source), plan, silent, stopped=False, options={})
+    except IntegrityError:
+        raise _ours(source, name) from None
     note_slot(slot, "adopt", "The slot was adopted.", by=by, publications=list(plan.publications))
     return slot
 
@@ -62,7 +67,7 @@ _UNREACHED = {"wrong_password", "no_such_database", "no_such_role", "no_login", 
 
 def _plan(source: Source, name: str, publications: Sequence[str]) -> tuple[Plan, SlotFacts]:
     if Slot.objects.filter(source=source, name=name).exists():
-        raise _refuse("ours", f"replview already has a slot {source}/{name}", "Start it")
+        raise _ours(source, name)
     with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         found = next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
         if found is None:
@@ -93,6 +98,10 @@ def _plan(source: Source, name: str, publications: Sequence[str]) -> tuple[Plan,
             )
         wish = Wish(slot_name=name, publications=tuple(publications), adopt=True)
         return make_plan(connection, wish), found
+
+
+def _ours(source: Source, name: str) -> SourceTrouble:
+    return _refuse("ours", f"replview already has a slot {source}/{name}", "Start it")
 
 
 def _refuse(code: str, cause: str, remedy: str) -> SourceTrouble:

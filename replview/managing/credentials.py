@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 from psycopg import conninfo as libpq
 
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceTrouble, Trouble
 from replview.managing.acts import Act
 from replview.managing.addresses import Tried, check_same_place, needs_walsender, try_address
 from replview.managing.noting import log_slot, note_source
@@ -74,14 +74,22 @@ def set_credentials(source: Source, new: Credentials, *, by: str) -> Tried:
 
 
 def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
-    """Give the source the candidate's address, and have everybody who reads it connect anew."""
-    for name in ADDRESS:
-        setattr(source, name, getattr(candidate, name))
+    """Give the source the candidate's address, and have everybody who reads it connect anew.
+    Raises ``SourceTrouble`` where somebody else changed it while the candidate was tried.
+    """
+    former = {name: getattr(source, name) for name in ADDRESS}
+    wanted = {name: getattr(candidate, name) for name in ADDRESS}
     nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
     with transaction.atomic():
-        Source.objects.filter(pk=source.pk).update(
-            **{name: getattr(source, name) for name in ADDRESS}, **nothing, **facts
-        )
+        unchanged = Source.objects.filter(pk=source.pk, **former)
+        if not unchanged.update(**wanted, **nothing, **facts):
+            raise SourceTrouble(
+                Trouble(
+                    "changed",
+                    f"the address of {source} was changed by somebody else in the meantime",
+                    "Look at it and try again; nothing was changed",
+                )
+            )
         # In the same transaction: no receiver may begin with what was before.
         reopen_all(source.pk)
     source.refresh_from_db()

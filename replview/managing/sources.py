@@ -12,6 +12,7 @@ from replview.managing.acts import Act
 from replview.managing.dropping import drop_slot, plan_drop
 from replview.managing.noting import log_slot, note_source
 from replview.managing.receiving import silent
+from replview.store.archive_homes import keep_homes
 from replview.store.dsn import resolve, set_dsn
 from replview.store.models import SavedFilter, Slot, Source
 from replview.store.reachable import check_address
@@ -50,7 +51,8 @@ def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Sourc
 def plan_rename(source: Source, name: str = "") -> Act:
     """What another name means; nothing is changed on the server."""
     fault = name_fault(name) if name else ""
-    taken = name != source.name and Source.objects.filter(name=name).exists() if name else False
+    other = bool(name) and not fault and name != source.name
+    taken = other and Source.objects.filter(name=name).exists()
     refusal = None
     if fault or taken:
         cause = fault or f"there is already a source {name}"
@@ -80,11 +82,12 @@ def rename_source(source: Source, name: str, *, by: str) -> Source:
             source.name = name
             source.save(update_fields=["name"])
             _rename_in_filters(former, name)
+            keep_homes(source, former)
     except IntegrityError:
         source.name = former
         raise _taken(name) from None
     for slot in Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING):
-        log_slot(slot, "rename", f"The source {former} is called {name} now.", by=by)
+        log_slot(slot, "rename", f"The source {former} is called {name} now.", by=by, former=former)
     note_source(source, "rename", by=by, former=former)
     return source
 

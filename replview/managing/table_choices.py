@@ -76,7 +76,7 @@ def tables_of(slot: Slot) -> TableChoices:
 def _choice(table: TableFacts, tables: list[TableFacts], published: str) -> TableChoice:
     usable = fully_usable(table, tables)
     return TableChoice(
-        name=str(table),
+        name=table.text,
         published=published,
         usable=usable,
         reason="" if usable else _reason(table),

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 import psycopg
+from psycopg import sql
 
 from replview.catalog.connections import Connection, reading, writing
 from replview.catalog.findings import some_of
@@ -22,8 +23,8 @@ from replview.store.reopening import reopen
 _DEADLINE_SECONDS = 20.0
 #: How long a stream that is caught up may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0
-_NEEDS = "ownership of the publication and of the tables"
-_COSTS = (
+NEEDS = "ownership of the publication and of the tables"
+COSTS = (
     "a moment's lock on each table that lets reads and writes pass (SHARE UPDATE EXCLUSIVE: it "
     "waits for VACUUM, ANALYZE and ALTER TABLE)"
 )
@@ -45,7 +46,7 @@ def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = 
         title=title,
         on=slot.source.name,
         statements=tuple(
-            Statement(sql=statement.as_string(None), needs=_NEEDS, costs=_COSTS)
+            Statement(sql=statement.as_string(None), needs=NEEDS, costs=COSTS)
             for statement in changes.statements
         ),
         consequences=tuple(_consequences(slot, changes)),
@@ -61,16 +62,8 @@ def change_tables(
     conninfo = full_conninfo(slot.source)
     with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
         changes = _changes(connection, slot, add, remove)
-    after = None
     with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-        try:
-            with connection.transaction():
-                for statement in changes.statements:
-                    connection.execute(statement)
-        except psycopg.Error as error:
-            if error.sqlstate is None:
-                raise
-            raise SourceTrouble(_trouble(error)) from None
+        run_together(connection, changes.statements)
         after = read_position(connection)
     _write_down(slot, changes, by)
     if changes.new_publications and after is not None:
@@ -79,11 +72,29 @@ def change_tables(
     return changes
 
 
+def run_together(connection: Connection, statements: Sequence[sql.Composed]) -> None:
+    """All of them, or none. Raises ``SourceTrouble`` where the server refuses one."""
+    try:
+        with connection.transaction():
+            for statement in statements:
+                connection.execute(statement)
+    except psycopg.Error as error:
+        if error.sqlstate is None:
+            raise
+        raise SourceTrouble(_trouble(error)) from None
+
+
 def _changes(
     connection: Connection, slot: Slot, add: Sequence[str], remove: Sequence[str]
 ) -> Changes:
     """What would run. Raises ``SourceTrouble`` where it cannot."""
-    changes = plan_changes(connection, slot.name, made_by_us(slot), add=add, remove=remove)
+    left_out = {
+        table: frozenset(column for column, rule in rules.items() if rule == "drop")
+        for table, rules in slot.column_rules.items()
+    }
+    changes = plan_changes(
+        connection, slot.name, made_by_us(slot), add=add, remove=remove, left_out=left_out
+    )
     # One that an earlier change made, and the slot was too far behind to read.
     changes.new_publications += [name for name in changes.own if name not in slot.publications]
     _check(slot, changes)
@@ -206,7 +217,7 @@ def _trouble(error: psycopg.Error) -> Trouble:
     """In the server's own first line, which names tables and no values."""
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return Trouble("missing_right", said, f"It needs: {_NEEDS}")
+        return Trouble("missing_right", said, f"It needs: {NEEDS}")
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return Trouble(
             "locked",
@@ -218,6 +229,7 @@ def _trouble(error: psycopg.Error) -> Trouble:
 
 #: What is wrong with the choice, not with reaching the source.
 _REFUSALS = {
-    "all_tables", "contradiction", "no_such_table", "no_tables", "not_owner", "not_ours",
-    "not_published", "not_streaming", "nothing", "removing", "may_not_publish",
+    "all_tables", "contradiction", "identity_column", "no_columns", "no_such_table", "no_tables",
+    "not_owner", "not_ours", "not_published", "not_streaming", "nothing", "removing", "row_filter",
+    "may_not_publish",
 }  # fmt: skip

@@ -4,11 +4,12 @@ Mask rules may be made and removed at any time. What a store transaction writes 
 rules that stood when it began, so nobody has to restart a receiver.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
 
+from replview.store.globs import table_readings
 from replview.store.masks import NamedColumn, Rule, masked_by, rules_of_rows
 
 #: ``{"schema.table": {"column": "drop" | "mask"}}``.
@@ -23,6 +24,12 @@ _RULES = """
     FROM slot s LEFT JOIN mask_rule m
         ON m."when" = 'ingest' AND coalesce(m.source_id, s.source_id) = s.source_id
     WHERE s.id = %s ORDER BY m.id
+"""
+# All names of the tables of a slot that had this one.
+_NAMES_OF = """
+    SELECT schema, "table" FROM relation_version WHERE relation_id IN (
+        SELECT v.relation_id FROM relation_version v JOIN relation r ON r.id = v.relation_id
+        WHERE r.slot_id = %s AND v.schema = %s AND v."table" = %s)
 """
 
 
@@ -60,6 +67,16 @@ class MaskRules:
         )
         return {**rules, **self._own.get(f"{schema}.{table}", {})}
 
+    def of_names(
+        self, names: Iterable[tuple[str, str]], columns: Sequence[NamedColumn]
+    ) -> dict[str, str]:
+        """The same of a table that has had all these names: a rule for one of them holds."""
+        found: dict[str, str] = {}
+        for schema, table in names:
+            of_name = self.of_table(schema, table, columns)
+            found |= {each: what for each, what in of_name.items() if found.get(each) != "drop"}
+        return found
+
 
 def withholds_raw(
     connection: psycopg.Connection[Any], slot_id: int, column_rules: ColumnRules, name: str
@@ -74,10 +91,14 @@ def withholds_raw(
         WHERE s.id = %s
     """
     found = connection.execute(sql, [slot_id]).fetchall()
-    if not name:
+    called = set(table_readings(name))
+    if not called:
         return bool(found or column_rules)
-    if name in column_rules:
-        return True
-    schema, _, table = name.partition(".")
+    for schema, table in table_readings(name):
+        called.update(connection.execute(_NAMES_OF, [slot_id, schema, table]).fetchall())
     rules = rules_of_rows(row[1:] for row in found)
-    return any(rule.matches_table(int(found[0][0]), schema, table) for rule in rules)
+    return any(
+        f"{schema}.{table}" in column_rules
+        or any(rule.matches_table(int(found[0][0]), schema, table) for rule in rules)
+        for schema, table in called
+    )

@@ -19,6 +19,8 @@ from replview.store.shapes import ColumnShape, Shape, StoredShape, store_shape
 PrimaryKeyReader = Callable[[int], Sequence[str] | None]
 TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
 
+_NAMES = 'SELECT DISTINCT schema, "table" FROM relation_version WHERE relation_id = %s'
+
 
 @dataclass(slots=True, eq=False)
 class TablePlan:
@@ -37,6 +39,8 @@ class TablePlan:
     #: What the rules were asked of: the key's columns, and all columns with their types.
     key_columns: Sequence[str]
     columns: Sequence[NamedColumn]
+    #: ``(schema, table)`` of all shapes the table had: what was masked under a former name is.
+    all_names: Sequence[tuple[str, str]] = ()
     #: Columns to leave out before anything is kept.
     dropped: tuple[str, ...] = ()
     #: Columns whose value is replaced by a mark.
@@ -110,8 +114,7 @@ class TablePlans:
                 self._apply(plan)
 
     def _apply(self, plan: TablePlan) -> None:
-        relation = plan.relation
-        plan.obey(self._rules.of_table(relation.namespace, relation.name, plan.columns))
+        plan.obey(self._rules.of_names(plan.all_names, plan.columns))
 
     def get(self, relation: Relation) -> TablePlan | None:
         """The plan made for this very object."""
@@ -178,7 +181,8 @@ class TablePlans:
             xid=xid,
             in_force=in_force,
         )
-        plan = _plan(relation, stored, shape)
+        names = connection.execute(_NAMES, [stored.relation_id]).fetchall()
+        plan = _plan(relation, stored, shape, names)
         self._apply(plan)
         self._plans[id(relation)] = plan
         self._current[_table(relation)] = plan, stored
@@ -196,7 +200,9 @@ class TablePlans:
         return [relation.names[index] for index in relation.key_indexes]
 
 
-def _plan(relation: Relation, stored: StoredShape, shape: Shape) -> TablePlan:
+def _plan(
+    relation: Relation, stored: StoredShape, shape: Shape, names: Sequence[tuple[str, str]]
+) -> TablePlan:
     """Without any rule."""
     return TablePlan(
         relation=relation,
@@ -208,6 +214,7 @@ def _plan(relation: Relation, stored: StoredShape, shape: Shape) -> TablePlan:
         heads={op: row_table(stored.relation_id, stored.version_id, op) for op in "IUDTS"},
         key_columns=shape.key_columns,
         columns=[NamedColumn(column.name, column.type_name) for column in shape.columns],
+        all_names=names,
     )
 
 

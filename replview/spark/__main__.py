@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import orjson
 
 from replview.spark.archive.command import add_archive
+from replview.spark.connectors import naming_connectors
 from replview.spark.history.commands import add_jobs
 from replview.spark.history.showing import as_json, as_table, write
 from replview.spark.sessions import SparkProblem, session
@@ -58,13 +59,13 @@ def _run(options: argparse.Namespace) -> None:
         if "whole" in options:
             options.whole(spark, options)
             return
-        result = options.job(spark, options)
-        if options.output:
-            print(f"written to {write(result, options.output)}", file=sys.stderr)
-        if options.json:
-            sys.stdout.write(as_json(result, options.limit).decode() + "\n")
-        else:
-            sys.stdout.write(as_table(result, options.limit) + "\n")
+        with naming_connectors():
+            result = options.job(spark, options)
+            if options.output:
+                print(f"written to {write(result, options.output)}", file=sys.stderr)
+            show = as_json if options.json else as_table
+            told = show(result, options.limit)
+        sys.stdout.write((told if isinstance(told, str) else told.decode()) + "\n")
         sys.stdout.flush()
     finally:
         spark.stop()

@@ -37,6 +37,14 @@ def build(folder: Path) -> tuple[Path, Path]:
     return archive, program
 
 
+def carried(folder: Path) -> Path:
+    """The zip that a Spark Connect server is sent: the one that we run from, else one made in this
+    folder.
+    """
+    root = Path(__file__).parent.parent.parent
+    return root if root.is_file() else build(folder)[0]
+
+
 def _contents() -> Iterator[tuple[str, bytes]]:
     root = Path(__file__).parent.parent.parent
     # The project's own __init__ may import what a cluster has not.

@@ -1,9 +1,16 @@
 """Spark sessions: of this machine, of a cluster, or of a Spark Connect server; always in UTC."""
 
 import os
+import re
+import socket
 import sys
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from replview.spark.artefact import carried
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +35,12 @@ _HERE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+#: Of Spark Connect, where an address names none.
+_CONNECT_PORT = 15_002
+#: Its client would try for ten minutes.
+_ANSWERS_WITHIN_SECONDS = 5.0
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+_TOKEN = re.compile(r";\s*token\s*=", re.IGNORECASE)
 
 
 class SparkProblem(Exception):
@@ -74,6 +87,10 @@ def session(
         for key, value in {**SETTINGS, **begun}.items():
             builder = builder.config(key, value)
         found = _made(builder)
+    if by_connect(found):
+        # Its Python runs on the server, which need not have us.
+        with tempfile.TemporaryDirectory() as folder:
+            found.addArtifacts(str(carried(Path(folder))), pyfile=True)
     for key, value in SETTINGS.items():
         found.conf.set(key, value)
     if not reads_store:
@@ -86,27 +103,59 @@ def session(
     return found
 
 
+def by_connect(session: Any) -> bool:
+    """Whether it is one of Spark Connect: it knows queries alone, no RDDs and no JVM."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def refuse_token(url: str) -> None:
+    """An address is recorded and shown. Raises ``SparkProblem`` where it holds a token."""
+    if _TOKEN.search(url):
+        raise SparkProblem(
+            "the address of Spark Connect holds a token, which would be recorded",
+            "take it out, and set SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment",
+        )
+
+
 def _connected(url: str, given: dict[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
+    refuse_token(url)
     try:
         from pyspark.sql.connect.session import SparkSession as _  # noqa: F401
     except ImportError:
         raise SparkProblem(
             "the client of Spark Connect is not installed here",
-            "install it with: pip install 'pyspark[connect]'",
+            "install it with: pip install 'replview[connect]'",
         ) from None
+    _look_for(url)
     builder = SparkSession.builder.remote(url)
     for key, value in {**SETTINGS, **given}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise SparkProblem(
-            f"no Spark Connect server answers at {url.partition('?')[0].partition(';')[0]} "
-            f"({type(error).__name__})",
-            "start one with sbin/start-connect-server.sh, or check the address",
-        ) from error
+        raise _silent(url, error) from error
+
+
+def _look_for(url: str) -> None:
+    """Raise ``SparkProblem`` where nobody listens. (Behind a proxy that cannot be told so.)"""
+    place = urlsplit(url.partition(";")[0])
+    if any(os.environ.get(name) for name in _PROXIES):
+        return
+    try:
+        address = (place.hostname or "", place.port or _CONNECT_PORT)
+        socket.create_connection(address, _ANSWERS_WITHIN_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise _silent(url, error) from error
+
+
+def _silent(url: str, error: Exception) -> SparkProblem:
+    return SparkProblem(
+        f"no Spark Connect server answers at {url.partition('?')[0].partition(';')[0]} "
+        f"({type(error).__name__})",
+        "start one with sbin/start-connect-server.sh, or check the address",
+    )
 
 
 def _made(builder: Any) -> "SparkSession":

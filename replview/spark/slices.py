@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from replview.spark.narrowing import Narrowing
 from replview.spark.slice_schemas import Column, slice_columns, table_schema
 
 OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
@@ -52,6 +53,8 @@ class Slice:
     before: Literal["sent", "derived"] = "sent"
     #: Of these the values are left out, with a mark in their place.
     masked: Masked = ()
+    #: What else is asked of its transactions.
+    narrowed: Narrowing = field(default_factory=Narrowing)
 
     def masked_of(self, table: str) -> tuple[str, ...]:
         """The masked columns of a table, ``schema.table``."""
@@ -64,9 +67,12 @@ class Slice:
             told[name] = None if told[name] is None else told[name].isoformat()
         for name in ("tables", "operations", "actors"):
             told[name] = list(told[name])
-        # Absent where nothing is masked: such slices are those of earlier versions.
-        masked = told.pop("masked")
-        return told | ({"masked": {k: list(v) for k, v in masked}} if masked else {})
+        # Absent where nothing is masked or asked: such slices are those of earlier versions.
+        more = {
+            "masked": {name: list(columns) for name, columns in told.pop("masked")},
+            "narrowed": told.pop("narrowed").to_json(),
+        }
+        return told | {name: value for name, value in more.items() if value}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
@@ -79,6 +85,7 @@ class Slice:
             values[name] = tuple(values.get(name) or ())
         masked = values.get("masked") or {}
         values["masked"] = tuple((name, tuple(masked[name])) for name in sorted(masked))
+        values["narrowed"] = Narrowing.from_json(values.get("narrowed") or {})
         return cls(**values)
 
 

@@ -6,28 +6,25 @@ a ``delete`` or an ``update_preimage`` comes last, the key is gone (an update mo
 TRUNCATE is not among a table's changes but in the dataset ``events``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replview.spark.quoting import double, literal, py, py_list, py_text, spark_literal, tick
+from replview.spark.quoting import double, py, py_list, py_text, spark_literal, tick
+from replview.spark.snippet_reading import (
+    Root,
+    one_document,
+    read_by_arrow,
+    read_by_duckdb,
+    read_by_spark,
+    readable,
+)
 
 _LATEST = (
     "_commit_version DESC, _xid IS NOT NULL DESC, _seq DESC, _change_type <> 'update_preimage' DESC"
 )
 _PLACE = "struct(_commit_version, _xid IS NOT NULL, _seq, _change_type <> 'update_preimage')"
 _GONE = "('delete', 'update_preimage')"
-_READ = """\
-import pyarrow as pa
-import pyarrow.dataset as ds
-
-folder = {folder}
-files = ds.dataset(folder, format="parquet", partitioning="hive")
-# Files may differ: columns came, went, or became wider.
-schemas = [files.schema, *(each.physical_schema for each in files.get_fragments())]
-schema = pa.unify_schemas(schemas, promote_options="permissive")
-table = ds.dataset(folder, schema, format="parquet", partitioning="hive").to_table()
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +40,20 @@ class Snippet:
 
 
 def snippets(
-    folder: str, document: Mapping[str, Any], destination: str = "copy_of_table"
+    folder: str,
+    document: Mapping[str, Any],
+    destination: str = "copy_of_table",
+    *,
+    before: Sequence[Root] = (),
 ) -> list[Snippet]:
-    """The programs for one table's dataset at ``folder`` (a path or URL), by its ``_schema.json``.
+    """The programs for one table's dataset at ``folder`` (a path or URL), by its ``_schema.json``;
+    ``before``: its other roots, in their order, which are read, too.
 
     ``destination`` is the table or path that the changes are merged into. A table whose rows
     cannot be told apart (without a key) can only be read.
     """
-    given = _Given(folder, document, destination)
+    roots = readable([*before, (folder, document)])
+    given = _Given(one_document(roots), destination, roots)
     found = [
         Snippet("pandas", "pandas", "python", given.pandas()),
         Snippet("polars", "Polars", "python", given.polars()),
@@ -68,9 +71,9 @@ def snippets(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    folder: str
     document: Mapping[str, Any]
     destination: str
+    roots: Sequence[Root]
 
     @property
     def key(self) -> list[str]:
@@ -89,7 +92,7 @@ class _Given:
         return {each["name"]: each["source_name"] for each in every if "source_name" in each}
 
     def pandas(self) -> str:
-        text = _READ.format(folder=py(self.folder)) + "changes = table.to_pandas()\n"
+        text = read_by_arrow(self.roots) + "changes = table.to_pandas()\n"
         if not self.key:
             return text
         return (
@@ -104,7 +107,7 @@ rows = latest[~latest["_change_type"].isin(["delete", "update_preimage"])]
         )
 
     def polars(self) -> str:
-        text = f"import polars as pl\n{_READ.format(folder=py(self.folder))}"
+        text = f"import polars as pl\n{read_by_arrow(self.roots)}"
         text += "changes = pl.from_arrow(table)\n"
         if not self.key:
             return text
@@ -125,10 +128,7 @@ rows = latest.filter(~pl.col("_change_type").is_in(["delete", "update_preimage"]
         )
 
     def duckdb(self) -> str:
-        source = (
-            f"read_parquet({literal(self.folder + '/*/*.parquet')},\n"
-            "                  hive_partitioning = true, union_by_name = true)"
-        )
+        source = read_by_duckdb(self.roots)
         if not self.key:
             return f"FROM {source};\n"
         key = ", ".join(double(each) for each in self.key)
@@ -158,14 +158,7 @@ SELECT * FROM (
         return f"{text}\nrows = spark.sql({py_text(query)})\n"
 
     def _spark_changes(self) -> str:
-        every = [*self.document["columns"], *self.document["partition_columns"]]
-        schema = ", ".join(f"{tick(each['name'])} {each['type']}" for each in every)
-        return f"""\
-# The published schema reads all files, those of before a column came or became wider, too.
-schema = {py(schema)}
-changes = spark.read.schema(schema).parquet({py(self.folder)})
-changes.createOrReplaceTempView("changes")
-"""
+        return f'{read_by_spark(self.roots)}changes.createOrReplaceTempView("changes")\n'
 
     def deltalake(self) -> str:
         same = " AND ".join(f"t.{double(each)} = s.{double(each)}" for each in self.key)

@@ -37,7 +37,9 @@ def create_account(name: str, role: Role | None, password: str | None) -> Any:
 
     Raises ``AccountProblem``.
     """
-    users, name = get_user_model(), name.strip()
+    users = get_user_model()
+    # As it will be kept: whether it is taken is asked of that.
+    name = users.normalize_username(name.strip())
     if not name:
         raise AccountProblem("a name is needed", "name")
     try:
@@ -171,10 +173,11 @@ def read_patterns(tables: Sequence[str]) -> list[str]:
 
 
 def _not_the_last_admin(user: Any) -> None:
-    # Two admins who close each other at once wait for each other here.
+    # Of two admins who close each other at once the second waits here, and sees it then.
     found = list(admins().values_list("pk", flat=True))
-    list(get_user_model()._default_manager.select_for_update().filter(pk__in=found))
-    if found == [user.pk]:
+    rows = get_user_model()._default_manager.select_for_update().filter(pk__in=found)
+    list(rows.order_by("pk"))
+    if list(admins().values_list("pk", flat=True)) == [user.pk]:
         raise AccountProblem(f"{user.get_username()} is the last admin: make another one first")
 
 

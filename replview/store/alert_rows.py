@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 
-from replview.store.models import AlertRule, Delivery
+from replview.store.models import AlertRule, Delivery, WatchedSlot
 
 #: Of the advisory locks: rules are inserted once; there is one evaluator.
 INSERT_LOCK = 0x7265706C616C31
@@ -41,6 +41,18 @@ def insert_rules(rules: Collection[AlertRule]) -> None:
 def known_keys(keys: Iterator[str] | Collection[str]) -> set[str]:
     """Which of these rules are there."""
     return set(AlertRule.objects.filter(key__in=list(keys)).values_list("key", flat=True))
+
+
+def own_rule(base: AlertRule, slot: WatchedSlot) -> AlertRule:
+    """The slot's own rule instead of one for all: the one it has, else a copy, not saved yet."""
+    known = AlertRule.objects.filter(overrides=base, slot=slot).first()
+    if known is not None:
+        return known
+    own = AlertRule.objects.get(pk=base.pk)
+    own.pk, own._state.adding = None, True
+    own.overrides_id, own.slot = base.pk, slot
+    own.built_in, own.key = False, ""
+    return own
 
 
 def due_deliveries(now: dt.datetime, *, whatever: str) -> QuerySet[Delivery]:

@@ -7,6 +7,8 @@
 ``archive.every_seconds``
     how often what is due is written (21600), unless a day is whole or much is waiting: many small
     files would be the price of going more often.
+``archive.asked_at``
+    what was stored before then goes there at once, as somebody asked.
 
 History goes there in its order, life by life: a mark moves over a slice only after what its files
 hold was counted and is what the store holds, per table and operation. Retention deletes no
@@ -20,8 +22,10 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from replview.store import instance_settings
+from replview.store.archive_homes import home_of, new_home
 from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation
 
 #: A slice has about so many changes, and so many transactions at most.
@@ -84,6 +88,7 @@ class Choice:
     target: str | None
     after_hours: float
     every_seconds: float
+    asked_at: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +124,7 @@ class Counts:
 def chosen() -> Choice:
     """As chosen now: nothing is kept in memory."""
     target = instance_settings.read("archive.target", None)
+    asked = instance_settings.read("archive.asked_at", None)
     return Choice(
         target if isinstance(target, str) and target else None,
         instance_settings.read_number(
@@ -127,6 +133,7 @@ def chosen() -> Choice:
         instance_settings.read_number(
             "archive.every_seconds", DEFAULT_EVERY_SECONDS, least=0, most=86_400
         ),
+        None if asked is None else parse_datetime(str(asked)),
     )
 
 
@@ -159,11 +166,17 @@ def _due(
     after = mark.through_seq if mark else 0
     oldest = _rows(_FIRST, [life.pk, after])
     cutoff = now - dt.timedelta(hours=choice.after_hours)
+    asked = choice.asked_at is not None and choice.asked_at > cutoff
+    cutoff = max(cutoff, choice.asked_at or cutoff)
     if not oldest or oldest[0][0] > cutoff:
         return None
     assert choice.target is not None
+    slot = Slot.objects.select_related("source").get(pk=life.slot_id)
     if mark is None:
-        mark, _ = ArchiveMark.objects.get_or_create(incarnation=life, target=choice.target)
+        home = new_home(life, slot, choice.target)
+        mark, _ = ArchiveMark.objects.get_or_create(
+            incarnation=life, target=choice.target, defaults={"home": home}
+        )
     day_ends = oldest[0][0].astimezone(dt.UTC).replace(
         hour=0, minute=0, second=0, microsecond=0
     ) + dt.timedelta(days=1)
@@ -174,13 +187,12 @@ def _due(
     [(through, changes, transactions)] = _rows(_DUE, wanted)
     full = (changes or 0) >= MOST_CHANGES or (transactions or 0) >= MOST_TRANSACTIONS
     moved = mark.moved_at
-    early = moved is not None and (now - moved).total_seconds() < choice.every_seconds
+    early = not asked and moved is not None and (now - moved).total_seconds() < choice.every_seconds
     if through is None or (early and not full and cutoff < day_ends):
         ArchiveMark.objects.filter(pk=mark.pk).update(checked_at=now)
         return None
-    slot = Slot.objects.select_related("source").get(pk=life.slot_id)
     return Step(
-        mark_id=mark.pk, target=choice.target, source=slot.source.name, slot=slot.name,
+        mark_id=mark.pk, target=choice.target, source=home_of(mark, slot), slot=slot.name,
         life_id=life.pk, life=life.number, after_seq=after, through_seq=int(through),
     )  # fmt: skip
 
@@ -245,6 +257,11 @@ def fail(step: Step, problem: str, remedy: str) -> None:
         _log(step, f"Nothing more goes to the archive: {problem}.", {"remedy": remedy})
     mark.checked_at, mark.problem, mark.remedy = timezone.now(), problem, remedy
     mark.save()
+
+
+def tell_of_root(step: Step, folder: str, why: str) -> None:
+    """The slot's log says that a table goes on in another folder of the archive."""
+    _log(step, f"The archive goes on in a new folder, {folder}: {why}.")
 
 
 def _log(step: Step, message: str, detail: Mapping[str, Any] | None = None) -> None:

@@ -9,6 +9,7 @@ import orjson
 from django.db import connection
 
 from replview.store import archive
+from replview.store.archive_homes import home_of
 from replview.store.fields import LSN
 from replview.store.models import ArchivedRun, ArchiveMark, SlotIncarnation
 
@@ -23,6 +24,13 @@ _MISSING = """
                   WHERE t.id >= %(low)s AND t.id < %(high)s AND t.incarnation_id = i.id
                     AND t.commit_seq > coalesce(m.through_seq, 0))
     ORDER BY i.id LIMIT 1
+"""
+# Of each life the oldest that is here.
+_STORED_SINCE = """
+    SELECT i.id, t.at FROM slot_incarnation i CROSS JOIN LATERAL (
+        SELECT coalesce(t.commit_time, t.stored_at, t.received_at) AS at FROM transaction t
+        WHERE t.incarnation_id = i.id AND t.commit_seq > 0 ORDER BY t.commit_seq LIMIT 1
+    ) AS t
 """
 # Islands of consecutive identifiers that have consecutive places.
 _REMEMBER = """
@@ -48,6 +56,8 @@ class Standing:
     mark: ArchiveMark | None
     #: Transactions that are not there yet.
     waiting: int
+    #: From when on the store has it; None: it has nothing of it any more.
+    stored_since: dt.datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +126,8 @@ def place_at(life_id: int, commit_seq: int) -> Place | None:
         return None
     life = SlotIncarnation.objects.select_related("slot__source").get(pk=life_id)
     return Place(
-        target=known[0].target, source=life.slot.source.name, slot=life.slot.name, life=life,
-        commit_seq=commit_seq,
+        target=known[0].target, source=home_of(known[0], life.slot), slot=life.slot.name,
+        life=life, commit_seq=commit_seq,
     )  # fmt: skip
 
 
@@ -126,14 +136,18 @@ def standings() -> list[Standing]:
     target = archive.chosen().target
     marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=target or "")}
     lives = SlotIncarnation.objects.select_related("slot__source").filter(slot__temporary=False)
+    since = dict(_rows(_STORED_SINCE, []))
     found = []
     for life in lives.order_by("slot__source__name", "slot__name", "number"):
         mark = marks.get(life.pk)
         waiting = life.commit_seq - (mark.through_seq if mark else 0)
         if life.commit_seq:
             found.append(
-                Standing(slot=str(life.slot), life=life.number, mark=mark, waiting=waiting)
-            )
+                Standing(
+                    slot=str(life.slot), life=life.number, mark=mark, waiting=waiting,
+                    stored_since=since.get(life.pk),
+                )
+            )  # fmt: skip
     return found
 
 

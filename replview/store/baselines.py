@@ -153,6 +153,13 @@ def cancel(baseline_id: int) -> bool:
     return _end(baseline_id, Baseline.State.CANCELLED, WAITING, None)
 
 
+def note_act(baseline: Baseline, act: str) -> None:
+    """Somebody gave it up, or asked for it again: in the access record."""
+    slot = baseline.slot
+    note(Action.CHANGED_SLOT, subject=f"{slot}: a baseline, {act}", source_id=slot.source_id,
+         tables=[f"{baseline.schema}.{baseline.table}"])  # fmt: skip
+
+
 def cancel_all(slot: Slot) -> None:
     """Give up all of a slot that is to be removed: nothing of them is stored after this."""
     for identifier in Baseline.objects.filter(slot=slot, state__in=WAITING).values_list(

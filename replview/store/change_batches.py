@@ -19,6 +19,7 @@ from replview.store.relation_shapes import VersionShape, shapes_by_id
 from replview.store.seen import seen_change
 from replview.store.sight import Sight, current_sight
 from replview.store.transaction_filter import OPERATIONS
+from replview.store.value_filter import WhereError
 from replview.store.value_sql import Predicate, predicate_for
 from replview.store.wanted_changes import WantedChanges, searchable
 
@@ -28,7 +29,7 @@ _READ_BYTES = 16 * 1024 * 1024
 _UNSURE_AT_ONCE = 2000
 #: A read that leaves more than this is followed by smaller ones.
 _MUCH_UNSURE = 1000
-#: The same where only the first are wanted.
+#: The same where only the first are wanted: few at first, and more while nothing is found.
 _UNSURE_AT_FIRST = 60
 
 #: What is read of ``change c``: ``Shapes.row`` makes a row of it.
@@ -165,6 +166,7 @@ class ChangeReader:
         #: for; None: nothing is known of it.
         self.shared = Shared()
         self.before: dict[tuple[int, int], Before | None] = {}
+        self._at_once = _UNSURE_AT_FIRST
         self._asked_about: list[VersionShape] = []
         self._predicate: Predicate | None = None
         if wanted.where:
@@ -183,10 +185,13 @@ class ChangeReader:
         enough: Enough | None = None,
     ) -> tuple[list[ChangeRow], int]:
         """The wanted changes in no order, and of how many nobody knows whether they are wanted;
-        where there are enough, only the first of them.
+        where there are enough, only the first of them. Raises ``WhereError`` where what is asked
+        for was masked or hidden meanwhile.
         """
         if self._predicate is None:
             return self._read(ids, first_seq, last_seq, enough)
+        if len(searchable(self._wanted)) < len(self._asked_about):
+            raise WhereError("rights were changed meanwhile: search again")
         try:
             # A savepoint, where somebody else's transaction is around it.
             with transaction.atomic() if connection.in_atomic_block else nullcontext():
@@ -221,15 +226,16 @@ class ChangeReader:
         place = enough.place
         found = sorted(sure, key=place)
         unsure = sorted(unsure, key=lambda each: place(each[0]))
-        unknown, at_once = 0, _UNSURE_AT_FIRST
+        unknown = 0
         while unsure:
             if len(found) >= enough.number and place(found[enough.number - 1]) < place(
                 unsure[0][0]
             ):
                 # Whatever was not asked comes after these.
                 return found[: enough.number], unknown
-            more, left = self._ask_again(unsure[:at_once])
-            unsure, at_once = unsure[at_once:], min(at_once * 2, _UNSURE_AT_ONCE)
+            more, left = self._ask_again(unsure[: self._at_once])
+            unsure = unsure[self._at_once :]
+            self._at_once = min(self._at_once * 2, _UNSURE_AT_ONCE)
             found = sorted([*found, *more], key=place)
             unknown += left
         return found, unknown

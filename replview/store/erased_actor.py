@@ -27,6 +27,25 @@ _MESSAGES = """
       AND op = 'M' AND (position(%(name)s IN new->>'content') > 0
                         OR position(%(quoted)s IN new->>'content') > 0)
 """
+_MARKS = "SELECT FROM activity_mark WHERE incarnation_id = ANY(%(lives)s) FOR UPDATE"
+# An earlier try may have left sums under the new name.
+_SUMS = """
+    WITH former AS (
+        DELETE FROM actor_activity WHERE actor = %(name)s AND incarnation_id = ANY(%(lives)s)
+        RETURNING *)
+    INSERT INTO actor_activity AS mine
+        (incarnation_id, actor, day, relation_id, grade, transactions, inserts, updates, deletes,
+         truncates, messages, first_time, last_time)
+    SELECT incarnation_id, %(new)s, day, relation_id, grade, transactions, inserts, updates,
+           deletes, truncates, messages, first_time, last_time FROM former
+    ON CONFLICT (incarnation_id, actor, day, relation_id, grade) DO UPDATE SET
+        transactions = mine.transactions + excluded.transactions,
+        inserts = mine.inserts + excluded.inserts, updates = mine.updates + excluded.updates,
+        deletes = mine.deletes + excluded.deletes, truncates = mine.truncates + excluded.truncates,
+        messages = mine.messages + excluded.messages,
+        first_time = least(mine.first_time, excluded.first_time),
+        last_time = greatest(mine.last_time, excluded.last_time)
+"""
 
 
 def alias(erasure_id: int) -> str:
@@ -63,11 +82,11 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
                 },
             )  # fmt: skip
         done += len(page)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE actor_activity SET actor = %s WHERE actor = %s AND incarnation_id = ANY(%s)",
-            [new, name, _lives(slot)],
-        )
+    wanted: dict[str, Any] = {"name": name, "new": new, "lives": _lives(slot)}
+    with transaction.atomic(), connection.cursor() as cursor:
+        # Whoever rolls sums up holds the mark, and may have read the name.
+        cursor.execute(_MARKS, wanted)
+        cursor.execute(_SUMS, wanted)
     return done
 
 
@@ -120,18 +139,39 @@ def filters_naming(slot: Slot, name: str) -> set[int]:
 
 
 def exports_naming(slot: Slot, name: str) -> list[Export]:
-    """Records of exports that were narrowed to the actor."""
+    """Records of exports that were narrowed to the actor, or by a text with the name in it."""
     rows = Export.objects.filter(slot=slot)
-    return [row for row in rows if name in (row.slice.get("actors") or [])]
+    return [
+        row
+        for row in rows
+        if name in (row.slice.get("actors") or [])
+        or name in (row.slice.get("narrowed") or {}).get("text", "")
+    ]
 
 
 def rename_exports(rows: Collection[Export], name: str, new: str) -> int:
     """What was taken out stays recorded, the name does not."""
     for row in rows:
-        row.slice, row.words = renamed(row.slice, name, new), renamed(row.words, name, new)
-        row.result = renamed(row.result, name, new)
+        row.slice = _slice_renamed(row.slice, name, new)
+        row.words = {
+            word: renamed(text, name, new) if word in ("actor", "q") else text
+            for word, text in row.words.items()
+        }
+        if row.result and "slice" in row.result:
+            row.result = {
+                **row.result, "slice": _slice_renamed(row.result["slice"], name, new),
+            }  # fmt: skip
         row.save(update_fields=["slice", "words", "result"])
     return len(rows)
+
+
+def _slice_renamed(told: dict[str, Any], name: str, new: str) -> dict[str, Any]:
+    """Where it names the actor; its source, slot and tables may be called so, too."""
+    actors = [new if each == name else each for each in told.get("actors") or []]
+    narrowed = dict(told.get("narrowed") or {})
+    if "text" in narrowed:
+        narrowed["text"] = renamed(narrowed["text"], name, new)
+    return {**told, "actors": actors, **({"narrowed": narrowed} if narrowed else {})}
 
 
 def results_naming(name: str) -> list[int]:

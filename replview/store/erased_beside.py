@@ -22,7 +22,8 @@ _NAMED_BY = """
     FROM unnest(%(filters)s::bigint[], %(texts)s::text[]) AS f (id, text),
          unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (id, seq)
          JOIN change c ON c.transaction_id = w.id AND c.seq = w.seq,
-         jsonb_each_text(coalesce(c.old, '{}') || coalesce(c.new, '{}')) e
+         LATERAL (SELECT * FROM jsonb_each_text(c.old)
+                  UNION ALL SELECT * FROM jsonb_each_text(c.new)) e
     WHERE c.transaction_id BETWEEN %(low)s AND %(high)s
       AND length(e.value) >= %(telling)s AND position(lower(e.value) IN lower(f.text)) > 0
       AND (%(all)s OR e.key = ANY(%(columns)s::text[]))

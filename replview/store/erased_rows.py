@@ -99,6 +99,12 @@ class ErasedTable:
         return str(self.table.relation)
 
     @property
+    def all_names(self) -> list[str]:
+        """The same with every other name it had."""
+        versions = self.table.shapes.versions.values()
+        return list(dict.fromkeys([self.name, *(f"{v.schema}.{v.table}" for v in versions)]))
+
+    @property
     def names(self) -> list[str]:
         """Every column that was ever a part of the key."""
         if not self._names:

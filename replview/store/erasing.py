@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from replview.store.access_record import Action, note
 from replview.store.erasing_wishes import Wish, digest
 from replview.store.models import Erasure, Relation, Slot
 from replview.store.secrets import seal, unseal
@@ -115,7 +116,10 @@ def leave_out(row: Erasure, root: str, *, by: str) -> bool:
         if each["root"] == root and not each.get("done"):
             each["left_out_by"] = by
     unfinished = Erasure.objects.filter(pk=row.pk, state=Erasure.State.UNFINISHED)
-    return roots != row.roots and unfinished.update(roots=roots, next_try_at=Now()) == 1
+    if roots == row.roots or unfinished.update(roots=roots, next_try_at=Now()) != 1:
+        return False
+    note(Action.ERASED, subject=f"erasure {row.pk}", details={"left out": root})
+    return True
 
 
 def try_again(row: Erasure) -> bool:

@@ -15,3 +15,9 @@ def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     *middle, last = (re.escape(piece) for piece in rest)
     found = "".join(f"(?>.*?{piece})" for piece in middle)
     return re.compile(f"{re.escape(first)}{found}.*{last}", flags | re.DOTALL)
+
+
+def table_readings(name: str) -> list[tuple[str, str]]:
+    """What ``schema.table`` may mean where either may have dots, too; nothing without a dot."""
+    places = [place for place, letter in enumerate(name) if letter == "."]
+    return [(name[:place], name[place + 1 :]) for place in places]

@@ -48,13 +48,18 @@ class Loss:
     baselines: int
     #: There is an archive: days go only once it has them.
     archived: bool
-    #: The days after this are not counted yet; None: all that may go are.
+    #: Of the days that may go those after this are not counted yet; None: all are.
     counted_through: dt.date | None
 
     @property
     def nothing(self) -> bool:
         """Whether the slot has nothing that it would not keep."""
         return self.days == 0
+
+    @property
+    def is_to_be_confirmed(self) -> bool:
+        """Something would go, or may: of days that are not counted nothing is told."""
+        return not self.nothing or self.counted_through is not None
 
 
 def loss_of(slot: Slot, keeping: Keeping) -> Loss:
@@ -64,7 +69,7 @@ def loss_of(slot: Slot, keeping: Keeping) -> Loss:
     through = doomed_through(keeping, days, today)
     lost = [] if through is None else [day for day in days if day.day <= through]
     counted = kept_days.counted_through()
-    late = counted is None or counted < today - dt.timedelta(days=1)
+    late = kept_days.uncounted_before(today)
     return Loss(
         first=lost[0].day if lost else None,
         last=lost[-1].day if lost else None,

@@ -78,6 +78,12 @@ def counted_through() -> dt.date | None:
     return None if found is None else dt.date.fromisoformat(found)
 
 
+def uncounted_before(day: dt.date) -> bool:
+    """Whether the record has days before this one that were not counted yet."""
+    through = counted_through()
+    return any(one < day and (through is None or one > through) for one, _ in _days())
+
+
 def forget(lives: Iterable[int], day: dt.date) -> None:
     """What was deleted is not kept any more."""
     KeptDay.objects.filter(incarnation_id__in=list(lives), day=day).delete()

@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,10 @@ def check_address(conninfo: str) -> None:
     parts = _with_service(parts)
     hosts = _several(parts.get("host") or os.environ.get("PGHOST"))
     addresses = _several(parts.get("hostaddr") or os.environ.get("PGHOSTADDR"))
-    # Where both are given, libpq connects to the address, and the name is for TLS alone.
-    for place in addresses if any(addresses) else hosts or [""]:
+    # Where both are given, libpq connects to the address, and the name is for TLS alone; of several
+    # hosts one may have none, and is looked up by its name.
+    places = [address or host for address, host in zip_longest(addresses, hosts, fillvalue="")]
+    for place in places or [""]:
         if not _is_allowed(place, allowed):
             what = f"the host {place[:100]}" if place else "a local socket"
             raise _error(

@@ -97,7 +97,7 @@ class TextLimits:
 
 _ANYWHERE = TextLimits()
 _OF_CHANGE = """
-    AND (c.relation_id IS NULL OR c.relation_id = ANY(%(searched_tables)s::bigint[]))
+    AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))
 """
 _OF_VALUE = """
     AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, {alias}.key),
@@ -107,7 +107,8 @@ _OF_VALUE = """
 
 def text_limits(relation_ids: Collection[int], *, transaction_id: int | None = None) -> TextLimits:
     """For a search among changes of these tables, or of this transaction: no masked value matches,
-    and nothing of a hidden table; of a table that comes after this was asked nothing does.
+    and nothing of a hidden table; of a table, or a shape of one, that comes after this was asked
+    nothing does.
     """
     sight = current_sight()
     if sight.open:
@@ -123,7 +124,10 @@ def text_limits(relation_ids: Collection[int], *, transaction_id: int | None = N
     return TextLimits(
         _OF_CHANGE + (" AND c.op::text <> 'M'" if hides_messages else ""),
         _OF_VALUE,
-        {"searched_tables": seen, "masked_columns": orjson.dumps(columns).decode()},
+        {
+            "searched_versions": sorted(set[int]().union(*map(sight.versions, seen))),
+            "masked_columns": orjson.dumps(columns).decode(),
+        },
     )
 
 

@@ -164,6 +164,10 @@ class Sight:
             self._messages[incarnation_id] = source_id is None or self.hides_messages(source_id)
         return self._messages[incarnation_id]
 
+    def versions(self, relation_id: int) -> frozenset[int]:
+        """The identifiers of the shapes that ``masked`` knows of."""
+        return frozenset() if self.open else frozenset(self._of(relation_id).versions)
+
     def learn(self, relation_ids: Collection[int]) -> None:
         """Read what is not known yet of these tables, in one query."""
         missing = [] if self.open else [r for r in relation_ids if r not in self._known]
@@ -213,8 +217,8 @@ class Sight:
         user = None if self._user is None else self._user()
         sources, patterns = (None, None) if self._user is None else _rights_of(user)
         rules = _rules_for(user)
-        if (sources, patterns, rules) != (self._sources, self._patterns, self._rules):
-            self._known, self._messages = {}, {}
+        # Tables, too: they get columns, and other names.
+        self._known, self._messages = {}, {}
         self._sources, self._patterns, self._rules = sources, patterns, rules
         self._open = sources is None and patterns is None and not rules
         self._until = time.monotonic() + FRESH_SECONDS

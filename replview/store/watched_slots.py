@@ -63,6 +63,12 @@ def all_watched(source: Source | int | None = None, *, gone: bool = True) -> Que
     return found if gone else found.filter(gone_at=None)
 
 
+def watched_of(slot: Slot) -> WatchedSlot:
+    """The row of a slot of replview's; made where nobody has looked at its server since."""
+    known = {"id": slot.pk, "slot": slot}
+    return WatchedSlot.objects.get_or_create(source=slot.source, name=slot.name, defaults=known)[0]
+
+
 def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
     """Who is to be sampled: all that are there, and ours that are not; one being removed is not.
 

@@ -7,6 +7,7 @@ from django.db.models import Count, Q
 from replview.alerts.amounts import amount_words
 from replview.alerts.kinds import KINDS, Kind, Unit
 from replview.store.models import Alert, AlertRule
+from replview.store.models.seen import seen_sources
 from replview.web.health import Level
 from replview.web.words import NO_BREAK
 
@@ -59,6 +60,13 @@ def condition_words(rule: AlertRule) -> str:
     if rule.clear_threshold is not None and rule.clear_threshold != rule.threshold:
         said += f", over {'from' if kind.below else 'below'} {over}"
     return said
+
+
+def out_of_reach(rule: AlertRule) -> str:
+    """Why this reader may not change it; empty: that depends on the role alone."""
+    if rule.slot_id is None and seen_sources() is not None:
+        return "This rule is for every source, and this account sees some."
+    return ""
 
 
 def rule_rows() -> list[RuleRow]:

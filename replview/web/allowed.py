@@ -112,6 +112,8 @@ ALLOWED: dict[str, Allowed] = {
     "slot-start": OPERATOR,
     "slot-stop": OPERATOR,
     "slot-tables": OPERATOR,
+    # As with masks: values may come back to be seen.
+    "slot-columns": ADMIN,
     "slot-adopt": OPERATOR,
     "slot-drop": OPERATOR,
     # Alerts.
@@ -131,6 +133,9 @@ ALLOWED: dict[str, Allowed] = {
     "trouble-wish": OPERATOR,
     # The store, and sources.
     "store": Both(VIEWER, ADMIN),
+    "store-archive": ADMIN,
+    "store-archive-now": ADMIN,
+    "store-archive-off": ADMIN,
     "sources": VIEWER,
     "source": VIEWER,
     "source-publications": VIEWER,

@@ -1,10 +1,13 @@
 """How far the record is in the archive, in words."""
 
 import datetime as dt
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from replview.store.archive import Choice
+from replview.store.archive import Choice, chosen
+from replview.store.archive_choices import MOST, former_target
 from replview.store.archived import Standing
 from replview.web.words import bytes_words, plural
 
@@ -23,6 +26,11 @@ class ArchiveLine:
     waiting: int
     #: In one line, for a terminal.
     state: str
+    #: From when on the store answers; None: it has nothing of it any more.
+    stored_since: dt.datetime | None
+    #: When something went there last, and when it was last tried; None: never.
+    moved_at: dt.datetime | None
+    tried_at: dt.datetime | None
     #: Why nothing more goes there, with what mends it.
     problem: str
 
@@ -35,11 +43,52 @@ class ArchiveView:
     #: When what goes there.
     rhythm: str
     lines: list[ArchiveLine]
+    #: Somebody asked for all of it then, and it is not there yet.
+    asked_at: dt.datetime | None = None
 
     @property
     def has_problem(self) -> bool:
         """Somewhere nothing more goes there."""
         return any(line.problem for line in self.lines)
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchiveForm:
+    """What is typed, as it is typed."""
+
+    target: str
+    after_hours: str
+    every_hours: str
+    error: str = ""
+
+    @classmethod
+    def of(cls, words: Mapping[str, str]) -> Self:
+        """As it was sent."""
+        target = words.get("target", "").strip()[:2000]
+        after, every = (words.get(name, "").strip()[:12] for name in ("after_hours", "every_hours"))
+        return cls(target=target, after_hours=after, every_hours=every)
+
+    @classmethod
+    def now(cls) -> Self:
+        """As chosen now."""
+        choice = chosen()
+        return cls(
+            target=choice.target or former_target(),
+            after_hours=f"{choice.after_hours:g}",
+            every_hours=f"{choice.every_seconds / 3600:.4g}",
+        )
+
+    def numbers(self) -> tuple[float, float]:
+        """``after_hours`` and ``every_seconds``. Raises ``ValueError`` with what to write."""
+        after = _hours(self.after_hours, "what goes there", MOST["after_hours"])
+        every = _hours(self.every_hours, "how often", MOST["every_seconds"] / 3600)
+        return after, every * 3600
+
+
+def _hours(text: str, what: str, most: float) -> float:
+    if not re.fullmatch(r"[0-9]{1,6}([.][0-9]{1,6})?", text, re.ASCII) or float(text) > most:
+        raise ValueError(f"{what}: write hours, from 0 to {most:g}")
+    return float(text)
 
 
 def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
@@ -48,6 +97,18 @@ def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
         target=choice.target,
         rhythm=_rhythm(choice),
         lines=[_line(standing) for standing in standings] if choice.target else [],
+        asked_at=choice.asked_at if _not_there_yet(choice, standings) else None,
+    )
+
+
+def _not_there_yet(choice: Choice, standings: Sequence[Standing]) -> bool:
+    """Something of what was asked for is missing: of its life nothing went there since."""
+    asked = choice.asked_at
+    return asked is not None and any(
+        one.waiting
+        and (one.mark is None or one.mark.moved_at is None or one.mark.moved_at < asked)
+        and (one.mark is None or not one.mark.problem)
+        for one in standings
     )
 
 
@@ -77,6 +138,9 @@ def _line(standing: Standing) -> ArchiveLine:
         problem = f"Nothing more goes there: {mark.problem}. {remedy}"
     return ArchiveLine(
         name=name,
+        stored_since=standing.stored_since,
+        moved_at=mark.moved_at if mark else None,
+        tried_at=mark.checked_at if mark else None,
         until=mark.through_time if mark else None,
         since=mark.since_time if mark else None,
         changes=mark.changes if mark else 0,

@@ -13,6 +13,7 @@ import orjson
 from django.urls import reverse
 
 from replview.exports.withheld import Withheld, withheld
+from replview.store.archive_homes import home_of
 from replview.store.archived import Place
 from replview.store.changes import ChangeRow
 from replview.store.fields import LSN
@@ -91,7 +92,9 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
     facts = page.facts = dict(found.facts)
     page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))
     page.did = _did(facts)
-    page.context = _context(facts["context"])
+    if not current_sight().hides_messages_of_life(place.life.pk):
+        # A message told it.
+        page.context = _context(facts["context"])
     of = withheld(place.life.slot)
     page.blocks = [block_of(change, place.life.slot, of) for change in found.changes]
     if found.more:
@@ -114,7 +117,8 @@ def read_row(
     known = [life for life in lives if last is None or life.number <= last]
     for place, life in enumerate(known):
         try:
-            found = ArchivedLife.of(lives[life], slot.source.name, slot.name, life.number).row(
+            target, home = lives[life].target, home_of(lives[life], slot)
+            found = ArchivedLife.of(target, home, slot.name, life.number).row(
                 oids, key, cursor=cursor if not place else None, limit=PAGE_CHANGES
             )
         except TargetProblem as error:
@@ -131,12 +135,12 @@ def read_row(
     return page
 
 
-def _lives(slot: Slot) -> dict[SlotIncarnation, str]:
-    """Those that an archive has something of, the newest first, with where."""
+def _lives(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
+    """Those that an archive has something of, the newest first, with how far."""
     marks = ArchiveMark.objects.filter(incarnation__slot=slot, through_seq__gt=0)
-    found: dict[SlotIncarnation, str] = {}
+    found: dict[SlotIncarnation, ArchiveMark] = {}
     for mark in marks.select_related("incarnation").order_by("-incarnation__number", "-moved_at"):
-        found.setdefault(mark.incarnation, mark.target)
+        found.setdefault(mark.incarnation, mark)
     return found
 
 

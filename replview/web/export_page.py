@@ -38,6 +38,13 @@ _EARLIER = 3
 #: Words of this page alone, beside those of a filter.
 OWN_WORDS = ("to", "before", "name", "since_last", "read")
 _LISTS = ("tables", "states")
+#: Words without a chip of their own to be edited in, as the sentence has them.
+_REMOVABLE = {
+    "from_lsn": "from LSN", "to_lsn": "to LSN", "transaction": "of transaction",
+    "q": "with the text", "id": "of xid or gid", "states": "in the state", "origin": "of origin",
+    "min_changes": "of changes, at least", "min_bytes": "of bytes, at least",
+    "prepared_min": "prepared for seconds, at least", "where": "where", "key": "of the row",
+}  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,12 +120,16 @@ class ExportPage:
     @property
     def removable(self) -> list[tuple[str, str, str]]:
         """What narrows the slice and has no chip of its own to be edited: name, value, without."""
-        shown = (("from_lsn", "from LSN"), ("to_lsn", "to LSN"), ("transaction", "of transaction"))
         return [
             (name, self.words[word], self.url(**{word: ""}))
-            for word, name in shown
+            for word, name in _REMOVABLE.items()
             if self.words.get(word)
         ]
+
+    @property
+    def kept(self) -> list[tuple[str, str]]:
+        """The same, as the sentence's form carries them on."""
+        return [(word, text) for word, text in self.hidden if word in _REMOVABLE]
 
     @property
     def tables_words(self) -> str:

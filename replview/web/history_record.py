@@ -9,6 +9,7 @@ import orjson
 from django.utils import timezone
 
 from replview.exports.withheld import shown_cells, slot_of_life, withheld
+from replview.store.access_record import viewed
 from replview.store.models import HistoryJob
 from replview.web.export_words import Sentence
 from replview.web.history_page import history_url
@@ -54,10 +55,17 @@ def read_history_record(row: HistoryJob) -> HistoryRecord:
 def _seen(row: HistoryJob, result: Mapping[str, Any]) -> Mapping[str, Any]:
     """What it gave, as whoever looks may see it now: rules may have come since it ran."""
     table = str(row.words.get("table") or "")
-    of = withheld(slot_of_life(str(row.words.get("life") or "")))
+    life = str(row.words.get("life") or "")
+    slot = slot_of_life(life)
+    of = withheld(slot, name=life)
     if not table or "rows" not in result:
         return result
     columns = [str(name) for name in result.get("columns") or []]
+    if not of.hides(table):
+        viewed(
+            tables=[table], rows=len(result["rows"]), subject=f"history job {row.pk}",
+            source_id=slot.source_id if slot else None,
+        )  # fmt: skip
     return {**result, "rows": shown_cells(table, columns, result["rows"], of)}
 
 

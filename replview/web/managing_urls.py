@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from replview.web.views import slot_acts, source_acts, sources
+from replview.web.views import slot_acts, slot_columns, source_acts, sources
 
 _SOURCE = "sources/<str:source_name>/"
 _SLOT = "slots/<str:source_name>/<str:slot_name>/"
@@ -19,6 +19,7 @@ urlpatterns = [
     path(f"{_SLOT}start/", slot_acts.start, name="slot-start"),
     path(f"{_SLOT}stop/", slot_acts.stop, name="slot-stop"),
     path(f"{_SLOT}tables/", slot_acts.tables, name="slot-tables"),
+    path(f"{_SLOT}columns/", slot_columns.columns, name="slot-columns"),
     path(f"{_SLOT}adopt/", slot_acts.adopt, name="slot-adopt"),
     path(f"{_SLOT}drop/", slot_acts.drop, name="slot-drop"),
 ]

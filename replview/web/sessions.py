@@ -22,9 +22,10 @@ class SessionPolicyMiddleware(MiddlewareMixin):
         self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]
     ) -> None:
         """Signs out, or notes that somebody is there."""
-        if not request.session.session_key or getattr(request, "replview_token", None):
+        if not request.session.session_key or not request.user.is_authenticated:
             return
-        if not request.user.is_authenticated:
+        # Known once the user was asked for: what a program does with a token is no session's.
+        if getattr(request, "replview_token", None):
             return
         if session_policy.is_over(request.session):
             logout(request)

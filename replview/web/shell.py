@@ -108,6 +108,7 @@ PARTS = {
     "slot-start": "slots",
     "slot-stop": "slots",
     "slot-tables": "slots",
+    "slot-columns": "slots",
     "slot-adopt": "slots",
     "slot-drop": "slots",
     "source-doctor": "sources",

@@ -159,12 +159,14 @@ def role_for_groups(groups: set[str]) -> Role | None:
 
 def _new_account(claims: dict[str, Any]) -> Any:
     users = get_user_model()
-    name = str(claims.get(settings.OIDC_USERNAME_CLAIM) or claims["sub"])[:_MAX_NAME]
+    told = str(claims.get(settings.OIDC_USERNAME_CLAIM) or claims["sub"]).replace("\0", "")
+    # As it will be kept: other letters may be written for the same name.
+    name = users.normalize_username(told)[:_MAX_NAME]
     user = users._default_manager.filter(username=name).first()
     if user is None:
         return users._default_manager.create_user(name, email=str(claims.get("email") or "")[:254])
     # Somebody with a password is not whoever the provider calls by the same name.
-    if user.has_usable_password() or Identity.objects.filter(user=user).exists():
+    if name != told or user.has_usable_password() or Identity.objects.filter(user=user).exists():
         log.warning("single sign-on: an account of this name is there already")
         return None
     return user

@@ -12,7 +12,7 @@ from replview.store.forecast import Forecast, SlotForecast, forecast, slot_forec
 from replview.store.keeping import all_alike
 from replview.store.models import Slot
 from replview.store.store_size import StoreSize, measure, order_of_sacrifice
-from replview.web.archive_words import ArchiveView, archive_view
+from replview.web.archive_words import ArchiveForm, ArchiveView, archive_view
 from replview.web.keeping_words import days_words, full_sentence, how_words, rate_of
 from replview.web.words import bytes_words
 
@@ -38,6 +38,8 @@ class StorePage:
     slots: list[SlotForecast]
     how: str
     typed: str
+    #: The archive's choices.
+    form: ArchiveForm
     error: str = ""
 
     @property
@@ -64,8 +66,10 @@ class StorePage:
         ]
 
 
-def page_of(*, typed: str | None = None, error: str = "") -> StorePage:
-    """Everything the page shows; ``typed``: what was sent and refused, with why."""
+def page_of(
+    *, typed: str | None = None, error: str = "", form: ArchiveForm | None = None
+) -> StorePage:
+    """Everything the page shows; ``typed`` and ``form``: what was sent and refused, with why."""
     store = measure()
     size = store.budget_bytes
     slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
@@ -85,6 +89,7 @@ def page_of(*, typed: str | None = None, error: str = "") -> StorePage:
         kept=[(slot, _since(slot.since, begins.get(slot.pk))) for slot in slots],
         archive=archive_view(archive.chosen(), archived.standings()),
         typed=typed if typed is not None else ("none" if size is None else size_words(size)),
+        form=form or ArchiveForm.now(),
         error=error,
     )
 

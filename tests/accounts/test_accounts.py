@@ -3,20 +3,24 @@
 import datetime as dt
 import html
 import re
+import threading
+import time
 
 import pytest
 from axes.models import AccessAttempt
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.core.management.base import CommandError
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
 from replview.store import setup_codes
-from replview.store.accounts import sessions_of
+from replview.store.accounts import AccountProblem, close_account, sessions_of
 from replview.store.models import AccessRecord, ApiToken, Grant, SetupCode, Source
 from replview.store.rights import (
     Role,
+    admins,
     ensure_roles,
     may,
     role_of,
@@ -123,6 +127,42 @@ def test_the_last_admin_stays(admin: Client) -> None:
     assert admin.post(f"/accounts/{root.pk}/role/", {"role": "viewer"}).status_code == 302
 
 
+@pytest.mark.django_db(transaction=True)
+def test_two_admins_who_close_each_other_at_once_leave_one() -> None:
+    one, two = make_user("one", "admin"), make_user("two", "admin")
+    refused: list[AccountProblem] = []
+
+    def close_the_first() -> None:
+        try:
+            close_account(User.objects.get(pk=one.pk))
+        except AccountProblem as problem:
+            refused.append(problem)
+        finally:
+            connection.close()
+
+    with transaction.atomic():
+        close_account(two)
+        other = threading.Thread(target=close_the_first)
+        other.start()
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type='Lock'")
+                if cursor.fetchone() != (0,):
+                    break
+            time.sleep(0.02)
+    other.join(10)
+
+    assert len(refused) == 1
+    assert list(admins()) == [one]
+
+
+def test_a_name_is_taken_in_whatever_letters_it_is_written(admin: Client) -> None:
+    make_user("fido", "viewer")
+    answer = admin.post("/accounts/", {"name": "\ufb01do", "role": "viewer", "password": GOOD})
+    assert (answer.status_code, "an account fido already" in text_of(answer)) == (422, True)
+
+
 def test_grants_are_given_and_taken(admin: Client) -> None:
     shop = Source.objects.create(name="shop", conninfo="")
     vera = make_user("vera", "viewer", sources=[])
@@ -136,6 +176,8 @@ def test_grants_are_given_and_taken(admin: Client) -> None:
     assert not Grant.objects.filter(user=vera).exists()
     admin.post("/accounts/grants/", {"group": "team", "source": "shop", "tables": ""})
     assert Grant.objects.get(group__name="team").source == shop
+    admin.post("/accounts/grants/", {"group": "crew", "source": "shop", "tables": "x"})
+    assert not Group.objects.filter(name="crew").exists()
 
 
 class TestOnesOwn:
@@ -159,6 +201,22 @@ class TestOnesOwn:
         here.post("/accounts/me/sign-out/")
         assert sessions_of(user) == []
 
+    def test_whoever_ends_their_own_session_is_sent_to_the_login(self, admin: Client) -> None:
+        make_user("second", "admin")
+        root = User.objects.get(username="root")
+        acts = ("/accounts/me/sign-out/", {}), (f"/accounts/{root.pk}/sign-out/", {}), (
+            f"/accounts/{root.pk}/password/", {"password": GOOD + "!"}), (
+            f"/accounts/{root.pk}/active/", {"active": "0"})  # fmt: skip
+        for address, sent in acts:
+            admin.force_login(root)
+            session = admin.session
+            # What is noted once a minute is noted now.
+            session["active_at"] -= 3600
+            session.save()
+            answer = admin.post(address, sent, follow=True)
+            assert answer.status_code == 200, address
+            assert answer.redirect_chain[-1][0].startswith("/login/"), address
+
     def test_a_token_is_shown_once_and_never_exceeds_the_role(self, db) -> None:
         vera = Client()
         vera.force_login(make_user("vera", "viewer"))
@@ -173,6 +231,8 @@ class TestOnesOwn:
         assert row.expires_at is not None
         vera.post(f"/accounts/me/tokens/{row.pk}/revoke/")
         assert program.get("/api/v1/slots").status_code == 401
+        vera.post("/accounts/me/tokens/", wanted)
+        assert ApiToken.objects.get().pk == row.pk, "what was refused took nothing away"
 
     def test_anothers_token_is_not_ones_own(self, db) -> None:
         _, row = make_token(make_user("otto"), "x")
@@ -221,6 +281,18 @@ class TestSessions:
         assert client.get("/slots/").status_code == 302
         assert not Session.objects.exists()
 
+    def test_a_program_with_a_token_is_no_session(self, db) -> None:
+        user = make_user("otto")
+        token, _ = make_token(user, "x")
+        client = Client()
+        client.force_login(user)
+        session = client.session
+        session["signed_in_at"] -= 8 * 86400
+        session.save()
+        headers = {"Authorization": f"Bearer {token}"}
+        assert client.get("/api/v1/slots", headers=headers).status_code == 200
+        assert Session.objects.exists()
+
     def test_a_page_that_asks_by_itself_keeps_nobody_signed_in(self, db) -> None:
         client = Client()
         client.force_login(make_user("vera", "viewer"))
@@ -253,6 +325,17 @@ class TestLimits:
         assert Client(REMOTE_ADDR="10.1.1.1").post("/login/", good).status_code == 302
         AccessAttempt.objects.update(attempt_time=timezone.now() - dt.timedelta(minutes=16))
         assert client.post("/login/", good).status_code == 302
+
+    def test_a_session_guesses_the_password_no_more_often_than_the_login(self, db) -> None:
+        user = make_user("vera", "viewer", password=GOOD)
+        client = Client()
+        client.force_login(user)
+        new = GOOD + " anew"
+        for _ in range(5):
+            client.post("/accounts/me/password/", {"old": "x", "new": new, "again": new})
+        right = client.post("/accounts/me/password/", {"old": GOOD, "new": new, "again": new})
+        assert "Too many failed tries. Try again in" in text_of(right)
+        assert User.objects.get().check_password(GOOD)
 
     def test_one_address_that_tries_many_names_is_stopped(self, db, settings) -> None:
         settings.LOGIN_FAILURES_OF_ADDRESS = 6

@@ -94,6 +94,14 @@ def test_an_account_with_a_password_is_not_taken_over(provider: Provider) -> Non
     assert "ask an admin" in client.get(answer["Location"]).content.decode()
 
 
+def test_nor_is_one_whose_name_only_looks_the_same(provider: Provider) -> None:
+    user = make_user("fido", None)
+    provider.person["preferred_username"] = "\ufb01do"
+
+    assert "sso=refused" in sign_in(Client())["Location"]
+    assert not user.identities.exists()
+
+
 def test_one_without_a_password_is_and_a_closed_one_stays_closed(provider: Provider) -> None:
     user = make_user("ada", None)
     provider.person["groups"] = ["sre"]

@@ -53,7 +53,7 @@ def worker(server: Server, settings: Any, monkeypatch: pytest.MonkeyPatch) -> It
     """What beat and the tasks worker do, on the web server's data folder."""
     settings.DATA_DIR = Path(server._environment["REPLVIEW_DATA"])
     stopping, wakes = threading.Event(), Publisher()
-    monkeypatch.setattr(exporting, "_stopping", stopping)
+    monkeypatch.setattr(exporting, "stopping", stopping)
 
     def serve() -> None:
         while not stopping.wait(0.3):

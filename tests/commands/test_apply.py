@@ -10,11 +10,21 @@ import psycopg
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import connection
+from django.db import OperationalError, connection
 
 from replview.demo.postgres import EmbeddedPostgres
 from replview.managing.moving import move_source
-from replview.store.models import Grant, MaskRule, Slot, SlotEvent, Source
+from replview.receiver.mask_rules import MaskRules
+from replview.store.masks import NamedColumn
+from replview.store.models import (
+    AccessRecord,
+    AlertRule,
+    Grant,
+    MaskRule,
+    Slot,
+    SlotEvent,
+    Source,
+)
 from tests.copied_clusters import copied
 from tests.people import make_user
 
@@ -207,15 +217,24 @@ def test_what_the_file_does_not_speak_of_is_left_as_it_is(shop, apply) -> None:
 def test_a_change_of_columns_or_options_has_the_receiver_connect_anew(shop, apply) -> None:
     apply(of_shop(shop), "--yes")
     epoch = Slot.objects.get().epoch
-    changed = 'mask_columns = ["*.email"]\noptions = { streaming = "parallel" }'
+    changed = (
+        'mask_columns = ["*.email"]\nexclude_columns = ["orders.note"]\n'
+        'options = { streaming = "parallel" }'
+    )
     status, said = apply(of_shop(shop, changed), "--yes")
 
     assert status == 0
     assert "column sales.leads.email: kept → masked" in said
     assert "options: none → streaming=parallel" in said
+    assert 'ADD TABLE "public"."orders" ("id", "status");' in said
     slot = Slot.objects.get()
-    assert (slot.epoch, slot.options) == (epoch + 1, {"streaming": "parallel"})
-    assert slot.column_rules == {"sales.leads": {"email": "mask"}}
+    assert (slot.epoch, slot.options) == (epoch + 2, {"streaming": "parallel"})
+    masked = {"sales.leads": {"email": "mask"}}
+    assert slot.column_rules == {**masked, "public.orders": {"note": "drop"}}
+    assert apply(of_shop(shop, changed), "--yes") == (0, "2 unchanged\n")
+    status, said = apply(of_shop(shop, changed.replace('"orders.note"', "")), "--yes")
+    assert 'ADD TABLE "public"."orders";' in said
+    assert Slot.objects.get().column_rules == masked
 
 
 def test_how_much_is_kept_is_declared_too(shop, apply) -> None:
@@ -229,6 +248,58 @@ def test_how_much_is_kept_is_declared_too(shop, apply) -> None:
     assert "keep for: 90 days → none" in said
     slot.refresh_from_db()
     assert (slot.keep_for_days, slot.keep_at_most_bytes) == (None, 20 << 30)
+
+
+def own_rules() -> dict[str, tuple[float | None, float | None, bool]]:
+    """Of slots alone: threshold, when it is over, whether it is on."""
+    rules = AlertRule.objects.exclude(overrides=None).select_related("overrides")
+    return {
+        rule.overrides.key: (rule.threshold, rule.clear_threshold, rule.enabled) for rule in rules
+    }
+
+
+def test_rules_of_a_slot_alone_are_declared_too(shop, apply) -> None:
+    text = of_shop(shop, 'alerts = { lag_look = "5min", inactive = false, share_now = "95%" }')
+    status, said = apply(text, "--check")
+    assert (status, "alert lag_look: as for all slots → at 5 min" in said) == (3, True)
+    assert AlertRule.objects.count() == 0
+    assert apply(text, "--yes")[0] == 0
+    assert own_rules() == {
+        "lag_look": (300.0, None, True),
+        "inactive": (300.0, None, False),
+        "share_now": (0.95, None, True),
+    }
+    # What the sampler finds later is the slot that has them already.
+    assert AlertRule.objects.get(overrides__key="inactive").slot_id == Slot.objects.get().pk
+
+    assert apply(text, "--yes") == (0, "2 unchanged\n")
+    AlertRule.objects.filter(overrides__key="lag_look").update(threshold=900)
+    changed = of_shop(shop, 'alerts = { lag_look = { threshold = "5min", over = "1min" }, '
+                      'inactive = "inherit" }')  # fmt: skip
+    status, said = apply(changed, "--yes")
+    assert "alert lag_look: at 15 min → at 5 min, over at 1 min" in said
+    assert own_rules() == {"lag_look": (300.0, 60.0, True), "share_now": (0.95, None, True)}
+    assert apply(changed, "--yes", "--prune")[0] == 0
+    assert own_rules() == {"lag_look": (300.0, 60.0, True)}
+    noted = AccessRecord.objects.filter(subject__startswith="alert rule ")
+    assert noted.filter(subject__endswith=": saved").count() == 4
+
+
+def test_a_source_knows_the_file_that_declares_it(shop, apply, client) -> None:
+    apply(of_shop(shop), "--yes")
+    assert Source.objects.get().managed_by == "fleet.toml"
+    client.force_login(make_user("root", "admin"))
+    slot = f"/slots/shop/{shop.name}_replview"
+    for page in ("/sources/shop/", "/sources/shop/rename/", f"{slot}/stop/", f"{slot}/keeping/",
+                 f"{slot}/"):  # fmt: skip
+        assert "shop is declared in fleet.toml" in client.get(page).content.decode(), page
+    out = StringIO()
+    call_command("slot", "stop", "shop", f"{shop.name}_replview", stdout=out)
+    assert "comes back when it is applied again" in out.getvalue()
+
+    assert apply("", "--yes")[0] == 0
+    assert Source.objects.get().managed_by == ""
+    assert apply("", "--check")[0] == 0
 
 
 def test_what_cannot_change_in_place_is_refused_with_what_to_do(shop, apply) -> None:
@@ -258,6 +329,60 @@ def test_an_unreachable_database_is_named_and_the_rest_goes_on(shop, apply) -> N
     assert "the environment variable NO_SUCH_VARIABLE_HERE is not set" in said
     assert said.splitlines()[-1] == "2 done, 3 not done"
     assert list(Source.objects.values_list("name", flat=True)) == ["shop"]
+
+
+def test_a_rule_and_a_grant_of_what_is_not_reached_hold_up_nothing_else(shop, apply) -> None:
+    make_user("bea", "viewer")
+    away = """
+        [[source]]
+        name = "away"
+        dsn = "host=127.0.0.1 port=1 dbname=nowhere user=nobody"
+        [[mask]]
+        source = "away"
+        column = "email"
+        [[grant]]
+        user = "bea"
+        source = "away"
+    """
+    status, said = apply(away + of_shop(shop), "--yes")
+
+    assert status == 1
+    assert said.count("not tried, since its source is not here") >= 2
+    assert said.splitlines()[-1] == "2 done, 3 not done"
+    assert Slot.objects.get().desired == "running"
+
+
+def test_no_slot_is_made_where_a_mask_rule_could_not_be(shop, apply, monkeypatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OperationalError("the disk is full")
+
+    monkeypatch.setattr("replview.fleet.mask_planning.add_rule", full)
+    status, said = apply(of_shop(shop, further='[[mask]]\ncolumn = "email"'), "--yes")
+
+    assert (status, "not tried, since a mask rule failed" in said) == (1, True)
+    assert (slots_of(shop), Slot.objects.count()) == (set(), 0)
+
+
+def test_a_pattern_of_columns_may_meet_the_key_of_a_table_that_is_not_chosen(shop, apply) -> None:
+    shop.run("CREATE TABLE contacts (email text PRIMARY KEY)")
+    text = of_shop(shop, 'tables = ["sales.*"]\nexclude_columns = ["*.*.email"]')
+    assert apply(text, "--yes")[0] == 0
+    assert apply(text, "--yes") == (0, "2 unchanged\n")
+
+
+def test_a_slot_that_is_adopted_without_a_budget_keeps_none(shop, apply) -> None:
+    name = f"{shop.name}_replview"
+    shop.run(
+        "CREATE PUBLICATION theirs FOR TABLE orders",
+        f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')",
+    )
+    text = of_shop(
+        shop,
+        'adopt = true\npublications = ["theirs"]\nwal_budget = "none"\nprotect = "record"',
+    )
+    assert apply(text, "--yes")[0] == 0
+    assert Slot.objects.get().wal_budget_bytes is None
+    assert apply(text, "--yes") == (0, "2 unchanged\n")
 
 
 def test_what_is_not_in_the_file_stays_unless_it_is_pruned(shop, apply) -> None:
@@ -301,8 +426,15 @@ def test_mask_rules_are_there_before_the_slot_and_applied_twice_the_same(shop, a
     assert (found.source.name, found.column_pattern, found.when) == ("shop", "*email*", "display")
     assert found.created_at < SlotEvent.objects.earliest("at").at
     assert apply(text, "--yes") == (0, "3 unchanged\n")
+    # As a receiver that runs all the while has it.
+    kept, email = MaskRules(Slot.objects.get().pk, {}), [NamedColumn("email", "text")]
+    kept.read(connection.connection)
+    assert kept.of_table("public", "people", email) == {}
     assert apply(text.replace('"display"', '"ingest"'), "--yes")[0] == 0
-    assert MaskRule.objects.get().when == "ingest"
+    changed = MaskRule.objects.get()
+    assert (changed.when, changed.created_at) == ("ingest", found.created_at)
+    assert kept.read(connection.connection)
+    assert kept.of_table("public", "people", email) == {"email": "mask"}
 
 
 def test_grants_are_declared_too(shop, apply) -> None:
@@ -310,7 +442,7 @@ def test_grants_are_declared_too(shop, apply) -> None:
         [[grant]]
         user = "bea"
         source = "shop"
-        tables = ["public.*"]
+        tables = ["public.* "]
     """
     text = of_shop(shop, further=grant)
     status, said = apply(text, "--yes")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from replview.fleet import keys
+from replview.fleet.alert_overrides import OVERRIDABLE
 from replview.fleet.faults import FleetFaults
 from replview.fleet.reading import parse_fleet
 
@@ -28,6 +29,13 @@ FAULTS = {
     "[[mask]]\nwhen = 'ingest'": "line 1, mask[1]: it would mask every column",
     '[[source]]\nname = "a"\nservice = "s"\n[[source.slot]]\noptions = { streaming = "no" }':
     "streaming = 'no' is not one of",
+    "[defaults.slot]\nalerts = { lag_lok = false }": "line 2, defaults.slot.alerts: no slot has a "
+    "rule lag_lok; did you mean lag_look?",
+    '[defaults.slot]\nalerts = { lag_look = "5 GB" }': "lag_look: Write a length of time",
+    '[defaults.slot]\nalerts = { lag_look = { threshold = "1min", over = "2min" } }': "at most the "
+    "threshold",
+    '[defaults.slot]\nalerts = { poison = "1" }': "poison: it has no threshold",
+    "[defaults.slot]\nalerts = { inactive = { off = true } }": "there is no off; known are",
 }  # fmt: skip
 
 
@@ -79,6 +87,29 @@ def test_the_example_of_the_documentation_can_be_read() -> None:
 
     assert [source.name for source in fleet.sources] == ["shop-eu", "warehouse"]
     assert fleet.sources[0].slots[0].get("keep_for") == 90
+
+
+def test_alerts_of_a_slot_stand_beside_those_of_the_defaults() -> None:
+    fleet = parse_fleet("""
+        [defaults.slot]
+        alerts = { lag_look = "5min", inactive = false }
+        [[source]]
+        name = "shop"
+        service = "shop"
+        [[source.slot]]
+        alerts = { lag_look = { hold = "30s", severity = "now" }, poison = "inherit" }
+        """)
+
+    assert fleet.sources[0].slots[0].get("alerts") == {
+        "lag_look": {"hold_seconds": 30.0, "severity": "now"},
+        "inactive": {"enabled": False},
+        "poison": None,
+    }
+
+
+def test_every_rule_that_a_slot_may_have_its_own_of_is_documented() -> None:
+    told = DOCS.read_text().split("The rules are")[1].split("([what")[0]
+    assert set(re.findall(r"`(\w+)`", told)) == set(OVERRIDABLE)
 
 
 def test_every_key_of_a_slot_is_documented() -> None:

@@ -34,7 +34,7 @@ class Wakes:
 def stopping(monkeypatch) -> Iterator[threading.Event]:
     """The worker's; set in the end, so that no thread and no job is left."""
     event = threading.Event()
-    monkeypatch.setattr(exporting, "_stopping", event)
+    monkeypatch.setattr(exporting, "stopping", event)
     yield event
     event.set()
     wait_for(no_thread_is_left)

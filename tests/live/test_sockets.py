@@ -56,6 +56,12 @@ async def test_it_ends_with_its_session(feeder: Feeder, cookie: str, monkeypatch
     assert (message["type"], message["code"]) == ("websocket.close", 4401)
 
 
+async def test_a_login_that_is_over_opens_none(feeder: Feeder, cookie: str, settings) -> None:
+    settings.SESSION_IDLE_SECONDS = 0.001
+    await asyncio.sleep(1.1)
+    assert await close_code(communicator(feeder.slot_id, cookie)) == 4401
+
+
 async def test_what_it_does_not_understand_ends_it(feeder: Feeder, cookie: str) -> None:
     for text in ("{", "[]", '{"type": "nonsense"}', '{"type": "ack", "n": "x"}', '{"type": []}'):
         opened = communicator(feeder.slot_id, cookie)

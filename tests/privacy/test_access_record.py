@@ -14,6 +14,7 @@ from decoder.scalars import LSN
 from replview.store import access_record
 from replview.store.access_reading import AccessFilter, forget, forgettable, read, walk
 from replview.store.access_record import Visit, note, settle, use_visit, viewed
+from replview.store.connecting import connect_store
 from replview.store.keys import signed_hash
 from replview.store.models import AccessRecord, Slot, Source
 from replview.store.partitions import ensure_partitions
@@ -375,6 +376,21 @@ def test_whole_months_are_forgotten_and_that_is_recorded() -> None:
     record = last("forgot_access_record")
     assert record.details == {"months": ["2020-01"], "records": 1}
     assert (record.via, bool(record.user_name)) == ("command", True)
+
+
+def test_a_month_is_begun_while_a_back_up_reads_the_record() -> None:
+    at = dt.datetime.now(dt.UTC) + dt.timedelta(days=92)
+    with connect_store("a back-up") as reader, connection.cursor() as cursor:
+        with reader.transaction():
+            reader.execute("LOCK access_record IN ACCESS SHARE MODE")
+            cursor.execute("SET LOCAL lock_timeout = '2s'")
+            cursor.execute("SELECT access_record_make_month(%s)", [at])
+        add = "INSERT INTO access_record (at, action, via) VALUES (%s, 'viewed_rows', 'page')"
+        cursor.execute(add, [at])
+        month = f"access_record_{at:%Y%m}"
+        for statement in (f"DELETE FROM {month}", f"TRUNCATE {month}"):
+            with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+                cursor.execute(statement)
 
 
 def test_nothing_is_forgotten_without_being_asked_or_of_this_month() -> None:

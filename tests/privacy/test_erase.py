@@ -3,6 +3,7 @@ the record of what happened is as it was.
 """
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,22 @@ from django.db import connection
 
 from replview import erasing as serving
 from replview import erasing_act
+from replview.managing.sources import rename_source
 from replview.spark import reading
 from replview.spark.archive.reading import ArchivedLife
 from replview.spark.erasing.roots import Root
 from replview.spark.writing.exporting import export
 from replview.spark.writing.manifests import read_manifest
 from replview.spark.writing.targets import Target
-from replview.store import erased_rows, erasing, instance_settings
+from replview.store import erased_actor, erased_beside, erased_rows, erasing, instance_settings
 from replview.store.change_stream import iterate_changes
 from replview.store.connecting import store_conninfo
+from replview.store.erased_rows import Found
+from replview.store.erased_trails import Place
 from replview.store.erasing_wishes import Unerasable, read_wish
 from replview.store.models import (
     AbortedSubtransaction,
+    ActorActivity,
     Change,
     Erasure,
     Export,
@@ -38,6 +43,7 @@ from replview.store.models import (
     Transaction,
 )
 from replview.store.row_history import row_history
+from replview.store.tidy import make_partitions
 from tests.people import make_user
 from tests.privacy.searching import columns_holding, files_holding
 from tests.receiver.conftest import record as record  # a fixture
@@ -114,10 +120,10 @@ def exported(clinic: Clinic, tmp_path: Path, settings):
     """``exported(name)``: all of the slot, written as an export or an archive is."""
     settings.DATA_DIR, store_dsn = str(tmp_path / "data"), store_conninfo()
 
-    def write(name: str, *, known: bool = True) -> Path:
+    def write(name: str, *, known: bool = True, actors: Sequence[str] = ()) -> Path:
         folder = tmp_path / "data" / "exports" / name
         with reading.connect(store_dsn) as store:
-            part = reading.resolve(store, slot=clinic.slot.name)
+            part = reading.resolve(store, slot=clinic.slot.name, actors=actors)
         manifest = export(part, Target.of(str(folder)), dsn=store_dsn)
         if known:
             Export.objects.create(
@@ -239,6 +245,16 @@ def test_an_act_that_was_interrupted_goes_on_where_it_was(clinic, exported, monk
     assert files_holding(PLANTED, folders[0]) == []
     assert files_holding(PLANTED, folders[1])
     monkeypatch.setattr(Root, "erase", whole)
+    # An export that waits now begins while the store is erased: it may have read everything.
+    late = Export.objects.filter(target=str(folders[1]))
+    late.update(state="waiting")
+    erase_store = erasing_act.Act.erase_store
+
+    def meanwhile(self: erasing_act.Act) -> Any:
+        late.update(state="done")
+        return erase_store(self)
+
+    monkeypatch.setattr(erasing_act.Act, "erase_store", meanwhile)
     # Its worker is gone: the next takes it up.
     Erasure.objects.update(heartbeat_at=None)
     serving.carry_out(erasing.claim(), threading.Event())
@@ -250,7 +266,11 @@ def test_an_act_that_was_interrupted_goes_on_where_it_was(clinic, exported, monk
 
 @pytest.mark.slow
 def test_a_crash_between_two_changes_forgets_no_former_key(clinic, monkeypatch) -> None:
-    clinic.live()
+    clinic.live().run("UPDATE patient SET name = 'PLANTED Zoe' WHERE mail = 'PLANTED@new'")
+    # What finds it is the first value that is erased.
+    SavedFilter.objects.create(
+        user=make_user("saver"), page="find", name="Zoe", query="q=PLANTED+Zoe"
+    )
     row = erasing.request(read_wish(clinic.slot, [PERSON]), by="alice", how="command")
     serving.carry_out(erasing.claim(row.pk), threading.Event())
     row.refresh_from_db()
@@ -272,6 +292,7 @@ def test_a_crash_between_two_changes_forgets_no_former_key(clinic, monkeypatch) 
     serving.carry_out(erasing.claim(), threading.Event())
     names = [c["new"]["name"] for c in clinic.told() if c["new"] and "name" in c["new"]]
     assert PLANTED not in orjson.dumps(names).decode()
+    assert not SavedFilter.objects.exists()
 
 
 @pytest.mark.slow
@@ -324,7 +345,10 @@ def test_rows_without_a_key_are_found_by_their_values(clinic, exported) -> None:
         "INSERT INTO heap VALUES ('PLANTED@x', 'PLANTED one'), ('bob', 'two')",
         "UPDATE heap SET note = 'PLANTED three' WHERE mail = 'PLANTED@x'",
     )
-    folder = exported("one")
+    folder = exported("archive", known=False)
+    instance_settings.write("archive.target", str(folder), "alice")
+    # Its files keep the name that the source had.
+    rename_source(clinic.slot.source, "hospital", by="alice")
     with pytest.raises(CommandError, match="the table has no key"):
         clinic.erase("heap", "PLANTED@x")
     assert clinic.erase("heap", "mail=PLANTED@x").erased["changes"] == 2
@@ -349,11 +373,15 @@ def test_only_some_columns_and_what_comes_later(clinic) -> None:
 
 @pytest.mark.slow
 def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) -> None:
-    clinic.live()
+    clinic.live().run(
+        "ALTER TABLE patient RENAME TO person",
+        "UPDATE person SET name = 'PLANTED Ann, renamed' WHERE mail = 'PLANTED@new'",
+    )
     Transaction.objects.update(
         actor="PLANTED admin", context={"actor": "PLANTED admin", "request": "r1"}
     )
-    folder = exported("one")
+    # One that is narrowed to the actor says so in its manifest.
+    folder = exported("one", actors=["PLANTED admin"])
     person = make_user("saver")
     slot = str(clinic.slot)
     for name, query in {
@@ -372,7 +400,7 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
         result={"first_changes": [{"schema": "public", "table": "patient",
                                    "new": {"mail": "PLANTED@new"}}]},
     )  # fmt: skip
-    act = clinic.erase("patient", "PLANTED@new", actor="PLANTED admin")
+    act = clinic.erase("person", "PLANTED@new", actor="PLANTED admin")
     call_command("erase", slot, "visit", "7", yes=True)
     assert [row.name for row in SavedFilter.objects.all()] == ["kept"]
     assert columns_holding(PLANTED) == []
@@ -381,6 +409,54 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
     assert actors == {f"erased actor {act.pk}"}
     assert Transaction.objects.first().context["request"] == "r1"
     assert act.found["beside"]["saved filters"] == 2
+
+
+def test_a_filter_is_known_by_a_value_that_is_only_in_the_old_row(db) -> None:
+    from tests.store.history_rows import History
+
+    make_partitions()
+    history = History()
+    made = history.commit(
+        {"op": "U", "old": {"id": "1", "note": "before"}, "new": {"id": "1", "note": "after"}}
+    )
+    found = Found(made, 1, Place(1, 1, 1), "U", None, None, None, None, counts=True)
+    filters = [(1, "note = before"), (2, "note = after"), (3, "note = other")]
+    assert erased_beside.filters_with_values(filters, [found], ()) == {1, 2}
+
+
+def test_what_an_actor_did_is_summed_up_under_the_new_name_by_every_try(db) -> None:
+    from tests.store.history_rows import WHEN, History
+
+    history = History()
+
+    def did(transactions: int) -> None:
+        ActorActivity.objects.create(
+            incarnation_id=history.life.pk, actor=PLANTED, day=WHEN.date(), relation_id=0,
+            grade="claimed", transactions=transactions,
+        )  # fmt: skip
+
+    for transactions in (2, 3):
+        did(transactions)
+        erased_actor.erase(history.slot, PLANTED, "erased actor 7", {"$erased": True})
+    sums = ActorActivity.objects.values_list("actor", "transactions")
+    assert list(sums) == [("erased actor 7", 5)]
+
+
+def test_an_export_is_renamed_only_where_it_names_the_actor(db) -> None:
+    from tests.store.history_rows import History
+
+    told = {"source": "shop", "tables": ["public.shop"], "actors": ["shop", "ann"],
+            "narrowed": {"text": "by shop"}}  # fmt: skip
+    row = Export.objects.create(
+        slot=History().slot, slice=told, words={"slot": "shop/x", "actor": "shop", "q": "by shop"},
+        target="/x", requested_by="ann", requested_how="page", result={"slice": told},
+    )  # fmt: skip
+    erased_actor.rename_exports([row], "shop", "erased actor 7")
+    row.refresh_from_db()
+    assert row.slice == row.result["slice"] == {
+        **told, "actors": ["erased actor 7", "ann"], "narrowed": {"text": "by erased actor 7"},
+    }  # fmt: skip
+    assert row.words == {"slot": "shop/x", "actor": "erased actor 7", "q": "by erased actor 7"}
 
 
 def test_a_refusal_repeats_no_key(db) -> None:

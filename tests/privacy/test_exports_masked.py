@@ -11,6 +11,8 @@ from django.test import Client
 
 from replview.exports.asking import read_wish
 from replview.exports.policy import Refused
+from replview.exports.withheld import masked_for
+from replview.managing.sources import rename_source
 from replview.peeking import without_masked
 from replview.spark import reading
 from replview.spark.options import Options
@@ -20,11 +22,13 @@ from replview.spark.reading.tables import tables_of
 from replview.spark.slices import Slice
 from replview.spark.writing.exporting import export
 from replview.spark.writing.layout import slice_digest
+from replview.spark.writing.planning import sizes_of
 from replview.spark.writing.targets import Target
 from replview.store.connecting import store_conninfo
 from replview.store.keys import signed_hash
 from replview.store.masks import current_rules
 from replview.store.models import (
+    AccessRecord,
     ArchiveMark,
     Export,
     HistoryJob,
@@ -191,6 +195,7 @@ def restricted(shop: Shop):
 
 
 def test_a_hidden_table_is_not_taken_out(shop: Shop, restricted, tmp_path) -> None:
+    Transaction.objects.update(context={"request": "told by a message"})
     with use_sight(sight_for(restricted)):
         wish = read_wish(shop.slot, {})
         assert wish.slice.tables == ("public.orders",)
@@ -198,7 +203,12 @@ def test_a_hidden_table_is_not_taken_out(shop: Shop, restricted, tmp_path) -> No
         with pytest.raises(Refused, match=r"no right to see values of public\.staff"):
             read_wish(shop.slot, {"tables": "public.staff"})
         written(shop, tmp_path / "out")
+    # Who has the right on every table there is has none on messages, which no table's name lets in.
+    source = shop.slot.source
+    with use_sight(sight_for(make_user("pat", "operator", sources=[source], tables=["public.*"]))):
+        assert set(read_wish(shop.slot, {}).slice.tables) == {"public.orders", "public.staff"}
     assert files_holding("PLANTED pay", tmp_path / "out") == []
+    assert files_holding("told by a message", tmp_path / "out") == []
     client = Client()
     client.force_login(restricted)
     page = client.get("/exports/?tables=public.staff").text
@@ -207,6 +217,7 @@ def test_a_hidden_table_is_not_taken_out(shop: Shop, restricted, tmp_path) -> No
 
 
 def test_files_written_before_are_shown_by_the_rules_of_now(shop, restricted, tmp_path) -> None:
+    Transaction.objects.update(context={"request": "told by a message"})
     part, _ = written(shop, tmp_path / "exports" / "out")
     folder = tmp_path / "exports" / "out"
     manifest = json.loads(next(folder.glob("*/*/_manifest.json")).read_text())
@@ -225,14 +236,32 @@ def test_files_written_before_are_shown_by_the_rules_of_now(shop, restricted, tm
     olga.force_login(restricted)
     assert PLANTED in admin.get(f"/exports/{row.pk}/").text
     assert PLANTED in admin.get(f"/history/{job.pk}/").text
-    masked("status", "note")
+    looks = AccessRecord.objects.filter(action="viewed_rows").order_by("id")
+    assert [(one.subject, one.tables, one.details["rows"]) for one in looks] == [
+        (f"export {row.pk}", ["public.orders"], 3), (f"history job {job.pk}", ["public.orders"], 1),
+    ]  # fmt: skip
+    rename_source(shop.slot.source, "store", by="ann")
+    MaskRule.objects.create(
+        source=shop.slot.source, table_pattern="orders", column_pattern="status", when="display"
+    )
+    masked("note")
     for page in (f"/exports/{row.pk}/", f"/history/{job.pk}/"):
         assert PLANTED not in admin.get(page).text
         assert PLANTED not in olga.get(page).text
+    # Where it wrote no table's rows, transactions are shown.
+    kept = [one for one in manifest["files"] if one["dataset"].endswith("transactions")]
+    Export.objects.update(result={**manifest, "files": kept})
+    assert "told by a message" in admin.get(f"/exports/{row.pk}/").text
+    assert "told by a message" not in olga.get(f"/exports/{row.pk}/").text
+    assert masked_for("shop/replview-1")["public.orders"] == ["note", "status"]
     words = {"job": "as-of", "life": "shop/replview-1", "table": "public.staff"}
     refused = olga.post("/history/new/", {**words, "root": str(folder)})
     assert refused.status_code == 422
     assert not HistoryJob.objects.exclude(pk=job.pk).exists()
+    # The slot is removed; its source is there, and so is the source's rule.
+    HistoryJob.objects.update(words={**job.words, "life": "store/replview-1"})
+    shop.slot.delete()
+    assert PLANTED not in admin.get(f"/history/{job.pk}/").text
 
 
 def test_a_stranger_to_the_source_finds_no_export_of_it(shop: Shop) -> None:
@@ -253,6 +282,7 @@ def test_a_stranger_to_the_source_finds_no_export_of_it(shop: Shop) -> None:
 
 
 def test_the_archive_answers_without_what_is_withheld(shop: Shop, restricted, tmp_path) -> None:
+    Transaction.objects.update(context={"request": "told by a message"})
     written(shop, tmp_path / "archive")
     ArchiveMark.objects.create(
         incarnation=shop.life, target=str(tmp_path / "archive"), through_seq=3, since_seq=1
@@ -266,6 +296,9 @@ def test_the_archive_answers_without_what_is_withheld(shop: Shop, restricted, tm
     page = olga.get(address.format(3)).text
     assert "no right to see values" in page
     assert PLANTED not in page
+    # Nor what was told by messages, of which she may see none.
+    assert "told by a message" not in page
+    assert "told by a message" in admin.get(address.format(3)).text
     assert PLANTED in olga.get(address.format(1)).text
     masked("status", "note")
     for seq in (1, 2):
@@ -308,6 +341,10 @@ def test_looks_and_quarantine_show_nothing_masked(shop: Shop, restricted) -> Non
     for client in (admin, olga):
         shown = client.get(f"{raw}/")
         assert "Not shown" in shown.text, shown.status_code
+    # Under another name that the table had.
+    shop.table("people", 16400, ["id", "pay"], number=2)
+    Quarantine.objects.update(relation="public.people")
+    assert "Not shown" in admin.get(f"{raw}/").text
 
 
 def test_the_command_masks_too(shop: Shop, capsysbinary) -> None:
@@ -317,3 +354,22 @@ def test_the_command_masks_too(shop: Shop, capsysbinary) -> None:
     said = capsysbinary.readouterr().out.decode()
     assert said.count('{"$masked":true}') == 5
     assert PLANTED not in said
+
+
+def test_a_text_is_not_looked_for_in_what_is_withheld(shop: Shop, restricted) -> None:
+    orders, staff = str(shop.orders.relation_id), str(shop.staff.relation_id)
+    shop.commit(
+        {**insert(5), "new": {"id": "5", "status": "PLANTED five", "note": None}},
+        {"op": "I", "new": {"id": "5", "pay": "PLANTED bonus"}, "version": shop.staff},
+        relations={orders: [1, 0, 0, 0], staff: [1, 0, 0, 0]},
+    )
+
+    def transactions(text: str) -> int:
+        with reading.connect(store_conninfo()) as store:
+            return sizes_of(store, read_wish(shop.slot, {"q": text}).slice).transactions
+
+    assert (transactions("planted five"), transactions("planted bonus")) == (1, 1)
+    with use_sight(sight_for(restricted)):
+        assert (transactions("planted five"), transactions("planted bonus")) == (1, 0)
+    masked("status")
+    assert (transactions("planted five"), transactions("planted bonus")) == (0, 1)

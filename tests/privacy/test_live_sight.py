@@ -7,7 +7,7 @@ from django.test import Client
 
 from replview.store.mask_making import add_rule, wished
 from replview.store.models import MaskRule, Source
-from tests.live.conftest import communicator, connected
+from tests.live.conftest import RecordingPublisher, communicator, connected, store_dsn
 from tests.live.conftest import quiet_feeder as quiet_feeder  # a fixture
 from tests.live.feeder import Feeder, NewChange, NewTransaction
 from tests.people import make_user
@@ -56,3 +56,25 @@ async def test_the_slot_of_a_source_one_does_not_see_is_none(quiet_feeder: Feede
     assert (await opened.connect())[0]
     message = await opened.receive_output(timeout=5)
     assert (message["type"], message["code"]) == ("websocket.close", 4404)
+
+
+async def test_nor_is_its_history_told_by_a_socket_of_another(quiet_feeder: Feeder) -> None:
+    hidden = quiet_feeder
+    order = NewChange("orders", "I", {"id": "1", "status": "wombat"})
+    await sync_to_async(hidden.commit)(NewTransaction([order]))
+    mine = await sync_to_async(Feeder)(
+        store_dsn(), source="other", slot="mine", publisher=RecordingPublisher()
+    )
+    try:
+        await sync_to_async(mine.commit)(NewTransaction([order]))
+        source = await Source.objects.aget(name="other")
+        eve = await cookie_of(name="eve", role="viewer", sources=[source])
+        async with connected(mine.slot_id, eve) as socket:
+            assert len((await socket.start())["rows"]) == 1
+            for life, told in ((mine.incarnation_id, 1), (hidden.incarnation_id, 0)):
+                await socket.send(type="older", incarnation=life, before=99)
+                assert len((await socket.receive("older"))["rows"]) == told
+                await socket.send(type="fill", incarnation=life, after=0, up_to=99, id="x")
+                assert len((await socket.receive("filled"))["rows"]) == told
+    finally:
+        mine.close()

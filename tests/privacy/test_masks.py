@@ -7,7 +7,9 @@ from django.test import Client
 from django.urls import reverse
 
 from replview.receiver.mask_rules import MaskRules, withholds_raw
+from replview.store.change_batches import Batching
 from replview.store.change_sql import undo_sql
+from replview.store.change_walk import Walk
 from replview.store.changes import changes_of, matching_text
 from replview.store.mask_making import NotARule, add_rule, as_rule, matched_by, remove_rule, wished
 from replview.store.masks import NamedColumn, Rule, masked_by
@@ -17,6 +19,8 @@ from replview.store.row_history import row_history
 from replview.store.row_keys import KeyProblem
 from replview.store.sight import MASKED, current_sight, forget, sight_for, use_sight
 from replview.store.tidy import make_partitions
+from replview.store.value_filter import WhereError
+from replview.store.wanted_changes import WantedChanges
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 
@@ -112,6 +116,32 @@ def test_versions_keep_what_was_masked_under_a_former_name(history: History) -> 
     relation.save()
     forget()
     assert changes_of(made)[0].new["status"] == MASKED
+
+
+def test_no_text_is_looked_for_in_a_column_that_came_later(history: History) -> None:
+    history.commit(insert(1))
+    mask(column="e_mail")
+    assert matching_text([history.commit(insert(2))], "PLANTED") == set()
+    later = history.table("orders", 16384, ["id", "e_mail"], number=2)
+    new = {"id": "3", "e_mail": "PLANTED"}
+    made = history.commit({"op": "I", "new": new, "version": later})
+    # What is known of the table is not older than a moment; and still older than the column.
+    assert matching_text([made], "PLANTED") == set()
+    forget()
+    assert matching_text([made], "PLANTED") == set()
+    assert matching_text([made], "3") == {made}
+
+
+def test_a_search_under_way_ends_where_its_column_is_masked(history: History) -> None:
+    for number in (1, 2, 3):
+        history.commit(insert(number))
+    words = {"table": "public.orders", "where": "status != x"}
+    wanted = WantedChanges.from_words(history.slot, words)
+    batches = Walk(wanted, batching=Batching(1, 1)).batches()
+    assert next(batches).found
+    mask(column="status")
+    with pytest.raises(WhereError, match=r"status of public\.orders is masked"):
+        list(batches)
 
 
 def test_a_row_is_not_found_by_a_masked_key(history: History) -> None:
@@ -219,5 +249,10 @@ def test_no_raw_message_is_kept_of_a_table_with_masks(history: History) -> None:
     mask(table="orders", column="status")
     assert withholds_raw(store, slot, {}, "public.orders")
     assert not withholds_raw(store, slot, {}, "public.items")
+    # In a schema with a dot in its name.
+    assert withholds_raw(store, slot, {}, "odd.one.orders")
+    # As it was called before, or after.
+    history.table("purchases", 16384, ["id", "status"], number=2)
+    assert withholds_raw(store, slot, {}, "public.purchases")
     # Of which table it is nobody knows.
     assert withholds_raw(store, slot, {}, "")

@@ -69,7 +69,7 @@ def test_what_went_wrong_is_kept(recording: Recording, source) -> None:
 
 def test_a_worker_that_is_told_to_stop_gives_it_back(recording: Recording, monkeypatch) -> None:
     stopping = threading.Event()
-    monkeypatch.setattr(baselining, "_stopping", stopping)
+    monkeypatch.setattr(baselining, "stopping", stopping)
     asked(recording, "t", rows_per_second=10)
     baselining.serve(Wakes())
     wait_for(lambda: Baseline.objects.get().rows)

@@ -126,10 +126,13 @@ def test_dropped_and_masked_columns_are_never_kept(source: SourceDatabase, recor
     rules = {"public.t": {"card": "drop", "mail": "mask"}}
     recording = record(source, column_rules=rules)
     source.run("INSERT INTO t VALUES (1, '4111', 'a@b')", "UPDATE t SET card = '4222'")
+    # Whoever renames a table lifts no rule.
+    source.run("ALTER TABLE t RENAME TO people", "INSERT INTO people VALUES (2, '4333', 'c@d')")
     recording.caught_up()
 
     stored = [c for t in recording.transactions() for c in recording.changes(t)]
     assert stored[0].new == {"id": "1", "mail": {"$masked": True}}
+    assert stored[-1].new == {"id": "2", "mail": {"$masked": True}}
     text = json.dumps([[c.old, c.new] for c in stored])
     assert "4111" not in text
     assert "4222" not in text

@@ -93,7 +93,9 @@ def test_the_image_is_pinned_and_does_not_run_as_root() -> None:
     found = instructions()
     bases = [rest.split()[0] for word, rest in found if word == "FROM"]
     assert all(re.search(r":[\w.-]*\d", base) for base in bases), bases
-    assert [rest for word, rest in found if word == "USER"] == ["replview"]
+    [user] = [rest for word, rest in found if word == "USER"]
+    assert int(user) > 0
+    assert f"--uid {user} " in next(rest for word, rest in found if "useradd" in rest)
     assert "/healthz" in next(rest for word, rest in found if word == "HEALTHCHECK")
 
 

@@ -8,16 +8,20 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
+import replview
+from replview.cli import main
 from replview.demo.alone import KINDS, program
 from replview.demo.data_folder import DataFolder
 from replview.demo.ports import free_port
 from replview.demo.redis import EmbeddedRedis
 from replview.environment import secret
+from replview.management.commands.up import url_of_pages
 from tests.copied_clusters import copied
 from tests.variables import ROOT
 
@@ -130,6 +134,31 @@ def test_a_secret_that_cannot_be_told_is_refused(
     monkeypatch.setenv("REPLVIEW_SECRET_KEY", also)
     with pytest.raises(ImproperlyConfigured, match=f"REPLVIEW_SECRET_KEY.*{why}"):
         secret("REPLVIEW_SECRET_KEY")
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "origins", "url"),
+    [
+        ("127.0.0.1", ["localhost"], [], "http://127.0.0.1:80"),
+        ("::1", ["localhost"], [], "http://[::1]:80"),
+        ("0.0.0.0", [".example", "replview.example"], [], "http://replview.example:80"),
+        ("::", ["*"], [], "http://127.0.0.1:80"),
+        ("0.0.0.0", ["*"], ["https://*.example", "https://r.example/"], "https://r.example"),
+    ],
+)
+def test_the_first_admin_is_sent_where_the_pages_answer(
+    host: str, names: list[str], origins: list[str], url: str, settings: Any
+) -> None:
+    settings.ALLOWED_HOSTS, settings.CSRF_TRUSTED_ORIGINS = names, origins
+    assert url_of_pages(host, 80) == url
+
+
+def test_the_version_is_our_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["replview", "--version"])
+    main()
+    assert capsys.readouterr().out == f"{replview.__version__}\n"
 
 
 def test_a_command_says_so_in_one_line(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def stopping(monkeypatch) -> Iterator[threading.Event]:
     """The worker's; set in the end, so that no thread and no job is left."""
     event = threading.Event()
-    monkeypatch.setattr(history_running, "_stopping", event)
+    monkeypatch.setattr(history_running, "stopping", event)
     yield event
     event.set()
     wait_for(no_thread_is_left)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pyarrow.fs as pa_fs
 import pytest
 
+from replview.spark.connectors import naming_connectors
+from replview.spark.sessions import SparkProblem
 from replview.spark.writing import targets
 from replview.spark.writing.addresses import Address
 from replview.spark.writing.problems import TargetProblem, problem_of
@@ -63,12 +65,36 @@ def test_an_object_store_is_told_apart_by_its_words() -> None:
         ("AWS Error NO_SUCH_BUCKET during PutObject", "bucket or container does not exist"),
         ("AWS Error ACCESS_DENIED during PutObject for key 'secret'", "refuses access"),
         ("AWS Error NETWORK_CONNECTION during PutObject", "cannot be reached"),
+        ("UNKNOWN (HTTP status 411): MissingContentLength", "does not know the checksums"),
         ("something of key hunter2", "cannot be written"),
     ):
         problem = problem_of(OSError(words))
         assert told in problem.problem
         assert "hunter2" not in str(problem)
         assert "'secret'" not in str(problem)
+
+
+# As Spark 4.3 says it.
+@pytest.mark.parametrize(
+    ("words", "scheme", "package"),
+    [
+        ("java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+         "s3a", "hadoop-aws"),
+        ("java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.azurebfs.SecureAzureBlob",
+         "abfss", "hadoop-azure"),
+        ("java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.gs.GoogleHadoopFileSystem",
+         "gs", "hadoop-gcp"),
+        ('UnsupportedFileSystemException: No FileSystem for scheme "oss"', "oss", "hadoop-aliyun"),
+        ('UnsupportedFileSystemException: No FileSystem for scheme "weird"', "weird", "spark.jars"),
+    ],
+)  # fmt: skip
+def test_a_connector_that_spark_lacks_is_named_with_its_package(words, scheme, package) -> None:
+    with pytest.raises(SparkProblem) as told, naming_connectors():
+        raise RuntimeError(words)
+    assert told.value.problem == f"Spark has no connector for {scheme}://"
+    assert package in told.value.remedy
+    with pytest.raises(ZeroDivisionError), naming_connectors():
+        raise ZeroDivisionError
 
 
 def test_elsewhere_a_file_is_whole_or_not_there() -> None:

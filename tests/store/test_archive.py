@@ -6,13 +6,23 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.test import Client
 from django.utils import timezone
 
 from replview.store import archive, archived, instance_settings, retention, store_size
 from replview.store.archive import Counts, counts_of, difference, fail, move, next_step
 from replview.store.coverage import coverage_of
-from replview.store.models import AbortedSubtransaction, ArchiveMark, Slot, SlotEvent, Transaction
+from replview.store.models import (
+    AbortedSubtransaction,
+    AccessRecord,
+    ArchiveMark,
+    Slot,
+    SlotEvent,
+    Transaction,
+)
 from replview.web.coverage_words import coverage_words
+from replview.web.words import day_second_words
+from tests.people import make_user
 from tests.store.history_rows import insert
 from tests.store.test_retention import Days, days_ago, history, the  # noqa: F401 (a fixture)
 
@@ -229,3 +239,50 @@ def test_the_store_page_tells_how_far_it_is_and_what_is_in_its_way(
     assert "Nothing more goes there: &lt;b&gt;no space&lt;/b&gt;. Make room" in page
     instance_settings.write("archive.target", None, "somebody")
     assert "replview store archive URL" in admin_client.get("/store/").content.decode()
+
+
+def test_the_page_chooses_a_target_once_it_was_written_to(
+    days: Days, admin_client, tmp_path
+) -> None:
+    def choose(target: str, after: str = "24", every: str = "6"):
+        words = {"target": target, "after_hours": after, "every_hours": every}
+        return admin_client.post("/store/archive/", words)
+
+    (tmp_path / "file").touch()
+    for target, words in (
+        (str(tmp_path / "file"), "A part of the path is a file. Choose a path of folders."),
+        ("http://169.254.169.254/", "http:// is not allowed as a target"),
+        ("s3://me:secret@bucket/x", "has a name or a password in it"),
+        ("../elsewhere", "has .. in it"),
+        ("", "No target is named"),
+        (str(tmp_path / "<b>"), "How often: write hours, from 0 to 24"),
+    ):
+        every = "99" if "<b>" in target else "6"
+        answer = choose(target, every=every)
+        page = answer.content.decode()
+        assert (answer.status_code, words.lower() in page.lower()) == (422, True), target
+        assert "/<b>" not in page
+    assert archive.chosen().target == "/archive", "as it was"
+
+    assert choose(str(tmp_path / "a"), after="1.5")["Location"] == "/store/#archive"
+    assert archive.chosen() == archive.Choice(str(tmp_path / "a"), 1.5, 21_600)
+    record = AccessRecord.objects.order_by("id").values_list("subject", flat=True)
+    assert list(record)[-2:] == ["the archive: after_hours 1.5", f"the archive: {tmp_path / 'a'}"]
+    # What is not due yet goes there where somebody asks, and what failed is tried at once.
+    instance_settings.write("archive.after_hours", 24 * 30, "somebody")
+    assert next_step() is None
+    assert admin_client.post("/store/archive/now/").status_code == 302
+    assert "All of it was asked for" in admin_client.get("/store/").content.decode()
+    assert taken(days, 20) == 20
+    page = admin_client.get("/store/").content.decode()
+    assert "All of it was asked for" not in page
+    viewer = Client()
+    viewer.force_login(make_user("vera", "viewer"))
+    assert (
+        viewer.get("/store/").content.decode().count('disabled title="needs the role admin"') == 4
+    )
+    begins = f">{day_second_words(days_ago(4, 2))}<"
+    assert page.count(begins) == 2, "the store's, the archive's"
+    assert admin_client.post("/store/archive/off/").status_code == 302
+    assert archive.chosen().target is None
+    assert f'value="{tmp_path / "a"}"' in admin_client.get("/store/").content.decode()

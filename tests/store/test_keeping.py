@@ -282,8 +282,17 @@ def test_what_would_be_lost_is_what_then_goes(two: tuple[Days, Days]) -> None:
     assert Change.objects.count() == before[1] - loss.changes
 
 
-def test_days_that_were_not_counted_are_told_as_unknown(two: tuple[Days, Days]) -> None:
-    assert loss_of(two[0].slot, Keeping(1, None)).counted_through is not None
+def test_days_that_were_not_counted_are_told_as_unknown_and_confirmed(
+    client: Client, two: tuple[Days, Days]
+) -> None:
+    loss = loss_of(two[0].slot, Keeping(1, None))
+    assert loss.counted_through is not None
+    assert loss.nothing
+    client.force_login(make_user("ada", "admin"))
+    sent = {"keep_for": "1d", "keep_at_most": "none"}
+    assert client.post("/slots/shop/orders/keeping/", sent).status_code == 422
+    assert b"keeping-typed" in asked(client, **sent).content
+    assert Slot.objects.get(name="orders").keep_for_days is None
 
 
 def test_counting_again_counts_nothing_twice(two: tuple[Days, Days]) -> None:

@@ -74,6 +74,13 @@ def test_a_service_is_followed_to_its_host(bounded, tmp_path, monkeypatch) -> No
         check_address("service=inside host=127.0.0.1")
 
 
+def test_of_several_hosts_each_is_looked_at_with_its_own_address(bounded, settings) -> None:
+    settings.SOURCE_HOSTS = ["socket", "10.0.0.0/8", "*.db.example"]
+    check_address("host=one.db.example,x hostaddr=,10.0.0.1 port=5432,5432")
+    with pytest.raises(DSNError, match=r"evil\.example"):
+        check_address("host=one.db.example,evil.example hostaddr=10.0.0.1, port=5432,5432")
+
+
 def test_a_socket_is_allowed_by_its_folder_or_as_such(settings) -> None:
     settings.SOURCE_HOSTS = ["/var/run/postgresql"]
     check_address("host=/var/run/postgresql/")

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 
 from replview import archiving
+from replview.managing.sources import rename_source
 from replview.spark.archive import job
 from replview.store import instance_settings, retention
 from replview.store.connecting import store_conninfo
@@ -100,6 +101,12 @@ def test_the_archive_answers_what_the_store_deleted(deleted: Days, ann: Client, 
     assert ann.get("/archive/transaction/?slot=shop/other&life=1&seq=1").status_code == 404
     assert ann.get("/archive/row/?slot=shop/replview&table=public.orders").status_code == 404
     assert Client().get(f"/transactions/{gone}/").status_code == 302
+
+    # Its files stay under the name that the source had.
+    rename_source(deleted.slot.source, "store", by="ann")
+    assert "From the archive" in ann.get(f"/transactions/{gone}/").content.decode()
+    link = link.replace("&amp;", "&").replace("slot=shop/", "slot=store/")
+    assert "2 changes on this page" in ann.get(link).content.decode()
 
     # An archive that is away says so.
     (tmp_path / "archive").rename(tmp_path / "away")

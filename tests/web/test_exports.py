@@ -53,8 +53,17 @@ def test_the_address_is_the_sentence(history: History, client: Client) -> None:
     page = client.get("/exports/?since=2030-01-01T00:00:00Z").content.decode()
     assert verdict(page).startswith("Empty slice:")
     assert 'aria-disabled="true"' in page
-    page = client.get("/exports/?q=secret").content.decode()
-    assert "Wider than the filter: an export is not narrowed by text" in verdict(page)
+    page = client.get("/exports/?q=ALICE&min_changes=1&actor=%3F").content.decode()
+    assert verdict(page).startswith("Empty slice:")
+    page = client.get("/exports/?q=ALICE&min_changes=1").content.decode()
+    assert verdict(page).startswith("Ready: 1 row, about")
+    # Carried on by the sentence's form, and taken off by its chip.
+    assert '<input type="hidden" name="q" value="ALICE">' in page
+    assert 'href="/exports/?slot=shop/replview&amp;min_changes=1"' in page
+    page = client.get("/exports/?where=status+%3D+new").content.decode()
+    assert "an export is not narrowed by a condition on values" in verdict(page)
+    page = client.get("/exports/?states=open").content.decode()
+    assert verdict(page).startswith("This slice cannot be exported: no export is of transactions")
 
     page = client.get('/exports/?actor="><script>x</script>&to="><i>').content.decode()
     assert "<script>x" not in page

@@ -317,6 +317,14 @@ def test_a_statement_that_took_too_long_is_told_as_that(db) -> None:
     assert middleware.process_exception(RequestFactory().get("/"), ValueError()) is None
 
 
+def test_a_zero_byte_is_no_failure_of_ours(admin: Client) -> None:
+    for path in ("/sources/a%00b/", "/api/v1/sources/a%00b"):
+        assert admin.get(path).status_code == 404, path
+    for path in ("/sources/new/record/?source=a%00b", "/api/v1/changes?slot=a/%00"):
+        assert admin.get(path).status_code == 400, path
+    assert Client().post("/login/", {"username": "a\0", "password": "x"}).status_code == 400
+
+
 def test_what_somebody_asked_for_begins_no_line_of_the_log() -> None:
     record = logging.LogRecord("x", logging.WARNING, "", 1, "Not Found: %s",
                                ("/a\nINFO root: all is well\x1b[2J",), None)  # fmt: skip

@@ -7,8 +7,11 @@ from django.test import Client
 
 from decoder.scalars import LSN
 from replview.catalog.connections import connect
-from replview.catalog.plan import make_plan
+from replview.catalog.plan import Plan, make_plan
+from replview.catalog.problems import SourceTrouble
 from replview.catalog.wishes import Wish
+from replview.managing import adopting
+from replview.managing.credentials import take_into_use
 from replview.sampling.sample import sample_source
 from replview.slot_making import make_slot
 from replview.store.dsn import full_conninfo, set_dsn
@@ -158,6 +161,65 @@ def test_tables_are_changed_as_shown_and_a_baseline_is_offered(operator, slot, s
     assert line.detail["added"] == ["public.customers"]
 
 
+def published_columns(source) -> dict[str, tuple]:
+    """Columns and row filter of each table."""
+    query = "SELECT tablename, attnames::text[], rowfilter FROM pg_publication_tables"
+    with source.connect() as connection:
+        return {name: (names, rows) for name, names, rows in connection.execute(query)}
+
+
+def test_columns_of_a_published_table_are_changed_as_shown(admin, slot, source) -> None:
+    source.run(
+        "ALTER TABLE orders ADD email text, ADD note text",
+        "ALTER PUBLICATION mine SET TABLE orders WHERE (id > 0), customers (id) WHERE (id < 9)",
+    )
+    address, chosen = "/slots/shop/mine/columns/", {"table": "public.orders", "show": "1"}
+    assert "public.orders" in text_of(admin.get(address))
+    page = admin.get(address, {"table": "public.orders"}).content.decode()
+    assert 'name="column note" value="keep" checked' in page
+    assert re.search(r'name="column id" value="drop" disabled', page), "it tells rows apart"
+
+    done = confirmed(admin, address, **chosen, **{"column note": "drop", "column email": "mask"})
+
+    text = text_of(done)
+    assert 'ALTER PUBLICATION "mine" DROP TABLE "public"."orders";' in text
+    assert 'ADD TABLE "public"."orders" ("id", "status", "email") WHERE ((id &gt; 0));' in text
+    assert "customers" not in text
+    assert published_columns(source) == {
+        "orders": (["id", "status", "email"], "(id > 0)"),
+        "customers": (["id"], "(id < 9)"),
+    }
+    slot.refresh_from_db()
+    assert slot.column_rules == {"public.orders": {"email": "mask", "note": "drop"}}
+    assert slot.epoch == 1
+    # Moved to another publication or out and in again, it keeps its list.
+    confirmed(admin, "/slots/shop/mine/tables/", remove=["public.orders"])
+    confirmed(admin, "/slots/shop/mine/tables/", add=["public.orders"])
+    assert published_columns(source)["orders"][0] == ["id", "status", "email"]
+
+    again = confirmed(admin, address, **chosen, **{"column note": "keep", "column email": "mask"})
+    assert "sends public.orders.note again" in text_of(again)
+    assert published_columns(source)["orders"][0] == ["id", "status", "email", "note"]
+    same = admin.get(address, {**chosen, "column email": "mask"})
+    assert "kept like that already" in text_of(same)
+
+
+def test_columns_that_must_be_sent_are_refused_with_the_reason(
+    admin, operator, slot, source
+) -> None:
+    source.run("CREATE PUBLICATION theirs FOR TABLE orders")
+    address, chosen = "/slots/shop/mine/columns/", {"table": "public.orders", "show": "1"}
+
+    key = text_of(admin.get(address, {**chosen, "drop": "id"}))
+    Slot.objects.filter(pk=slot.pk).update(publications=["mine", "theirs"])
+    clash = text_of(admin.get(address, {**chosen, "drop": "status"}))
+
+    assert "is in the replica identity" in key
+    assert "UPDATE and DELETE would fail" in key
+    assert "publication theirs, which slot mine reads too, has other columns" in clash.lower()
+    assert operator.get(address).status_code == 403, "values may come back to be seen"
+
+
 def test_a_table_without_identity_gets_a_publication_once_the_stream_is_there(
     operator, slot, source
 ) -> None:
@@ -211,6 +273,17 @@ def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop,
     assert "replview made nothing there" in text_of(drop)
 
 
+def test_of_two_who_adopt_a_slot_at_once_one_does(db, monkeypatch) -> None:
+    shop = Source.objects.create(name="shop", conninfo="host=h")
+    Slot.objects.create(source=shop, name="theirs")
+    plan = Plan(slot_name="theirs", steps=(), publications=("p",), owned=False)
+    # As looked at just before the other one's was made known.
+    monkeypatch.setattr(adopting, "_plan", lambda *_: (plan, None))
+
+    with pytest.raises(SourceTrouble, match="already has a slot"):
+        adopting.adopt(shop, "theirs", ["p"], by="bo")
+
+
 def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, source) -> None:
     sampled(shop)
     source.run("CREATE ROLE keeper LOGIN REPLICATION PASSWORD 'geheim-1'")
@@ -244,6 +317,18 @@ def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, so
         assert "This is database postgres" in text_of(other)
     finally:
         source.run("DROP ROLE keeper")
+
+
+def test_of_two_who_change_an_address_at_once_the_second_is_told(db) -> None:
+    shop = Source.objects.create(name="shop", conninfo="host=old", password_ref="env:OLD_PASSWORD")
+    seen = Source.objects.get(pk=shop.pk)
+    take_into_use(shop, Source(conninfo="host=old", password_ref="env:NEW_PASSWORD"))
+
+    with pytest.raises(SourceTrouble, match="changed by somebody else"):
+        take_into_use(seen, Source(conninfo="host=new", password_ref="env:OLD_PASSWORD"))
+
+    shop.refresh_from_db()
+    assert (shop.conninfo, shop.password_ref) == ("host=old", "env:NEW_PASSWORD")
 
 
 def test_a_move_within_the_cluster_goes_on(admin, slot, shop, source) -> None:

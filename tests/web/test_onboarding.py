@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 import replview.catalog
 from replview import onboarding
 from replview.catalog.personal_columns import looks_like
+from replview.catalog.plan import Plan
 from replview.draft_work import take_back_lost
 from replview.store import drafts
 from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source, SourceDraft
+from replview.watching import Watching
 from replview.web.onboarding.browser_words import for_page
 from tests.catalog.test_plan import left_on
 from tests.conftest import SourceDatabase
@@ -124,6 +127,18 @@ def test_the_password_is_sealed_and_never_shown_again(admin: Client, source) -> 
     assert admin.post(f"{draft}connection/", {**again, "user": "other"}).status_code == 422
 
 
+def test_where_the_password_is_kept_stays_when_the_address_is_sent_again(
+    admin: Client, source, monkeypatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", source.server.password)
+    draft = begin(admin, source, password="env:SHOP_PASSWORD")
+
+    again = address(source, password="", name="store")
+    assert admin.post(f"{draft}connection/", again).status_code == 302
+    assert SourceDraft.objects.get().password_ref == "env:SHOP_PASSWORD"
+    assert admin.post(f"{draft}connection/", {**again, "user": "other"}).status_code == 422
+
+
 def test_a_connection_string_does_as_well_and_is_kept_without_its_password(
     admin: Client, source
 ) -> None:
@@ -223,6 +238,76 @@ def test_all_of_it_is_made_and_masks_are_handed_over(admin: Client, source) -> N
     assert 'data-follow="/live/?slot=' in admin.get(f"{draft}progress/").content.decode() or (
         "The receiver connects" in admin.get(f"{draft}progress/").content.decode()
     )
+
+
+def test_a_schema_with_a_dot_in_its_name_is_chosen_like_any_other(admin: Client, source) -> None:
+    source.run(
+        *TABLES, 'CREATE SCHEMA "odd.one" CREATE TABLE orders (id int PRIMARY KEY, note text)'
+    )
+    draft = begin(admin, source)
+    page = html.unescape(admin.get(f"{draft}tables/").content.decode())
+    assert 'value=""odd.one".orders" checked' in page
+    admin.post(f"{draft}tables/", {"through": "tables", "tables": '"odd.one".orders'})
+    shown = admin.post(f"{draft}columns/", {"show": '"odd.one".orders'}).url
+    assert "/columns/?table=%22odd.one%22.orders" in shown
+    admin.post(shown, {'"odd.one".orders|note': "drop"})
+    admin.post(f"{draft}options/", {"slot_name": "replview", "wal_budget": "10 GB"})
+    agree(admin, draft)
+    carried_out()
+
+    slot = Slot.objects.get()
+    assert slot.column_rules == {"odd.one.orders": {"note": "drop"}}
+    with source.connect() as connection:
+        query = "SELECT schemaname, tablename, attnames::text[] FROM pg_publication_tables"
+        assert connection.execute(query).fetchall() == [("odd.one", "orders", ["id"])]
+
+
+def test_all_tables_also_later_ones_only_where_the_danger_was_seen(admin: Client, source) -> None:
+    source.run(*TABLES)
+    draft = begin(admin, source)
+    address_of, everything = f"{draft}tables/", {"through": "all"}
+    page = html.unescape(admin.get(address_of).content.decode())
+    assert "UPDATE and DELETE would fail on the source, for everybody, on 1 table of 2" in page
+    seen = re.search(r'name="breaking" value="(\w+)"', page)
+    assert seen
+    refused = admin.post(address_of, everything)
+    assert refused.status_code == 422
+    assert "Give each a key" in refused.content.decode()
+
+    source.run("CREATE TABLE later (at timestamptz)")
+    assert admin.post(address_of, {**everything, "breaking": seen[1]}).status_code == 422
+    source.run("DROP TABLE later")
+    admin.post(address_of, {**everything, "breaking": seen[1]})
+    columns = html.unescape(admin.get(f"{draft}columns/?table=public.orders").content.decode())
+    assert "FOR ALL TABLES sends every column: mask it instead" in columns
+    admin.post(f"{draft}columns/?table=public.orders", {"public.orders|email": "drop"})
+    admin.post(f"{draft}options/", {"slot_name": "replview", "wal_budget": "10 GB"})
+    review = html.unescape(admin.get(f"{draft}{REVIEW}").content.decode())
+    assert (
+        "On the source UPDATE and DELETE fail from then on, for everybody, on public.audit"
+        in review
+    )
+    agree(admin, draft)
+    carried_out()
+
+    assert Slot.objects.get().column_rules == {"public.orders": {"email": "mask"}}
+    with source.connect() as connection:
+        assert connection.execute("SELECT puballtables FROM pg_publication").fetchall() == [(True,)]
+
+
+def test_who_is_no_superuser_is_told_why_all_tables_cannot_be(admin: Client, source) -> None:
+    source.run(*TABLES, "CREATE ROLE owner LOGIN REPLICATION PASSWORD 'geheim'",
+               f"GRANT CREATE ON DATABASE {source.name} TO owner",
+               "ALTER TABLE orders OWNER TO owner")  # fmt: skip
+    try:
+        draft = begin(admin, source, user="owner", password="geheim")
+        page = admin.get(f"{draft}tables/").content.decode()
+        refused = admin.post(f"{draft}tables/", {"through": "all"})
+    finally:
+        source.run("DROP OWNED BY owner", "DROP ROLE owner")
+
+    assert "PostgreSQL asks for a superuser, which the role owner is not" in page
+    assert refused.status_code == 422
 
 
 def test_other_statements_than_those_shown_are_never_run(admin: Client, source) -> None:
@@ -362,3 +447,12 @@ def test_no_page_names_an_option_of_a_command() -> None:
     assert len(told) > 15
     for text in told:
         assert not re.search(r"--[a-z]|replview slot", for_page(text)), text
+
+
+def test_a_watch_of_a_database_with_a_slash_in_its_name_has_pages(db, monkeypatch) -> None:
+    monkeypatch.setattr(Watching, "_forget", lambda self, source: None)
+    plan = Plan(slot_name="replview_watch_0123abcd", steps=(), publications=("theirs",))
+    watching = Watching("host=h dbname=a/b", plan, {}, print, None)
+
+    with watching.registered() as slot:
+        assert reverse("source", args=[slot.source.name])

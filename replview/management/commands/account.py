@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 
 from replview.management.instance import InstanceCommand, find_source, table_of
 from replview.store import accounts
+from replview.store.access_record import note
 from replview.store.accounts import AccountProblem
 from replview.store.models import Grant
 from replview.store.rights import Role, ensure_roles, role_of, users_with_rights
@@ -115,7 +116,9 @@ class Command(InstanceCommand):
         self.say(f"account {options['name']} is open")
 
     def _unlock(self, options: dict[str, Any]) -> None:
-        AccessAttempt.objects.filter(username=_find(options["name"]).get_username()).delete()
+        user = _find(options["name"])
+        AccessAttempt.objects.filter(username=user.get_username()).delete()
+        note("changed_settings", subject=f"account {user}", details={"act": "unlocked"})
         self.say(f"failed logins of {options['name']} are forgotten")
 
     def _password(self, options: dict[str, Any]) -> None:

@@ -63,6 +63,7 @@ class Command(PlainCommand):
         if not self._agreed(plan, options):
             return
         left = actor_stamp.carry(self, conninfo, plan, taking_back=True)
+        actor_stamp.note_act(options["dsn"], "actor install")
         if left:
             tables = " ".join(step.name for step in left)
             self.say(f"in use, and not stamped: {tables}. Run later: replview actor install "
@@ -78,6 +79,7 @@ class Command(PlainCommand):
         if not self._agreed(plan, options):
             return
         left = actor_stamp.carry(self, conninfo, plan, taking_back=False)
+        actor_stamp.note_act(options["dsn"], "actor remove")
         if left:
             tables = " ".join(step.name for step in left)
             self.say(f"in use, and still stamped: {tables}. The function stays for them. Run later "

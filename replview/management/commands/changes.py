@@ -15,11 +15,13 @@ from django.db import OperationalError, connection
 
 from replview.management.changes_options import add_filters, number, selection_of
 from replview.management.instance import InstanceCommand, find_slot
+from replview.store.access_record import Action, note
 from replview.store.change_csv import csv_lines
 from replview.store.change_json import Record
 from replview.store.change_stream import Cursor, RecordWriter, iterate_found, last_cursor
 from replview.store.change_walk import ALL_OF_IT
 from replview.store.models import Slot
+from replview.store.search_records import searched_changes
 from replview.store.searching import WhereError, check_where
 from replview.store.selections import Selection
 from replview.store.walk_places import Place
@@ -56,6 +58,7 @@ class Command(InstanceCommand):
         selection = selection_of(slot, options)
         try:
             _check(selection, options)
+            _note(selection, options)
             if options["format"] == "parquet":
                 self._parquet(selection, options)
             elif options["output"]:
@@ -117,6 +120,14 @@ def _check(selection: Selection, options: dict[str, Any]) -> None:
         if options[name] and other:
             beside = "--format parquet" if parquet else "--row"
             raise CommandError(f"--{name} does not go with {beside}")
+
+
+def _note(selection: Selection, options: dict[str, Any]) -> None:
+    """They leave the store for good, as with a download."""
+    searched_changes(selection.wanted)
+    slot = selection.wanted.slot
+    note(Action.DOWNLOADED, subject=f"changes of {slot}", source_id=slot.source_id,
+         tables=selection.wanted.filter.tables, details={"format": options["format"]})  # fmt: skip
 
 
 def _opened(path: str) -> BinaryIO:

@@ -1,6 +1,5 @@
 """``replview erase``: all values of given rows, out of the record, the archive and exports."""
 
-import getpass
 import signal
 import sys
 import threading
@@ -14,7 +13,7 @@ from replview.erasing import carry_out
 from replview.management.erase_lines import found_lines, listed, state_lines
 from replview.management.instance import InstanceCommand, find_slot
 from replview.store import erasing
-from replview.store.access_record import note
+from replview.store.access_record import command_user, note
 from replview.store.erasing_wishes import Unerasable, read_wish
 from replview.store.models import Erasure, Slot
 
@@ -69,7 +68,7 @@ class Command(InstanceCommand):
                              actor=options["actor"], reason=options["why"])  # fmt: skip
         except Unerasable as error:
             raise CommandError(_words(error.cause, error.remedy)) from None
-        by = _user()
+        by = command_user()
         row = erasing.request(wish, by=by, how="command")
         self._work(row)
         if row.state != Erasure.State.LOOKED:
@@ -104,7 +103,7 @@ class Command(InstanceCommand):
         row = Erasure.objects.filter(pk=number).first()
         if row is None:
             raise CommandError(f"there is no erasure {number}: see replview erase --list")
-        if left_out and not erasing.leave_out(row, left_out, by=_user()):
+        if left_out and not erasing.leave_out(row, left_out, by=command_user()):
             raise CommandError(f"erasure {number} does not wait for {left_out}")
         self._work(row)
         self._tell_end(row)
@@ -160,11 +159,3 @@ def _pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _words(cause: str, remedy: str) -> str:
     return f"{cause}. {remedy}" if remedy else cause
-
-
-def _user() -> str:
-    """The operating system's user; a container may have none of that number."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown user"

@@ -1,6 +1,5 @@
 """``replview export``: a slice of the record as typed Parquet."""
 
-import getpass
 import signal
 import sys
 import threading
@@ -19,6 +18,7 @@ from replview.management.changes_options import add_filters, words_of
 from replview.management.export_lines import ended_lines, estimate_lines, listed, progress_line
 from replview.management.instance import InstanceCommand, find_slot
 from replview.store import exports, instance_settings
+from replview.store.access_record import Action, command_user, note
 from replview.store.models import Export, Slot
 
 _BY = "the command line"
@@ -94,7 +94,7 @@ class Command(InstanceCommand):
                 return
             raise Refused(cause, remedy)
         outlook = outlook_of(wish, patient=True)
-        row = ask(wish, target, by=getpass.getuser(), how=Export.How.COMMAND, anywhere=True,
+        row = ask(wish, target, by=command_user(), how=Export.How.COMMAND, anywhere=True,
                   base=Path.cwd(), spark=options["spark"] or outlook.spark)  # fmt: skip
         self._carry_out(row, outlook, options["wait"])
 
@@ -131,6 +131,7 @@ class Command(InstanceCommand):
             raise CommandError(f"there is no export {export_id}: see replview export --list")
         if not exports.cancel(export_id):
             raise CommandError(f"export {export_id} is {row.state} already")
+        note(Action.EXPORTED, subject=f"export {export_id}", details={"act": "cancelled"})
         self.say(f"export {export_id} cancelled; what it had written is deleted again")
 
     def _chose(self, options: dict[str, Any]) -> bool:
@@ -139,6 +140,7 @@ class Command(InstanceCommand):
             raise CommandError("--allow or --forbid")
         if options["allow"] or options["forbid"]:
             instance_settings.write("exports.allowed", options["allow"], _BY)
+            note(Action.CHANGED_SETTINGS, subject=f"exports: {'on' if options['allow'] else 'off'}")
         for name in ("root", "schemes"):
             text = options[name]
             if text is None:
@@ -147,6 +149,7 @@ class Command(InstanceCommand):
             if text != "default":
                 value = str(Path(text).resolve()) if name == "root" else _split(text)
             instance_settings.write(f"exports.{name}", value, _BY)
+            note(Action.CHANGED_SETTINGS, subject=f"exports: {name} {text}")
         return options["allow"] or options["forbid"] or bool(options["root"] or options["schemes"])
 
     def _tell_policy(self) -> None:

@@ -91,6 +91,7 @@ def _facts(source: Source) -> dict[str, Any]:
         "password_ref": source.password_ref or None,
         "server_version": version,
         "system_identifier": source.system_identifier,
+        "managed_by": source.managed_by or None,
         "slots": [slot.name for slot in source.slots.all()],
         "checked_at": source.checked_at.isoformat() if source.checked_at else None,
         "problem": source.problem_cause or None,

@@ -31,9 +31,10 @@ class Command(InstanceCommand):
         parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: "
                             "delete the oldest days and go on receiving (database), or delete "
                             "nothing and stop receiving (record)")  # fmt: skip
-        parser.add_argument("archive", nargs="*", metavar="archive [URL|off|status]", help="have "
-                            "history go to an archive as Parquet, from where it is deleted here "
-                            "only after it is there; its state")  # fmt: skip
+        parser.add_argument("archive", nargs="*", metavar="archive [URL|now|off|status]",
+                            help="have history go to an archive as Parquet, from where it is "
+                            "deleted here only after it is there; now: all that is stored goes "
+                            "there at once; its state")  # fmt: skip
         parser.add_argument("--after-hours", type=float, metavar="HOURS", help="archive what was "
                             "stored longer ago than this (24)")  # fmt: skip
         parser.add_argument("--every-seconds", type=float, metavar="SECONDS", help="how often what "

@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 
 from replview.management.instance import InstanceCommand, table_of
 from replview.store import troubles
+from replview.store.access_record import Action, note
 from replview.store.troubles import State, Told
 
 #: How long a trouble may take to come or to go before the command stops waiting.
@@ -51,6 +52,8 @@ class Command(InstanceCommand):
         if not troubles.maker_is_alive():
             raise CommandError("the demo's process for trouble does not answer; see its log")
         troubles.wish(name, wanted, "the command line")
+        act = "start" if wanted else "end"
+        note(Action.CHANGED_SETTINGS, subject=f"trouble {name}: {act}")
         if not wait:
             return self.say(f"{name}: asked to {'begin' if wanted else 'end'}")
         deadline = time.monotonic() + _WAIT_SECONDS

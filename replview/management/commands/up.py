@@ -59,7 +59,7 @@ class Command(PlainCommand):
 
         def welcome() -> None:
             stack.say.line(f"replview is at {stack.url}, logs in {stack.folder.logs}")
-            if first := first_admin_line(stack.url):
+            if first := first_admin_line(url_of_pages(stack.host, stack.port)):
                 stack.say.line(first)
 
         check = partial(check_environment, options["host"])
@@ -78,7 +78,7 @@ class Command(PlainCommand):
         call_command("migrate", verbosity=0, interactive=False)
         connections.close_all()
         kind, host, port = options["only"], options["host"], options["port"]
-        if kind == "web" and (first := first_admin_line(f"http://{host}:{port}")):
+        if kind == "web" and (first := first_admin_line(url_of_pages(host, port))):
             self.stdout.write(first)
             self.stdout.flush()
         become(program(kind, folder=folder, host=host, port=port, name=options["name"]), folder)
@@ -90,8 +90,23 @@ def first_admin_line(url: str) -> str:
     connections.close_all()
     if code is None:
         return ""
-    there = f"{url.rstrip('/')}/setup/{code}/"
+    there = f"{url}/setup/{code}/"
     return f"There is no admin yet: make the first one, within 24 hours, at {there}"
+
+
+def url_of_pages(host: str, port: int) -> str:
+    """Where a browser finds the pages, as far as the settings tell: at the proxy's origin, or at
+    this address; where that is all addresses (a container), by the first name answered to.
+    """
+    origins = [origin for origin in settings.CSRF_TRUSTED_ORIGINS if "*" not in origin]
+    if origins:
+        return origins[0].rstrip("/")
+    if host in ("0.0.0.0", "::"):
+        names = (name for name in settings.ALLOWED_HOSTS if not name.startswith(("*", ".")))
+        host = next(names, "127.0.0.1")
+    elif ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{port}"
 
 
 def check_environment(host: str) -> None:

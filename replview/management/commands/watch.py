@@ -30,6 +30,7 @@ from replview.management.commands.slot import (
 )
 from replview.management.instance import PlainCommand, require_instance
 from replview.management.slot_changes import lines_of_plan
+from replview.store.access_record import Action, note
 from replview.store.drafts import watch_name
 from replview.store.dsn import resolve
 from replview.store.models import Slot
@@ -87,6 +88,8 @@ class Command(PlainCommand):
             pgoutput = parse_options(options["option"])
             watching = Watching(conninfo, plan, pgoutput, self.say, publisher())
             with watching.registered() as slot:
+                note(Action.CHANGED_SLOT, subject=str(slot), source_id=slot.source_id,
+                     details={"act": "watch"})  # fmt: skip
                 self.say(f"Open {live_address(slot)}")
                 self.say("Ctrl-C ends the watch")
                 watching.receive(slot, stop)

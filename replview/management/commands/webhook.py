@@ -1,6 +1,5 @@
 """``replview webhook add|list|test|remove``: who is told of alerts outside the pages."""
 
-import getpass
 import json
 import os
 import sys
@@ -10,8 +9,9 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.alerts.delivery import deliver_next
-from replview.alerts.webhooks import NotAWebhook, add_webhook, send_test
+from replview.alerts.webhooks import NotAWebhook, add_webhook, remove_webhook, send_test
 from replview.management.instance import InstanceCommand, table_of
+from replview.store.access_record import command_user
 from replview.store.models import AlertRule, Delivery, Webhook
 
 #: Holds the address for ``add``, so that it is in no process list and no history.
@@ -57,7 +57,7 @@ class Command(InstanceCommand):
             webhook, secret = add_webhook(
                 options["name"],
                 url,
-                by=f"command line ({_user()})",
+                by=f"command line ({command_user()})",
                 format=options["format"],
                 allow_private=options["allow_private"],
                 severities=[AlertRule.Severity.NOW] if options["only_now"] else [],
@@ -93,7 +93,7 @@ class Command(InstanceCommand):
 
     def _remove(self, options: dict[str, Any]) -> None:
         webhook = _find(options["name"])
-        webhook.delete()
+        remove_webhook(webhook)
         self.say(f"webhook {webhook.name} is removed")
 
 
@@ -118,11 +118,3 @@ def _facts(webhook: Webhook) -> dict[str, str]:
         "severities": " ".join(webhook.severities) or "all",
         "last": told,
     }
-
-
-def _user() -> str:
-    """The operating system's user; a container may have none of that number."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown user"

@@ -3,13 +3,16 @@
 An archive is a chain of slices of everything, each beginning where the one before it ends. What
 the files tell is the only state that the JVM-less archive and the one on Spark share: a slice that
 is whole is not written again, one that was begun is gone on with, with the same ends, and so with
-the same names and bytes.
+the same names and bytes. A new one ends before a table's rows become of types that no schema reads
+together with those before: what came then begins a root of its own (``writing.dataset_roots``).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+from replview.spark.archive.retyping import before_retyping
+from replview.spark.reading import connect
 from replview.spark.slices import Slice
 from replview.spark.writing.exporting import export
 from replview.spark.writing.layout import (
@@ -53,11 +56,20 @@ class Chain:
             after = self.whole[after]
         return after
 
-    def next(self, wish: Slice) -> Slice:
-        """The slice that begins where the wish does: one that is there or was begun, else it."""
+    def next(self, wish: Slice) -> Slice | None:
+        """The slice that begins where the wish does and is there, or was begun; None: none is."""
         after = wish.after_seq
-        through = self.begun.get(after, self.whole.get(after, wish.through_seq))
-        return replace(wish, through_seq=through)
+        through = self.begun.get(after, self.whole.get(after))
+        return None if through is None else replace(wish, through_seq=through)
+
+
+def next_slice(wish: Slice, target: Target, dsn: str | None) -> Slice:
+    """The slice that is there or was begun, else as much of the wish as one schema reads."""
+    known = Chain.of(target, wish).next(wish)
+    if known is not None:
+        return known
+    with connect(dsn) as connection:
+        return before_retyping(connection, wish)
 
 
 def everything(part: Slice, after_seq: int, through_seq: int) -> Slice:
@@ -78,5 +90,5 @@ def write_next(
     """Write the slice that begins where ``wish`` does, or find it there. Files of a run that was
     stopped stay. Raises what ``export`` raises.
     """
-    chosen = Chain.of(target, wish).next(wish)
+    chosen = next_slice(wish, target, dsn)
     return export(chosen, target, dsn=dsn, cancelled=cancelled, keep=True)

@@ -2,9 +2,10 @@
 
 The file says ``slice`` (the slice that is wanted next, as ``Slice.to_json()``) and ``target``; the
 store's address is in the environment. Standard output is one JSON object: ``{"after_seq",
-"through_seq", "bytes", "transactions", "changes"}`` of the slice that is there now (it may be
-another than wanted: see ``increments``), or ``{"problem", "remedy"}`` with status 1. Told to stop,
-it keeps the files that are finished; status 3. Standard error is the log.
+"through_seq", "bytes", "opened", "transactions", "changes"}`` of the slice that is there now (it
+may be another than wanted: see ``increments``; ``opened``: the roots that it opened, and why), or
+``{"problem", "remedy"}`` with status 1. Told to stop, it keeps the files that are finished; status
+3. Standard error is the log.
 """
 
 import logging
@@ -22,6 +23,7 @@ from replview.spark.archive.counting import count
 from replview.spark.archive.increments import write_next
 from replview.spark.reading.connecting import StoreProblem
 from replview.spark.slices import Slice
+from replview.spark.writing.dataset_roots import newly_opened
 from replview.spark.writing.exporting import lost_store
 from replview.spark.writing.problems import Cancelled, TargetProblem
 from replview.spark.writing.targets import Target
@@ -74,6 +76,7 @@ def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
         "after_seq": seqs["after"],
         "through_seq": seqs["through"],
         "bytes": manifest.document["bytes"],
+        "opened": list(newly_opened(manifest, target)),
         **counted,
     }
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from replview.spark.archive.increments import Chain
+from replview.spark.archive.increments import Chain, next_slice
 from replview.spark.history.datasets import spark_url
 from replview.spark.reading import StoreProblem, connect, resolve
-from replview.spark.sessions import SparkProblem
+from replview.spark.sessions import SparkProblem, by_connect
 from replview.spark.writing.exporting import export
 from replview.spark.writing.layout import encoded
 from replview.spark.writing.problems import TargetProblem
@@ -41,7 +41,7 @@ def archive(
 
     Raises ``TargetProblem``, ``StoreProblem``, ``SparkProblem``.
     """
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if by_connect(spark):
         raise SparkProblem(
             "the archive's stream does not run by Spark Connect",
             "give --spark local[2] or a cluster's address, or use: replview store archive URL",
@@ -120,8 +120,7 @@ class _Increments:
             wish = resolve(connection, slot=self._slot, incarnation=life, through_seq=through)
         through = min(through, wish.through_seq)
         while (reached := Chain.of(self._target, wish).reached()) < through:
-            part = Chain.of(self._target, wish).next(
-                replace(wish, after_seq=reached, through_seq=through)
-            )
+            wish = replace(wish, after_seq=reached, through_seq=through)
+            part = next_slice(wish, self._target, self._dsn)
             export(part, self._target, dsn=self._dsn, spark=self._spark, keep=True)
             self.done[str(life)] = part.through_seq

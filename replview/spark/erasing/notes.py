@@ -46,7 +46,7 @@ class Notes:
         self._write(f"{self.folder}/{ERASED}", {"format": 1, "erasures": [*others, mine]})
 
     def put_manifests_right(self, files: Sequence[str]) -> None:
-        """They tell the sizes and checksums that the files have now."""
+        """They tell the sizes and checksums that the files have now, and no erased name."""
         sums: dict[str, tuple[str, int]] = {}
         for path in self._manifests():
             document = orjson.loads(self.target.read_bytes(path) or b"{}")
@@ -56,12 +56,26 @@ class Notes:
                     with told(), self.target.open(each["path"]) as file:
                         sums[each["path"]] = sha256_of(file)
                 each["sha256"], each["bytes"] = sums[each["path"]]
+            named = self._rename_in(document.get("slice") or {})
             if mine:
                 document["bytes"] = sum(each["bytes"] for each in document["files"])
                 acts = {each["erasure"]: each for each in document.get("erased", ())}
                 act = {"erasure": self.wanted.erasure, "on": self.wanted.day}
                 document["erased"] = list({**acts, self.wanted.erasure: act}.values())
+            if mine or named:
                 self._write(path, document)
+
+    def _rename_in(self, part: dict[str, Any]) -> bool:
+        """A slice that was narrowed to the actor, or by the name as a text; whether it was."""
+        name, alias = self.wanted.actor, self.wanted.alias
+        narrowed = part.get("narrowed") or {}
+        text = str(narrowed.get("text") or "")
+        if not name or not (name in (part.get("actors") or ()) or name in text):
+            return False
+        part["actors"] = [alias if each == name else each for each in part.get("actors") or ()]
+        if text:
+            narrowed["text"] = text.replace(name, alias)
+        return True
 
     def _manifests(self) -> list[str]:
         """Of the slices, and of the one that was written last."""

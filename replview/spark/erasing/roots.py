@@ -18,6 +18,7 @@ from replview.spark.erasing.finding import Key, TableFile, Within
 from replview.spark.erasing.notes import Notes
 from replview.spark.erasing.rewriting import Rewriter
 from replview.spark.erasing.wanted import Span, Wanted
+from replview.spark.writing.dataset_schemas import document_oids
 from replview.spark.writing.half_files import WRITING, told
 from replview.spark.writing.layout import (
     EVENTS,
@@ -50,9 +51,9 @@ class _Table:
     files: Sequence[TableFile]
 
     @property
-    def oid(self) -> int:
-        """On its source."""
-        return int(self.shapes.document["table"]["oid"])
+    def oids(self) -> list[int]:
+        """On its source; several where it was dropped and made anew."""
+        return document_oids(self.shapes.document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Root:
         """Every change with a row under one of the keys of a table: ``(life, change)``."""
         for life, folder in self._lives():
             for table in self._tables(folder, life):
-                if table.oid in oids:
+                if not {*table.oids}.isdisjoint(oids):
                     for file in table.files:
                         for change in file.changes_under(keys, table.shapes):
                             yield life, change
@@ -114,6 +115,7 @@ class Root:
             jobs |= {path: (None, set()) for path, _ in self._naming(folder)}
             files = sorted({*planned, *jobs})
             if not files:
+                notes.put_manifests_right(files)
                 continue
             rows = 0
             notes.write(files, rows, finished=False)
@@ -136,7 +138,7 @@ class Root:
         found = []
         for home in self.wanted.homes:
             source, slot = (encoded(part) for part in home)
-            for name in self._folders(source):
+            for name in self.target.folders(source):
                 stem, _, number = name.rpartition("-")
                 if stem == slot and number.isascii() and number.isdigit():
                     found.append((int(number), f"{source}/{name}"))
@@ -144,7 +146,7 @@ class Root:
 
     def _tables(self, folder: str, life: int) -> Iterator[_Table]:
         """Datasets with rows that are erased, or with any, where an actor is."""
-        for name in self._folders(folder):
+        for name in self.target.folders(folder):
             if "." not in name:
                 continue
             data = self.target.read_bytes(f"{folder}/{name}/{SCHEMA}")
@@ -154,9 +156,9 @@ class Root:
             if data is None:
                 continue
             shapes = Shapes(orjson.loads(data))
-            oid = int(shapes.document["table"]["oid"])
-            spans = self.wanted.tables.get(oid, ())
-            if oid in self.wanted.tables or self.wanted.actor:
+            wanted = [oid for oid in document_oids(shapes.document) if oid in self.wanted.tables]
+            spans = [span for oid in wanted for span in self.wanted.tables[oid]]
+            if wanted or self.wanted.actor:
                 files = [TableFile(self.target, p, life) for p in self._files(f"{folder}/{name}")]
                 yield _Table(name, life, shapes, spans, files)
 
@@ -216,14 +218,6 @@ class Root:
         found = [each.path for each in self.target.files(folder, deep=True)]
         names = ((path, path.rpartition("/")[2]) for path in found)
         return [p for p, name in names if name.endswith(".parquet") and not name.startswith("_")]
-
-    def _folders(self, folder: str) -> list[str]:
-        address = self.target.address
-        chosen = pa_fs.FileSelector(f"{address.path}/{folder}", allow_not_found=True)
-        with told():
-            found = address.filesystem.get_file_info(chosen)
-        names = (i.base_name for i in found if i.type == pa_fs.FileType.Directory)
-        return sorted(name for name in names if not name.startswith(("_", ".")))
 
 
 def is_there(url: str) -> bool:

@@ -6,13 +6,13 @@ The small files (schemas, manifests) are read here by pyarrow, the rows by Spark
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 
+from replview.spark.history.roots import DatasetRoot, as_one, merged
 from replview.spark.sessions import SparkProblem
 from replview.spark.slice_schemas import EVENTS, TRANSACTIONS, Column
 from replview.spark.slices import Slice, SliceTable, TableVersion
@@ -45,7 +45,7 @@ class Life:
             source, _, slot = life.partition("/")
             name, _, number = slot.rpartition("-")
             chosen = cls(target, f"{layout.encoded(source)}/{layout.encoded(name)}-{number}")
-            if not chosen.manifests and not _folders(target, chosen.folder):
+            if not chosen.manifests and not target.folders(chosen.folder):
                 raise SparkProblem(f"nothing is exported of {life} there", _which(cls.all(target)))
             return chosen
         found = cls.all(target)
@@ -59,8 +59,8 @@ class Life:
         """All lives below a root."""
         return [
             cls(target, f"{source}/{slot}")
-            for source in _folders(target, "")
-            for slot in _folders(target, source)
+            for source in target.folders()
+            for slot in target.folders(source)
         ]
 
     @property
@@ -81,9 +81,9 @@ class Life:
         return [Slice.from_json(told["slice"]) for told in self.manifests]
 
     def tables(self) -> list["Dataset"]:
-        """Its tables, by the names of their folders."""
-        names = [name for name in _folders(self.root, self.folder) if "." in name]
-        return [Dataset(self, name) for name in names]
+        """Its tables, by the names of their folders; each with all its roots."""
+        found = layout.roots_by_dataset(self.root.folders(self.folder))
+        return [Dataset(self, name, tuple(roots)) for name, roots in sorted(found.items())]
 
     def table(self, name: str) -> "Dataset":
         """A table by its name, ``schema.table``, or its folder's. Raises ``SparkProblem``."""
@@ -106,7 +106,7 @@ class Life:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         wanted = from_arrow_schema(schema).add("commit_date", "date")
-        if not _folders(self.root, f"{self.folder}/{name}"):
+        if not self.root.folders(f"{self.folder}/{name}"):
             return spark.createDataFrame([], wanted)
         return spark.read.schema(wanted).parquet(self.spark_path(name))
 
@@ -120,8 +120,10 @@ class Dataset:
     """The exported changes of one table."""
 
     life: Life
-    #: Seen from the life's.
+    #: Its first root's, seen from the life's.
     folder: str
+    #: Of all its roots, in their order; empty: it has that one.
+    folders: tuple[str, ...] = ()
 
     @classmethod
     def find(cls, root: str, table: str, life: str | None = None) -> "Dataset":
@@ -129,33 +131,15 @@ class Dataset:
         return Life.find(root, life).table(table)
 
     @cached_property
+    def roots(self) -> list[DatasetRoot]:
+        """Its folders."""
+        target, life = self.life.root, self.life.folder
+        return [DatasetRoot(target, f"{life}/{each}") for each in self.folders or (self.folder,)]
+
+    @cached_property
     def relation(self) -> SliceTable:
-        """The table, with all shapes that its changes were made under."""
-        path = f"{self.life.folder}/{self.folder}/{layout.SCHEMA}"
-        told = self.life.root.read_bytes(path)
-        if told is None:
-            raise SparkProblem(
-                f"{path} is missing", "export the slice again: its files say nothing without it"
-            )
-        document = orjson.loads(told)
-        table = document["table"]
-        versions = tuple(
-            TableVersion(
-                id=0,  # of no store: files are read, not changes
-                number=each["number"],
-                columns=tuple(each["columns"]),
-                key_columns=tuple(each["key_columns"]),
-                replica_identity=each["replica_identity"],
-            )
-            for each in document["versions"]
-        )
-        return SliceTable(
-            relation_id=0,
-            oid=table["oid"],
-            schema=table["schema"],
-            table=table["name"],
-            versions=versions,
-        )
+        """The table, with all shapes that its changes were made under. Raises ``SparkProblem``."""
+        return merged([root.relation for root in self.roots])
 
     @property
     def name(self) -> str:
@@ -212,11 +196,22 @@ class Dataset:
         until: dt.datetime | None = None,
     ) -> "DataFrame":
         """Its rows as exported, those committed by then; files of later days are not opened."""
-        from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import from_arrow_schema
+        roots = [(root, self._frame(spark, root, until_lsn, until)) for root in self.roots]
+        if len(roots) == 1:
+            return roots[0][1]
+        columns = self.columns
+        return reduce(
+            lambda before, more: before.unionByName(more),
+            (as_one(frame, root.relation.columns, columns) for root, frame in roots),
+        )
 
-        schema = from_arrow_schema(self.relation.arrow_schema()).add("commit_date", "date")
-        frame = spark.read.schema(schema).parquet(self.life.spark_path(self.folder))
+    def _frame(
+        self, spark: "SparkSession", root: DatasetRoot, until_lsn: int | None,
+        until: dt.datetime | None,
+    ) -> "DataFrame":  # fmt: skip
+        from pyspark.sql import functions as F
+
+        frame = root.frame(spark, f"{spark_url(root.target)}/{root.folder}")
         if until_lsn is not None:
             frame = frame.where(F.col("_commit_version") <= until_lsn)
         if until is not None:
@@ -232,15 +227,6 @@ def spark_url(target: Target) -> str:
         return f"file://{target.url.rstrip('/')}"
     scheme, _, rest = target.url.partition("://")
     return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest.partition('?')[0].rstrip('/')}"
-
-
-def _folders(target: Target, folder: str) -> list[str]:
-    """Names of the folders in a folder that hold data; none where it does not exist."""
-    path = f"{target.address.path}/{folder}" if folder else target.address.path
-    chosen = pa_fs.FileSelector(path, allow_not_found=True)
-    found = target.address.filesystem.get_file_info(chosen)
-    names = (i.base_name for i in found if i.type == pa_fs.FileType.Directory)
-    return sorted(name for name in names if not name.startswith(("_", ".")))
 
 
 def _which(found: Sequence[Life]) -> str:

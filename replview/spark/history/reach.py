@@ -202,13 +202,15 @@ def _holes(dataset: Dataset, after: int, last: int) -> Iterator[str]:
             covered = max(covered, part.through_seq)
     if covered < last:
         filtered = "" if len(wholes) == len(slices) else (
-            " (slices that leave out tables, operations, actors or times do not count)"
+            " (slices narrowed by table, operation, actor, time or else do not count)"
         )  # fmt: skip
         yield f"transactions {covered + 1} to {last} of it are not exported whole{filtered}"
 
 
 def _all_of(part: Slice, dataset: Dataset) -> bool:
     """Whether a slice has all changes of the table in its transactions."""
-    if part.operations or part.actors or part.since is not None or part.until is not None:
+    if part.operations or part.actors or part.narrowed:
+        return False
+    if part.since is not None or part.until is not None:
         return False
     return not part.tables or dataset.name in part.tables

@@ -10,11 +10,17 @@ from typing import Any
 
 import orjson
 
+from replview.spark.connectors import missing_connector
 from replview.spark.history.datasets import spark_url
 from replview.spark.history.results import Result
 from replview.spark.sessions import SparkProblem
 from replview.spark.writing.targets import Target
 
+#: What Spark raises, here and by Spark Connect.
+_SPARKS_OWN = (
+    "Py4JJavaError", "SparkRuntimeException", "SparkException", "SparkConnectGrpcException",
+    "AnalysisException",
+)  # fmt: skip
 #: Longer values are cut in a table.
 _WIDEST = 40
 
@@ -31,11 +37,13 @@ def write(result: Result, url: str) -> str:
     try:
         result.frame.write.mode("append").parquet(address)
     except Exception as error:
-        if type(error).__name__ in ("Py4JJavaError", "SparkRuntimeException", "AnalysisException"):
+        if (missing := missing_connector(error)) is not None:
+            raise missing from error
+        if type(error).__name__ in _SPARKS_OWN:
             kind = str(error).strip().partition("\n")[0]
             raise SparkProblem(
                 f"Spark cannot write there ({kind[:200]})",
-                "check the address, and that Spark has the connector for it (--packages)",
+                "check the address, and the rights there",
             ) from error
         raise
     return address

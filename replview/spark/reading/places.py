@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
+from replview.spark.narrowing import STATES
+from replview.spark.reading.narrowed import narrowing_conditions
 from replview.spark.slices import LAST_SEQ, OPERATIONS, Range, Slice
 
-#: The states that have a place in history and something in it.
-_STATES = ["committed", "snapshot", "message"]
 #: The time and LSN of a transaction that has none of its own (a message): of its record.
 PLACED_TIME = sql.SQL("coalesce(t.commit_time, t.stored_at, t.received_at)")
 PLACED_LSN = sql.SQL("coalesce(t.commit_lsn, t.end_lsn, t.first_lsn)")
@@ -38,10 +38,10 @@ def conditions(
     part: Slice, within: Range | None = None, relation_ids: Sequence[int] | None = None
 ) -> sql.Composed:
     """Which transactions: of the range, and where relations are named, that touched one of them."""
-    found = [
+    found: list[sql.Composable] = [
         sql.SQL("t.incarnation_id = {}").format(part.incarnation_id),
         sql.SQL("t.commit_seq > {} AND t.commit_seq <= {}").format(*_ends(part, within)),
-        sql.SQL("t.state = ANY({})").format(_STATES),
+        sql.SQL("t.state = ANY({})").format(list(STATES)),
     ]
     if part.since is not None:
         found.append(sql.SQL("{} >= {}").format(PLACED_TIME, part.since))
@@ -57,6 +57,7 @@ def conditions(
         midnight = dt.datetime.combine(within.commit_date, dt.time(), tzinfo=dt.UTC)
         found.append(sql.SQL("{} >= {}").format(PLACED_TIME, midnight))
         found.append(sql.SQL("{} < {}").format(PLACED_TIME, midnight + dt.timedelta(days=1)))
+    found += narrowing_conditions(part)
     if relation_ids is not None:
         names = [str(each) for each in relation_ids]
         found.append(

@@ -180,6 +180,9 @@ def read_transactions(
 def _told(name: str, part: Slice) -> sql.Composable:
     if name == "incarnation":
         return sql.SQL("{}").format(part.incarnation)
+    if name == "context" and not part.narrowed.in_messages:
+        # A message told it.
+        return sql.SQL("NULL::text")
     if name in _TOLD:
         return sql.SQL(_TOLD[name])
     return sql.SQL("t.{}").format(sql.Identifier(name))

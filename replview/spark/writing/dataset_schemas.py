@@ -2,7 +2,7 @@
 
 Files of different slices may differ: a column came, went, or became wider. Published is what holds
 them all: the newest shape's columns, then those it had before. What cannot be read as one (a column
-that became another kind of type) needs a root of its own.
+that became another kind of type) needs a root of its own (``dataset_roots``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 
 from replview.spark.slice_schemas import CHANGE_FIELDS, EVENTS, TRANSACTIONS, Column, slice_columns
-from replview.spark.slices import SliceTable
+from replview.spark.slices import SliceTable, TableVersion
 from replview.spark.writing.problems import TargetProblem
 
 _SPARK = {
@@ -23,6 +23,17 @@ _SPARK = {
 }  # fmt: skip
 _WHOLE = {"smallint": 5, "int": 10, "bigint": 19}
 _WIDTHS = list(_WHOLE)
+
+
+class Incompatible(TargetProblem):
+    """No schema reads the files that are there and the new ones; ``reason`` is why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: no schema reads both", "export into a new root folder")
+        self.reason = reason
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.reason,)
 
 
 def spark_type(arrow: pa.DataType) -> str:
@@ -36,28 +47,61 @@ def spark_type(arrow: pa.DataType) -> str:
     return _SPARK[arrow]
 
 
-def table_document(table: SliceTable, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a table's dataset publishes, with a slice more in it. Raises ``TargetProblem``."""
-    versions = {each["number"]: each for each in (before or {}).get("versions", [])}
+def table_document(
+    table: SliceTable,
+    before: Mapping[str, Any] | None,
+    follows: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What a table's dataset publishes, with a slice more in it; ``follows``: of a new root, which
+    one it goes on from, and why. Raises ``Incompatible``.
+    """
+    known = before or {}
+    versions = {each["number"]: each for each in known.get("versions", [])}
+    anew = before is not None and known["table"]["oid"] != table.oid
     for version in table.versions:
-        versions[version.number] = {
-            "number": version.number,
-            "columns": [dict(column) for column in version.columns],
-            "key_columns": list(version.key_columns),
-            "replica_identity": version.replica_identity,
-        }
+        told = _version(version)
+        if anew and versions.get(version.number, told) != told:
+            raise Incompatible(f"{table.name} was dropped and made anew with other columns")
+        versions[version.number] = told
     shapes = [versions[number] for number in sorted(versions)]
     columns = slice_columns([shape["columns"] for shape in reversed(shapes)])
+    oids = {table.oid, *known.get("table", {}).get("oids", ())}
+    if before is not None:
+        oids.add(known["table"]["oid"])
     told = {
         "format": 1,
-        "table": {"schema": table.schema, "name": table.table, "oid": table.oid},
+        "table": {
+            "schema": table.schema,
+            "name": table.table,
+            "oid": table.oid,
+            # Of a table that was made anew, all of them.
+            **({"oids": sorted(oids)} if len(oids) > 1 else {}),
+        },
         "key_columns": _key(columns, shapes[-1]["key_columns"]),
         "columns": [_column(column) for column in columns] + [_field(f) for f in CHANGE_FIELDS],
         "partition_columns": [{"name": "commit_date", "type": "date"}],
         "versions": shapes,
     }
+    follows = follows or known.get("follows")
+    if follows is not None:
+        told["follows"] = dict(follows)
     _check_widening(before, told, table)
     return told
+
+
+def document_oids(document: Mapping[str, Any]) -> list[int]:
+    """The tables, by their oids, whose changes stand in a root."""
+    table = document["table"]
+    return [int(oid) for oid in table.get("oids") or [table["oid"]]]
+
+
+def _version(version: TableVersion) -> dict[str, Any]:
+    return {
+        "number": version.number,
+        "columns": [dict(column) for column in version.columns],
+        "key_columns": list(version.key_columns),
+        "replica_identity": version.replica_identity,
+    }
 
 
 def fixed_document(kind: str) -> dict[str, Any]:
@@ -98,20 +142,41 @@ def _field(field: pa.Field) -> dict[str, Any]:
 def _check_widening(
     before: Mapping[str, Any] | None, now: Mapping[str, Any], table: SliceTable
 ) -> None:
-    """Files written before must be readable by the schema published now."""
-    types = {each["name"]: each["type"] for each in now["columns"]}
-    for each in (before or {}).get("columns", []):
-        if each["type"] != (wanted := types.get(each["name"])) and not _reads(
-            each["type"], wanted or ""
-        ):
-            raise TargetProblem(
-                f"column {each['name']} of {table.name} is {each['type']} in the files that are "
-                f"there and {wanted or 'missing'} now: no schema reads both",
-                "export into a new root folder",
+    """Files written before, and the slice's own, must be readable by what is published now."""
+    published = {each["name"]: each for each in now["columns"]}
+    written_now = {column.name: _column(column) for column in table.columns}
+    for each in (*(before or {}).get("columns", []), *written_now.values()):
+        name, kind = each["name"], each["type"]
+        found = published.get(name, {})
+        wanted = found.get("type", "")
+        same = found.get("source_name") == each.get("source_name", found.get("source_name"))
+        if not same or (kind != wanted and not reads(kind, wanted)):
+            own = written_now.get(name, {}).get("type") or wanted or "missing"
+            there = {c["name"]: c["type"] for c in (before or {}).get("columns", [])}.get(name)
+            raise Incompatible(
+                f"column {name} of {table.name} is {there or kind} in the files that are there and "
+                f"{own} now"
             )
 
 
-def _reads(file: str, schema: str) -> bool:
+def reads_as_one(versions: Sequence[TableVersion]) -> bool:
+    """Whether one schema reads files of each of these shapes alone."""
+    published = {
+        column.name: column
+        for column in slice_columns([each.columns for each in reversed(versions)])
+    }
+    for version in versions:
+        for column in slice_columns([version.columns]):
+            found = published.get(column.name)
+            if found is None or found.source_name != column.source_name:
+                return False
+            kind, wanted = spark_type(column.arrow), spark_type(found.arrow)
+            if kind != wanted and not reads(kind, wanted):
+                return False
+    return True
+
+
+def reads(file: str, schema: str) -> bool:
     """Whether every reader takes a file's type for the schema's, exactly."""
     if file in _WHOLE and schema in _WHOLE:
         return _WIDTHS.index(file) <= _WIDTHS.index(schema)

@@ -9,6 +9,7 @@ from typing import Any
 
 from psycopg import sql
 
+from replview.spark.narrowing import Narrowing
 from replview.spark.reading import tables_of
 from replview.spark.reading.connecting import Connection
 from replview.spark.reading.places import PLACED_LSN, PLACED_TIME, conditions
@@ -113,8 +114,9 @@ def _looked_up(connection: Connection, part: Slice) -> int:
 
 
 def spark_is_there() -> bool:
-    """Whether PySpark and a Java are installed."""
-    java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
+    """Whether PySpark and, unless a Spark Connect server has it, a Java are installed."""
+    elsewhere = os.environ.get("REPLVIEW_SPARK", "").startswith("sc://")
+    java = elsewhere or shutil.which("java") is not None or "JAVA_HOME" in os.environ
     return java and importlib.util.find_spec("pyspark") is not None
 
 
@@ -143,7 +145,7 @@ def _place(connection: Connection, part: Slice) -> int:
     """The place in history before which an empty slice is."""
     before = replace(
         part, after_seq=0, through_seq=(1 << 62), since=None, from_lsn=None, actors=(), tables=(),
-        operations=(), until=part.since or part.until,
+        operations=(), narrowed=Narrowing(), until=part.since or part.until,
         to_lsn=part.from_lsn if part.from_lsn is not None else part.to_lsn,
     )  # fmt: skip
     if before.until is None and before.to_lsn is None:

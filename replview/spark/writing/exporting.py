@@ -8,21 +8,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 import psycopg
 
 from replview.spark.reading import connect
 from replview.spark.reading.connecting import Connection, StoreProblem
 from replview.spark.slices import Slice
 from replview.spark.writing import on_spark
-from replview.spark.writing.dataset_schemas import fixed_document, table_document, written
+from replview.spark.writing.dataset_roots import place
 from replview.spark.writing.gaps import gaps_of
-from replview.spark.writing.half_files import WRITING
+from replview.spark.writing.half_files import WRITING, named
 from replview.spark.writing.layout import SCHEMA, life_folder
 from replview.spark.writing.manifests import (
     Manifest,
     is_unfinished,
     mark_unfinished,
+    own_paths,
     read_manifest,
     refuse_overlap,
     seal,
@@ -92,18 +92,21 @@ class _Export:
         if (whole := self._whole()) is not None:
             return whole
         refuse_overlap(self.target, self.part)
-        plan = Plan.of(self.connection, self.part)
-        schemas = self._schemas(plan)
+        placed = place(Plan.of(self.connection, self.part), self.target)
+        plan = placed.plan
         writer = PartWriter(self.part, plan.tables, self.target)
         done = self._kept(plan, writer)
         mark_unfinished(self.target, self.part)
+        # What others write meanwhile sees by the schema which root this one fills.
+        for path in placed.opened:
+            self.target.write_bytes(path, placed.schemas[path])
         try:
             self._write(plan, writer, done)
         except Cancelled:
             if not self.keep:
                 self._take_back(plan)
             raise
-        for path, document in schemas.items():
+        for path, document in placed.schemas.items():
             self.target.write_bytes(path, document)
         files = [(one, done[one.path]) for one in plan.parts]
         gaps = gaps_of(self.connection, self.part)
@@ -122,27 +125,15 @@ class _Export:
         seal(self.target, self.part, manifest)
         return manifest
 
-    def _schemas(self, plan: Plan) -> dict[str, bytes]:
-        """What each dataset will publish; refused now rather than at the end."""
-        found = {}
-        for relation, table in plan.tables.items():
-            path = f"{plan.folders[relation]}/{SCHEMA}"
-            data = self.target.read_bytes(path)
-            found[path] = written(table_document(table, orjson.loads(data) if data else None))
-        for one in plan.parts:
-            if one.kind != "table":
-                found[f"{one.dataset}/{SCHEMA}"] = written(fixed_document(one.kind))
-        return found
-
     def _kept(self, plan: Plan, writer: PartWriter) -> dict[str, Written]:
         """Files that are there; half-written ones are swept away, another slice's are refused."""
         names = {one.path for one in plan.parts}
-        there = set()
+        there, ours = set(), names | own_paths(self.part)
         for found in self.target.files(life_folder(self.part), deep=True):
             folder, _, name = found.path.rpartition("/")
             if found.path in names:
                 there.add(found.path)
-            elif name.startswith(WRITING) and f"{folder}/{_named(name)}" in names:
+            elif name.startswith(WRITING) and f"{folder}/{named(name)}" in ours:
                 self.target.delete(found.path)
         done: dict[str, Written] = {}
         for one in plan.parts:
@@ -152,8 +143,8 @@ class _Export:
             if kept is not None:
                 done[one.path] = kept
                 continue
-            ours = writer.is_ours(one)
-            if ours is False or (ours is None and not is_unfinished(self.target, self.part)):
+            mine = writer.is_ours(one)
+            if mine is False or (mine is None and not is_unfinished(self.target, self.part)):
                 raise TargetProblem(
                     "files of the same names stand there that this slice did not write",
                     "export into another folder",
@@ -234,21 +225,20 @@ class _Export:
 
     def _take_back(self, plan: Plan) -> None:
         """Nothing of a slice stays that nobody wants."""
-        ours = {one.path for one in plan.parts}
+        ours, others = {one.path for one in plan.parts}, set()
         for found in self.target.files(life_folder(self.part), deep=True):
             folder, _, name = found.path.rpartition("/")
-            half = name.startswith(WRITING) and f"{folder}/{_named(name)}" in ours
+            half = name.startswith(WRITING) and f"{folder}/{named(name)}" in ours
             if half or found.path in ours:
                 self.target.delete(found.path)
+            elif name.endswith(".parquet"):
+                others.add(folder.rpartition("/")[0])
+        for dataset in {*plan.folders.values()} - others:
+            self.target.delete(f"{dataset}/{SCHEMA}")
         seal(self.target, self.part, None)
         for folder in {one.path.rpartition("/")[0] for one in plan.parts}:
             self.target.delete_empty(folder)
         self.target.delete_empty(f"{life_folder(self.part)}/_manifests")
-
-
-def _named(half: str) -> str:
-    """The name that a half-written file is to bear."""
-    return half.removeprefix(WRITING).rpartition("-")[0]
 
 
 def lost_store(error: psycopg.Error) -> StoreProblem:

@@ -17,6 +17,11 @@ from replview.spark.writing.problems import problem_of
 WRITING = "_writing-"
 
 
+def named(half: str) -> str:
+    """The name that a half-written file is to bear."""
+    return half.removeprefix(WRITING).rpartition("-")[0]
+
+
 class Sink:
     """What pyarrow writes to; counts and hashes on the way."""
 

@@ -7,6 +7,7 @@
             _schema.json                     the schema that reads all its files
             commit_date=2026-11-20/
                 part-<first LSN>-<last LSN>.zstd.parquet
+        <schema>.<table>.2/                  its second root, from an incompatible change on
         transactions/commit_date=…/part-…
         events/commit_date=…/part-…
         _manifests/<slice>.json              one of each slice that is whole
@@ -19,6 +20,10 @@ single manifest would forget the files of those before it. Its name begins with 
 commit_seq, so that a listing alone tells which slices can overlap. Slices that overlap would double
 rows in their datasets and give different files the same name; they are refused. ``_manifest.json``
 is what somebody looks for who knows of one slice.
+
+**Why roots.** A column that became another kind of type (text → int) has no schema that reads the
+files of before and after: the table goes on in a folder beside the first, whose ``_schema.json``
+says which root it follows and why. A table's folder has one dot: ``.2`` behind it is no other's.
 
 Names keep ASCII letters, digits, ``-`` and ``_``; all else is ``~`` and two hexadecimal digits a
 byte: unlike ``%``, nothing that reads URLs decodes it. A folder that begins with ``_`` would be
@@ -86,6 +91,31 @@ def datasets(tables: Sequence[SliceTable]) -> dict[int, str]:
             name = f"{name}-{table.oid}"
         taken.add(name.casefold())
         found[table.relation_id] = name
+    return found
+
+
+def root_folder(dataset: str, number: int) -> str:
+    """A dataset's folder as its first root is named → that of another of its roots."""
+    return dataset if number == 1 else f"{dataset}.{number}"
+
+
+def root_of(folder: str) -> tuple[str, int]:
+    """A root's folder → its dataset's, and which root it is (1: the first)."""
+    dataset, _, number = folder.rpartition(".")
+    if "." in dataset.rpartition("/")[2] and number.isascii() and number.isdigit():
+        return dataset, int(number)
+    return folder, 1
+
+
+def roots_by_dataset(names: Iterable[str]) -> dict[str, list[str]]:
+    """Of the folders in a life's, those of tables: the first root's → all that are there, in their
+    order.
+    """
+    found: dict[str, list[str]] = {}
+    for name in sorted(names, key=root_of):
+        dataset, _ = root_of(name)
+        if "." in dataset:
+            found.setdefault(dataset, []).append(name)
     return found
 
 

@@ -201,6 +201,11 @@ def is_unfinished(target: Target, part: Slice) -> bool:
     return target.size(_unfinished(part)) is not None
 
 
+def own_paths(part: Slice) -> set[str]:
+    """What tells of this slice alone, seen from the root."""
+    return {path_of(part), _unfinished(part)}
+
+
 def _unfinished(part: Slice) -> str:
     return path_of(part).removesuffix(".json") + UNFINISHED
 

@@ -4,6 +4,7 @@ What travels are plans and what was written; rows go from the store to the file 
 the JVM, so that the bytes are those of a plain process.
 """
 
+import re
 import secrets
 import threading
 import time
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from replview.spark.reading import connect
 from replview.spark.reading.connecting import StoreProblem
+from replview.spark.sessions import SparkProblem, by_connect
 from replview.spark.slices import Slice, SliceTable
 from replview.spark.writing.layout import life_folder
 from replview.spark.writing.parts import Part, PartWriter, Written
@@ -26,6 +28,7 @@ _LOOK_SECONDS = 0.5
 #: How often finished files are looked for, on object stores less often.
 _COUNT_SECONDS = 1.0
 _COUNT_ELSEWHERE_SECONDS = 10.0
+_MISSING = re.compile(r"No module named '(\w+)")
 #: Spark ends a cancelled task's Python after two seconds.
 _KILLED_SECONDS = 4.0
 
@@ -70,8 +73,19 @@ def write_parts(
             thread.join(_KILLED_SECONDS)
             time.sleep(_KILLED_SECONDS)
     if failed:
-        raise failed[0]
+        raise _lacking(failed[0]) or failed[0]
     yield from _results(told, writer)
+
+
+def _lacking(error: BaseException) -> SparkProblem | None:
+    """Spark's Python is another's, and has not all that a task imports."""
+    found = _MISSING.search(str(error))
+    if found is None:
+        return None
+    return SparkProblem(
+        f"the Python of Spark's executors has no {found[1]}",
+        "install it there: pip install 'psycopg[binary]' pyarrow orjson",
+    )
 
 
 class _Appearing:
@@ -130,8 +144,7 @@ class _Tasks:
     def __init__(self, session: Any, tag: str) -> None:
         self._session = session
         self._tag = tag
-        by_connect = type(session).__module__.startswith("pyspark.sql.connect")
-        self._context = None if by_connect else session.sparkContext
+        self._context = None if by_connect(session) else session.sparkContext
 
     def run(self, task: "_Task", number: int) -> list[str]:
         """What each of them tells; to be called in a thread of its own, whose tag it is."""

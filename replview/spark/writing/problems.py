@@ -66,6 +66,12 @@ _BY_WORDS = (
         "give these credentials the right to write, read and delete there",
     ),
     (
+        ("missingcontentlength", "http status 411", "functionality that is not implemented"),
+        "the object store does not know the checksums that are sent with each part",
+        "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required in the environment of the one who "
+        "writes",
+    ),
+    (
         ("libjvm", "libhdfs"),
         "HDFS needs Hadoop's client here",
         "install it and Java, and set HADOOP_HOME, JAVA_HOME and CLASSPATH "

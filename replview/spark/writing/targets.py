@@ -109,21 +109,44 @@ class Target:
             key=lambda each: each.path,
         )
 
+    def folders(self, folder: str = "") -> list[str]:
+        """Names of the folders in a folder that hold data; none where it does not exist."""
+        chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True)
+        with told():
+            found = self.address.filesystem.get_file_info(chosen)
+        names = (i.base_name for i in found if i.type == pa_fs.FileType.Directory)
+        return sorted(name for name in names if not name.startswith(("_", ".")))
+
     def delete(self, path: str) -> None:
         """Delete a file, if it is there."""
         with told(), suppress(FileNotFoundError):
             self.address.filesystem.delete_file(self._full(path))
 
     def delete_empty(self, folder: str) -> None:
-        """Delete folders that hold nothing, from this one upwards to the target's own."""
-        if self.address.kind == "objects":
-            return
+        """Delete folders that hold nothing, from this one upwards to the target's own. (Where an
+        object is deleted pyarrow leaves an empty one that stands for its folder.)
+        """
         for each in (PurePosixPath(folder), *PurePosixPath(folder).parents):
             chosen = pa_fs.FileSelector(self._full(str(each)), allow_not_found=True)
             if str(each) == "." or self.address.filesystem.get_file_info(chosen):
                 return
-            with suppress(OSError):
+            with suppress(OSError, pa.ArrowException):
                 self.address.filesystem.delete_dir(self._full(str(each)))
+
+    def has_folder(self) -> bool:
+        """Whether its own folder is there, as far as that can be told."""
+        try:
+            info = self.address.filesystem.get_file_info(self.address.path)
+        except (OSError, pa.ArrowException):
+            return True
+        return bool(info.type != pa_fs.FileType.NotFound)
+
+    def forget_folder(self) -> None:
+        """Delete an object store's empty object that stands for the target's own folder."""
+        # Never a bucket itself.
+        if self.address.kind == "objects" and "/" in self.address.path and not self.files():
+            with suppress(OSError, pa.ArrowException):
+                self.address.filesystem.delete_dir(self.address.path)
 
     def _full(self, path: str) -> str:
         return f"{self.address.path}/{path}" if path else self.address.path
@@ -139,7 +162,7 @@ def test_write(
     Raises ``TargetProblem``.
     """
     path = f"_replview-trial-{secrets.token_hex(4)}"
-    missing = _missing_folder(target)
+    missing, was_there = _missing_folder(target), target.has_folder()
     target.write_bytes(path, _TRIAL_BYTES)
     try:
         if target.read_bytes(path) != _TRIAL_BYTES:
@@ -148,6 +171,8 @@ def test_write(
             )
     finally:
         target.delete(path)
+        if not was_there:
+            target.forget_folder()
         if missing is not None and not any(_files_below(missing)):
             shutil.rmtree(missing, ignore_errors=True)
     if needed_bytes is not None and target.is_local:

@@ -36,6 +36,7 @@ from replview.store.models.history import (
     Transition,
 )
 from replview.store.models.history_jobs import HistoryJob
+from replview.store.models.intentions import SlotIntention
 from replview.store.models.keeping import KeptDay, StoreMoment
 from replview.store.models.masks import MaskRule
 from replview.store.models.people import ApiToken, SavedFilter
@@ -81,6 +82,7 @@ __all__ = [
     "Slot",
     "SlotEvent",
     "SlotIncarnation",
+    "SlotIntention",
     "SlotPeek",
     "SlotSample",
     "SlotSampleHour",

@@ -16,6 +16,8 @@ class ArchiveMark(models.Model):
     )
     #: As ``archive.target`` had it.
     target = models.TextField()
+    #: The source's name in its folders; empty: as the source is called.
+    home = models.TextField(default="", db_default="", blank=True)
     #: The last commit_seq that is there; 0: nothing is.
     through_seq = models.BigIntegerField(default=0)
     #: Of the last transaction there that has them; None: unknown.

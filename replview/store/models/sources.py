@@ -21,6 +21,8 @@ class Source(models.Model):
     #: When the address or the password was last changed, and by whom; None: as it was added.
     credentials_at = models.DateTimeField(null=True)
     credentials_by = models.TextField(default="", blank=True)
+    #: The fleet file that declares it, and sets back what is changed by hand; empty: none does.
+    managed_by = models.TextField(default="", db_default="", blank=True)
     #: It goes when the records of its slots are deleted; None: it stays.
     removing_at = models.DateTimeField(null=True)
     #: Made by ``replview watch``: forgotten when the watch ends.

@@ -31,7 +31,7 @@ _SAID = (
     (r"Correct --(exclude|mask)-column.*", "Choose the columns again: they have changed"),
     (r"Use --mask-column: its value", "Mask it instead: its value"),
     (r"Leave --publication, --tables, --schema and --all-tables out", "Choose another slot"),
-    (r"Leave --all-tables out.*", "Choose the tables one by one"),
+    (r"Leave --all-tables out.*", "Choose the tables one by one, in the step Tables"),
     (r"Leave --failover out", "Switch Survive a failover off"),
     (r"Leave --heartbeat out|Correct --heartbeat", "Correct the heartbeat in the step Options"),
     (r"Correct --wal-budget", "Correct the WAL budget in the step Options"),

@@ -6,7 +6,9 @@ from typing import Any
 
 from django.http import QueryDict
 
+from replview.catalog import column_rules
 from replview.catalog.connections import Connection
+from replview.catalog.naming import table_text
 from replview.catalog.personal_columns import looks_like
 from replview.catalog.publications import read_publications
 from replview.catalog.table_columns import read_columns
@@ -18,6 +20,7 @@ KEEP, MASK, DROP = "keep", "mask", "drop"
 KEEPING = ((KEEP, "Keep"), (MASK, "Mask"), (DROP, "Leave out"))
 #: The view of all suggestions, where a table's name would stand.
 SUGGESTED = ""
+_EVERYTHING = "a publication FOR ALL TABLES sends every column"
 Rules = dict[str, dict[str, str]]
 
 
@@ -32,7 +35,7 @@ class ColumnRow:
     looks: str
     chosen: str
     #: Why it cannot be left out; empty: it can.
-    in_identity: str
+    must_be_sent: str
     #: A mask rule takes it already, whatever is chosen here: ``ingest`` or ``display``.
     by_rule: str = ""
 
@@ -86,7 +89,9 @@ def read_choice(
 
     Of a source that is not known yet (0) the mask rules for all sources hold.
     """
-    tables = _chosen(connection, answers)
+    known = read_tables(connection)
+    tables = _chosen(connection, answers, known)
+    everything = answers.get("through") == "all"
     columns = read_columns(connection, [table.oid for table in tables])
     former: Rules = answers.get("columns") or {}
     rules = {
@@ -94,21 +99,23 @@ def read_choice(
         for table in tables
     }
     rows = {
-        str(table): [
+        table.text: [
             ColumnRow(
-                table=str(table),
+                table=table.text,
                 column=column.name,
                 type_name=column.type_name,
                 looks=looks_like(column.name),
-                chosen=former.get(str(table), {}).get(column.name, KEEP),
-                in_identity=_in_identity(table, column.name),
+                chosen=former.get(table.text, {}).get(column.name, KEEP),
+                must_be_sent=_EVERYTHING
+                if everything
+                else column_rules.must_be_sent(table, known, column.name),
                 by_rule=rules[table.oid].get(column.name, ""),
             )
             for column in columns.get(table.oid, [])
         ]
         for table in tables
     }
-    known = {
+    still = {
         name: {column: rule for column, rule in rules.items()
                if any(row.column == column for row in rows.get(name, []))}
         for name, rules in former.items()
@@ -116,9 +123,8 @@ def read_choice(
     return ColumnChoice(
         tables=rows,
         shown=shown if shown in rows else SUGGESTED,
-        at_source=connection.info.server_version >= 150000
-        and answers.get("through") != "publications",
-        rules={name: rules for name, rules in known.items() if rules},
+        at_source=connection.info.server_version >= 150000 and answers.get("through") == "tables",
+        rules={name: rules for name, rules in still.items() if rules},
     )
 
 
@@ -128,7 +134,7 @@ def read_form(choice: ColumnChoice, sent: QueryDict) -> Rules:
     everything = sent.get("all") if sent.get("all") in (KEEP, MASK) else None
     for row in choice.rows:
         wanted = everything if everything and row.looks else sent.get(row.field, row.chosen)
-        if wanted == DROP and row.in_identity:
+        if wanted == DROP and row.must_be_sent:
             wanted = MASK
         of_table = rules.setdefault(row.table, {})
         if wanted in (MASK, DROP):
@@ -138,25 +144,20 @@ def read_form(choice: ColumnChoice, sent: QueryDict) -> Rules:
     return {name: kept for name, kept in rules.items() if kept}
 
 
-def _chosen(connection: Connection, answers: Mapping[str, Any]) -> list[TableFacts]:
-    """The chosen tables, or those of the chosen publications."""
+def _chosen(
+    connection: Connection, answers: Mapping[str, Any], tables: list[TableFacts]
+) -> list[TableFacts]:
+    """The chosen tables, or those of the chosen publications, or all that can be chosen."""
+    if answers.get("through") == "all":
+        return [table for table in tables if table.parent is None]
     if answers.get("through") == "publications":
         names = set(answers.get("publications") or ())
         wanted = {
-            f"{table.schema}.{table.name}"
+            table_text(table.schema, table.name)
             for publication in read_publications(connection)
             if publication.name in names
             for table in publication.tables
         }
     else:
         wanted = set(answers.get("tables") or ())
-    return [table for table in read_tables(connection) if str(table) in wanted]
-
-
-def _in_identity(table: TableFacts, column: str) -> str:
-    """Without its identity in the publication, the application's UPDATE would fail."""
-    if not table.usable or column not in table.identity_columns:
-        return ""
-    if table.replica_identity == "FULL":
-        return "the whole row tells this table's rows apart"
-    return "it tells this table's rows apart"
+    return [table for table in tables if table.text in wanted]

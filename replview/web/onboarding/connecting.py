@@ -39,12 +39,13 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         form.trouble(Trouble("name", fault, "Choose another name"))
     if form.errors:
         return None
-    former = draft.sealed_password if form.has_password and not form.password else ""
+    kept = ("sealed_password", "password_ref") if form.has_password and not form.password else ()
+    former = {name: getattr(draft, name) for name in kept}
     try:
         dsn, reference = dsn_of(form)
         drafts.put_address(draft, dsn, reference)
-        if former:
-            draft.sealed_password = former
+        for name, value in former.items():
+            setattr(draft, name, value)
         conninfo = drafts.conninfo_of(draft)
         with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
             facts = read_server_facts(connection)

@@ -33,6 +33,9 @@ _MENDED_IN = {
     "not_owner": "tables",
     "may_not_publish": "tables",
     "no_such_publication": "tables",
+    "unusable_tables": "tables",
+    "not_superuser": "tables",
+    "all_tables_columns": "columns",
     "no_such_column": "columns",
     "identity_column": "columns",
 }
@@ -91,6 +94,8 @@ def chosen_words(answers: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines = []
     if answers.get("through") == "publications":
         lines.append(("Tables", f"those of {', '.join(answers.get('publications') or ())}"))
+    elif answers.get("through") == "all":
+        lines.append(("Tables", "all of them, also those made later"))
     elif answers.get("tables"):
         lines.append(("Tables", plural(len(answers["tables"]), "table")))
     rules = [rule for of in (answers.get("columns") or {}).values() for rule in of.values()]

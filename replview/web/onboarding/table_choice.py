@@ -1,5 +1,6 @@
-"""Which tables: all, by schema, or one by one, and what of each will be published."""
+"""Which tables: by schema, one by one, or all and those made later; what of each is published."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,14 +9,15 @@ from django.http import QueryDict
 
 from replview.catalog.connections import Connection
 from replview.catalog.naming import quoted
+from replview.catalog.publication_members import whole_schemas
 from replview.catalog.publications import Publication, read_publications
 from replview.catalog.readable_together import clash_of
-from replview.catalog.server import read_server_facts
+from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
 from replview.catalog.wishes import fully_usable
 from replview.web.words import count_words, plural
 
-TABLES, PUBLICATIONS = "tables", "publications"
+TABLES, EVERYTHING, PUBLICATIONS = "tables", "all", "publications"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +47,47 @@ class TableChoice:
     rows: list[TableRow]
     publications: list[Publication]
     through: str
+    #: Of publications TABLES IN SCHEMA: the schemas whose later tables are in them, too.
+    whole_schemas: dict[str, list[str]] = field(default_factory=dict)
     #: Of the publications.
     chosen: set[str] = field(default_factory=set)
     #: The role may make publications in this database.
     may_create: bool = True
     database: str = ""
+    #: Why there can be no publication FOR ALL TABLES; empty: there can.
+    no_everything: str = ""
+    #: Tables on which UPDATE and DELETE would fail under it, and whether that was agreed to.
+    breaking: tuple[str, ...] = ()
+    breaking_agreed: bool = False
     error: str = ""
 
     @property
     def keyless(self) -> list[TableRow]:
         """Tables of which only inserts and truncations can be published."""
         return [row for row in self.rows if row.identity_kind == "none" and not row.refusal]
+
+    @property
+    def breaking_rows(self) -> list[TableRow]:
+        """The tables that would suffer under FOR ALL TABLES, with what mends each."""
+        return [row for row in self.rows if row.name in self.breaking]
+
+    @property
+    def breaking_digest(self) -> str:
+        """What is agreed to: these tables and no others."""
+        return hashlib.sha256("\0".join(self.breaking).encode()).hexdigest()[:24]
+
+    @property
+    def described(self) -> list[tuple[Publication, str]]:
+        """The publications that are there, each with what it publishes in words."""
+        found = []
+        for one in self.publications:
+            words = plural(len(one.tables), "table")
+            if one.all_tables:
+                words = f"all tables, also later ones: {words} now"
+            elif schemas := self.whole_schemas.get(one.name):
+                words = f"{words}, and later ones of {', '.join(schemas)}"
+            found.append((one, words))
+        return found
 
     @property
     def schemas(self) -> list[tuple[str, int]]:
@@ -90,26 +122,42 @@ def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoi
     facts = read_server_facts(connection)
     publications = [one for one in read_publications(connection) if one.tables or one.all_tables]
     former = set(answers.get("tables") or ())
+    breaking = tuple(
+        table.text for table in tables if table.parent is None and not fully_usable(table, tables)
+    )
     # All, unless something was chosen before; a table that came since is not in that.
     everything = "through" not in answers
     through = str(answers.get("through") or (TABLES if facts.may_create else PUBLICATIONS))
     return TableChoice(
         rows=[
-            _row(table, tables, chosen=everything or str(table) in former)
+            _row(table, tables, chosen=everything or table.text in former)
             for table in tables
             if table.parent is None
         ],
         publications=publications,
-        through=through if publications else TABLES,
+        through=through if publications or through == EVERYTHING else TABLES,
+        whole_schemas=whole_schemas(connection),
         chosen=set(answers.get("publications") or [one.name for one in publications]),
         may_create=facts.may_create,
         database=facts.database,
+        no_everything=_no_everything(facts, tables),
+        breaking=breaking,
+        breaking_agreed=set(breaking) <= set(answers.get("breaking") or ()),
     )
+
+
+def _no_everything(facts: ServerFacts, tables: list[TableFacts]) -> str:
+    if facts.in_recovery:
+        return "this server is a standby: publications are made on its primary"
+    if not facts.superuser:
+        return f"PostgreSQL asks for a superuser, which the role {facts.role} is not"
+    return "" if tables else "the database has no table yet"
 
 
 def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
     """What was chosen, as a draft's answers; None with ``error`` said."""
-    choice.through = PUBLICATIONS if sent.get("through") == PUBLICATIONS else TABLES
+    through = sent.get("through", "")
+    choice.through = through if through in (PUBLICATIONS, EVERYTHING) else TABLES
     choice.chosen = set(sent.getlist("publication"))
     # One field for all, where the browser could put them together: a form has at most 1,000.
     asked = {*sent.getlist("table"), *sent.get("tables", "").splitlines()}
@@ -128,6 +176,8 @@ def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
         return None if choice.error else {
             "through": PUBLICATIONS, "publications": [one.name for one in chosen], "tables": []
         }  # fmt: skip
+    if choice.through == EVERYTHING:
+        return _read_everything(choice, sent)
     tables = [row.name for row in choice.chosen_rows]
     if not tables:
         choice.error = "Choose at least one table."
@@ -135,11 +185,26 @@ def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
     return {"through": TABLES, "publications": [], "tables": tables}
 
 
+def _read_everything(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
+    """Refused where updates on the source would fail, unless just those tables were agreed to."""
+    choice.breaking_agreed = sent.get("breaking", "") == choice.breaking_digest
+    if choice.no_everything:
+        choice.error = f"All tables at once cannot be had: {choice.no_everything}."
+    elif choice.breaking and not choice.breaking_agreed:
+        choice.error = (
+            f"On {plural(len(choice.breaking), 'table')} UPDATE and DELETE would fail on the "
+            "source. Give each a key, choose tables one by one, or say that you want it so."
+        )
+    return None if choice.error else {
+        "through": EVERYTHING, "publications": [], "tables": [], "breaking": list(choice.breaking)
+    }  # fmt: skip
+
+
 def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableRow:
     identity, kind = _identity(table, tables)
     refusal = "" if table.owned else "the role does not own it: only an owner can publish a table"
     return TableRow(
-        name=str(table),
+        name=table.text,
         schema=table.schema,
         table=table.name,
         chosen=chosen and not refusal,

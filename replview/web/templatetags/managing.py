@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import reverse
 
+from replview.managing.acts import declared_words
 from replview.store.models import AccessRecord, Slot, Source
 from replview.store.rights import Role, may
 from replview.web.servers import Feed
@@ -26,7 +27,12 @@ _WORDS = {
     "start": "started",
     "stop": "stopped",
     "tables": "changed the tables of",
+    "columns": "changed the columns of",
+    "swept": "took back what was left of",
     "drop": "dropped",
+    "settings": "changed the settings of",
+    "actor install": "installed the actor trigger on",
+    "actor remove": "removed the actor trigger from",
 }
 
 
@@ -80,12 +86,6 @@ def new_source_url() -> str:
 
 
 @register.simple_tag
-def doctor_url(source: Source) -> str:
-    """Its health check."""
-    return reverse("source-doctor", args=[source.name])
-
-
-@register.simple_tag
 def record_url(source: Source) -> str:
     """Where a slot is made on it."""
     return f"{reverse('source-new')}record/?{urlencode({'source': source.name})}"
@@ -99,9 +99,16 @@ def slot_ways(context: dict[str, Any], slot: Slot) -> dict[str, Any]:
     return {
         "slot": slot,
         "allowed": user is not None and may(user, Role.OPERATOR, slot.source_id),
+        "is_admin": user is not None and may(user, Role.ADMIN, slot.source_id),
         "leaving": slot.desired == Slot.Desired.REMOVING or slot.temporary,
         "stopped": slot.desired == Slot.Desired.STOPPED,
     }
+
+
+@register.inclusion_tag("managing/_declared.html")
+def declared(source: Source) -> dict[str, str]:
+    """Where a file declares the source, what becomes of a change made here."""
+    return {"words": declared_words(source)}
 
 
 @register.simple_tag(takes_context=True)

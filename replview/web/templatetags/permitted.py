@@ -1,35 +1,56 @@
-"""What a page says of a button that this account may not use."""
+"""Which links and buttons a page shows to this account: what would be refused is not offered.
+
+By the same table that refuses (``web.allowed``). A link is left out (``permits``); a button whose
+absence would puzzle stands there disabled, with the reason (``needs``).
+"""
 
 from typing import Any
 
 from django import template
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
+from replview.store.models import AlertRule
 from replview.store.rights import Role, role_of
+from replview.web.alert_rules_page import out_of_reach
 from replview.web.allowed import role_for
 
 register = template.Library()
 
 
-def _lacking(context: dict[str, Any], name: str) -> Role | None:
-    request = context.get("request")
-    needed = role_for(name, "POST")
-    if request is None or not isinstance(needed, Role):
+def lacking(context: Any, name: str, method: str) -> Role | None:
+    """The role that the address asks for and this account has not; None: it may."""
+    needed = role_for(name, method)
+    if needed is None:
+        raise LookupError(f"the address {name} is in no table of rights")
+    if not isinstance(needed, Role):
         return None
-    has = role_of(request.user)
+    # The context of an include or a tag of its own has no variable of the request's, but this.
+    request = getattr(context, "request", None)
+    has = role_of(getattr(request, "user", None))
     return needed if has is None or has < needed else None
 
 
 @register.simple_tag(takes_context=True)
 def needs(context: dict[str, Any], name: str) -> str:
     """Attributes of a button that leads to the address of that name: disabled, with the reason."""
-    lacking = _lacking(context, name)
-    if lacking is None:
-        return ""
-    return format_html(' disabled title="needs the role {}"', lacking.word)
+    role = lacking(context, name, "POST")
+    return "" if role is None else _disabled(f"needs the role {role.word}")
+
+
+@register.simple_tag(takes_context=True)
+def needs_rule(context: dict[str, Any], rule: AlertRule) -> str:
+    """The same of a button that changes an alert rule."""
+    role = lacking(context, "alert-rule-change", "POST")
+    why = out_of_reach(rule) if role is None else f"needs the role {role.word}"
+    return _disabled(why) if why else ""
 
 
 @register.simple_tag(takes_context=True)
 def permits(context: dict[str, Any], name: str) -> bool:
     """Whether this account may follow a link to the address of that name."""
-    return _lacking(context, name) is None
+    return lacking(context, name, "GET") is None
+
+
+def _disabled(why: str) -> SafeString:
+    return format_html(' disabled title="{}"', why)

@@ -5,6 +5,7 @@ from typing import Any
 from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -118,9 +119,10 @@ def give(request: HttpRequest) -> HttpResponse:
     by = request.user.get_username()
     if group_name := request.POST.get("group", "").replace("\0", "").strip():
         ensure_roles()
-        group, _ = Group.objects.get_or_create(name=group_name[:150])
         try:
-            accounts.give_grant(group, source, tables, by=by)
+            with transaction.atomic():
+                group, _ = Group.objects.get_or_create(name=group_name[:150])
+                accounts.give_grant(group, source, tables, by=by)
         except AccountProblem as problem:
             return _list(request, {problem.field: str(problem)})
         return redirect("accounts")
@@ -146,6 +148,9 @@ def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
         act(user)
     except AccountProblem as problem:
         return _show(request, user, problem=problem)
+    if user == request.user and not request.session.exists(request.session.session_key):
+        # One's own, ended with the rest: nothing of it is to be saved.
+        request.session.flush()
     return redirect("account", user_id=user_id)
 
 

@@ -11,11 +11,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from replview.alerts.built_in import ensure, original
 from replview.alerts.kinds import KINDS
 from replview.store.access_record import Action, note
+from replview.store.alert_rows import own_rule
 from replview.store.models import AlertRule, WatchedSlot
-from replview.store.models.seen import seen_sources
 from replview.store.rights import Role
 from replview.web.alert_rule_form import RuleForm
-from replview.web.alert_rules_page import rule_rows
+from replview.web.alert_rules_page import out_of_reach, rule_rows
 from replview.web.alert_trial import trial_view
 from replview.web.permitted import NeedsRole
 
@@ -29,7 +29,9 @@ def rules(request: HttpRequest) -> HttpResponse:
     rows = rule_rows()
     kinds = [(name, kind.word) for name, kind in KINDS.items()]
     on = sum(row.rule.enabled for row in rows)
-    return render(request, "alerts/rules.html", {"rows": rows, "kinds": kinds, "on": on})
+    # What is added here is for every source.
+    page = {"rows": rows, "kinds": kinds, "on": on, "all_sources": not out_of_reach(AlertRule())}
+    return render(request, "alerts/rules.html", page)
 
 
 @require_http_methods(["GET", "POST"])
@@ -88,8 +90,8 @@ def change(request: HttpRequest, rule_id: int) -> HttpResponse:
 
 def _check_reach(found: AlertRule) -> None:
     """A rule for every slot is not for those to change who see some of the sources."""
-    if found.slot_id is None and seen_sources() is not None:
-        raise NeedsRole(Role.ADMIN, "This rule is for every source, and this account sees some.")
+    if why := out_of_reach(found):
+        raise NeedsRole(Role.ADMIN, why)
 
 
 def _save(request: HttpRequest, found: AlertRule) -> HttpResponse:
@@ -124,13 +126,7 @@ def _unsaved(asked: Any) -> AlertRule:
         if found.slot_id is not None or not KINDS[found.kind].per_slot:
             raise Http404("this rule has none of a single slot")
         # It may have been made meanwhile: then it is that one.
-        known = AlertRule.objects.filter(overrides=found, slot=watched).first()
-        if known is not None:
-            return known
-        found.pk, found._state.adding = None, True
-        found.overrides_id, found.slot = int(base), watched
-        found.built_in, found.key = False, ""
-        return found
+        return own_rule(found, watched)
     kind = asked.get("kind", "")
     if kind not in KINDS:
         raise Http404("there is no such kind of rule")

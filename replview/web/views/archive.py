@@ -6,6 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
+from replview.store.archive_homes import home_of
 from replview.store.archived import Place, place_at
 from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Relation, Slot, SlotIncarnation, Transaction
@@ -58,7 +59,9 @@ def row(request: HttpRequest) -> HttpResponse:
     oids = list(relations.values_list("oid", flat=True))
     page = read_row(slot, oids, start.key, request.GET, address)
     content = {"slot": slot, "start": start, "page": page, "store_query": words.urlencode("/:")}
-    return render(request, "archive/row.html", content, status=503 if page.problem else 200)
+    # An answer that shows rows is recorded, and no failure: one life may be told, another not.
+    failed = page.problem and not page.lines
+    return render(request, "archive/row.html", content, status=503 if failed else 200)
 
 
 def _slot(request: HttpRequest) -> Slot:
@@ -93,7 +96,7 @@ def _seq_of(request: HttpRequest, slot: Slot, life: SlotIncarnation) -> int | No
     if mark is None:
         return None
     try:
-        read = ArchivedLife.of(mark.target, slot.source.name, slot.name, life.number)
+        read = ArchivedLife.of(mark.target, home_of(mark, slot), slot.name, life.number)
         return read.seq_at(int(lsn), moment)
     except TargetProblem:
         return None

@@ -81,8 +81,9 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
         text = sent.get("baseline", "")
         if text.isascii() and text.isdigit() and len(text) < 19:
             mine = Baseline.objects.filter(slot=slot, pk=int(text))
-            for found in mine:
-                (store.cancel if action == "cancel" else store.retry)(found.pk)
+            for found in mine.select_related("slot__source"):
+                if (store.cancel if action == "cancel" else store.retry)(found.pk):
+                    store.note_act(found, "cancelled" if action == "cancel" else "asked for again")
         return True
     form.error = _refusal(slot)
     if form.error:

@@ -10,6 +10,7 @@ from replview.exports.history_asking import ask, read_history_wish
 from replview.exports.policy import Refused
 from replview.exports.withheld import visible_jobs
 from replview.store import history_jobs
+from replview.store.access_record import Action, note
 from replview.store.rights import Role
 from replview.web.history_page import history_words, read_history_page
 from replview.web.history_record import read_history_record
@@ -56,7 +57,8 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
     row = get_object_or_404(visible_jobs(), pk=job_id)
     if row.requested_by != request.user.get_username():
         require(request, Role.ADMIN)
-    history_jobs.cancel(row.pk)
+    if history_jobs.cancel(row.pk):
+        note(Action.EXPORTED, subject=f"history job {row.pk}", details={"act": "cancelled"})
     return redirect("history-job", job_id=row.pk)
 
 

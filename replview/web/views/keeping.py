@@ -96,7 +96,8 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
             error = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}."
     loss = loss_of(slot, asked) if asked is not None and asked != now else None
     if request.method == "POST" and asked is not None:
-        if loss is not None and not loss.nothing and sent.get("typed", "").strip() != slot.name:
+        unsure = loss is not None and loss.is_to_be_confirmed
+        if unsure and sent.get("typed", "").strip() != slot.name:
             error = f"Type {slot.name} to have that deleted."
         else:
             return _choose(request, slot, asked)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth import authenticate, update_session_auth_hash
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -15,8 +16,11 @@ from replview.store.accounts import AccountProblem
 from replview.store.models import ApiToken
 from replview.store.rights import role_of, table_patterns, visible_sources
 from replview.store.tokens import ScopeRefused, make_token, scopes_for
+from replview.web.signing_in import locked_until
+from replview.web.words import age_words
 
 _MAX_DAYS = 3650
+_THERE = "There is a token of this name already."
 _SCOPE_WORDS = {
     "metrics": "read /metrics, of every source",
     "read": "read whatever this account may",
@@ -37,8 +41,15 @@ def me(request: HttpRequest) -> HttpResponse:
 def password(request: HttpRequest) -> HttpResponse:
     """A new password; every other session is signed out."""
     user: Any = request.user
-    if not user.check_password(request.POST.get("old", "")):
-        return _show(request, errors={"old": "This is not the present password."})
+    until = locked_until(request, user.get_username())
+    # A try counts as one at the login does: a session that was taken guesses no more often.
+    if until is None and not _is_present(request, request.POST.get("old", "")):
+        until = locked_until(request, user.get_username())
+        if until is None:
+            return _show(request, errors={"old": "This is not the present password."})
+    if until is not None:
+        wait = age_words(until - timezone.now())
+        return _show(request, errors={"old": f"Too many failed tries. Try again in {wait}."})
     new = request.POST.get("new", "")
     if new != request.POST.get("again", ""):
         return _show(request, errors={"again": "The two are not the same."})
@@ -52,10 +63,17 @@ def password(request: HttpRequest) -> HttpResponse:
     return redirect("me")
 
 
+def _is_present(request: HttpRequest, typed: str) -> bool:
+    user: Any = request.user
+    return authenticate(request, username=user.get_username(), password=typed) is not None
+
+
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End every session, this one too."""
     accounts.sign_out(request.user)
+    # It is gone with the rest: nothing of it is to be saved.
+    request.session.flush()
     return redirect("login")
 
 
@@ -70,7 +88,7 @@ def new_token(request: HttpRequest) -> HttpResponse:
     if not name:
         errors["name"] = "A name is needed: what the token is for."
     elif user.api_tokens.filter(name=name, revoked_at=None).exists():
-        errors["name"] = "There is a token of this name already."
+        errors["name"] = _THERE
     whole = int(days) if days.isascii() and days.isdigit() and len(days) < 5 else 0
     if days and not 1 <= whole <= _MAX_DAYS:
         errors["days"] = f"Days from 1 to {_MAX_DAYS}, or empty."
@@ -78,11 +96,15 @@ def new_token(request: HttpRequest) -> HttpResponse:
         errors["scope"] = "Choose what it may do."
     if errors:
         return _show(request, errors=errors)
-    user.api_tokens.filter(name=name).delete()  # a revoked one makes room
     try:
-        token, row = make_token(user, name, days=whole or None, scope=scope)
+        with transaction.atomic():
+            # A revoked one makes room.
+            user.api_tokens.filter(name=name, revoked_at__isnull=False).delete()
+            token, row = make_token(user, name, days=whole or None, scope=scope)
     except ScopeRefused as refused:
         return _show(request, errors={"scope": str(refused)})
+    except IntegrityError:
+        return _show(request, errors={"name": _THERE})
     details = {"act": "created", "scope": scope, "days": whole or None}
     note("changed_settings", subject=f"token {name} of {user}", details=details)
     return _show(request, made=row, token=token)

@@ -71,6 +71,12 @@ def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, Any]:
     rules = draft.answers.get("columns")
     if not rules or chosen["through"] == table_choice.PUBLICATIONS:
         return {}
+    if chosen["through"] == table_choice.EVERYTHING:
+        # What cannot be left out at the source any more is at least not kept here.
+        return {
+            "columns": {name: dict.fromkeys(kept, column_choice.MASK)
+                        for name, kept in rules.items()}
+        }  # fmt: skip
     return {"columns": {name: kept for name, kept in rules.items() if name in chosen["tables"]}}
 
 

@@ -48,10 +48,10 @@ def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     def do(page: dict[str, Any]) -> Outcome:
         receiving.start(slot, by=request.user.get_username())
         lines = ["It is received within a few seconds."]
-        return Outcome(title=f"{slot} is started.", lines=lines, links=_links(slot),
+        return Outcome(title=f"{slot} is started.", lines=lines, links=links_of(slot),
                        statements=statements_of(page["act"]))  # fmt: skip
 
-    return _act(request, slot, lambda: receiving.plan_start(slot), do)
+    return show_or_do(request, slot, lambda: receiving.plan_start(slot), do)
 
 
 @require_http_methods(["GET", "POST"])
@@ -63,10 +63,10 @@ def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
         receiving.stop(slot, by=request.user.get_username())
         lines = [f"It stays on {slot.source} and holds WAL there until it is started again."]
         start_url = reverse("slot-start", args=[source_name, slot_name])
-        links = [*_links(slot), ("Start it again", start_url)]
+        links = [*links_of(slot), ("Start it again", start_url)]
         return Outcome(title=f"{slot} is stopped.", lines=lines, links=links)
 
-    return _act(request, slot, lambda: receiving.plan_stop(slot), do)
+    return show_or_do(request, slot, lambda: receiving.plan_stop(slot), do)
 
 
 @require_http_methods(["GET", "POST"])
@@ -83,7 +83,7 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
             slot, by=request.user.get_username(), keep_record=keep, leave_on_source=leave
         )
         lines = list(page["act"].consequences)
-        links = _links(slot) if keep else [("All slots", reverse("slots"))]
+        links = links_of(slot) if keep else [("All slots", reverse("slots"))]
         said = "was dropped; its record is kept" if keep else "was removed with its record"
         return Outcome(title=f"{slot} {said}.", lines=lines, links=links,
                        statements=statements_of(page["act"]))  # fmt: skip
@@ -91,7 +91,7 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     def plan() -> Any:
         return dropping.plan_drop(slot, keep_record=keep, leave_on_source=leave)
 
-    return _act(request, slot, plan, do, "managing/drop.html", page)
+    return show_or_do(request, slot, plan, do, "managing/drop.html", page)
 
 
 @require_http_methods(["GET", "POST"])
@@ -111,7 +111,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     def do(page: dict[str, Any]) -> Outcome:
         by = request.user.get_username()
         changes = change_tables(slot, add=add, remove=remove, by=by)
-        links = _links(slot)
+        links = links_of(slot)
         lines = []
         if changes.joining:
             query = urlencode([("table", name) for name in changes.joining])
@@ -124,7 +124,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     if (not add and not remove) or "trouble" in page:
         status = 422 if request.method == "POST" or "trouble" in page else 200
         return render(request, "managing/tables.html", {"slot": slot, **page}, status=status)
-    return _act(
+    return show_or_do(
         request,
         slot,
         lambda: plan_tables(slot, add=add, remove=remove),
@@ -153,17 +153,17 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     def do(page: dict[str, Any]) -> Outcome:
         slot = adopting.adopt(source, slot_name, chosen, by=request.user.get_username())
         lines = ["It is received within a few seconds, from where it stands."]
-        return Outcome(title=f"{slot} is adopted.", lines=lines, links=_links(slot))
+        return Outcome(title=f"{slot} is adopted.", lines=lines, links=links_of(slot))
 
     def plan() -> Any:
         if watched.plugin == "pgoutput":
             page["publications"] = adopting.publications_on(source)
         return adopting.plan_adopt(source, slot_name, chosen)
 
-    return _act(request, None, plan, do, "managing/adopt.html", page)
+    return show_or_do(request, None, plan, do, "managing/adopt.html", page)
 
 
-def _act(
+def show_or_do(
     request: HttpRequest,
     slot: Slot | None,
     plan: Any,
@@ -205,7 +205,7 @@ def _choices(slot: Slot, search: str, chosen: set[str]) -> dict[str, Any]:
     }
 
 
-def _links(slot: Slot) -> list[tuple[str, str]]:
+def links_of(slot: Slot) -> list[tuple[str, str]]:
     source = slot.source.name
     return [(f"{slot}", reverse("slot", args=[source, slot.name])),
             (f"Source {source}", reverse("source", args=[source]))]  # fmt: skip

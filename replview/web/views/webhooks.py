@@ -6,8 +6,13 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from replview.alerts.webhooks import NotAWebhook, add_webhook, send_test
-from replview.store.access_record import Action, note
+from replview.alerts.webhooks import (
+    NotAWebhook,
+    add_webhook,
+    remove_webhook,
+    send_test,
+    switch_webhook,
+)
 from replview.store.models import AlertRule, Delivery, Webhook
 
 _DELIVERIES_SHOWN = 50
@@ -32,7 +37,6 @@ def webhooks(request: HttpRequest) -> HttpResponse:
                 allow_private=sent.get("allow_private") == "on",
                 severities=[AlertRule.Severity.NOW] if sent.get("only_now") == "on" else [],
             )
-            note(Action.CHANGED_SETTINGS, subject=f"webhook {sent.get('name', '')}: added")
         except NotAWebhook as error:
             page["values"] = {name: sent.get(name, "")[:200] for name in _SHOWN_AGAIN}
             page["errors"] = {error.field: str(error)}
@@ -46,15 +50,12 @@ def webhooks(request: HttpRequest) -> HttpResponse:
 def change(request: HttpRequest, webhook_id: int) -> HttpResponse:
     """Send a test message, switch on or off, or delete."""
     webhook, action = get_object_or_404(Webhook, pk=webhook_id), request.POST.get("action", "")
-    if action in ("on", "off", "delete"):
-        note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: {action}")
     if action == "test":
         send_test(webhook)
     elif action in ("on", "off"):
-        webhook.enabled = action == "on"
-        webhook.save(update_fields=["enabled"])
+        switch_webhook(webhook, on=action == "on")
     elif action == "delete":
-        webhook.delete()
+        remove_webhook(webhook)
     return redirect(f"{reverse('webhooks')}#deliveries" if action == "test" else "webhooks")
 
 

@@ -61,7 +61,7 @@ class Asker:
     """A signed-in client that notes what each answer cost."""
 
     def __init__(self) -> None:
-        user, _ = User.objects.get_or_create(username="bench")
+        user, _ = User.objects.get_or_create(username="bench", defaults={"is_superuser": True})
         self._client = Client(headers={"host": "localhost"})
         self._client.force_login(user)
 

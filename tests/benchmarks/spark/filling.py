@@ -34,7 +34,8 @@ _TRANSACTIONS = """
     INSERT INTO transaction (id, incarnation_id, commit_seq, xid, state, streamed, first_lsn,
         commit_lsn, end_lsn, commit_time, inserts, updates, deletes, truncates, messages,
         size_bytes, relations, aborted_changes, received_at, stored_at, actor, actor_grade)
-    SELECT ({hour} + n * {hours} / {number}) * {per_hour} + n, {life}, n, 700 + n, 'committed',
+    SELECT ({hour} + n * {hours} / {number}) * {per_hour} + {offset} + n, {life}, n, 700 + n,
+           'committed',
            false, '0/0'::pg_lsn + n * 1000, '0/0'::pg_lsn + n * 1000 + 900,
            '0/0'::pg_lsn + n * 1000 + 950,
            to_timestamp(({hour} + n * {hours} / {number}) * 3600 + n % 3600), 2, 2, 1, 0, 0, 900,
@@ -45,7 +46,7 @@ _TRANSACTIONS = """
 _CHANGES = """
     INSERT INTO change (transaction_id, seq, lsn, relation_id, version_id, op, old_kind, old, new,
                         key_hash)
-    SELECT ({hour} + n * {hours} / {number}) * {per_hour} + n, k,
+    SELECT ({hour} + n * {hours} / {number}) * {per_hour} + {offset} + n, k,
            '0/0'::pg_lsn + n * 1000 + k, CASE k WHEN 5 THEN {items} ELSE {orders} END,
            CASE k WHEN 5 THEN {items_version} ELSE {orders_version} END, o.op,
            CASE o.op WHEN 'D' THEN 'K' END,
@@ -56,11 +57,21 @@ _CHANGES = """
                'status', (ARRAY['new', 'paid', 'sent', 'back'])[1 + (n % 4)],
                'at', '2026-11-' || lpad((1 + n % 28)::text, 2, '0') || ' 07:57:11.369827+00',
                'note', CASE WHEN n % 11 = 0 THEN NULL ELSE 'note of order ' || n END) END,
-           n * 5 + k
+           row.id
     FROM generate_series({first}, {last}) n, generate_series(1, 5) k,
-         LATERAL (SELECT n * 5 + k AS id) row,
-         LATERAL (SELECT (ARRAY['I', 'U', 'U', 'D', 'I'])[k]::"char" AS op) o
+         LATERAL (SELECT {row_id} AS id) row, LATERAL (SELECT ({op})::"char" AS op) o
 """
+#: A change is of a row of its own.
+_ONCE = {"row_id": "n * 5 + k", "op": "(ARRAY['I', 'U', 'U', 'D', 'I'])[k]"}
+#: Rows of orders are changed again and again, each inserted, updated five times, deleted, and so
+#: on. (A transaction's counts per operation stay those of the others: their sum is right.)
+ROWS = 50_000
+_TOUCH = "((n - 1) * 4 + k - 1)"
+_AGAIN = {
+    "row_id": f"CASE k WHEN 5 THEN n * 5 + k ELSE {_TOUCH} % {ROWS} END",
+    "op": f"CASE WHEN k = 5 OR {_TOUCH} / {ROWS} % 7 = 0 THEN 'I'"
+    f" WHEN {_TOUCH} / {ROWS} % 7 = 6 THEN 'D' ELSE 'U' END",
+}
 
 
 @contextmanager
@@ -72,8 +83,14 @@ def filled_store(changes: int) -> Iterator[str]:
         dsn = server.dsn("replview")
         _migrate(dsn, server.data_dir.parent)
         with psycopg.connect(dsn, autocommit=True) as store:
-            _fill(store, changes // PER_TRANSACTION)
+            _fill(store, changes // PER_TRANSACTION, "replview", _ONCE)
         yield dsn
+
+
+def add_histories(dsn: str, changes: int) -> None:
+    """Another slot, ``histories``, with so many changes: rows that have a past."""
+    with psycopg.connect(dsn, autocommit=True) as store:
+        _fill(store, changes // PER_TRANSACTION, "histories", _AGAIN)
 
 
 def _migrate(dsn: str, folder: Path) -> None:
@@ -93,14 +110,14 @@ def _migrate(dsn: str, folder: Path) -> None:
     call_command("migrate", verbosity=0)
 
 
-def _fill(store: psycopg.Connection, number: int) -> None:
+def _fill(store: psycopg.Connection, number: int, name: str, rows: dict[str, str]) -> None:
     from replview.store import models
 
     today = dt.datetime.now(dt.UTC).date()
     first_day = today - dt.timedelta(days=DAYS)
     ensure_partitions(store, first_day, today)
-    source = models.Source.objects.create(name="shop", conninfo="")
-    slot = models.Slot.objects.create(source=source, name="replview", publications=["shop"])
+    source, _ = models.Source.objects.get_or_create(name="shop", defaults={"conninfo": ""})
+    slot = models.Slot.objects.create(source=source, name=name, publications=["shop"])
     life = models.SlotIncarnation.objects.create(
         slot=slot, number=1, system_identifier="1", timeline=1, reason="created", commit_seq=number
     )
@@ -120,8 +137,10 @@ def _fill(store: psycopg.Connection, number: int) -> None:
     made |= {
         "life": life.pk, "number": number, "hours": DAYS * 24, "per_hour": IDS_PER_HOUR,
         "hour": int(midnight.timestamp()) // 3600,
+        # Beside those of other slots.
+        "offset": 0 if rows is _ONCE else IDS_PER_HOUR // 2,
     }  # fmt: skip
     store.execute(_TRANSACTIONS.format(**made))
-    store.execute(_CHANGES.format(**made, first=1, last=number))
+    store.execute(_CHANGES.format(**made, **rows, first=1, last=number))
     store.execute("VACUUM (ANALYZE)")
     store.execute("CHECKPOINT")

@@ -1,0 +1,19 @@
+"""``replview changepassword``: Django's; that it was done is in the access record."""
+
+from typing import Any
+
+from django.contrib.auth.management.commands.changepassword import Command as DjangoCommand
+
+from replview.store.access_record import command_user, note
+
+
+class Command(DjangoCommand):
+    """Sets an account's password."""
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        """Django's takes the operating system's account where none is named."""
+        told: str = super().handle(*args, **options)
+        name = options["username"] or command_user()
+        details = {"act": "password changed", "account": name}
+        note("changed_settings", subject=f"account {name}", details=details)
+        return told

@@ -1,0 +1,143 @@
+"""What is about to be made on sources: noted before it is, forgotten once the store has it."""
+
+import datetime as dt
+
+from django.utils import timezone
+
+from decoder.scalars import LSN
+from replview.store.dsn import full_conninfo
+from replview.store.models import Slot, SlotIntention, Source, SourceDraft
+
+#: A maker that was killed is not asked after before: one that is alive goes on within this.
+QUIET_SECONDS = 30.0
+#: What cannot be reached is tried again so often, and after the first ten minutes so seldom.
+_SOON, _LATER = dt.timedelta(seconds=15), dt.timedelta(minutes=5)
+_TEN_MINUTES = dt.timedelta(minutes=10)
+_CARRIED_OUT = [SourceDraft.State.ASKED, SourceDraft.State.WORKING]
+_ADDRESS = ("conninfo", "sealed_password", "password_ref")
+
+
+class Swept(Exception):
+    """What was made has been taken back meanwhile: its maker was taken for dead."""
+
+
+def begin(
+    source: Source, slot_name: str, after: LSN | None, draft: SourceDraft | None = None
+) -> SlotIntention:
+    """Note it. The address only where the source is not in the store."""
+    known = source.pk is not None
+    address = {} if known else {name: getattr(source, name) for name in _ADDRESS}
+    return SlotIntention.objects.create(
+        source=source if known else None,
+        draft=draft,
+        source_name=source.name,
+        slot_name=slot_name,
+        after_lsn=after,
+        **address,
+    )
+
+
+def add(intention: SlotIntention, kind: str, name: str, create: str, undo: str) -> None:
+    """A statement is about to run. Raises ``Swept``."""
+    intention.begun = [
+        *intention.begun,
+        {"kind": kind, "name": name, "create": create, "undo": undo},
+    ]
+    _keep(intention)
+
+
+def take_out(intention: SlotIntention, undo: str) -> None:
+    """It came to nothing, or is taken back."""
+    intention.begun = [one for one in intention.begun if one["undo"] != undo]
+    SlotIntention.objects.filter(pk=intention.pk).update(begun=intention.begun)
+
+
+def _keep(intention: SlotIntention) -> None:
+    mine = SlotIntention.objects.filter(pk=intention.pk, swept_at=None)
+    if not mine.update(begun=intention.begun, begun_at=timezone.now(), seen_at=None):
+        raise Swept
+
+
+def fulfil(intention: SlotIntention) -> None:
+    """The store has the slot, in the transaction under way. Raises ``Swept``."""
+    deleted, _ = SlotIntention.objects.filter(pk=intention.pk, swept_at=None).delete()
+    if not deleted:
+        raise Swept
+
+
+def forget(intention: SlotIntention) -> None:
+    """Nothing is left of it."""
+    SlotIntention.objects.filter(pk=intention.pk).delete()
+
+
+def claim(intention: SlotIntention) -> bool:
+    """From here on its maker cannot go on; False: it has come to an end meanwhile."""
+    there = SlotIntention.objects.filter(pk=intention.pk)
+    return there.update(swept_at=timezone.now()) == 1
+
+
+def saw(intention: SlotIntention) -> bool:
+    """Something is there that nobody reads or makes; whether it was for a while."""
+    now = timezone.now()
+    if intention.seen_at is None:
+        SlotIntention.objects.filter(pk=intention.pk).update(seen_at=now)
+        return False
+    return (now - intention.seen_at).total_seconds() >= QUIET_SECONDS
+
+
+def due() -> list[SlotIntention]:
+    """Those to look after now, noted as tried; drafts that are being carried out look after
+    theirs.
+    """
+    now, found = timezone.now(), []
+    quiet = now - dt.timedelta(seconds=QUIET_SECONDS)
+    rows = SlotIntention.objects.select_related("source", "draft")
+    for one in rows.exclude(draft__state__in=_CARRIED_OUT):
+        again = SlotIntention.objects.filter(pk__gt=one.pk, slot_name=one.slot_name)
+        if again.filter(source_name=one.source_name).exists():
+            # Somebody tries again: what is there now is theirs.
+            continue
+        # Of a draft that is over, the maker is.
+        if one.draft_id is None and one.begun_at > quiet and one.swept_at is None:
+            continue
+        pause = _SOON if now - one.begun_at < _TEN_MINUTES else _LATER
+        if one.tried_at is None or now - one.tried_at >= pause:
+            SlotIntention.objects.filter(pk=one.pk).update(tried_at=now)
+            found.append(one)
+    return found
+
+
+def of_draft(draft: SourceDraft) -> list[SlotIntention]:
+    """Those of a draft, the newest first."""
+    rows = SlotIntention.objects.select_related("source", "draft")
+    return list(rows.filter(draft=draft).order_by("-pk"))
+
+
+def anything_left() -> bool:
+    """Whether there is any at all."""
+    return SlotIntention.objects.exists()
+
+
+def conninfo_of(intention: SlotIntention) -> str:
+    """To connect with and never to show. Raises ``DSNError`` or ``SecretKeyChanged``."""
+    if intention.source is not None:
+        return full_conninfo(intention.source)
+    address = {name: getattr(intention, name) for name in _ADDRESS}
+    return full_conninfo(Source(name=intention.source_name, **address))
+
+
+def taken_into_store(
+    intention: SlotIntention, system_identifier: str | None
+) -> tuple[bool, set[str]]:
+    """``(whether a slot of the store is this one, publications that slots of the store read)``, on
+    this server as far as it is known.
+    """
+    found, read = False, set()
+    for slot in Slot.objects.select_related("source").filter(temporary=False):
+        known = slot.source.system_identifier
+        elsewhere = known not in (None, "", "unknown", system_identifier) and system_identifier
+        if elsewhere and slot.source_id != intention.source_id:
+            continue
+        found = found or slot.name == intention.slot_name
+        read |= set(slot.publications)
+    return found, read

@@ -1,0 +1,184 @@
+"""An archive's job is killed in the middle, and again: what is there at last is there once."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from django.db import connection
+
+from replview import archiving
+from replview.spark import reading
+from replview.spark.processes import JobProcess
+from replview.spark.writing.exporting import export
+from replview.spark.writing.targets import Target
+from replview.store import instance_settings, retention
+from replview.store.connecting import store_conninfo
+from replview.store.models import ArchiveMark, SlotEvent, Transaction
+from replview.store.partitions import ensure_partitions
+from tests.store.history_rows import insert
+from tests.store.test_retention import TODAY, Days, days_ago, the
+
+pytestmark = pytest.mark.slow
+
+#: Of each of two transactions: enough that their file is under way for a while.
+CHANGES = 60_000
+_GROW = """
+    INSERT INTO change SELECT (jsonb_populate_record(c, jsonb_build_object(
+        'seq', n, 'new', jsonb_build_object('id', n::text, 'status', md5(n::text), 'note', null)
+    ))).* FROM change c, generate_series(2, %(changes)s) n WHERE c.transaction_id = %(id)s
+"""
+
+
+@pytest.fixture
+def root(transactional_db, settings, tmp_path: Path) -> Path:
+    """Where two large transactions of a day that retention would delete are to go."""
+    settings.DATA_DIR = tmp_path
+    connection.ensure_connection()
+    ensure_partitions(connection.connection, days_ago(4).date(), TODAY.date())
+    history = Days()
+    counts = {str(history.orders.relation_id): [CHANGES, 0, 0, 0]}
+    for hour in (2, 3):
+        made = history.on(days_ago(4, hour), insert(1), inserts=CHANGES, relations=counts)
+        with connection.cursor() as cursor:
+            cursor.execute(_GROW, {"id": made, "changes": CHANGES})
+        Transaction.objects.filter(pk=made).update(stored_at=days_ago(4, hour))
+    instance_settings.write("archive.target", str(tmp_path / "archive"), "somebody")
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def jobs(monkeypatch) -> list[JobProcess]:
+    """The archive's jobs, as they are started."""
+    started: list[JobProcess] = []
+    start = JobProcess.start
+
+    def remembered(*words, **more) -> JobProcess:
+        started.append(start(*words, **more))
+        return started[-1]
+
+    monkeypatch.setattr(archiving.JobProcess, "start", remembered)
+    return started
+
+
+def visible(root: Path) -> list[Path]:
+    """The files that any engine reads."""
+    return [p for p in sorted(root.rglob("*.parquet")) if not p.name.startswith(("_", "."))]
+
+
+def half(root: Path) -> list[Path]:
+    return list(root.rglob("_writing-*"))
+
+
+def killed_once(sign: Callable[[], object], pid: Callable[[], int | None]) -> threading.Thread:
+    """A thread that kills a process group as soon as the sign is there."""
+
+    def kill() -> None:
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            group = pid()
+            if group is not None and sign():
+                os.killpg(group, signal.SIGKILL)
+                return
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    return thread
+
+
+def digests(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in visible(root)
+    }
+
+
+def assert_there_once(root: Path, folder: str) -> None:
+    places: list[tuple[int, int]] = []
+    for path in visible(root / folder / "public.orders"):
+        table = pq.read_table(path, columns=["_commit_version", "_seq"], partitioning=None)
+        places += zip(*(column.to_pylist() for column in table.columns), strict=True)
+    assert len(places) == 2 * CHANGES
+    assert len({*places}) == 2 * CHANGES
+    seqs: list[int] = []
+    for path in visible(root / folder / "transactions"):
+        seqs += pq.read_table(path, partitioning=None)["commit_seq"].to_pylist()
+    assert sorted(seqs) == [1, 2]
+    assert half(root) == []
+    assert (root / folder / "_SUCCESS").exists()
+
+
+def test_a_job_killed_in_the_middle_doubles_nothing_and_loses_nothing(
+    root: Path, jobs: list[JobProcess], tmp_path: Path
+) -> None:
+    signs = (lambda: half(root), lambda: visible(root) and list(root.rglob("_writing-part-*")))
+    for number, sign in enumerate(signs):
+        thread = killed_once(sign, lambda n=number: jobs[n].process.pid if len(jobs) > n else None)
+        assert archiving.work_off(threading.Event()) == 0
+        thread.join()
+        mark = ArchiveMark.objects.get()
+        assert (mark.through_seq, mark.problem) == (0, "the job ended with status -9")
+        # What is seen is whole; nothing says that all is there, and nothing goes from the store.
+        assert all(pq.read_metadata(path).num_rows for path in visible(root))
+        assert not list(root.rglob("_SUCCESS"))
+        assert [p for p in root.rglob("_manifests/*") if "unfinished" not in p.name] == []
+        assert retention.drop_day(the(4)) is None
+        assert "not archived at all: the job ended" in retention.why_kept(the(4))
+        ArchiveMark.objects.update(checked_at=None)
+
+    assert archiving.work_off(threading.Event()) == 1
+    assert len(jobs) == 3
+    assert ArchiveMark.objects.get().changes == 2 * CHANGES
+    assert_there_once(root, "shop/replview-1")
+    said = SlotEvent.objects.filter(kind="archive").order_by("id").values_list("message", flat=True)
+    assert [text.partition(":")[0] for text in said] == [
+        "Nothing more goes to the archive", "The archive goes on.",
+    ]  # fmt: skip
+    # Byte for byte what a run writes that nobody disturbs.
+    with reading.connect(store_conninfo()) as store:
+        part = reading.resolve(store, after_seq=0, through_seq=2)
+    export(part, Target.of(str(tmp_path / "calm")), dsn=store_conninfo())
+    assert digests(root) == digests(tmp_path / "calm")
+    assert retention.drop_day(the(4)) is not None
+
+
+@pytest.mark.own_jvm
+def test_the_stream_of_spark_killed_in_the_middle_goes_on(root: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "replview.spark", "archive", "--target", str(root),
+               "--changes", str(CHANGES), "--spark", "local[2]"]  # fmt: skip
+    environment = {**os.environ, "REPLVIEW_STORE_URL": store_conninfo()}
+
+    def run(pids: list[int]) -> subprocess.Popen[bytes]:
+        with (tmp_path / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        pids.append(process.pid)
+        return process
+
+    pids: list[int] = []
+    try:
+        first = run(pids)
+        # Not the small file that the target is tried with: one of the record.
+        writing = lambda: list(root.rglob("_writing-part-*"))  # noqa: E731
+        killed_once(writing, lambda: first.pid).join()
+        assert first.wait(5) == -signal.SIGKILL
+        assert not list(root.rglob("_SUCCESS"))
+        assert run(pids).wait(240) == 0, (tmp_path / "log").read_text()[-2000:]
+    finally:
+        for group in pids:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+    assert_there_once(root, "shop/replview-1")
+    # The store takes the slices for its own, counts them, and lets the day go.
+    assert archiving.work_off(threading.Event()) > 0
+    assert retention.drop_day(the(4)) is not None

@@ -1,0 +1,184 @@
+"""Spark Connect by URL: a server that knows nothing of us reads, exports and computes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from replview.demo.ports import free_port
+from replview.spark import reading
+from replview.spark.sessions import SparkProblem, session
+from replview.spark.writing.exporting import export
+from replview.spark.writing.targets import Target
+from tests.spark.test_writing import digests
+from tests.store.history_rows import History, insert
+
+pytestmark = [pytest.mark.slow, pytest.mark.own_jvm]
+
+#: Names of jobs, and what each needs besides a root.
+JOBS = {
+    "as-of": ["--table", "public.orders"],
+    "row-versions": ["--table", "public.orders"],
+    "churn": ["--table", "public.orders"],
+    "hot-rows": ["--table", "public.orders"],
+    "transaction-sizes": [],
+    "transaction-rates": [],
+    "who-changed-what": [],
+    "schema-versions": ["--table", "public.orders"],
+}
+#: Run by a client of its own: in one process there is one kind of session.
+_READ = """
+import json, sys
+import pyarrow as pa
+from replview.spark.sessions import session
+
+spark = session(sys.argv[1])
+told = spark.read.format("replview").option("dsn", sys.argv[2])
+typed = told.option("relation", "public.orders").load().where("_change_type <> 'delete'")
+
+def where(batches):
+    import replview.spark
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"file": [replview.spark.__file__]})
+
+rows = [row.asDict() for row in typed.select("id", "status", "_change_type", "_actor").collect()]
+[code] = spark.range(0, 1, 1, 1).mapInArrow(where, "file string").collect()
+print(json.dumps({"rows": rows, "records": told.load().count(), "code": code[0]}))
+spark.stop()
+"""
+_JOBS = """
+import json, sys
+from replview.spark.__main__ import parser
+from replview.spark.history.showing import as_json
+from replview.spark.sessions import session
+
+spark = session(sys.argv[1])
+found = {}
+for name, words in json.loads(sys.argv[3]).items():
+    options = parser().parse_args([name, "--root", sys.argv[2], *words])
+    found[name] = json.loads(as_json(options.job(spark, options), 20))
+print(json.dumps(found))
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server of its own."""
+    pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
+    folder, port = tmp_path_factory.mktemp("connect"), free_port()
+    told = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]",
+                "--driver-memory", "768m",
+                "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
+                *(word for item in settings.items() for word in ("--conf", "=".join(item))),
+                "spark-internal",
+            ],
+            env={**told, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+            cwd=folder, stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        wait_for(port, process)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Until it listens."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError("the server of Spark Connect does not listen")
+
+
+@pytest.fixture
+def history(transactional_db) -> History:
+    """Three transactions of orders, committed: another process sees them."""
+    from replview.store.tidy import make_partitions
+
+    make_partitions()
+    made = History()
+    key = str(made.orders.relation_id)
+    made.commit(insert(1), insert(2), relations={key: [2, 0, 0, 0]})
+    paid = {"op": "U", "new": {"id": "1", "status": "paid", "note": "x"}}
+    made.commit(paid, actor="bob", relations={key: [0, 1, 0, 0]})
+    gone = {"op": "D", "old": {"id": "2"}, "old_kind": "K"}
+    made.commit(gone, actor="alice", relations={key: [0, 0, 1, 0]})
+    return made
+
+
+def client(code: str, *words: str) -> Any:
+    """What a client's script prints last."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def test_the_record_is_read_by_the_code_that_the_client_sends(server, history, store_dsn) -> None:
+    told = client(_READ, server, store_dsn)
+    assert "replview-spark.zip" in told["code"]
+    assert told["records"] == 4
+    kinds = [(row["id"], row["status"], row["_change_type"], row["_actor"]) for row in told["rows"]]
+    assert kinds == [
+        ("1", "new", "insert", None), ("2", "new", "insert", None),
+        ("1", "paid", "update_postimage", "bob"),
+    ]  # fmt: skip
+
+
+def test_an_export_has_the_same_bytes_and_every_history_job_runs_over_it(
+    server, history, store_dsn, tmp_path
+) -> None:
+    with reading.connect(store_dsn) as store:
+        part = reading.resolve(store, slot="replview")
+    told = {"slice": part.to_json(), "target": str(tmp_path / "there"), "dsn_env": "STORE"}
+    (tmp_path / "job.json").write_bytes(orjson.dumps({**told, "spark": server}))
+    ran = subprocess.run(
+        [sys.executable, "-m", "replview.spark.writing.job", str(tmp_path / "job.json")],
+        capture_output=True, env={**os.environ, "STORE": store_dsn}, timeout=300,
+    )  # fmt: skip
+    assert orjson.loads(ran.stdout.splitlines()[-1])["event"] == "done", ran.stderr[-3000:]
+    export(part, Target.of(str(tmp_path / "here")), dsn=store_dsn)
+    assert digests(tmp_path / "there") == digests(tmp_path / "here")
+
+    found = client(_JOBS, server, str(tmp_path / "there"), json.dumps(JOBS))
+    as_of = [dict(zip(found["as-of"]["columns"], row, strict=True))
+             for row in found["as-of"]["rows"]]  # fmt: skip
+    assert [(row["id"], row["status"], row["note"]) for row in as_of] == [("1", "paid", "x")]
+    assert all(found[name]["rows"] for name in JOBS)
+
+
+def test_what_is_wrong_with_the_address_is_said_at_once() -> None:
+    pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
+    started = time.monotonic()
+    with pytest.raises(SparkProblem, match="no Spark Connect server answers at sc:"):
+        session("sc://127.0.0.1:1")
+    with pytest.raises(SparkProblem, match="holds a token, which would be recorded") as told:
+        session("sc://127.0.0.1:1/;use_ssl=true;token=hidden")
+    assert "hidden" not in str(told.value)
+    assert time.monotonic() - started < 5

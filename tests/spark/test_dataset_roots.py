@@ -1,0 +1,211 @@
+"""Columns become of other types in mid-history: the archive goes on in a root of its own."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.dataset as pads
+import pytest
+
+from replview.spark import reading
+from replview.spark.archive.counting import count
+from replview.spark.archive.increments import Chain, write_next
+from replview.spark.archive.reading import ArchivedLife
+from replview.spark.erasing.roots import Root
+from replview.spark.erasing.wanted import Span, Wanted
+from replview.spark.history.datasets import Dataset
+from replview.spark.history.schema_versions import schema_versions
+from replview.spark.history.snapshots import as_of
+from replview.spark.history.who_changed import who_changed
+from replview.spark.sessions import SparkProblem
+from replview.spark.slices import Slice
+from replview.spark.snippets import snippets
+from replview.spark.writing.dataset_roots import newly_opened
+from replview.spark.writing.exporting import export
+from replview.spark.writing.layout import life_folder
+from replview.spark.writing.manifests import Manifest
+from replview.spark.writing.targets import Target
+from replview.store.archive import Counts, counts_of, difference
+from replview.store.models import Relation
+
+pytestmark = pytest.mark.slow
+
+#: Incompatible (text → int, numeric → timestamptz), both ways in one transaction, and back again.
+HISTORY = (
+    "CREATE TABLE t (id int PRIMARY KEY, v text, n numeric(10,2), w int)",
+    "CREATE TABLE calm (id int PRIMARY KEY)",
+)
+CHANGES = (
+    "INSERT INTO t VALUES (1, '10', 1.50, 1), (2, '20', 'NaN', 2)",
+    "INSERT INTO calm VALUES (1)",
+    # Wider: the same root.
+    "ALTER TABLE t ALTER w TYPE bigint",
+    "UPDATE t SET w = 99999999999 WHERE id = 1",
+    "ALTER TABLE t ALTER v TYPE int USING v::int, ALTER n TYPE timestamptz USING"
+    " coalesce(to_timestamp(nullif(n, 'NaN')), 'infinity')",
+    "UPDATE t SET v = 11, n = '2026-11-20 07:57:11.5+00' WHERE id = 1",
+    "INSERT INTO calm VALUES (2)",
+    "BEGIN; INSERT INTO t VALUES (3, 30, NULL, 3); ALTER TABLE t ALTER v TYPE text USING v::text;"
+    " UPDATE t SET v = 'thirty' WHERE id = 3; COMMIT",
+    "UPDATE t SET v = 'eleven' WHERE id = 1",
+    "DELETE FROM t WHERE id = 2",
+)
+
+#: Rows at the end.
+LATEST = [(1, "eleven", 99999999999), (3, "thirty", 3)]
+
+
+@pytest.fixture
+def whole(source, record, store_dsn) -> Slice:
+    """All of that."""
+    source.run(*HISTORY)
+    recording = record(source)
+    source.run(*CHANGES)
+    recording.caught_up()
+    recording.end()
+    with reading.connect(store_dsn) as store:
+        return reading.resolve(store, slot=recording.slot.name)
+
+
+def archived(whole: Slice, root: Path, dsn: str) -> list[Manifest]:
+    """Slice after slice, as the archive writes them."""
+    target, found = Target.of(str(root)), []
+    while (reached := Chain.of(target, whole).reached()) < whole.through_seq:
+        found.append(write_next(replace(whole, after_seq=reached), target, dsn=dsn))
+    return found
+
+
+def roots(root: Path, whole: Slice) -> dict[str, dict[str, Any]]:
+    """Folder → what it publishes."""
+    life = root / life_folder(whole)
+    paths = sorted(life.glob("public.t*/_schema.json"))
+    return {path.parent.name: orjson.loads(path.read_bytes()) for path in paths}
+
+
+def values(folder: Path) -> list[tuple[Any, ...]]:
+    table = pads.dataset(folder, format="parquet", partitioning="hive").to_table()
+    return [tuple(row[name] for name in ("id", "v", "_change_type")) for row in table.to_pylist()]
+
+
+def test_incompatible_types_open_a_root_and_nothing_is_lost(
+    whole: Slice, store_dsn: str, tmp_path: Path
+) -> None:
+    manifests = archived(whole, tmp_path, store_dsn)
+    found = roots(tmp_path, whole)
+
+    types = {
+        name: {each["name"]: each["type"] for each in told["columns"]}
+        for name, told in found.items()
+    }
+    told = {name: (of["v"], of["n"], of["w"]) for name, of in types.items()}
+    assert told == {
+        "public.t": ("string", "decimal(10,2)", "bigint"),
+        "public.t.2": ("int", "timestamp", "bigint"),
+        # A transaction with rows of both kinds, and what came after it.
+        "public.t.3": ("string", "timestamp", "bigint"),
+    }
+    assert found["public.t.2"]["follows"]["dataset"] == "public.t"
+    assert found["public.t.2"]["follows"]["because"] == (
+        "column n of public.t is decimal(10,2) in the files that are there and timestamp now"
+    )
+    opened = [each for one in manifests for each in newly_opened(one, Target.of(str(tmp_path)))]
+    assert [folder.rpartition("/")[2] for folder, _ in opened] == ["public.t.2", "public.t.3"]
+    life = tmp_path / life_folder(whole)
+    assert values(life / "public.t") == [
+        (1, "10", "insert"), (2, "20", "insert"), (1, "10", "update_postimage"),
+    ]  # fmt: skip
+    assert values(life / "public.t.2") == [(1, 11, "update_postimage")]
+    assert values(life / "public.t.3") == [
+        (3, "30", "insert"), (3, "thirty", "update_postimage"), (1, "eleven", "update_postimage"),
+        (2, None, "delete"),
+    ]  # fmt: skip
+
+    # Counted as retention wants it, slice by slice.
+    for one in manifests:
+        seqs = one.document["commit_seq"]
+        there = count(Target.of(str(tmp_path)), one)
+        stored = counts_of(whole.incarnation_id, seqs["after"], seqs["through"])
+        changes = {(oid, op): number for oid, op, number in there["changes"]}
+        assert difference(stored, Counts(there["transactions"], changes)) == ""
+
+    # A row's history and a transaction, over all roots, in the server's texts.
+    oid = Relation.objects.get(table="t").oid
+    read = ArchivedLife.of(str(tmp_path), whole.source, whole.slot, whole.incarnation)
+    history = read.row([oid], {"id": "1"}).changes
+    assert [(c.new or {}).get("v") for c in history] == ["eleven", "11", "10", "10"]
+    assert [(c.new or {}).get("n") for c in history] == [
+        "2026-11-20 07:57:11.5+00", "2026-11-20 07:57:11.5+00", "1.50", "1.50",
+    ]  # fmt: skip
+    first = read.transaction(1)
+    assert first is not None
+    assert [(c.new or {}).get("n") for c in first.changes] == ["1.50", "NaN"]
+    # As one slice it stands in one root, as text.
+    one = export(whole, Target.of(str(tmp_path / "one")), dsn=store_dsn)
+    assert list(roots(tmp_path / "one", whole)) == ["public.t"]
+    assert one.document["changes"] == sum(each.document["changes"] for each in manifests)
+
+    # Erased from all of them.
+    span = Span({"id": "1"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
+    wanted = Wanted(
+        erasure=1, day="2026-11-22", homes=[(whole.source, whole.slot)], tables={oid: [span]}
+    )
+    assert len(Root.of(str(tmp_path), wanted).erase().files) == 3
+    left = [v for name in found for _, v, _ in values(life / name)]
+    assert [v for v in left if v is not None] == ["20", "30", "thirty"]
+
+
+@pytest.mark.long
+def test_programs_read_all_roots(whole: Slice, store_dsn: str, tmp_path: Path) -> None:
+    duckdb, _ = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    archived(whole, tmp_path, store_dsn)
+    *before, last = (
+        (str(tmp_path / life_folder(whole) / name), told)
+        for name, told in roots(tmp_path, whole).items()
+    )
+    texts = {each.name: each.text for each in snippets(*last, before=before)}
+    for name in ("pandas", "polars"):
+        names: dict[str, Any] = {}
+        exec(compile(texts[name], name, "exec"), names)
+        rows = names["rows"].to_dict("records") if name == "pandas" else names["rows"].to_dicts()
+        assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
+        assert len(names["changes"]) == 8
+    with duckdb.connect() as session:
+        rows = session.sql(texts["duckdb"]).to_arrow_table().to_pylist()
+    assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
+
+
+@pytest.mark.own_jvm
+def test_spark_reads_all_roots_as_one_table(
+    whole: Slice, store_dsn: str, tmp_path: Path, spark
+) -> None:
+    archived(whole, tmp_path, store_dsn)
+    dataset = Dataset.find(str(tmp_path), "public.t")
+    assert [each.folder for each in dataset.life.tables()] == ["public.calm", "public.t"]
+
+    rows = as_of(spark, dataset).frame.collect()
+    assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
+    assert sorted(row["n"] or "" for row in rows) == ["", "2026-11-20 07:57:11.5+00"]
+    first = dataset.changes(spark).where("_change_type = 'insert'").collect()
+    # What no decimal holds stood beside the column: as text it is in it.
+    assert {row["id"]: row["n"] for row in first} == {1: "1.50", 2: "NaN", 3: None}
+    assert not any(row["_pg_raw"] for row in first)
+    shapes = schema_versions(spark, dataset).frame.collect()
+    assert [row["version"] for row in shapes] == [1, 2, 3, 4]
+    assert shapes[2]["retyped"] == [
+        "v: text → integer", "n: numeric(10,2) → timestamp with time zone",
+    ]  # fmt: skip
+    found = who_changed(spark, [dataset]).frame.collect()
+    assert sum(row["changes"] for row in found if row["operation"] == "insert") == 3
+    with pytest.raises(SparkProblem, match="no table"):
+        # A folder of its own, but no table: what may be seen is asked of tables.
+        Dataset.find(str(tmp_path), "public.t.2")
+
+    *before, last = (
+        (str(tmp_path / life_folder(whole) / name), told)
+        for name, told in roots(tmp_path, whole).items()
+    )
+    text = next(each.text for each in snippets(*last, before=before) if each.name == "spark")
+    names: dict[str, Any] = {"spark": spark}
+    exec(compile(text, "spark", "exec"), names)
+    assert sorted((r["id"], r["v"], r["w"]) for r in names["rows"].collect()) == LATEST
