@@ -5,6 +5,8 @@ from typing import Any
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
 
+from replview.store.moments import MomentLoader
+
 
 class StoreConfig(AppConfig):
     """Its tables carry the plain names of the design: ``slot``, ``transaction``, ``change``."""
@@ -15,17 +17,18 @@ class StoreConfig(AppConfig):
 
     def ready(self) -> None:
         """Have every session of Django's take what is asked here as it comes."""
-        connection_created.connect(_without_compiling, dispatch_uid="replview.store.jit")
+        connection_created.connect(_prepare_session, dispatch_uid="replview.store.session")
         # Models are loaded only now.
         from replview.store import sign_in_records
 
         sign_in_records.connect()
 
 
-def _without_compiling(connection: Any, **_: Any) -> None:
+def _prepare_session(connection: Any, **_: Any) -> None:
     """Compiling a statement over ninety partitions takes longer than to run it: pages read few rows
     of many tables, and the planner's estimate of the many calls for the compiler.
     """
     if connection.vendor == "postgresql":
+        connection.connection.adapters.register_loader("timestamptz", MomentLoader)
         with connection.cursor() as cursor:
             cursor.execute("SET jit = off")

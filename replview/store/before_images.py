@@ -14,6 +14,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.changes import ChangeRow
 from replview.store.earlier_places import MANY, EarlierPlaces, Look
+from replview.store.prepared import array_text
 from replview.store.row_breaks import Breaks, read_breaks
 from replview.store.row_shapes import Shapes, key_values
 from replview.store.row_steps import (
@@ -241,12 +242,12 @@ def _read(asked: Sequence[_Past], limit: int) -> list[bool]:
     found = rows(
         _PAST,
         [
-            list(range(len(asked))),
-            [past.change.transaction_id for past in asked],
-            [past.change.relation_id for past in asked],
-            [past.key_hash for past in asked],
+            array_text(range(len(asked))),
+            array_text(past.change.transaction_id for past in asked),
+            array_text(past.change.relation_id or 0 for past in asked),
+            array_text(past.key_hash for past in asked),
             [str(LSN(past.until[0])) for past in asked],
-            [past.until[1] for past in asked],
+            array_text(past.until[1] for past in asked),
             limit,
         ],
     )

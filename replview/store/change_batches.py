@@ -15,6 +15,7 @@ from django.db import DataError, connection, transaction
 from replview.store.before_images import Before, Shared, before_columns
 from replview.store.changes import ChangeRow
 from replview.store.history import TransactionRow
+from replview.store.prepared import array_text
 from replview.store.relation_shapes import VersionShape, shapes_by_id
 from replview.store.seen import seen_change
 from replview.store.sight import Sight, current_sight
@@ -41,7 +42,7 @@ CHANGE_COLUMNS = """
 _READ = """
     SELECT {columns}, {sure}
     FROM change c
-    WHERE c.transaction_id = ANY(%(ids)s) {conditions}
+    WHERE c.transaction_id = ANY(%(ids)s::bigint[]) {conditions}
       AND (c.subxid IS NULL OR NOT EXISTS (
             SELECT FROM aborted_subtransaction a
             WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid))
@@ -49,9 +50,8 @@ _READ = """
 
 _ASK_AGAIN = """
     SELECT c.number, ({predicate}) FROM (
-        SELECT w.number, w.op, w.version_id, w.old::jsonb AS old, w.new::jsonb AS new
-        FROM unnest(%(numbers)s::int[], %(ops)s::text[], %(versions)s::bigint[],
-                    %(olds)s::text[], %(news)s::text[]) AS w (number, op, version_id, old, new)
+        SELECT * FROM jsonb_to_recordset(%(asked)s::jsonb)
+            AS w (number int, op text, version_id bigint, old jsonb, new jsonb)
     ) c
 """
 
@@ -204,7 +204,7 @@ class ChangeReader:
         self, ids: list[int], first_seq: int | None, last_seq: int | None, enough: Enough | None
     ) -> tuple[list[ChangeRow], int]:
         sql, values = self._sql(first_seq, last_seq)
-        rows = _rows(sql, {**values, "ids": ids})
+        rows = _rows(sql, {**values, "ids": array_text(ids)})
         self._shapes.learn({row[11] for row in rows if row[11] is not None})
         found = [self._shapes.row(row) for row in rows if row[12]]
         unsure = [(self._shapes.row(row), row[11]) for row in rows if not row[12]]
@@ -266,22 +266,15 @@ class ChangeReader:
         assert self._predicate is not None
         columns = self._wanted.where.columns
         before, partial = before_columns([c for c, _ in unsure], columns, self.shared)
-        olds, news = [], []
-        for change, _ in unsure:
+        asked = []
+        for number, (change, version) in enumerate(unsure):
             image = before.get((change.transaction_id, change.seq))
             old, new = _filled(change, image.image if image else {}, columns)
-            olds.append(orjson.dumps(old).decode())
-            news.append(None if new is None else orjson.dumps(new).decode())
+            told = {"number": number, "op": change.op, "version_id": version, "old": old}
+            asked.append(told if new is None else told | {"new": new})
         answers = _rows(
             _ASK_AGAIN.format(predicate=self._predicate.sql),
-            {
-                **self._predicate.parameters,
-                "numbers": list(range(len(unsure))),
-                "ops": [change.op for change, _ in unsure],
-                "versions": [version for _, version in unsure],
-                "olds": olds,
-                "news": news,
-            },
+            {**self._predicate.parameters, "asked": orjson.dumps(asked).decode()},
         )
         found = [unsure[number][0] for number, answer in answers if answer]
         for change in found:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from decoder.scalars import LSN
+from replview.store.prepared import array_text
 from replview.store.row_steps import STEP_COLUMNS, STEP_WIDTH, Step, rows, step_of
 
 #: From so many rows on it is the shorter way.
@@ -95,7 +96,9 @@ class EarlierPlaces:
         most = _PLACES_A_ROW * len(missing) + _PLACES_MORE
         relation_ids, hashes = ({row[part] for row in missing} for part in (0, 1))
         last = str(LSN(max(look.until[0] for look in looks)))
-        read = rows(_PLACES, [sorted(relation_ids), sorted(hashes), last, most])
+        read = rows(
+            _PLACES, [array_text(sorted(relation_ids)), array_text(sorted(hashes)), last, most]
+        )
         if len(read) >= most:
             return False
         self._known |= {row: [] for row in missing}
@@ -126,11 +129,11 @@ def _read_steps(
     found = rows(
         _STEPS,
         [
-            [number for number, _, _ in picked],
-            [looks[number].transaction_id for number, _, _ in picked],
-            [looks[number].life for number, _, _ in picked],
-            [transaction_id for _, transaction_id, _ in picked],
-            [seq for _, _, seq in picked],
+            array_text(number for number, _, _ in picked),
+            array_text(looks[number].transaction_id for number, _, _ in picked),
+            array_text(looks[number].life for number, _, _ in picked),
+            array_text(transaction_id for _, transaction_id, _ in picked),
+            array_text(seq for _, _, seq in picked),
         ],
     )
     for row in found:

@@ -15,7 +15,7 @@ prepares any on these connections (Django binds parameters on the client).
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -51,6 +51,13 @@ def prepared_rows(statement: str, parameters: Parameters) -> list[tuple[Any, ...
         if not _is_forgotten(error, name) or connection.in_atomic_block:
             raise
     return _rows(statement, parameters)
+
+
+def array_text(numbers: Iterable[int]) -> str:
+    """An array as a parameter: psycopg looks at each element of a list with regular expressions,
+    and searches give thousands.
+    """
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _rows(statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
