@@ -28,6 +28,8 @@ from replview.receiver.problems import in_use, lost, missing, name_trouble
 from replview.receiver.simple_queries import SimpleQueries
 from replview.receiver.source_catalog import SourceCatalog
 
+#: Where the WAL is flushed to the middle of a record, its rest mostly is within this.
+_PAGE_SECONDS = 1.0
 #: The first look's WAL, counted from where decoding must begin.
 _FIRST_BYTES = 32 * 1024 * 1024
 _MORE_TIMES = 4
@@ -92,7 +94,7 @@ class _Looking:
 
     def look(self, publications: list[str], max_changes: int, deadline: float) -> Findings:
         """Ever further into the WAL, until everything is seen or a bound is met."""
-        look = self._check(publications, deadline)
+        look = self._settled(publications, deadline)
         stream = choose(
             self.connection.info.server_version,
             publications,
@@ -111,7 +113,7 @@ class _Looking:
         while True:
             begin = max(from_lsn, look.slot_lsn("restart_lsn"))
             upto = min(LSN(begin + reach), end)
-            found = Findings(from_lsn, upto, self._unknown(), complete=upto >= end)
+            found = Findings(from_lsn, upto, self._unknown(), complete=upto >= look.position)
             limit = max_changes * _ROWS_FOR_A_CHANGE + _ROWS_MORE
             wanted = functions.peek(self.slot, arguments, upto_lsn=upto, upto_changes=limit)
             if not self._read(wanted, stream, found, max_changes, limit, deadline):
@@ -121,10 +123,21 @@ class _Looking:
                     found.stop("seconds")
                     return found
                 return best
-            if found.complete or found.stopped_by:
+            if upto >= end or found.stopped_by:
                 return found
             best = found
             reach *= _MORE_TIMES
+
+    def _settled(self, publications: list[str], deadline: float) -> functions.Look:
+        """The slot, once the WAL does not end with a page: there it may end within a record, which
+        is flushed a moment later. Where it stays there, the last page is left out, and said to be.
+        """
+        until = min(deadline, time.monotonic() + _PAGE_SECONDS)
+        look = self._check(publications, deadline)
+        while look.position % functions.WAL_PAGE_BYTES == 0 and time.monotonic() < until:
+            time.sleep(0.05)
+            look = self._check(publications, deadline)
+        return look
 
     def _check(self, publications: list[str], deadline: float) -> functions.Look:
         """What would fail, or tell nothing without a word, before it is tried."""

@@ -99,7 +99,7 @@ class PlacedStream(Stream):
         if reads_values:
             self.chunk = _FIRST_CHUNK_OF_VALUES
         elif indexed:
-            self.chunk = 6 * _FIRST_CHUNK
+            self.chunk = 12 * _FIRST_CHUNK
 
     def next_ranges(self, wanted: int) -> list[Range]:
         """What to look through next, in reading order, where so many rows are wanted."""

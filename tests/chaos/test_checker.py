@@ -69,6 +69,7 @@ def _one(recording: Recording, **filters: object) -> Transaction:
     return found[len(found) // 2]
 
 
+@pytest.mark.long
 def test_what_was_falsified_is_found(recording: Recording) -> None:
     verdict = _verdict(recording)
     assert verdict.findings == []

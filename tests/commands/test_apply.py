@@ -115,6 +115,7 @@ def versions() -> dict[str, list[tuple[str, ...]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_forty_databases_applied_again_change_nothing(forty_servers, apply) -> None:
     text = of_forty(forty_servers)
     status, said = apply(text, "--check")

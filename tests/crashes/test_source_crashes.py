@@ -41,7 +41,7 @@ def log_what_runs(source: SourceDatabase) -> None:
         (18, "walsender"),
         pytest.param(16, "walsender", marks=pytest.mark.long),
         pytest.param(18, "sql", marks=pytest.mark.long),
-        (16, "sql"),
+        pytest.param(16, "sql", marks=pytest.mark.long),
     ],
 )
 def test_a_source_that_restarts_and_crashes_under_load_is_recorded_once(

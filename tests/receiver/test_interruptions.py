@@ -83,7 +83,7 @@ def test_twenty_reconnections_leave_no_descriptor_and_no_thread(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
+@pytest.mark.parametrize("mode", [pytest.param("fast", marks=pytest.mark.long), "immediate"])
 def test_a_source_that_restarts_sends_nothing_twice_into_the_record(record, mode: str) -> None:
     with copied(16, SOURCE_SETTINGS) as server:
         server.create_database("restarts")

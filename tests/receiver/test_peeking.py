@@ -2,12 +2,15 @@
 
 import json
 import time
+from dataclasses import replace
 
 import psycopg
 import pytest
 
+from decoder.scalars import LSN
 from replview.catalog.problems import SourceTrouble
 from replview.receiver import peeking
+from replview.receiver import slot_functions as functions
 from replview.receiver.peek_json import VALUE_CHARACTERS
 from replview.receiver.peeking import peek
 from tests.conftest import SourceDatabase
@@ -213,3 +216,29 @@ def test_every_plugin_tells_the_same(source_15: SourceDatabase, plugin: str) -> 
     assert insert["new"] == {"id": "1", "status": "new", "note": "é"}
     assert (delete["op"], delete["old"]) == ("delete", {"id": "1"})
     assert bool(found["unknown"]) == (plugin != "pgoutput")
+
+
+@pytest.mark.parametrize(("looks", "complete"), [(1, True), (1000, False)])
+def test_where_the_wal_ends_with_a_page_more_is_waited_for(
+    source: SourceDatabase, monkeypatch, looks: int, complete: bool
+) -> None:
+    """A record may go on there: it is flushed in a moment, or left out and said to be."""
+    source.run(*TABLES)
+    slot = _make(source)
+    source.run(
+        "INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(2, 500) n",
+        "INSERT INTO orders VALUES (1)",
+    )
+    parsed, seen = functions.parse_look, []
+
+    def at_a_page(row):
+        found = parsed(row)
+        seen.append(found.position)
+        if len(seen) > looks:
+            return found
+        return replace(found, position=LSN(found.position // 8192 * 8192))
+
+    monkeypatch.setattr(functions, "parse_look", at_a_page)
+    found = _look(source, slot)
+
+    assert (found["changes"] == 500, found["complete"]) == (complete, complete)

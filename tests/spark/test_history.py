@@ -150,6 +150,7 @@ def test_counts_of_rows_transactions_and_shapes(told, spark) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_masked_columns_are_null_and_marked_in_what_is_given(told, spark) -> None:
     dataset, masked = told.write(), {"public.t": ["a", "id"]}
     for result in (as_of(spark, dataset), row_versions(spark, dataset)):
@@ -163,6 +164,7 @@ def test_masked_columns_are_null_and_marked_in_what_is_given(told, spark) -> Non
     assert without_masked(result, dataset, {"public.other": ["a"]}) is result
 
 
+@pytest.mark.long
 def test_an_erased_row_breaks_no_job_and_no_other_row(told, spark, tmp_path) -> None:
     told.commit(("I", row(5, "stays", "s")), ("U", row(5, "stayed")))
     told.write()

@@ -51,9 +51,12 @@ def _of_table(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame
     keys = dataset.keys()
     # The row before may have been left so before the span.
     rows = dataset.changes(spark, until_lsn=span.to_lsn, until=span.until)
+    # Without rows before updates none has moved to another key.
+    may_move = bool(rows.where(F.col("_change_type") == "update_preimage").select(F.lit(1)).head(1))
     rows = with_lives(in_epochs(named(placed(rows, keys), keys), ()), keys)
     compared = [column for column in dataset.columns if column not in keys]
     rows = _with_before(rows, keys, compared)
+    rows = _with_moves(rows, keys, compared) if may_move else _without_moves(rows, compared)
     rows = span.since_of(rows, time="_commit_timestamp").where(F.col(STREAM) == 1)
     told = rows.where(F.col("_change_type") != "update_preimage").select(
         F.col("_actor").alias("actor"), F.explode(_events(compared, keys)).alias("event")
@@ -69,8 +72,8 @@ def _of_table(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame
 def _with_before(
     rows: "DataFrame", keys: Sequence[Column], columns: Sequence[Column]
 ) -> "DataFrame":
-    """``_before<n>``: the digest of a column's last known value before a change; null: unknown.
-    ``_old_key``: the key before an update that moved the row here; null: it did not.
+    """``_before<n>``: the digest of a column's last known value before a change under the same key;
+    null: unknown.
     """
     from pyspark.sql import functions as F
 
@@ -80,10 +83,29 @@ def _with_before(
         mine = F.struct(_digest(column).alias("digest"), F.col(LIFE).alias("life"))
         last = F.last(F.when(_sent(column), mine), ignorenulls=True).over(before)
         added[f"_before{n}"] = last
-    names = list(added)
-    rows = rows.withColumns(added).withColumns({
-        name: F.when(F.col(name)["life"] == F.col(LIFE), F.col(name)["digest"]) for name in names
+    return rows.withColumns(added).withColumns({
+        name: F.when(F.col(name)["life"] == F.col(LIFE), F.col(name)["digest"]) for name in added
     })  # fmt: skip
+
+
+def _without_moves(rows: "DataFrame", columns: Sequence[Column]) -> "DataFrame":
+    """What ``_with_moves`` gives where no row has moved: nothing is known before a row begins."""
+    from pyspark.sql import functions as F
+
+    names = [f"_before{n}" for n in range(len(columns))]
+    known = {name: F.when(~F.col("_begins"), F.col(name)) for name in names}
+    return rows.withColumns(known | {"_old_key": F.lit(None).cast("array<bigint>")})
+
+
+def _with_moves(
+    rows: "DataFrame", keys: Sequence[Column], columns: Sequence[Column]
+) -> "DataFrame":
+    """``_before<n>`` also of an update that moved its row to another key, and ``_old_key``: the key
+    before it; null: it did not.
+    """
+    from pyspark.sql import functions as F
+
+    names = [f"_before{n}" for n in range(len(columns))]
     left = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
         "_commit_version",
         "_seq",
