@@ -4,15 +4,14 @@ COPY sends a message a row, quoted there, parsed here, and touched by Python in 
 takes longer than finding the rows. The server's memory holds a group, so that groups are small
 (``transactions.Group.packs``), and it works on one while the one before it is converted.
 
-Texts are parted by U+001F, which no such text has; the row itself comes as its JSON, a line each
-(``packed_images``).
+Numbers and times are parted by U+001F, which no such text has. A text may have any character: its
+bytes are parted by zero, which no text has, and 0xFF, which UTF-8 never has, is null.
 """
 
 import select
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,70 +23,60 @@ from psycopg.pq.abc import PGconn
 
 from replview.spark.reading.connecting import Connection
 from replview.spark.reading.csv_copies import copied
-from replview.spark.reading.packed_images import PackedImages
 from replview.spark.reading.transactions import Group
 from replview.spark.reading.typed_query import written_once
 
-_UNIT = b"\x1f"
-#: How a field travels: of fixed width, or as plain text.
+_UNIT, _NULL = b"\x1f", b"\x1e"
+_TEXT_UNIT, _TEXT_NULL = b"\0", b"\xff"
+#: How a field travels: of fixed width, as plain text, or as any text.
 _NUMBERS = {
     pa.int64(): ("string_agg(int8send(coalesce({}, 0)), ''::bytea)", "q"),
     pa.int32(): ("string_agg(int4send({}), ''::bytea)", "i"),
     pa.int8(): ("string_agg(charsend({}::\"char\"), ''::bytea)", "b"),
 }
-_PLAIN = "string_agg({}::text, chr(31))"
-_IMAGES = sql.SQL("string_agg(coalesce(image::text, '{}'), chr(10))")
+_PLAIN = "string_agg(coalesce({}::text, chr(30)), chr(31))"
+_TEXT = "string_agg(coalesce(textsend({}), '\\xff'::bytea), '\\x00'::bytea)"
 
-Query = Callable[[Group], sql.Composable]
-
-
-@dataclass(frozen=True, slots=True)
-class Packing:
-    """What the server packs: a query of rows with these fields and ``image``, the row as JSON."""
-
-    query: Query
-    fields: Mapping[str, pa.DataType]
-    images: PackedImages
+#: Columns by name: their type here, and whether their text is plain.
+Fields = Mapping[str, tuple[pa.DataType, bool]]
 
 
 def group_batches(
     connection: Connection,
     groups: Iterator[Group],
-    packing: Packing | None,
-    query: Query,
-    fields: Mapping[str, pa.DataType],
+    query: Callable[[Group], sql.Composable],
+    fields: Fields,
 ) -> Iterator[tuple[Group, pa.RecordBatch]]:
-    """The rows of each group, in order, as batches of ``fields``: what ``query`` gives, which is
-    asked for where a group cannot be packed.
-    """
+    """The rows of each group's query, whose columns are ``fields``, in order."""
     server = connection.pgconn
-    head = written_once(connection, _packed(packing.fields) if packing else sql.SQL(""))
+    plain_types = {name: arrow for name, (arrow, _) in fields.items()}
+    packing = written_once(connection, _packing(fields))
 
-    def ask(group: Group | None) -> bool:
-        if packing is None or group is None or not group.packs:
-            return False
-        whole = sql.SQL("SELECT {} FROM ({}) AS packed").format(head, packing.query(group))
+    def ask(group: Group) -> None:
+        whole = sql.SQL("SELECT count(*), {} FROM ({}) AS packed").format(packing, query(group))
         _send(server, whole.as_bytes(connection))
-        return True
 
     asked = False
     try:
         group = next(groups, None)
         while group is not None:
-            batch = None
-            if packing is not None and (asked or ask(group)):
+            values: Sequence[bytes | None] | None = None
+            if group.packs:
+                if not asked:
+                    ask(group)
                 values = _answer(server)
                 asked = False
-                batch = _unpacked(values, packing, fields)
-            if batch is None:
-                for each in copied(connection, query(group), fields):
-                    yield group, each
+            if values is None or not _adds_up(values, fields):
+                for batch in copied(connection, query(group), plain_types):
+                    yield group, batch
                 group = next(groups, None)
                 continue
             following = next(groups, None)
-            asked = ask(following)
-            if batch.num_rows:
-                yield group, batch
+            if following is not None and following.packs:
+                ask(following)
+                asked = True
+            if _count(values):
+                yield group, _unpacked(values, fields)
             group = following
     finally:
         if asked:
@@ -96,13 +85,14 @@ def group_batches(
                 pass
 
 
-def _packed(fields: Mapping[str, pa.DataType]) -> sql.Composed:
-    """How many rows, each field as one value, and the rows."""
-    packed = [
-        sql.SQL(_NUMBERS[arrow][0] if arrow in _NUMBERS else _PLAIN).format(sql.Identifier(name))
-        for name, arrow in fields.items()
-    ]
-    return sql.SQL(", ").join([sql.SQL("count(*)"), *packed, _IMAGES])
+def _packing(fields: Fields) -> sql.Composed:
+    """Each column as one value."""
+    return sql.SQL(", ").join(
+        sql.SQL(_PLAIN if plain else _NUMBERS[arrow][0] if arrow in _NUMBERS else _TEXT).format(
+            sql.Identifier(name)
+        )
+        for name, (arrow, plain) in fields.items()
+    )
 
 
 def _send(server: PGconn, statement: bytes) -> None:
@@ -131,23 +121,31 @@ def _answer(server: PGconn) -> list[bytes | None]:
     return found
 
 
-def _unpacked(
-    values: Sequence[bytes | None], packing: Packing, fields: Mapping[str, pa.DataType]
-) -> pa.RecordBatch | None:
-    """The rows; None where they are none that can be packed."""
-    count, *packed, lines = values
-    rows = int.from_bytes(count or b"", "big")
-    if not rows:
-        return pa.RecordBatch.from_pylist([], pa.schema(list(fields.items())))
-    found = {
-        name: _numbers(data or b"", arrow, rows) if arrow in _NUMBERS else _texts(data or b"")
-        for data, (name, arrow) in zip(packed, packing.fields.items(), strict=True)
-    }
-    columns = packing.images.unpacked(lines or b"", found["version_id"])
-    if columns is None:
-        return None
-    found |= columns
-    return pa.RecordBatch.from_arrays([found[name] for name in fields], names=list(fields))
+def _count(values: Sequence[bytes | None]) -> int:
+    return int.from_bytes(values[0] or b"", "big")
+
+
+def _adds_up(values: Sequence[bytes | None], fields: Fields) -> bool:
+    """Whether plain texts were: a source may send anything as a number."""
+    most = _count(values) - 1
+    return most < 0 or all(
+        data is not None and data.count(_UNIT) == most
+        for data, (_, plain) in zip(values[1:], fields.values(), strict=True)
+        if plain
+    )
+
+
+def _unpacked(values: Sequence[bytes | None], fields: Fields) -> pa.RecordBatch:
+    rows = _count(values)
+    arrays = [
+        _texts(data or b"", _UNIT, _NULL)
+        if plain
+        else _numbers(data or b"", arrow, rows)
+        if arrow in _NUMBERS
+        else _texts(data or b"", _TEXT_UNIT, _TEXT_NULL)
+        for data, (arrow, plain) in zip(values[1:], fields.values(), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(fields))
 
 
 def _numbers(data: bytes, arrow: pa.DataType, rows: int) -> pa.Array:
@@ -157,5 +155,8 @@ def _numbers(data: bytes, arrow: pa.DataType, rows: int) -> pa.Array:
     return pa.Array.from_buffers(arrow, rows, [None, pa.py_buffer(numbers)])
 
 
-def _texts(data: bytes) -> Any:
-    return pc.split_pattern(pa.array([data], pa.binary()), _UNIT).values.cast(pa.string())
+def _texts(data: bytes, unit: bytes, null: bytes) -> Any:
+    parts = pc.split_pattern(pa.array([data], pa.binary()), unit).values
+    if null in data:
+        parts = pc.if_else(pc.equal(parts, null), pa.scalar(None, pa.binary()), parts)
+    return parts.cast(pa.string())

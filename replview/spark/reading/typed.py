@@ -11,17 +11,16 @@ from replview.spark.reading.converting import convert_array
 from replview.spark.reading.derived import DERIVED, Derivation
 from replview.spark.reading.derived import OWN_FIELDS as DERIVATION_FIELDS
 from replview.spark.reading.marked_rows import Asides, as_mark, unmarked
-from replview.spark.reading.packed_columns import Packing, group_batches
-from replview.spark.reading.packed_images import PackedImages
+from replview.spark.reading.packed_columns import group_batches
 from replview.spark.reading.places import everything
 from replview.spark.reading.transactions import Group, groups, placed
 from replview.spark.reading.typed_query import (
     KINDS,
     OWN_FIELDS,
-    PACKED_FIELDS,
-    typed_queries,
+    PLAIN_FIELDS,
+    is_plain,
+    typed_query,
 )
-from replview.spark.reading.unpacked_columns import is_plain
 from replview.spark.slice_schemas import CHANGE_FIELDS, Column
 from replview.spark.slices import Range, Slice, SliceTable
 
@@ -37,16 +36,13 @@ def read_typed(
     """
     columns, schema = table.columns, table.arrow_schema()
     derived = part.before == "derived"
-    more = DERIVATION_FIELDS if derived else {}
-    fields = {**OWN_FIELDS, **more, **{f"x{n}": pa.string() for n in range(len(columns))}}
-    queries = typed_queries(connection, part, table, columns)
-    packing = None
-    if PackedImages.serve(table, columns):
-        own = {**{name: OWN_FIELDS[name] for name in PACKED_FIELDS}, **more}
-        packing = Packing(queries.images, own, PackedImages(table, columns))
+    own = {**OWN_FIELDS, **(DERIVATION_FIELDS if derived else {})}
+    fields = {name: (arrow, name in PLAIN_FIELDS) for name, arrow in own.items()}
+    fields |= {f"x{n}": (pa.string(), is_plain(each.arrow)) for n, each in enumerate(columns)}
+    query = typed_query(connection, part, table, columns)
     found = groups(connection, part, within or everything(part), [table.relation_id])
     with Asides(connection) as asides, Derivation(connection, part, table, columns) as rows_before:
-        for group, batch in group_batches(connection, found, packing, queries.columns, fields):
+        for group, batch in group_batches(connection, found, query, fields):
             for whole in rows_before.filled(batch) if derived else (batch,):
                 for some in asides.portions(whole):
                     yield _typed(some, group, table, columns, schema, asides)

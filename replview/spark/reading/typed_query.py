@@ -7,8 +7,7 @@ too, if only its key. A column that is null may not have been sent, and a text m
 in a number's place gives itself away where it is read.)
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 from psycopg import sql
@@ -22,7 +21,6 @@ from replview.spark.reading.places import (
     wanted_operations,
 )
 from replview.spark.reading.transactions import Group
-from replview.spark.reading.unpacked_columns import unpacked_columns
 from replview.spark.slice_schemas import Column
 from replview.spark.slices import LAST_SEQ, Slice, SliceTable
 
@@ -33,8 +31,10 @@ OWN_FIELDS: dict[str, pa.DataType] = {
     "id": pa.int64(), "seq": pa.int32(), "lsn": pa.string(), "kind": pa.int8(),
     "version_id": pa.int64(), "missing": pa.string(), "marked": pa.string(),
 }  # fmt: skip
-#: Of those the ones that come with the row as JSON (``packed_columns``).
-PACKED_FIELDS = ("id", "seq", "lsn", "kind", "version_id")
+#: Of those the ones whose text is plain (``packed_columns``): JSON escapes what is not.
+PLAIN_FIELDS = ("lsn", "missing", "marked")
+#: num_nulls() takes no more.
+_ARGUMENTS = 90
 
 _QUERY = """
     SELECT y.id, y.seq, y.lsn, y.kind, y.version_id,
@@ -49,11 +49,6 @@ _QUERY = """
             ORDER BY {order} OFFSET 0
         ) AS x OFFSET 0
     ) AS y
-"""
-_IMAGE_QUERY = """
-    SELECT c.transaction_id AS id, c.seq, c.lsn, c.version_id, {kind} AS kind{may_derive},
-           {image} AS image
-    FROM {changes} WHERE {where} ORDER BY {order}
 """
 _KIND = sql.SQL("CASE c.op WHEN 'U' THEN 2 WHEN 'D' THEN 3 ELSE 0 END")
 _IMAGE = sql.SQL("CASE c.op WHEN 'D' THEN c.old ELSE c.new END")
@@ -77,6 +72,17 @@ _MAY_DERIVE = sql.SQL("""
 """)
 
 
+def is_plain(arrow: pa.DataType) -> bool:
+    """Whether values of this type are written in printable characters, and look like no mark."""
+    return any(
+        kind(arrow)
+        for kind in (
+            pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean,
+            pa.types.is_timestamp, pa.types.is_date,
+        )
+    )  # fmt: skip
+
+
 def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool:
     """Whether an update may give two rows: looking for that in each of them takes its time."""
     if "update" not in wanted_operations(part, rows=True):
@@ -90,54 +96,55 @@ def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool
     return connection.execute(_MOVED, [table.relation_id]).fetchone() == (True,)
 
 
-@dataclass(frozen=True, slots=True)
-class TypedQueries:
-    """Give a query of one group's rows, in the order of history."""
-
-    #: A column of text for each of the table's own.
-    columns: Callable[[Group], sql.Composed]
-    #: The row as JSON in ``image``.
-    images: Callable[[Group], sql.Composed]
-
-
-def typed_queries(
+def typed_query(
     connection: Connection, part: Slice, table: SliceTable, columns: Sequence[Column]
-) -> TypedQueries:
-    """Where rows before updates are asked of the record too, each update of a keyed row has one,
-    and ``derivable`` says which of them nobody sent.
+) -> Callable[[Group], sql.Composed]:
+    """Gives the query of one group's rows, in the order of history. Where rows before updates are
+    asked of the record too, each update of a keyed row has one, and ``derivable`` says which of
+    them nobody sent.
     """
     before = tells_before(connection, part, table)
+    masked = part.masked_of(table.name)
     derived = part.before == "derived"
-    image = masked_image(sql.SQL("i.image") if before else _IMAGE, part.masked_of(table.name))
+    places = [sql.Identifier(f"x{n}") for n in range(len(columns))]
+    values = [
+        sql.SQL("x.v ->> {} AS {}").format(column.source_name, place)
+        for column, place in zip(columns, places, strict=True)
+    ]
+    operations = wanted_operations(part, rows=True)
+    codes = operation_codes(operations)
     told = {
+        "any_null": _any_null(places),
+        "missing": _missing(table, columns, places),
+        "any_mark": _any(
+            sql.SQL("y.{} ^@ '{{\"$'").format(place)
+            for column, place in zip(columns, places, strict=True)
+            if not is_plain(column.arrow)
+        ),
+        "columns": sql.SQL(", ").join(sql.SQL("y.{}").format(place) for place in places),
+        "values": sql.SQL(", ").join(values),
         "kind": sql.SQL("i.kind") if before else _KIND,
-        "image": image,
+        "image": masked_image(sql.SQL("i.image") if before else _IMAGE, masked),
+        "derivable": sql.SQL(", y.derivable" if derived else ""),
         "may_derive": sql.SQL("")
         if not derived
         else _MAY_DERIVE
         if before
         else sql.SQL(", 0 AS derivable"),
-        "derivable": sql.SQL(", y.derivable" if derived else ""),
-        **unpacked_columns(table, columns),
     }
     told = {name: written_once(connection, each) for name, each in told.items()}
     two = _LOOKED_FOR if derived else _SENT
-    codes = operation_codes(wanted_operations(part, rows=True))
 
-    def asks(text: str) -> Callable[[Group], sql.Composed]:
-        def query(group: Group) -> sql.Composed:
-            changes, order = source_of(group)
-            order = sql.SQL("{}, c.seq").format(order)
-            if before:
-                images = sql.SQL(_IMAGES)
-                changes = images.format(changes=changes, two=two, kind=_KIND, image=_IMAGE)
-                order = sql.SQL("{}, i.kind").format(order)
-            where = changes_of(group, [table.relation_id], codes)
-            return sql.SQL(text).format(**told, changes=changes, where=where, order=order)
+    def query(group: Group) -> sql.Composed:
+        changes, order = source_of(group)
+        order = sql.SQL("{}, c.seq").format(order)
+        if before:
+            changes = sql.SQL(_IMAGES).format(changes=changes, two=two, kind=_KIND, image=_IMAGE)
+            order = sql.SQL("{}, i.kind").format(order)
+        where = changes_of(group, [table.relation_id], codes)
+        return sql.SQL(_QUERY).format(**told, changes=changes, where=where, order=order)
 
-        return query
-
-    return TypedQueries(columns=asks(_QUERY), images=asks(_IMAGE_QUERY))
+    return query
 
 
 def written_once(connection: Connection, part: sql.Composable) -> sql.Composable:
@@ -191,3 +198,47 @@ def _of_transactions(group: Group) -> sql.Composable:
         return between
     # (Without "+ 0" the index would be asked for each of them all the same.)
     return sql.SQL("{} AND c.transaction_id + 0 = ANY({}::bigint[])").format(between, _array(ids))
+
+
+def _any(conditions: Iterable[sql.Composed]) -> sql.Composable:
+    parts = list(conditions)
+    return sql.SQL(" OR ").join(parts) if parts else sql.SQL("false")
+
+
+def _any_null(places: Sequence[sql.Identifier]) -> sql.Composable:
+    parts = []
+    for start in range(0, len(places), _ARGUMENTS):
+        some = [sql.SQL("y.{}").format(each) for each in places[start : start + _ARGUMENTS]]
+        parts.append(sql.SQL("num_nulls({}) > 0").format(sql.SQL(", ").join(some)))
+    return _any(parts)
+
+
+def _missing(
+    table: SliceTable, columns: Sequence[Column], places: Sequence[sql.Identifier]
+) -> sql.Composable:
+    """The numbers of columns that a row of its version has and that were not sent, each with a
+    comma.
+    """
+    cases = []
+    for number, (column, place) in enumerate(zip(columns, places, strict=True)):
+        having = [
+            version.id
+            for version in table.versions
+            if any(each["name"] == column.source_name for each in version.columns)
+        ]
+        there = sql.SQL("y.version_id = ANY({}::bigint[]) AND ").format(having)
+        cases.append(
+            sql.SQL(
+                "CASE WHEN y.{} IS NULL AND {}NOT coalesce(y.v ? {}, false) THEN {} END"
+            ).format(
+                place,
+                there if len(having) < len(table.versions) else sql.SQL(""),
+                column.source_name,
+                f"{number},",
+            )
+        )
+    parts = [
+        sql.SQL("concat({})").format(sql.SQL(", ").join(cases[start : start + _ARGUMENTS]))
+        for start in range(0, len(cases), _ARGUMENTS)
+    ]
+    return sql.SQL(" || ").join(parts) if parts else sql.SQL("''")

@@ -53,7 +53,8 @@ _CHANGES = """
            CASE o.op WHEN 'D' THEN jsonb_build_object('id', row.id::text) END,
            CASE o.op WHEN 'D' THEN NULL ELSE jsonb_build_object(
                'id', row.id::text, 'customer', (n % 50000)::text, 'product', (n % 997)::text,
-               'quantity', (1 + n % 9)::text, 'price', ((n % 90000)::numeric / 100)::numeric(10,2),
+               'quantity', (1 + n % 9)::text,
+               'price', ((n % 90000)::numeric / 100)::numeric(10,2)::text,
                'status', (ARRAY['new', 'paid', 'sent', 'back'])[1 + (n % 4)],
                'at', '2026-11-' || lpad((1 + n % 28)::text, 2, '0') || ' 07:57:11.369827+00',
                'note', CASE WHEN n % 11 = 0 THEN NULL ELSE 'note of order ' || n END) END,
