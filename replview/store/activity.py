@@ -136,7 +136,15 @@ _INTO_TABLES = """
                sum(truncates), coalesce(sum(inserts) FILTER (WHERE snapshot), 0)
         FROM touched o JOIN t ON t.id = o.id GROUP BY o.relation, t.block, o.version
 """
-_INTO_ACTORS = """
+#: How sums of ``actor_activity AS mine`` are added to those that are there.
+ADDED_TO_ACTOR = """ON CONFLICT (incarnation_id, actor, day, relation_id, grade) DO UPDATE SET
+        transactions = mine.transactions + excluded.transactions,
+        inserts = mine.inserts + excluded.inserts, updates = mine.updates + excluded.updates,
+        deletes = mine.deletes + excluded.deletes, truncates = mine.truncates + excluded.truncates,
+        messages = mine.messages + excluded.messages,
+        first_time = least(mine.first_time, excluded.first_time),
+        last_time = greatest(mine.last_time, excluded.last_time)"""
+_INTO_ACTORS = f"""
     done AS (
         SELECT t.id, t.actor, t.grade, (t.at AT TIME ZONE 'UTC')::date AS day, t.at, o.relation,
                o.place, 0 AS messages, o.inserts, o.updates, o.deletes, o.truncates
@@ -153,14 +161,8 @@ _INTO_ACTORS = """
     SELECT %(life)s, actor, day, relation, grade, count(*) FILTER (WHERE place = 1), sum(inserts),
            sum(updates), sum(deletes), sum(truncates), sum(messages), min(at), max(at)
     FROM done GROUP BY actor, day, relation, grade
-    ON CONFLICT (incarnation_id, actor, day, relation_id, grade) DO UPDATE SET
-        transactions = mine.transactions + excluded.transactions,
-        inserts = mine.inserts + excluded.inserts, updates = mine.updates + excluded.updates,
-        deletes = mine.deletes + excluded.deletes, truncates = mine.truncates + excluded.truncates,
-        messages = mine.messages + excluded.messages,
-        first_time = least(mine.first_time, excluded.first_time),
-        last_time = greatest(mine.last_time, excluded.last_time)
-"""
+    {ADDED_TO_ACTOR}
+"""  # noqa: S608 (of constants)
 _ADD_TABLES_AND_ACTORS = f"{_TOUCHED}, tables AS ({_INTO_TABLES}), {_INTO_ACTORS}"
 ADD_TABLES, ADD_ACTORS = f"{_TOUCHED}{_INTO_TABLES}", f"{_TOUCHED}, {_INTO_ACTORS}"
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import orjson
 from django.db import connection, transaction
 
+from replview.store.activity import ADDED_TO_ACTOR
 from replview.store.models import Export, HistoryJob, SavedFilter, Slot, SlotIncarnation
 
 #: Transactions changed in one transaction of the store.
@@ -29,7 +30,7 @@ _MESSAGES = """
 """
 _MARKS = "SELECT FROM activity_mark WHERE incarnation_id = ANY(%(lives)s) FOR UPDATE"
 # An earlier try may have left sums under the new name.
-_SUMS = """
+_SUMS = f"""
     WITH former AS (
         DELETE FROM actor_activity WHERE actor = %(name)s AND incarnation_id = ANY(%(lives)s)
         RETURNING *)
@@ -38,14 +39,8 @@ _SUMS = """
          truncates, messages, first_time, last_time)
     SELECT incarnation_id, %(new)s, day, relation_id, grade, transactions, inserts, updates,
            deletes, truncates, messages, first_time, last_time FROM former
-    ON CONFLICT (incarnation_id, actor, day, relation_id, grade) DO UPDATE SET
-        transactions = mine.transactions + excluded.transactions,
-        inserts = mine.inserts + excluded.inserts, updates = mine.updates + excluded.updates,
-        deletes = mine.deletes + excluded.deletes, truncates = mine.truncates + excluded.truncates,
-        messages = mine.messages + excluded.messages,
-        first_time = least(mine.first_time, excluded.first_time),
-        last_time = greatest(mine.last_time, excluded.last_time)
-"""
+    {ADDED_TO_ACTOR}
+"""  # noqa: S608 (of constants)
 
 
 def alias(erasure_id: int) -> str:
