@@ -95,6 +95,10 @@ class Batching:
         """Reads that leave much to ask again stay small."""
         self._now = max(self._size // 4, 200)
 
+    def stay(self) -> None:
+        """Reads grow no more."""
+        self.most = min(self.most, self._size)
+
     @property
     def _size(self) -> int:
         return self._now or self.first

@@ -32,6 +32,8 @@ __all__ = [
 #: Changes looked at by a read: small at first, for the answer that is near.
 _FIRST_READ = 2000
 _MOST_READ = 16_000
+#: A read that took so long is not followed by a larger one: what it takes could not be foretold.
+_LONG_READ_SECONDS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ def find_changes(
             back_to = _moment(row)
             return told(Place(lives.get(row.incarnation_id, 0), row.commit_seq or 0, change.seq))
         now = time.monotonic()
+        if now - last > _LONG_READ_SECONDS:
+            batching.stay()
         # One more would end after the time: batches grow while nothing is found.
         if now - started + 1.5 * (now - last) >= budget_seconds:
             return told(batch.place)
