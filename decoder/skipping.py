@@ -85,5 +85,10 @@ def opening_of(frame: bytes) -> tuple[int, int | None] | None:
     return None
 
 
+def message_lsn(frame: bytes) -> int | None:
+    """Where the logical message of a frame is; ``None`` for other frames."""
+    return _number(frame[1:9]) if frame[_TAG_AT : _TAG_AT + 1] == b"M" else None
+
+
 def _number(octets: bytes) -> int:
     return int.from_bytes(octets, "big")

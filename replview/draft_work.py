@@ -16,7 +16,7 @@ from replview.slot_sweeping import sweep
 from replview.store import drafts, intentions
 from replview.store.connecting import orm_connection
 from replview.store.dsn import DSNError
-from replview.store.models import Slot, SourceDraft
+from replview.store.models import SourceDraft
 from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,8 @@ class Work:
         #: A reason to end that is looked for with each sign of life.
         self.over: Callable[[], bool] = lambda: False
         self._stopping = stopping
-        self._left: list[str] = []
+        #: What is on the source and could not be taken back, also by an earlier attempt.
+        self._left: list[str] = list(draft.undo)
 
     @contextmanager
     def alive(self) -> Iterator["Work"]:
@@ -61,10 +62,12 @@ class Work:
     def on_step(self, step: Step, state: str) -> None:
         """From the carrying out: a statement is running, done, failed, taken back or left."""
         statement = step.undo.as_string(None)
-        if state == "done":
-            self.draft.undo = [*self.draft.undo, statement]
-        elif state == "taken back":
+        if state in ("done", "taken back"):
+            # What could be made was not there any more, whoever took it back.
             self.draft.undo = [one for one in self.draft.undo if one != statement]
+            self._left = [one for one in self._left if one != statement]
+        if state == "done":
+            self.draft.undo.append(statement)
         elif state == "left":
             self._left.append(statement)
         self.step(f"{step.kind} {step.name}", state)
@@ -74,6 +77,13 @@ class Work:
         for line in self.draft.progress:
             if line["name"] == name:
                 line["state"], line["said"] = state, ""
+        self._beat()
+
+    def handed_over(self) -> None:
+        """The store has the slot: it is taken back as any slot is, by removing it. What an earlier
+        attempt left is looked after by that one's intention.
+        """
+        self.draft.undo, self._left = [], []
         self._beat()
 
     def say(self, words: str) -> None:
@@ -136,23 +146,19 @@ class Work:
 def take_back_lost() -> None:
     """Take back what workers left on sources that gave no sign of life for a while."""
     for draft in drafts.lost():
-        made = Slot.objects.filter(
-            source__name=draft.answers.get("name", ""),
-            name=draft.answers.get("slot_name", ""),
-            created_at__gte=draft.asked_at or draft.created_at,
-            temporary=False,
-        ).first()
-        if made is not None and draft.kind == SourceDraft.Kind.RECORD:
+        if draft.slot is not None and draft.kind == SourceDraft.Kind.RECORD:
             # It was all done but for saying so.
-            drafts.end(draft, SourceDraft.State.DONE, source=made.source, slot=made)
+            draft.undo = []
+            drafts.end(draft, SourceDraft.State.DONE)
             continue
-        left = _sweep(draft) if intentions.of_draft(draft) else _take_back(draft)
+        swept = bool(intentions.of_draft(draft))
+        left = _sweep(draft) if swept else _take_back(draft)
         remedy = "Try again"
         if left:
-            remedy = (
-                "replview goes on trying to take back what was made. Or run on the source "
-                f"yourself: {'; '.join(left)}"
+            goes_on = (
+                "replview goes on trying to take back what was made. Or run" if swept else "Run"
             )
+            remedy = f"{goes_on} on the source yourself: {'; '.join(left)}"
         drafts.end(
             draft,
             SourceDraft.State.FAILED,

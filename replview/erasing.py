@@ -97,6 +97,7 @@ def _erase(act: Act) -> None:
     erasing.beat(act.claim, erased=erased)
     left = _erase_files(act)
     act.beside.erase_results()
+    act.clear_texts()
     act.vacuum(erased["days"])
     if left is not None:
         erasing.stay_unfinished(act.claim, *left, roots=list(act.roots.values()))

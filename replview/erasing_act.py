@@ -17,7 +17,7 @@ from psycopg import sql
 
 from replview.erasing_beside import FILTERS, Beside
 from replview.erasing_files import FileTrails, Told, homes_of, reach, roots_of
-from replview.store import erased_actor, erased_beside, erasing
+from replview.store import erased_actor, erased_beside, erased_texts, erasing
 from replview.store.connecting import connect_store
 from replview.store.erased_rows import ErasedTable, Found
 from replview.store.erased_trails import Key, Span, key_of, spans_of
@@ -130,6 +130,8 @@ class Act:
     def look(self) -> dict[str, Any]:
         """Counted, nothing changed; of roots it is told in ``roots``."""
         tally, eraser = Tally(), self._eraser()
+        texts = erased_texts.texts_of(self.slot)
+        naming = erased_texts.naming(texts, self._erased_keys())
         for name, table in self.tables.items():
             self._step(f"counting changes of {name}")
             seen = set[tuple[int, int]]()
@@ -139,7 +141,9 @@ class Act:
                 seen |= {(each.transaction_id, each.seq) for each in fresh}
                 tally.add(name, fresh)
                 tally.large_values += eraser.large_values(fresh)
+                naming |= erased_texts.holding(texts, fresh, self.columns)
         beside = {name: len(found) for name, found in self.beside.found().items()}
+        beside[erased_texts.TEXTS] = sum(text in naming for _, text in texts)
         if self.actor:
             beside["transactions of the actor"] = erased_actor.count(self.slot, self.actor)
         for url, told in self._asked_roots():
@@ -151,11 +155,13 @@ class Act:
         """The record, and what stands beside it."""
         tally, eraser = Tally(), self._eraser()
         beside, searching = self.beside.found(), erased_beside.searching_filters(self.slot)
-        filters = 0
+        filters, texts = 0, erased_texts.texts_of(self.slot)
+        self._keep_texts(erased_texts.naming(texts, self._erased_keys()))
         for name, table in self.tables.items():
             self._step(f"erasing changes of {name}")
             for page in self._pages(name, table):
                 # Before the values: another try does not find those again.
+                self._keep_texts(erased_texts.holding(texts, page, self.columns))
                 naming = erased_beside.filters_with_values(searching, page, self.columns)
                 filters += erased_beside.delete_filters(naming)
                 tally.large_values += eraser.erase(page, table.names)
@@ -163,6 +169,7 @@ class Act:
         self._step("erasing what names it")
         counts = self.beside.erase(beside)
         counts[FILTERS] += filters
+        counts[erased_texts.TEXTS] = self.clear_texts()
         if self.actor:
             new = erased_actor.alias(self.row.pk)
             counts["transactions of the actor"] = erased_actor.erase(
@@ -171,6 +178,11 @@ class Act:
             rows = erased_actor.exports_naming(self.slot, self.actor)
             erased_actor.rename_exports(rows, self.actor, new)
         return {**tally.to_json(), "beside": {name: n for name, n in counts.items() if n}}
+
+    def clear_texts(self) -> int:
+        """In records of exports, those that ended meanwhile among them."""
+        new = erased_texts.alias(self.row.pk)
+        return erased_texts.clear(self.slot, self._texts, new)
 
     def erase_roots(self) -> list[Told]:
         """File by file; a root that cannot be reached is told of, and the others go on. Gives
@@ -210,7 +222,8 @@ class Act:
         self._step("vacuuming what was erased")
         names = [f"change_{day.replace('-', '')}" for day in days]
         names += ["large_value", "saved_filter", "quarantine", "slot_peek", "history_job"]
-        names += ["transaction", "actor_activity", "export"] if self.actor else []
+        names += ["transaction", "actor_activity"] if self.actor else []
+        names += ["export"] if self.actor or self._texts else []
         with connect_store("replview erase") as session:
             for name in names:
                 self.check()
@@ -238,11 +251,34 @@ class Act:
             erasure=self.row.pk, day=self.day.isoformat(), homes=homes_of(self.slot),
             tables=tables, names=names, columns=self.columns,
             actor=self.actor, alias=erased_actor.alias(self.row.pk),
+            texts=dict.fromkeys(self._texts, erased_texts.alias(self.row.pk)),
         )  # fmt: skip
 
     def _step(self, words: str) -> None:
         self.check()
         erasing.beat(self.claim, step=words)
+
+    @property
+    def _texts(self) -> list[str]:
+        """That exports were narrowed by, as far as they name what is erased."""
+        return list(self.plan.get("texts", ()))
+
+    def _keep_texts(self, found: set[str]) -> None:
+        """Sealed, before the record forgets them: files are told later, maybe by another try."""
+        texts = sorted({*self._texts, *found})
+        if texts != self._texts:
+            self.plan["texts"] = texts
+            if not erasing.keep_plan(self.claim, self.plan):
+                raise Stopped
+
+    def _erased_keys(self) -> set[Key]:
+        """The rows' keys, where they are erased too."""
+        return {
+            span.key
+            for name, spans in self.spans.items()
+            if not self.columns or {*self.columns} & {*self.tables[name].names}
+            for span in spans
+        }
 
     def _eraser(self) -> Eraser:
         return Eraser(self.day, self.columns, os.urandom(32))

@@ -21,7 +21,7 @@ from replview.draft_work import Work, take_back_lost
 from replview.live.publisher import Publisher
 from replview.slot_making import make_slot
 from replview.store import baselines, drafts
-from replview.store.access_record import note
+from replview.store.access_record import Visit, note, use_visit
 from replview.store.connecting import orm_connection
 from replview.store.dsn import DSNError
 from replview.store.models import Slot, SourceDraft
@@ -137,14 +137,13 @@ def _record(work: Work) -> None:
         on_step=work.on_step,
         draft=draft,
     )
+    work.handed_over()
     work.step("store", "done")
     if _wants_baseline(draft):
         for table in baselines.tables_of(slot):
             by = draft.user.get_username()
             baselines.request(slot, table["schema"], table["table"], by=by)
         work.step("baseline", "done")
-    # From here on it is no draft's any more: it is taken back as any slot is, by removing it.
-    draft.undo = []
     work.done(source=slot.source, slot=slot)
     if is_new:
         source = slot.source
@@ -194,4 +193,6 @@ def _wants_baseline(draft: SourceDraft) -> bool:
 
 
 def _note(work: Work, action: str, subject: str, **more: Any) -> None:
-    note(action, user=work.draft.user, subject=subject, **more)
+    # A draft's own page has it done: by whoever agreed there, though a worker does it.
+    with use_visit(Visit(lambda: work.draft.user)):
+        note(action, subject=subject, **more)

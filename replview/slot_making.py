@@ -72,6 +72,9 @@ def make_slot(
                 desired=Slot.Desired.STOPPED if stopped else Slot.Desired.RUNNING,
             )
             record_made(slot, plan)
+            if draft is not None:
+                # Its worker may be lost before it says so, and the source be renamed meanwhile.
+                SourceDraft.objects.filter(pk=draft.pk).update(source=source, slot=slot)
     except BaseException as error:
         undo(conninfo, done, say, told)
         _came_to_nothing(intention, error)

@@ -151,9 +151,11 @@ class _Sweep:
 
 def _tell_draft(intention: SlotIntention) -> None:
     """The page of what failed says what is left now."""
-    if intention.draft_id is None:
+    if intention.draft is None:
         return
-    left = [one["undo"] for one in intention.begun]
+    # Of another attempt something may be left, too.
+    rows = intentions.of_draft(intention.draft)
+    left = [one["undo"] for row in rows for one in row.begun]
     columns = {"undo": left} if left else {"undo": left, "problem_remedy": "Try again"}
     failed = SourceDraft.objects.filter(pk=intention.draft_id, state=SourceDraft.State.FAILED)
     failed.update(**columns)

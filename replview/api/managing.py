@@ -18,6 +18,7 @@ from replview.api.managing_shapes import (
     ActOut,
     AdoptAsked,
     Asked,
+    ColumnsAsked,
     CredentialsAsked,
     DropAsked,
     MoveAsked,
@@ -30,8 +31,10 @@ from replview.api.slots import slot_named
 from replview.catalog.problems import SourceTrouble
 from replview.managing import adopting, dropping, receiving
 from replview.managing.acts import Act, json_of
+from replview.managing.column_wishes import NamedColumns
+from replview.managing.columns import change_columns, plan_columns
 from replview.managing.credentials import Credentials, plan_credentials, set_credentials
-from replview.managing.moving import move_source, plan_move
+from replview.managing.moving import Move, carry_out_move, plan_move
 from replview.managing.sources import plan_remove, plan_rename, remove_source, rename_source
 from replview.managing.tables import change_tables, plan_tables
 from replview.store.dsn import DSNError
@@ -106,6 +109,20 @@ def change_slot_tables(
     )
 
 
+@acts(
+    "/slots/{source_name}/{slot_name}/columns",
+    summary="Change which columns of a slot's tables are kept",
+)
+def change_slot_columns(
+    request: HttpRequest, source_name: str, slot_name: str, asked: ColumnsAsked
+) -> dict[str, Any]:
+    """Kept, masked, or left out: at the source where its publication is ours; an admin's to do."""
+    slot = _slot(request, source_name, slot_name, Role.ADMIN)
+    named = NamedColumns(keep=asked.keep, mask=asked.mask, exclude=asked.exclude)
+    return _act(request, asked, lambda: plan_columns(slot, named),
+                lambda by: change_columns(slot, named, by=by))  # fmt: skip
+
+
 @acts("/slots/{source_name}/{slot_name}/adopt", summary="Take over a slot that somebody else made")
 def adopt_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: AdoptAsked
@@ -146,12 +163,13 @@ def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[st
     """Another cluster than before: `confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
     typed = {"password_ref": asked.password_ref, "keep_password": asked.keep_password}
-    return _act(
-        request,
-        asked,
-        lambda: plan_move(row, asked.dsn, **typed).act,
-        lambda by: move_source(row, asked.dsn, **typed, by=by),
-    )
+    tried: list[Move] = []
+
+    def plan() -> Act:
+        tried.append(plan_move(row, asked.dsn, **typed))
+        return tried[0].act
+
+    return _act(request, asked, plan, lambda by: carry_out_move(row, tried[0], by=by))
 
 
 @acts("/sources/{name}/rename", summary="Rename a source")
@@ -196,8 +214,10 @@ def _source(request: HttpRequest, name: str, role: Role) -> Source:
     return found
 
 
-def _slot(request: HttpRequest, source_name: str, slot_name: str) -> Slot:
-    _source(request, source_name, Role.OPERATOR)
+def _slot(
+    request: HttpRequest, source_name: str, slot_name: str, role: Role = Role.OPERATOR
+) -> Slot:
+    _source(request, source_name, role)
     return slot_named(f"{source_name}/{slot_name}")
 
 

@@ -72,6 +72,14 @@ class TablesAsked(Asked):
     remove: list[str] = Field(default_factory=list, max_length=2000)
 
 
+class ColumnsAsked(Asked):
+    """Columns by ``schema.table.column``; every other one stays as it is."""
+
+    keep: list[str] = Field(default_factory=list, max_length=2000)
+    mask: list[str] = Field(default_factory=list, max_length=2000)
+    exclude: list[str] = Field(default_factory=list, max_length=2000)
+
+
 class AdoptAsked(Asked):
     """Publications to read the slot with."""
 

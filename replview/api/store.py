@@ -19,7 +19,7 @@ class KeptOut(Schema):
     slot: str
     keep_for_days: int | None = Field(description="null: for ever")
     keep_at_most_bytes: int | None = Field(description="null: whatever it takes")
-    store_bytes: int
+    store_bytes: int | None = Field(description="null: not counted yet")
     first_day: date | None
     bytes_per_day: float | None = Field(description="over the last week's whole days")
     levels_off_bytes: int | None

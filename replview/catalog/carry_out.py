@@ -96,8 +96,12 @@ def waiting_for(conninfo: str) -> str:
 
 
 def _run(conninfo: str, step: Step, say: Say, stop: threading.Event) -> None:
-    with connect(conninfo, read_only=False, statement_timeout_ms=0) as connection:
-        if step.kind == "slot":
+    # A new slot waits for each open transaction by a lock, as long as that takes.
+    is_slot = step.kind == "slot"
+    with connect(
+        conninfo, read_only=False, statement_timeout_ms=0, wait_for_locks=is_slot
+    ) as connection:
+        if is_slot:
             _create_slot(conninfo, connection, step, say, stop)
         else:
             connection.execute(step.statement)

@@ -5,12 +5,12 @@ so no other table is named, locked, or loses a list or a row filter that somebod
 meanwhile, as with SET TABLE. Its own row filter is kept.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from replview.catalog.column_rules import listed_columns
+from replview.catalog.column_rules import known_columns, listed_columns
 from replview.catalog.connections import Connection
 from replview.catalog.findings import some_of
 from replview.catalog.publication_members import Member, owned_publications, read_members
@@ -65,7 +65,7 @@ def plan_column_changes(
     ours = [one for one in publications if one.name in made]
     modern = connection.info.server_version >= _SINCE
     changes = ColumnChanges()
-    for table, excluded in _known(tables, left_out):
+    for table, excluded in known_columns(tables, left_out, "Look at the table's columns again"):
         places = [
             _Place(one, member, table)
             for one in ours
@@ -88,24 +88,6 @@ def plan_column_changes(
             _change(place, wanted, changes)
     _check_owned(connection, changes)
     return changes
-
-
-def _known(
-    tables: Iterable[TableFacts], left_out: Columns
-) -> Iterable[tuple[TableFacts, frozenset[str]]]:
-    """The tables that are meant. Refuses columns that are not there."""
-    by_name = {(table.schema, table.name): table for table in tables}
-    for key, excluded in left_out.items():
-        table = by_name.get(key)
-        unknown = sorted(excluded if table is None else excluded - set(table.columns))
-        if unknown:
-            raise refuse(
-                "no_such_column",
-                f"there is no column {'.'.join(key)}.{unknown[0]}",
-                "Look at the table's columns again",
-            )
-        if table is not None:
-            yield table, excluded
 
 
 def _why_still_sent(places: list[_Place], ours: list[Publication], *, modern: bool) -> str:

@@ -12,23 +12,30 @@ def check_columns(wish: Wish, tables: list[TableFacts], usable: list[TableFacts]
     ``usable`` are the tables whose updates we publish; None: publications are not ours, and every
     identity column counts.
     """
-    by_name = {(table.schema, table.name): table for table in tables}
-    for columns, option in ((wish.exclude, "--exclude-column"), (wish.mask, "--mask-column")):
-        for key, names in columns.items():
-            table = by_name.get(key)
-            unknown = sorted(names if table is None else names - set(table.columns))
-            if unknown:
-                raise refuse(
-                    "no_such_column",
-                    f"there is no column {'.'.join(key)}.{unknown[0]}",
-                    f"Correct {option}: schema.table.column",
-                )
-    for key, names in wish.exclude.items():
-        table = by_name[key]
+    known_columns(tables, wish.mask, "Correct --mask-column: schema.table.column")
+    excluded = known_columns(tables, wish.exclude, "Correct --exclude-column: schema.table.column")
+    for table, names in excluded:
         if usable is None or table in usable:
             # A partition may have an identity of its own.
             for one in (table, *leaves_of(table, tables)):
                 _check_identity(one, names)
+
+
+def known_columns(
+    tables: list[TableFacts], columns: Columns, remedy: str
+) -> list[tuple[TableFacts, frozenset[str]]]:
+    """The tables that are meant, each with its columns. Refuses columns that are not there."""
+    by_name = {(table.schema, table.name): table for table in tables}
+    found = []
+    for key, names in columns.items():
+        table = by_name.get(key)
+        unknown = sorted(names if table is None else names - set(table.columns))
+        if unknown:
+            cause = f"there is no column {'.'.join(key)}.{unknown[0]}"
+            raise refuse("no_such_column", cause, remedy)
+        if table is not None:
+            found.append((table, names))
+    return found
 
 
 def table_items(tables: list[TableFacts], wish: Wish, server_version: int) -> sql.Composed:

@@ -31,11 +31,12 @@ def connect(
     read_only: bool = True,
     statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
     connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS,
+    wait_for_locks: bool = False,
 ) -> Connection:
     """An autocommit connection to a source. Raises ``psycopg.Error``; see ``problems``."""
     connection = _open(conninfo, connect_timeout_seconds)
     try:
-        _bind(connection, read_only, statement_timeout_ms)
+        _bind(connection, read_only, statement_timeout_ms, wait_for_locks)
     except BaseException:
         connection.close()
         raise
@@ -115,8 +116,11 @@ def _open(conninfo: str, connect_timeout_seconds: int) -> Connection:
     )
 
 
-def _bind(connection: Connection, read_only: bool, statement_timeout_ms: int) -> None:
+def _bind(
+    connection: Connection, read_only: bool, statement_timeout_ms: int, wait_for_locks: bool = False
+) -> None:
     """Bound every statement that follows."""
+    lock_timeout_ms = 0 if wait_for_locks else LOCK_TIMEOUT_MS
     row = connection.execute(
         """
         SELECT pg_catalog.set_config('statement_timeout', %s, false),
@@ -127,14 +131,14 @@ def _bind(connection: Connection, read_only: bool, statement_timeout_ms: int) ->
         """,
         [
             str(statement_timeout_ms),
-            str(LOCK_TIMEOUT_MS),
+            str(lock_timeout_ms),
             "on" if read_only else "off",
             connection.info.backend_pid,
         ],
     ).fetchone()
     if row is None:
         # Not the backend that answered when we connected: a pooler, which lends it to others too.
-        timeouts = {"statement_timeout": statement_timeout_ms, "lock_timeout": LOCK_TIMEOUT_MS}
+        timeouts = {"statement_timeout": statement_timeout_ms, "lock_timeout": lock_timeout_ms}
         pool_safely(connection, read_only=read_only, timeouts_ms=timeouts)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 
-from replview.catalog.checks import replication_session, server, tables, waiting
+from replview.catalog.checks import plugins, replication_session, server, tables, waiting
 from replview.catalog.connections import Connection, connected
 from replview.catalog.findings import Finding, ok, problem, warning
 from replview.catalog.open_transactions import read_open_transactions
@@ -76,4 +76,6 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
             "the role may not see open transactions; creating a slot waits for all of them",
             f"GRANT pg_monitor TO {facts.role}",
         )
-    yield from waiting.check_slots(read_slots(connection))
+    slots = read_slots(connection)
+    yield from plugins.check_plugins(facts, slots)
+    yield from waiting.check_slots(slots)

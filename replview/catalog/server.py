@@ -1,6 +1,7 @@
 """The server as a whole: version, identity, settings that replication depends on, position."""
 
 import datetime as dt
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +65,10 @@ _SETTINGS = [
     "max_prepared_transactions",
     "wal_sender_timeout",
     "idle_replication_slot_timeout",
+    "output_plugin_libraries",
 ]
+#: One entry of a list of libraries: in double quotes anything may stand.
+_ENTRY = re.compile(r'"((?:[^"]|"")*)"|([^",\s][^",]*)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,8 @@ class ServerFacts:
     wal_sender_timeout_ms: int
     #: 18 and later: idle slots are invalidated after this; 0: never.
     idle_replication_slot_timeout_ms: int | None
+    #: The plugins that may be used; None: the version has no such list, any may be.
+    output_plugins: tuple[str, ...] | None = None
     #: When the server was started: with the system identifier it says which one this is.
     started_at: dt.datetime | None = None
     #: See ``catalog.failover_settings``; empty before 17.
@@ -123,6 +129,7 @@ def read_server_facts(connection: Connection) -> ServerFacts:
         max_prepared_transactions=int(settings["max_prepared_transactions"]["setting"]),
         wal_sender_timeout_ms=int(settings["wal_sender_timeout"]["setting"]),
         idle_replication_slot_timeout_ms=_quantity(settings.get("idle_replication_slot_timeout")),
+        output_plugins=_entries(settings.get("output_plugin_libraries")),
         failover_settings=read_failover_settings(connection),
     )
 
@@ -141,6 +148,14 @@ def _identity(connection: Connection) -> dict[str, Any]:
         return {"system_identifier": None, "timeline_id": None}
     # The function gives a signed number, IDENTIFY_SYSTEM an unsigned one.
     return {**row, "system_identifier": str(row["system_identifier"] % (1 << 64))}
+
+
+def _entries(row: dict[str, Any] | None) -> tuple[str, ...] | None:
+    """The libraries of a list, as they must be named."""
+    if row is None:
+        return None
+    found = _ENTRY.findall(row["setting"])
+    return tuple(quoted.replace('""', '"') or plain.strip() for quoted, plain in found)
 
 
 def _quantity(row: dict[str, Any] | None) -> int | None:

@@ -21,6 +21,7 @@ from replview.spark.slices import Slice
 from replview.store import exports
 from replview.store.access_record import note
 from replview.store.connecting import store_conninfo
+from replview.store.erased_texts import is_alias
 from replview.store.exports import AlreadyRunning, Asked
 from replview.store.models import Export, Relation, Slot, SlotIncarnation, Transaction
 from replview.store.relation_shapes import shapes_named
@@ -87,6 +88,11 @@ def read_wish(
             f"an export cannot be narrowed by {', '.join(left_out)}: it holds all that its "
             "transactions did to a table",
             "Leave it out, or write these changes with replview changes or a download",
+        )
+    if is_alias(wanted.filter.text):
+        raise Refused(
+            "the text that narrowed such an export was erased with the rows it named",
+            "Export under another name, with another text or none",
         )
     if slot.incarnation is None:
         raise Refused(f"{slot} has recorded nothing yet", "Wait for its first transaction")

@@ -187,6 +187,28 @@ def masked_for(life: str) -> dict[str, list[str]]:
     return {name: sorted(columns) for name, columns in sorted(found.items())}
 
 
+def shown_counts(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], of: Withheld
+) -> list[list[Any]]:
+    """Rows that count changes by ``table`` and ``column``, as they may be shown.
+
+    Of a masked column nobody is told whether it changed, and of a table without a right not which
+    of its columns did: there one row is left for all of them, without their number.
+    """
+    table, column = columns.index("table"), columns.index("column")
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    for number, row in enumerate(rows):
+        cells, name = list(row), row[column]
+        if name is not None and of.hides(str(row[table])):
+            cells[column] = NO_RIGHT
+            if "changes" in columns:
+                cells[columns.index("changes")] = None
+            found.setdefault(tuple(cells), cells)
+        elif name is None or name not in of.columns(str(row[table]), [str(name)]):
+            found[(number,)] = cells
+    return list(found.values())
+
+
 def shown_cells(
     table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], of: Withheld,
     names: Mapping[str, str] | None = None,

@@ -1,4 +1,4 @@
-"""The options of ``replview changes``, as the words of a selection."""
+"""The filters of ``replview changes`` and ``replview export``, as the words of a selection."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
@@ -49,6 +49,21 @@ def add_filters(parser: ArgumentParser) -> None:
     )
     option("--xid", type=int, metavar="XID", help="of this transaction")
     option("--gid", metavar="GID", help="of this two-phase transaction")
+    option("--transaction", type=number, metavar="ID", help="of this one, as its page's address")
+    option(
+        "--text",
+        metavar="TEXT",
+        help="in gid, xid, actor, origin, LSN, table names, or the values of a transaction's "
+        "first 200 changes",
+    )
+    option("--min-changes", type=number, metavar="N", help="of transactions with so many or more")
+    option("--min-bytes", type=number, metavar="N", help="of transactions so large or larger")
+    option(
+        "--prepared-min",
+        type=number,
+        metavar="SECONDS",
+        help="of two-phase transactions that were prepared for so long or longer",
+    )
     option("--since", metavar="TIME", help="an ISO time (else UTC), or an age like 2h, 7d")
     option("--until", metavar="TIME", help="the same, excluded")
     option("--from-lsn", type=_lsn, metavar="LSN", help="commits at or after it")
@@ -81,6 +96,11 @@ def words_of(options: dict[str, Any]) -> dict[str, str]:
         "origin": options["origin"],
         "states": ",".join(options["state"] or ()),
         "id": options["gid"] or ("" if options["xid"] is None else str(options["xid"])),
+        "transaction": options["transaction"],
+        "q": options["text"],
+        "min_changes": options["min_changes"],
+        "min_bytes": options["min_bytes"],
+        "prepared_min": options["prepared_min"],
         "since": options["since"],
         "until": options["until"],
         "from_lsn": options["from_lsn"],
@@ -113,7 +133,7 @@ def _operation(text: str) -> str:
 
 
 def number(text: str) -> int:
-    """A number of changes: at least one."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 40):
-        raise ArgumentTypeError(f"{text} is not a number of changes")
+    """At least one."""
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text)):
+        raise ArgumentTypeError(f"{text} is not a number above zero")
     return int(text)

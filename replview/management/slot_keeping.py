@@ -12,6 +12,7 @@ from replview.store.keeping import Keeping, change_keeping, check
 from replview.store.keeping_loss import loss_of
 from replview.store.models import Slot
 from replview.web.keeping_words import (
+    has_words,
     keeping_words,
     loss_notes,
     loss_sentence,
@@ -19,7 +20,7 @@ from replview.web.keeping_words import (
     parse_keep_for,
     slot_forecast_words,
 )
-from replview.web.words import bytes_words, count_words
+from replview.web.words import count_words
 
 _TABLES_SHOWN = 10
 
@@ -64,7 +65,7 @@ def run(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
         )
     told = of_slot(slot)
     command.say(f"slot {slot} keeps its record {keeping_words(asked)}")
-    command.say(f"it has about {bytes_words(told.store_bytes)}; {slot_forecast_words(told)}")
+    command.say(f"{has_words(told)}; {slot_forecast_words(told)}")
 
 
 def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:

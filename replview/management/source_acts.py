@@ -109,7 +109,7 @@ def _remove(command: PlainCommand, source: Source, options: dict[str, Any]) -> N
             f"the slots of {source} are still being removed in the background; see 'replview slot "
             "list' and try again, or --with-slots: the source goes when they are gone"
         )
-    if act.statements or options["with_slots"]:
+    if act.statements or options["with_slots"] or options["leave_on_source"]:
         for line in lines_of(act):
             command.say(line)
         if not command.confirm(f"Remove {source} with all that was stored?", options["yes"]):

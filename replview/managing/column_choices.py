@@ -9,14 +9,13 @@ from replview.catalog.publication_members import read_members
 from replview.catalog.published import read_published
 from replview.catalog.table_columns import read_columns
 from replview.catalog.tables import read_tables
-from replview.managing.columns import DROP
+from replview.managing.column_wishes import DROP, KEEP, unsent_columns
 from replview.managing.definitions import made_by_us
 from replview.store.dsn import full_conninfo
 from replview.store.masks import masked_columns
 from replview.store.models import Slot
 
 _DEADLINE_SECONDS = 15.0
-KEEP = "keep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +71,11 @@ def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
             if one.name in ours
             for member in read_members(connection, one.name)
         }
-        unsent = {
-            key: set(one.table.columns) - set(one.columns) - one.table.generated
-            for key, one in published.items()
-            if one.columns is not None
-        }
+        unsent = {key: unsent_columns(one) for key, one in published.items()}
         found = [
             PublishedTable(
                 name=by_name[key].text,
-                ruled=len(unsent.get(key, set()) | set(slot.column_rules.get(".".join(key), {}))),
+                ruled=len(unsent[key] | set(slot.column_rules.get(".".join(key), {}))),
                 ours=key in named,
             )
             for key in sorted(published)
@@ -93,7 +88,7 @@ def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
         modern = connection.info.server_version >= 150000
     rules = slot.column_rules.get(str(facts), {})
     masks = masked_columns(slot.source_id, facts.schema, facts.name, columns)
-    not_sent = unsent.get((facts.schema, facts.name), set())
+    not_sent = unsent[facts.schema, facts.name]
     return ColumnChoices(
         tables=tuple(found),
         table=table,

@@ -2,27 +2,23 @@
 is ours, masked or left out here.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from psycopg import sql
+
 from replview.catalog.column_changes import ColumnChanges, plan_column_changes
-from replview.catalog.connections import Connection, reading, writing
+from replview.catalog.connections import Connection
 from replview.catalog.findings import some_of
 from replview.catalog.naming import table_parts
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.managing.acts import Act, Statement
+from replview.managing.acts import Act
+from replview.managing.altering import look_at, plan_alteration, run_together, texts_of
+from replview.managing.column_wishes import DROP, MASK, NamedColumns, Rules
 from replview.managing.definitions import made_by_us
 from replview.managing.noting import note_slot
-from replview.managing.tables import COSTS, NEEDS, run_together
 from replview.sampling.publications import look_at_publications
-from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.store.reopening import reopen
-
-MASK, DROP = "mask", "drop"
-#: ``{table (as ``table_text`` writes it): {column: "mask" | "drop"}}``: all rules of these tables.
-Rules = Mapping[str, Mapping[str, str]]
-_DEADLINE_SECONDS = 20.0
 
 
 @dataclass(slots=True)
@@ -35,40 +31,39 @@ class _Kept:
     whole: list[str] = field(default_factory=list)
 
 
-def plan_columns(slot: Slot, wanted: Rules) -> Act:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What would run on the source, and what differs here."""
+
+    changes: ColumnChanges
+    kept: _Kept
+
+    @property
+    def statements(self) -> list[sql.Composed]:
+        """On the source."""
+        return self.changes.statements
+
+
+def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Act:
     """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
     asked; a refusal is in the act.
     """
-    title = f"Change the columns of {slot}"
-    try:
-        with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
-            changes = _changes(connection, slot, wanted)
-    except SourceTrouble as error:
-        if error.trouble.code not in _REFUSALS:
-            raise
-        return Act(title=title, on=slot.source.name, refusal=error.trouble)
-    return Act(
-        title=title,
-        on=slot.source.name,
-        statements=tuple(
-            Statement(sql=statement.as_string(None), needs=NEEDS, costs=COSTS)
-            for statement in changes.statements
-        ),
-        consequences=tuple(_consequences(slot, changes, _kept(slot, wanted))),
+    return plan_alteration(
+        slot,
+        f"Change the columns of {slot}",
+        lambda connection: _look(connection, slot, wanted),
+        lambda found: _consequences(slot, found.changes, found.kept),
+        _REFUSALS,
     )
 
 
-def change_columns(slot: Slot, wanted: Rules, *, by: str) -> ColumnChanges:
+def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> ColumnChanges:
     """Do it: what is to be left out is left out here first, and sent again before it is kept
     again. Raises ``SourceTrouble``.
     """
-    conninfo = full_conninfo(slot.source)
-    with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-        changes = _changes(connection, slot, wanted)
-    kept = _kept(slot, wanted)
-    if changes.statements:
-        with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-            run_together(connection, changes.statements)
+    found = look_at(slot, lambda connection: _look(connection, slot, wanted))
+    changes, kept = found.changes, found.kept
+    run_together(slot, found)
     Slot.objects.filter(pk=slot.pk).update(column_rules=kept.rules)
     # A receiver has read the former rules.
     reopen(slot)
@@ -87,28 +82,30 @@ def change_columns(slot: Slot, wanted: Rules, *, by: str) -> ColumnChanges:
         "columns",
         f"The columns of the slot were changed: {'; '.join(parts)}.",
         by=by,
-        statements=[statement.as_string(None) for statement in changes.statements],
+        statements=texts_of(found),
     )
     look_at_publications(slot.source)
     return changes
 
 
-def _changes(connection: Connection, slot: Slot, wanted: Rules) -> ColumnChanges:
+def _look(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _Found:
     """What would run. Raises ``SourceTrouble`` where it cannot."""
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceTrouble(Trouble("removing", f"slot {slot} is being removed", "Nothing to do"))
+    rules = wanted.rules(connection, slot) if isinstance(wanted, NamedColumns) else wanted
     others = Slot.objects.filter(source=slot.source).exclude(desired=Slot.Desired.REMOVING)
     left_out = {
-        table_parts(table): frozenset(c for c, rule in rules.items() if rule == DROP)
-        for table, rules in wanted.items()
+        table_parts(table): frozenset(c for c, rule in of_table.items() if rule == DROP)
+        for table, of_table in rules.items()
     }
     readers = {one.name: one.publications for one in others}
     changes = plan_column_changes(connection, made_by_us(slot), readers, left_out)
-    if not changes.statements and _kept(slot, wanted).rules == slot.column_rules:
+    kept = _kept(slot, rules)
+    if not changes.statements and kept.rules == slot.column_rules:
         raise SourceTrouble(
             Trouble("nothing", "the columns are kept like that already", "Choose otherwise")
         )
-    return changes
+    return _Found(changes, kept)
 
 
 def _kept(slot: Slot, wanted: Rules) -> _Kept:
@@ -170,6 +167,6 @@ def _shared(slot: Slot, changes: ColumnChanges) -> list[str]:
 
 #: What is wrong with the choice, not with reaching the source.
 _REFUSALS = {
-    "identity_column", "no_columns", "no_such_column", "not_owner", "not_via_root", "nothing",
-    "publications_clash", "removing", "whole_schema",
+    "bad_column", "contradiction", "identity_column", "no_columns", "no_such_column", "not_owner",
+    "not_via_root", "nothing", "publications_clash", "removing", "whole_schema",
 }  # fmt: skip

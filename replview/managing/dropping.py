@@ -89,15 +89,18 @@ def drop_slot(
     say: Say = silent,
 ) -> None:
     """Stop, wait until nobody reads it, drop, then keep or delete the record. Raises
-    ``SourceTrouble``: the slot is stopped then, and nothing else was changed.
+    ``SourceTrouble``, and before anything was changed ``DSNError`` and ``SecretKeyChanged``. Where
+    the source cannot be reached nothing was changed either; where it refuses, the slot is stopped.
     """
     plan_drop(slot, keep_record=keep_record, leave_on_source=leave_on_source).check()
     drops = drops_of(slot)
     statements = [one.as_string(None) for one in drops.statements(slot)]
-    Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
     definitions: list[dict[str, str]] = []
     if statements and not leave_on_source:
-        definitions = _drop_on_source(slot, drops, say)
+        conninfo = full_conninfo(slot.source)
+        definitions = _read_definitions(slot, drops, conninfo)
+        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
+        _drop_on_source(slot, drops, conninfo, say)
     detail = {"statements": [] if leave_on_source else statements}
     if keep_record:
         give_up(slot, by)
@@ -109,29 +112,41 @@ def drop_slot(
     note_slot(slot, "drop", words, by=by, **detail, record="deleted")
 
 
-def _drop_on_source(slot: Slot, drops: Drops, say: Say) -> list[dict[str, str]]:
-    """Drop what is ours there; returns how to make the publications again."""
-    conninfo = full_conninfo(slot.source)
+def _read_definitions(slot: Slot, drops: Drops, conninfo: str) -> list[dict[str, str]]:
+    """How to make its publications again; and whether the source can be reached at all."""
+    try:
+        with connected(conninfo) as connection:
+            return read_definitions(connection, drops.publications)
+    except psycopg.Error as error:
+        raise _not_dropped(slot, drops, conninfo, error, "Nothing was changed") from None
+
+
+def _drop_on_source(slot: Slot, drops: Drops, conninfo: str, say: Say) -> None:
+    """Drop what is ours there."""
     try:
         there = _wait_for_release(slot, conninfo, say) if drops.slot else False
-        with connected(conninfo) as connection:
-            definitions = read_definitions(connection, drops.publications)
         drop(conninfo, drops.statements(slot, there=there))
     except psycopg.Error as error:
-        if error.sqlstate:
-            cause = (error.diag.message_primary or "the server refused").splitlines()[0]
-        else:
-            cause = explain(error, conninfo).cause
-        left = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
-        raise SourceTrouble(
-            Trouble(
-                "not_dropped",
-                f"{cause}. The slot is stopped, nothing else was changed here",
-                "Try again, or forget it here with --leave-on-source and run on the source "
-                f"yourself: {left}",
-            )
-        ) from None
-    return definitions
+        what = "The slot is stopped, nothing else was changed here"
+        raise _not_dropped(slot, drops, conninfo, error, what) from None
+
+
+def _not_dropped(
+    slot: Slot, drops: Drops, conninfo: str, error: psycopg.Error, what: str
+) -> SourceTrouble:
+    if error.sqlstate:
+        cause = (error.diag.message_primary or "the server refused").splitlines()[0]
+    else:
+        cause = explain(error, conninfo).cause
+    left = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
+    return SourceTrouble(
+        Trouble(
+            "not_dropped",
+            f"{cause}. {what}",
+            "Try again, or forget it here with --leave-on-source and run on the source yourself: "
+            f"{left}",
+        )
+    )
 
 
 def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:

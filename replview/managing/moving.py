@@ -19,9 +19,11 @@ _UNREAD = "scram-sha-256,gss,sspi,none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move as it is shown before it is done. Holds no secret."""
+    """A move as it is shown before it is done. Its password, where it has one, is sealed."""
 
     act: Act
+    #: The source as it would be; not saved.
+    candidate: Source
     #: ``same``: the same cluster and timeline; ``timeline``: the same cluster on another one, as
     #: after a failover; ``other``: another cluster; ``unknown``: one of both does not tell.
     kind: str
@@ -50,13 +52,12 @@ def move_source(
     keep_password: bool = False,
     agreed: str = "",
 ) -> Move:
-    """Take the address into use. Raises ``SourceTrouble`` and ``DSNError``: nothing was changed.
+    """Try the address once more, for it was shown a while ago, and take it into use. Raises
+    ``SourceTrouble`` and ``DSNError``: nothing was changed.
 
     ``agreed``: the kind that was shown; where it is another one by now, nothing is done.
     """
-    candidate = _candidate(source, dsn, password_ref, keep_password)
-    move = _plan(source, candidate)
-    move.act.check()
+    move = plan_move(source, dsn, password_ref, keep_password=keep_password)
     if agreed and agreed != move.kind:
         raise SourceTrouble(
             Trouble(
@@ -65,10 +66,19 @@ def move_source(
                 "Look at what would become of the slots once more",
             )
         )
+    carry_out_move(source, move, by=by)
+    return move
+
+
+def carry_out_move(source: Source, move: Move, *, by: str) -> None:
+    """Take an address into use that was tried just now: it is not tried again. Raises
+    ``SourceTrouble``: nothing was changed.
+    """
+    move.act.check()
     server, identity = move.tried.server, identity_of(move.tried)
     take_into_use(
         source,
-        candidate,
+        move.candidate,
         server_version=server.version,
         system_identifier=identity.system_identifier or source.system_identifier,
         timeline=identity.timeline,
@@ -79,7 +89,6 @@ def move_source(
     fates = {fate.name: fate.word for fate in move.fates}
     write_down(source, by, "move", "The source was moved to another address.", kind=move.kind,
                slots=fates)  # fmt: skip
-    return move
 
 
 def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool) -> Source:
@@ -117,7 +126,7 @@ def _plan(source: Source, candidate: Source) -> Move:
         consequences=(_words(source, kind, tried), *(fate.sentence for fate in fates)),
         typed="" if kind == "same" else source.name,
     )
-    return Move(act=act, kind=kind, fates=fates, tried=tried)
+    return Move(act=act, candidate=candidate, kind=kind, fates=fates, tried=tried)
 
 
 def _kind(source: Source, tried: Tried) -> str:

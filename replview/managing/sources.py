@@ -12,6 +12,7 @@ from replview.managing.acts import Act
 from replview.managing.dropping import drop_slot, plan_drop
 from replview.managing.noting import log_slot, note_source
 from replview.managing.receiving import silent
+from replview.store import intentions
 from replview.store.archive_homes import keep_homes
 from replview.store.dsn import resolve, set_dsn
 from replview.store.models import SavedFilter, Slot, Source
@@ -93,7 +94,10 @@ def rename_source(source: Source, name: str, *, by: str) -> Source:
 
 
 def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bool = False) -> Act:
-    """What removing it takes: every slot's statements too, where ``with_slots``."""
+    """What removing it takes: every slot's statements too, where ``with_slots``.
+
+    What somebody who is gone left on the source would never be taken back after it: refused.
+    """
     title = f"Remove {source}"
     slots = list(Slot.objects.filter(source=source, temporary=False).order_by("name"))
     wanted = [slot for slot in slots if slot.desired != Slot.Desired.REMOVING]
@@ -108,12 +112,20 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
             f"Remove each first with 'replview slot remove {source} SLOT', or all of them with "
             "the source (--with-slots)",
         )
+    making, undo = intentions.left_on(source)
+    if making and not leave_on_source and refusal is None:
+        refusal = _being_made(source, making, undo)
     acts = [plan_drop(slot, leave_on_source=leave_on_source) for slot in wanted]
     consequences = [
         f"{slot.name}: {sentence}"
         for slot, act in zip(wanted, acts, strict=True)
         for sentence in act.consequences
     ]
+    if undo:
+        consequences.append(
+            f"Left on {source} by whoever was making {', '.join(making)}, to be run there by you: "
+            f"{'; '.join(undo)}. Until then it is there, and a slot holds WAL."
+        )
     if not wanted:
         consequences.append(f"Nothing is changed on the server of {source}.")
     consequences.append(
@@ -154,6 +166,16 @@ def remove_source(
         return False
     source.delete()
     return True
+
+
+def _being_made(source: Source, making: list[str], undo: list[str]) -> Trouble:
+    return Trouble(
+        "being_made",
+        f"slot {', '.join(making)} is being made on {source}, or was by a process that was lost",
+        "Wait until it is there, or taken back by replview (within a minute or two, where the "
+        "source can be reached), and try again. Or forget the source with --leave-on-source and "
+        f"run there yourself: {'; '.join(undo)}",
+    )
 
 
 def check_new_name(name: str) -> None:

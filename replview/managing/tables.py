@@ -4,52 +4,33 @@ import datetime as dt
 import time
 from collections.abc import Sequence
 
-import psycopg
-from psycopg import sql
-
-from replview.catalog.connections import Connection, reading, writing
+from replview.catalog.connections import Connection
 from replview.catalog.findings import some_of
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.publication_changes import Changes, plan_changes
 from replview.catalog.server import read_position
-from replview.managing.acts import Act, Statement
+from replview.managing.acts import Act
+from replview.managing.altering import look_at, plan_alteration, run_together, texts_of
 from replview.managing.definitions import made_by_us
 from replview.managing.noting import note_slot
 from replview.sampling.publications import look_at_publications
-from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotEvent
 from replview.store.reopening import reopen
 
-_DEADLINE_SECONDS = 20.0
 #: How long a stream that is caught up may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0
-NEEDS = "ownership of the publication and of the tables"
-COSTS = (
-    "a moment's lock on each table that lets reads and writes pass (SHARE UPDATE EXCLUSIVE: it "
-    "waits for VACUUM, ANALYZE and ALTER TABLE)"
-)
 
 
 def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Act:
     """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
     asked; a refusal is in the act.
     """
-    title = f"Change the tables of {slot}"
-    try:
-        with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
-            changes = _changes(connection, slot, add, remove)
-    except SourceTrouble as error:
-        if error.trouble.code not in _REFUSALS:
-            raise
-        return Act(title=title, on=slot.source.name, refusal=error.trouble)
-    return Act(
-        title=title,
-        on=slot.source.name,
-        statements=tuple(
-            Statement(sql=statement.as_string(None), needs=NEEDS, costs=COSTS)
-            for statement in changes.statements
-        ),
-        consequences=tuple(_consequences(slot, changes)),
+    return plan_alteration(
+        slot,
+        f"Change the tables of {slot}",
+        lambda connection: _changes(connection, slot, add, remove),
+        lambda changes: _consequences(slot, changes),
+        _REFUSALS,
     )
 
 
@@ -59,29 +40,15 @@ def change_tables(
     """Run it, in one transaction, and look at once at what is published now. Returns what was
     done, with ``joining`` to offer a baseline of. Raises ``SourceTrouble``.
     """
-    conninfo = full_conninfo(slot.source)
-    with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-        changes = _changes(connection, slot, add, remove)
-    with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-        run_together(connection, changes.statements)
-        after = read_position(connection)
+    changes = look_at(slot, lambda connection: _changes(connection, slot, add, remove))
+    run_together(slot, changes)
     _write_down(slot, changes, by)
-    if changes.new_publications and after is not None:
-        _take_into_use(slot, changes.new_publications, int(after))
+    if changes.new_publications:
+        after = look_at(slot, read_position)
+        if after is not None:
+            _take_into_use(slot, changes.new_publications, int(after))
     look_at_publications(slot.source)
     return changes
-
-
-def run_together(connection: Connection, statements: Sequence[sql.Composed]) -> None:
-    """All of them, or none. Raises ``SourceTrouble`` where the server refuses one."""
-    try:
-        with connection.transaction():
-            for statement in statements:
-                connection.execute(statement)
-    except psycopg.Error as error:
-        if error.sqlstate is None:
-            raise
-        raise SourceTrouble(_trouble(error)) from None
 
 
 def _changes(
@@ -161,7 +128,6 @@ def _consequences(slot: Slot, changes: Changes) -> list[str]:
 
 def _write_down(slot: Slot, changes: Changes, by: str) -> None:
     """At once: what was made is ours to drop, whatever happens next."""
-    statements = [statement.as_string(None) for statement in changes.statements]
     parts = [
         f"{words} {some_of(tables)}"
         for words, tables in (
@@ -186,7 +152,7 @@ def _write_down(slot: Slot, changes: Changes, by: str) -> None:
         "tables",
         said,
         by=by,
-        statements=statements,
+        statements=texts_of(changes),
         added=changes.joining,
         removed=changes.leaving,
     )
@@ -211,20 +177,6 @@ def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
             "Change the tables once more when the slot is caught up",
         )
     )
-
-
-def _trouble(error: psycopg.Error) -> Trouble:
-    """In the server's own first line, which names tables and no values."""
-    said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return Trouble("missing_right", said, f"It needs: {NEEDS}")
-    if isinstance(error, psycopg.errors.LockNotAvailable):
-        return Trouble(
-            "locked",
-            "a table is locked by VACUUM, ANALYZE or ALTER TABLE",
-            "Try again when it has ended; nothing was changed",
-        )
-    return Trouble("failed", said, "Nothing was changed; try again")
 
 
 #: What is wrong with the choice, not with reaching the source.

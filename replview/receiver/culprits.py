@@ -8,9 +8,17 @@ import psycopg
 from psycopg import sql
 
 from decoder.errors import ProtocolError
-from decoder.events import Change, ChangeRun, Event, OpenTransaction, RelationSeen
+from decoder.events import (
+    Change,
+    ChangeRun,
+    Event,
+    OpenTransaction,
+    RelationSeen,
+    StandaloneMessage,
+)
 from replview.receiver.clock import now_us
 from replview.receiver.encoding import ChangeEncoder
+from replview.receiver.message_documents import message_document
 from replview.receiver.table_plans import TablePlans
 from replview.store import change_rows
 from replview.store.partitions import TransactionIds
@@ -24,6 +32,8 @@ _COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
 #: SQLSTATE classes that blame what is stored rather than the state of the store: data exception,
 #: integrity constraint violation, program limit exceeded, a check of the user's own.
 _ABOUT_DATA = ("22", "23", "54", "P0", "44")
+#: One row of ``change``: of a transaction, or a message outside any.
+_Row = tuple[OpenTransaction | None, Change | StandaloneMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +99,7 @@ class Trial:
         block. Raises ``psycopg.Error`` when the store is away.
         """
         events = list(events)
-        runs = [event for event in events if isinstance(event, ChangeRun)]
-        changes = [(run.transaction, change) for run in runs for change in run.changes]
+        changes = [row for event in events for row in _rows_of(event)]
         with self._connection.transaction(force_rollback=True):
             for event in events:
                 if isinstance(event, RelationSeen) and self._plans.get(event.relation) is None:
@@ -100,24 +109,22 @@ class Trial:
             return None
         index, cause = refused
         transaction, change = changes[index]
-        relation = change.relation
+        relation = None if isinstance(change, StandaloneMessage) else change.relation
         name = "a logical message" if relation is None else ""
         if relation is not None:
             name = f"{relation.namespace}.{relation.name}"
         return Culprit(
             cause=f"the store refused a change of {name} ({cause})",
-            lsn=change.lsn or None,
+            lsn=_lsn_of(change) or None,
             relation="" if relation is None else name,
-            tag=change.op,
-            raw=_message_of(frames, index, change, in_stream=in_stream),
-            xid=transaction.xid,
-            gid=transaction.gid,
-            final_lsn=transaction.final_lsn,
+            tag=_tag_of(change),
+            raw=_message_of(frames, index, _tag_of(change), in_stream=in_stream),
+            xid=None if transaction is None else transaction.xid,
+            gid=None if transaction is None else transaction.gid,
+            final_lsn=None if transaction is None else transaction.final_lsn,
         )
 
-    def _first_refused(
-        self, changes: Sequence[tuple[OpenTransaction, Change]]
-    ) -> tuple[int, str] | None:
+    def _first_refused(self, changes: Sequence[_Row]) -> tuple[int, str] | None:
         """Index and cause of the first refused change, by halving."""
         if self._refusal(changes) is None:
             return None
@@ -131,7 +138,7 @@ class Trial:
         cause = self._refusal(changes[low:high])
         return None if cause is None else (low, cause)
 
-    def _refusal(self, changes: Sequence[tuple[OpenTransaction, Change]]) -> str | None:
+    def _refusal(self, changes: Sequence[_Row]) -> str | None:
         """Why these cannot be stored; None if they can. Names the kind of error, never a value."""
         # Made beforehand: their identifiers are asked of the connection that copies.
         transactions = {id(transaction): transaction for transaction, _ in changes}
@@ -144,7 +151,12 @@ class Trial:
                 copy.write(change_rows.COPY_HEADER)
                 encoder = ChangeEncoder(self._plans, copy.write)
                 for transaction, change in changes:
-                    encoder.encode(rows[id(transaction)], [change])
+                    row = rows[id(transaction)]
+                    if isinstance(change, StandaloneMessage):
+                        document = message_document(change.message)
+                        encoder.encode_message(row, change.message.lsn, document)
+                    else:
+                        encoder.encode(row, [change])
                 encoder.flush()
                 copy.write(change_rows.COPY_TRAILER)
         except psycopg.Error as error:
@@ -156,13 +168,30 @@ class Trial:
             return type(error).__name__
         return None
 
-    def _row(self, transaction: OpenTransaction) -> TransactionRow:
+    def _row(self, transaction: OpenTransaction | None) -> TransactionRow:
         """A row that is counted on instead of the real one."""
         identifier = self._ids.next(self._connection)
+        if transaction is None:
+            return TransactionRow(identifier, 0, now_us(), None, "message")
         return TransactionRow(identifier, 0, now_us(), transaction.xid, "receiving")
 
 
-def _message_of(frames: Sequence[bytes], index: int, change: Change, *, in_stream: bool) -> bytes:
+def _rows_of(event: Event) -> list[_Row]:
+    if isinstance(event, ChangeRun):
+        return [(event.transaction, change) for change in event.changes]
+    return [(None, event)] if isinstance(event, StandaloneMessage) else []
+
+
+def _lsn_of(change: Change | StandaloneMessage) -> int:
+    """Of a message, where its decision to leave it out looks for it."""
+    return change.message.lsn if isinstance(change, StandaloneMessage) else change.lsn
+
+
+def _tag_of(change: Change | StandaloneMessage) -> str:
+    return "M" if isinstance(change, StandaloneMessage) else change.op
+
+
+def _message_of(frames: Sequence[bytes], index: int, wanted: str, *, in_stream: bool) -> bytes:
     """The message that the change number ``index`` (from 0) of these frames came in."""
     number = -1
     for frame in frames:
@@ -174,14 +203,12 @@ def _message_of(frames: Sequence[bytes], index: int, change: Change, *, in_strea
             in_stream = False
         number += _changes_in(tag, payload, 4 if in_stream else 0)
         if number >= index:
-            return payload if tag == change.op.encode() else b""
+            return payload if tag == wanted.encode() else b""
     return b""
 
 
 def _changes_in(tag: bytes, payload: bytes, prefix: int) -> int:
     """How many changes a pgoutput message makes."""
-    if tag in (b"I", b"U", b"D"):
-        return 1
     if tag == b"T":
         return int.from_bytes(payload[1 + prefix : 5 + prefix], "big")
-    return int(tag == b"M" and payload[1 + prefix : 2 + prefix] == b"\x01")
+    return int(tag in (b"I", b"U", b"D", b"M"))

@@ -201,9 +201,10 @@ class Receiver:
                 raise StoreFailed(type(error).__name__) from error
             if (culprit := self._culprit(error)) is not None:
                 quarantine(self._store, self._lease, slot, culprit)
-                if culprit.xid is not None and slot.plugin == "pgoutput":
+                known = culprit.xid is not None or culprit.tag == "M"
+                if known and slot.plugin == "pgoutput":
                     # What stood before it in the same batch is still to be stored.
-                    self._before = Before(culprit.xid, culprit.final_lsn)
+                    self._before = Before(culprit.xid, culprit.final_lsn, culprit.lsn)
                 return None
             trouble = name_trouble(
                 error, conninfo=conninfo, slot=slot.name, publications=slot.publications

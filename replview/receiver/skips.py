@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from decoder.scalars import LSN
-from decoder.skipping import TransactionFilter, opening_of
+from decoder.skipping import TransactionFilter, message_lsn, opening_of
 from decoder.stream import Streaming
 
 
@@ -52,21 +52,29 @@ class Skips:
 
 
 class Before:
-    """Reads a stream up to where one transaction begins, and no further."""
+    """Reads a stream up to where one transaction begins, or one message outside any comes, and no
+    further.
+    """
 
-    def __init__(self, xid: int, final_lsn: int | None) -> None:
-        self._there = Skips([Skip(0, xid, final_lsn, None, "")])
+    def __init__(self, xid: int | None, final_lsn: int | None, lsn: int | None = None) -> None:
+        """``lsn``: of the message, where there is no ``xid``."""
+        self._there = Skips([Skip(0, xid, final_lsn, lsn, "")])
         #: It has begun: what follows is not for this session.
         self.reached = False
 
     def cut(self, frames: list[bytes]) -> list[bytes]:
         """The frames before it."""
         for index, frame in enumerate(frames):
-            opening = opening_of(frame)
-            if opening is not None and self._there.for_transaction(*opening):
+            if self._is_there(frame):
                 self.reached = True
                 return frames[:index]
         return frames
+
+    def _is_there(self, frame: bytes) -> bool:
+        if (opening := opening_of(frame)) is not None:
+            return self._there.for_transaction(*opening) is not None
+        lsn = message_lsn(frame)
+        return lsn is not None and self._there.for_message(lsn) is not None
 
 
 def left_out_of(skips: Skips, streaming: Streaming, encoding: str) -> TransactionFilter:

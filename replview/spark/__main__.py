@@ -17,7 +17,8 @@ import orjson
 from replview.spark.archive.command import add_archive
 from replview.spark.connectors import naming_connectors
 from replview.spark.history.commands import add_jobs
-from replview.spark.history.showing import as_json, as_table, write
+from replview.spark.history.datasets import Life
+from replview.spark.history.showing import as_json, as_table, check_output, write
 from replview.spark.sessions import SparkProblem, session
 from replview.spark.writing.problems import TargetProblem
 
@@ -37,7 +38,11 @@ def parser(program: str = "python -m replview.spark") -> argparse.ArgumentParser
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one job; gives the exit status."""
-    options = parser().parse_args(argv)
+    known = parser()
+    options = known.parse_args(argv)
+    for name in ("limit", "top"):
+        if getattr(options, name, 1) < 1:
+            known.error(f"--{name} is a number above zero")
     os.environ["TZ"] = "UTC"
     time.tzset()
     # Told to end (a page's button, a worker that stops): the JVM goes along.
@@ -53,7 +58,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def check(options: argparse.Namespace) -> None:
+    """What can be told without Spark, which takes its time to start."""
+    if "whole" in options:
+        return
+    life = Life.find(options.root, options.life)
+    named = getattr(options, "table", None) or ()
+    for name in [named] if isinstance(named, str) else named:
+        life.table(name)
+    if options.output:
+        check_output(options.output, options.spark)
+
+
 def _run(options: argparse.Namespace) -> None:
+    check(options)
     spark = session(options.spark, name=f"replview {options.name}")
     try:
         if "whole" in options:

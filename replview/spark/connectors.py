@@ -20,6 +20,8 @@ _PACKAGES = {
 #: How Hadoop says so: of a class that is configured, and of a scheme that is not.
 _CLASS = re.compile(r"ClassNotFoundException: (?:Class )?org\.apache\.hadoop\.fs\.(\w+)\.")
 _SCHEME = re.compile(r"No FileSystem for scheme:? \"?([\w+.-]+)")
+#: The connector alone, put there by hand, without what it stands on.
+_LIBRARY = re.compile(r"(?:NoClassDefFoundError|ClassNotFoundException): software[./]amazon[./]")
 _SCHEMES_OF_CLASSES = {"azurebfs": "abfss", "azure": "wasbs", "aliyun": "oss"}
 
 
@@ -40,6 +42,13 @@ def naming_connectors() -> Iterator[None]:
 def missing_connector(error: BaseException) -> SparkProblem | None:
     """What Spark's error says is not there; None: it says something else."""
     words = str(error)
+    if _LIBRARY.search(words):
+        named = _PACKAGES["s3a"].format(_hadoop_version())
+        return SparkProblem(
+            "Spark's connector for s3a:// lacks Amazon's libraries",
+            f"add {named} to spark.jars.packages, which brings them; or put "
+            "software.amazon.awssdk:bundle and analyticsaccelerator-s3 beside it",
+        )
     of_class, of_scheme = _CLASS.search(words), _SCHEME.search(words)
     if of_class is not None:
         scheme = _SCHEMES_OF_CLASSES.get(of_class[1], of_class[1])

@@ -1,10 +1,8 @@
 """``spark.read.format("replview")``: the store as a data source of Spark.
 
-Options (``relation``, ``slot``, ``source``, ``incarnation``, ``from_lsn``, ``to_lsn``, ``since``,
-``until``, ``columns``, ``operations``, ``actors``, ``dsn``, ``partitions``, ``rowsPerPartition``,
-``maxRowsPerTrigger``, ``masked``, ``excluded``) choose what is read; with ``relation`` rows are
-typed by the shapes that the table has had, without they are records of all tables. What is stored
-after ``load()`` is not part of a batch. Connections are opened where a partition is read.
+Options (``options.py``; a table in docs/export-and-spark.md) choose what is read; with ``relation``
+rows are typed by the shapes that the table has had, without they are records of all tables. What is
+stored after ``load()`` is not part of a batch. Connections are opened where a partition is read.
 
 Whoever reads so has the store's password, and could read all there is. What nobody is to see stays
 unseen all the same: columns that the store's rules mask come as they come to pages, unless

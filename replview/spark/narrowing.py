@@ -58,3 +58,6 @@ class Narrowing:
             name: tuple(value) if name in _LISTS else value for name, value in told.items()
         }
         return cls(**values)
+
+
+NOT_NARROWED = Narrowing()

@@ -8,15 +8,19 @@ from difflib import get_close_matches
 from typing import Any
 
 from decoder.scalars import LSN
+from replview.spark.narrowing import STATES, Narrowing
 from replview.spark.reading.connecting import Connection, StoreProblem, store_dsn
 from replview.spark.reading.masks import asked_masks, with_rules
 from replview.spark.reading.tables import known_tables
 from replview.spark.slices import Masked, Slice
 
 ROWS_PER_PARTITION = 250_000
+#: In ``actors``, alone: where nobody was named.
+NOBODY = "?"
 _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
-    "operations", "actors", "before", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
+    "operations", "actors", "states", "origin", "gid", "xid", "text", "min_changes", "min_bytes",
+    "prepared_min", "before", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
     "pushdown", "masked", "excluded", "path",
 )  # fmt: skip
 
@@ -45,11 +49,15 @@ class Options:
 
     def shown(self, connection: Connection, part: Slice) -> Slice:
         """The slice without the tables and columns that are not to be seen."""
-        if self.excluded and not part.tables:
+        if self.excluded:
             names = known_tables(connection, part)
-            part = replace(part, tables=tuple(n for n in names if n not in self.excluded))
-            if not part.tables:
+            seen = tuple(name for name in names if name not in self.excluded)
+            if not seen:
                 raise StoreProblem("every table is excluded", "exclude fewer")
+            # That a text is found would tell of a value.
+            searched = seen if part.narrowed.text else None
+            narrowed = replace(part.narrowed, searched=searched)
+            part = replace(part, tables=part.tables or seen, narrowed=narrowed)
         if self.masked is None:
             return with_rules(connection, part)
         return replace(part, masked=self.masked)
@@ -66,6 +74,9 @@ class Options:
                     f"there is no option {name!r}", f"{hint}there are {', '.join(_KNOWN[:-1])}"
                 )
         relation = given.get("relation", "")
+        actors = _names(given.get("actors", ""))
+        if NOBODY in actors and len(actors) > 1:
+            raise StoreProblem(f"{NOBODY} is nobody, and no actor", "name actors, or ? alone")
         asked = {
             "source": given.get("source") or None,
             "slot": given.get("slot") or None,
@@ -76,7 +87,8 @@ class Options:
             "until": _moment(given, "until"),
             "tables": (relation,) if relation else (),
             "operations": _names(given.get("operations", "")),
-            "actors": _names(given.get("actors", "")),
+            "actors": () if actors == (NOBODY,) else actors,
+            "narrowed": _narrowing(given, nobody=actors == (NOBODY,)),
             "before": _before(given.get("before", "")),
         }
         columns = _names(given.get("columns", ""))
@@ -94,6 +106,34 @@ class Options:
             excluded=_excluded(given.get("excluded", ""), relation),
             dsn=store_dsn(given.get("dsn")),
         )
+
+
+def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
+    """What is asked of whole transactions."""
+    gid, xid = given.get("gid", "").strip(), _number(given, "xid")
+    if gid and xid is not None:
+        raise StoreProblem("a transaction has one number", "give gid or xid")
+    states = _names(given.get("states", ""))
+    for state in states:
+        if state not in STATES:
+            raise StoreProblem(
+                f"no rows are of transactions in the state {state!r}",
+                f"choose of {', '.join(STATES)}",
+            )
+    if states == ("message",) and given.get("relation"):
+        raise StoreProblem(
+            "a table has no rows of messages", "leave the option relation out, or choose committed"
+        )
+    return Narrowing(
+        states=tuple(state for state in STATES if state in states),
+        no_actor=nobody,
+        origin=given.get("origin", "").strip(),
+        id=gid or ("" if xid is None else str(xid)),
+        text=given.get("text", "").strip(),
+        min_changes=_number(given, "min_changes") or 0,
+        min_bytes=_number(given, "min_bytes") or 0,
+        prepared_min=_number(given, "prepared_min") or 0,
+    )
 
 
 def _excluded(text: str, relation: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    IsNull,
     LessThan,
     LessThanOrEqual,
 )
@@ -18,6 +19,8 @@ from pyspark.sql.datasource import (
 from replview.spark.slices import OPERATIONS, Slice
 
 _LSN = "_commit_version"
+#: Of untyped records: their place in history.
+_PLACE = "commit_seq"
 _MOST = (1 << 63) - 1
 #: ``_change_type`` → the operations that give such rows.
 _OPERATIONS = {
@@ -41,6 +44,14 @@ def _narrowed(part: Slice, each: Filter, name: str, *, typed: bool) -> Slice:
         return _by_lsn(part, each, value)
     if name == ("_commit_timestamp" if typed else "commit_time"):
         return _by_time(part, each, value)
+    if name == _PLACE and isinstance(value, int) and not typed:
+        return _by_place(part, each, value)
+    if name == ("_xid" if typed else "xid") and isinstance(each, EqualTo):
+        # One filter alone; and what has such a gid is taken along.
+        free = isinstance(value, int) and not part.narrowed.id
+        return _narrowed_by(part, id=str(value)) if free else part
+    if name == ("_actor" if typed else "actor") and isinstance(each, IsNull):
+        return _narrowed_by(part, no_actor=True)
     values = value if isinstance(each, In) else (value,) if isinstance(each, EqualTo) else ()
     texts = [text for text in values or () if isinstance(text, str)]
     if not texts:
@@ -54,6 +65,19 @@ def _narrowed(part: Slice, each: Filter, name: str, *, typed: bool) -> Slice:
         of = [word for word in part.operations or OPERATIONS if word in wanted]
         return replace(part, operations=tuple(of)) if of else part
     return part
+
+
+def _narrowed_by(part: Slice, **more: Any) -> Slice:
+    return replace(part, narrowed=replace(part.narrowed, **more))
+
+
+def _by_place(part: Slice, each: Filter, value: int) -> Slice:
+    after, through = part.after_seq, part.through_seq
+    if isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
+        after = max(after, min(value - (not isinstance(each, GreaterThan)), through))
+    if isinstance(each, EqualTo | LessThan | LessThanOrEqual):
+        through = max(after, min(through, value - isinstance(each, LessThan)))
+    return replace(part, after_seq=after, through_seq=through)
 
 
 def _by_lsn(part: Slice, each: Filter, value: int) -> Slice:

@@ -31,8 +31,7 @@ State = SourceDraft.State
 CHANGEABLE = (State.OPEN, State.FAILED)
 
 _CLAIM = """
-    UPDATE source_draft SET state = 'working', heartbeat_at = clock_timestamp(), progress = '[]',
-           undo = '[]'
+    UPDATE source_draft SET state = 'working', heartbeat_at = clock_timestamp(), progress = '[]'
     WHERE id = (SELECT id FROM source_draft
                 WHERE state = 'asked' AND NOT stop_wanted AND kind = ANY(%s)
                   AND (%s::bigint IS NULL OR id = %s)
@@ -145,7 +144,10 @@ def drop(draft: SourceDraft) -> bool:
 
 
 def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
-    """The oldest that was agreed to (or this one), now ours; None where there is none."""
+    """The oldest that was agreed to (or this one), now ours; None where there is none.
+
+    What an earlier attempt left on the source stays in ``undo``: of a watch nothing else knows it.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, [kinds, draft_id, draft_id])
         row = cursor.fetchone()

@@ -16,7 +16,7 @@ from replview.store.models import HistoryJob, Quarantine, SavedFilter, Slot, Slo
 from replview.store.row_keys import KeyProblem, parse_key
 
 #: A shorter text is in too many others to tell anything.
-_TELLING = 4
+TELLING = 4
 _NAMED_BY = """
     SELECT DISTINCT f.id
     FROM unnest(%(filters)s::bigint[], %(texts)s::text[]) AS f (id, text),
@@ -33,7 +33,7 @@ _NAMED_BY = """
 def filters_naming(slot: Slot, table: str, keys: Collection[Key]) -> set[int]:
     """Saved filters that name one of the keys."""
     texts = {text for key in keys for _, text in key if text}
-    telling = {text.casefold() for text in texts if len(text) >= _TELLING}
+    telling = {text.casefold() for text in texts if len(text) >= TELLING}
     found = set()
     for row in SavedFilter.objects.all():
         words = dict(parse_qsl(row.query))
@@ -76,7 +76,7 @@ def filters_with_values(
     filters: Sequence[tuple[int, str]], page: Sequence[Found], columns: Sequence[str]
 ) -> set[int]:
     """Of these the ones in which a value of the changes stands."""
-    if not filters:
+    if not filters or not page:
         return set()
     with connection.cursor() as cursor:
         cursor.execute(
@@ -88,7 +88,7 @@ def filters_with_values(
                 "seqs": [each.seq for each in page],
                 "low": min(each.transaction_id for each in page),
                 "high": max(each.transaction_id for each in page),
-                "telling": _TELLING,
+                "telling": TELLING,
                 "all": not columns,
                 "columns": list(columns),
             },
@@ -104,7 +104,7 @@ def delete_filters(identifiers: Collection[int]) -> int:
 def raw_messages(slot: Slot, tables: Collection[str], keys: Collection[Key]) -> list[int]:
     """Messages in quarantine that hold one of the keys, or may: of binary ones nobody knows."""
     texts = {text.encode() for key in keys for _, text in key if text}
-    telling = [text for text in texts if len(text) >= _TELLING]
+    telling = [text for text in texts if len(text) >= TELLING]
     found = []
     for row in Quarantine.objects.filter(slot=slot).defer("raw"):
         of_table = row.relation in tables

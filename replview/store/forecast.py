@@ -70,7 +70,8 @@ class SlotForecast:
     """One slot's record in the store, estimated."""
 
     slot: Slot
-    store_bytes: int
+    #: None: none of its days is counted yet.
+    store_bytes: int | None
     days: int
     #: Of whole days, the last week's mean; None: none is over yet.
     bytes_per_day: float | None
@@ -120,14 +121,14 @@ def of_slot(slot: Slot) -> SlotForecast:
 def _of_slot(slot: Slot, today_bytes: int) -> SlotForecast:
     days = keeping.days_of(slot.pk)
     whole = [day.store_bytes for day in days if day.store_bytes is not None]
-    size = sum(whole) + today_bytes
+    size = sum(whole) + today_bytes if days else None
     # Of the days of the last week that have nothing nothing is noted: they count as what they are.
     now = timezone.now().date()
     since = max(now - dt.timedelta(days=_RATE_DAYS), days[0].day if days else now)
     recent = [day.store_bytes or 0 for day in days if since <= day.day < now]
     rate = sum(recent) / (now - since).days if since < now else None
     most, left = slot.keep_at_most_bytes, None
-    if most is not None and rate:
+    if most is not None and rate and size is not None:
         left = max(most - size, 0) / rate
     bounds = [] if rate is None or slot.keep_for_days is None else [rate * slot.keep_for_days]
     bounds += [] if most is None else [most]

@@ -113,6 +113,15 @@ def of_draft(draft: SourceDraft) -> list[SlotIntention]:
     return list(rows.filter(draft=draft).order_by("-pk"))
 
 
+def left_on(source: Source) -> tuple[list[str], list[str]]:
+    """``(slots, statements)``: what is being made on a source, or was by somebody who is gone, and
+    what takes it back.
+    """
+    rows = [row for row in SlotIntention.objects.filter(source=source).order_by("pk") if row.begun]
+    undone = [one["undo"] for row in reversed(rows) for one in reversed(row.begun)]
+    return [row.slot_name for row in rows], undone
+
+
 def anything_left() -> bool:
     """Whether there is any at all."""
     return SlotIntention.objects.exists()

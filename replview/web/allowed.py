@@ -190,6 +190,7 @@ ALLOWED: dict[str, Allowed] = {
     "api:start_slot": OPERATOR,
     "api:stop_slot": OPERATOR,
     "api:change_slot_tables": OPERATOR,
+    "api:change_slot_columns": ADMIN,
     "api:adopt_slot": OPERATOR,
     "api:drop_slot": OPERATOR,
     "api:change_credentials": ADMIN,

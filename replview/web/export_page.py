@@ -18,7 +18,14 @@ from replview.exports.targets import default_target, target_of
 from replview.exports.withheld import visible_exports
 from replview.store.models import Export, Relation, Slot
 from replview.store.transaction_filter import OPERATIONS, TransactionFilter
-from replview.web.export_words import UNCOUNTED_FIGURES, Sentence, figures_of, sentence_of
+from replview.web.export_words import (
+    REMOVABLE,
+    UNCOUNTED_FIGURES,
+    Sentence,
+    chip_words,
+    figures_of,
+    sentence_of,
+)
 
 #: What the chip of operations offers; any other set of them is offered once it is chosen.
 OPERATION_CHOICES = (
@@ -38,13 +45,6 @@ _EARLIER = 3
 #: Words of this page alone, beside those of a filter.
 OWN_WORDS = ("to", "before", "name", "since_last", "read")
 _LISTS = ("tables", "states")
-#: Words without a chip of their own to be edited in, as the sentence has them.
-_REMOVABLE = {
-    "from_lsn": "from LSN", "to_lsn": "to LSN", "transaction": "of transaction",
-    "q": "with the text", "id": "of xid or gid", "states": "in the state", "origin": "of origin",
-    "min_changes": "of changes, at least", "min_bytes": "of bytes, at least",
-    "prepared_min": "prepared for seconds, at least", "where": "where", "key": "of the row",
-}  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,15 +121,15 @@ class ExportPage:
     def removable(self) -> list[tuple[str, str, str]]:
         """What narrows the slice and has no chip of its own to be edited: name, value, without."""
         return [
-            (name, self.words[word], self.url(**{word: ""}))
-            for word, name in _REMOVABLE.items()
+            (name, chip_words(word, self.words[word], self.filter), self.url(**{word: ""}))
+            for word, name in REMOVABLE.items()
             if self.words.get(word)
         ]
 
     @property
     def kept(self) -> list[tuple[str, str]]:
         """The same, as the sentence's form carries them on."""
-        return [(word, text) for word, text in self.hidden if word in _REMOVABLE]
+        return [(word, text) for word, text in self.hidden if word in REMOVABLE]
 
     @property
     def tables_words(self) -> str:

@@ -71,7 +71,8 @@ def _sentence(row: Export) -> Sentence:
     if row.state == Export.State.RUNNING:
         left = "" if row.seconds_left is None else f", about {age_words(row.seconds_left)} left"
         told = "reading" if row.rows is None else f"{rows} rows"
-        return Sentence(level="ok", title=f"Exporting: {told}{left}.", cause=f"{by.capitalize()}.")
+        title = f"Exporting: {told}{left}."
+        return Sentence(level="idle", title=title, cause=f"{by.capitalize()}.")
     if row.state == Export.State.DONE:
         size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
         took = ""

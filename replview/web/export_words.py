@@ -6,8 +6,16 @@ from typing import Any
 
 from replview.exports.estimating import Outlook
 from replview.exports.policy import Policy, Refused
+from replview.store.transaction_filter import NO_ORIGIN, TransactionFilter
 from replview.web.words import age_words, bytes_words, count_words, plural
 
+#: Words without a chip of their own to be edited in, as the sentence has them.
+REMOVABLE = {
+    "from_lsn": "from LSN", "to_lsn": "to LSN", "transaction": "of transaction",
+    "q": "with the text", "id": "of xid or gid", "states": "in the state", "origin": "of origin",
+    "min_changes": "of at least", "min_bytes": "of at least",
+    "prepared_min": "prepared for at least", "where": "where", "key": "of the row",
+}  # fmt: skip
 #: Of a slice that is counted while it is written.
 UNCOUNTED_FIGURES: list[dict[str, Any]] = [
     {"label": "Rows", "number": None, "rest": "counted while it runs", "main": True},
@@ -26,6 +34,17 @@ class Sentence:
     cause: str = ""
     next: str = ""
     ready: bool = False
+
+
+def chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
+    """A word of the address as people say it; a figure that is none as it stands there."""
+    if word == "min_changes" and wanted.min_changes:
+        return plural(wanted.min_changes, "change")
+    if word == "min_bytes" and wanted.min_bytes:
+        return bytes_words(wanted.min_bytes)
+    if word == "prepared_min" and wanted.prepared_min:
+        return age_words(wanted.prepared_min)
+    return "the source itself" if word == "origin" and text == NO_ORIGIN else text
 
 
 def sentence_of(

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from django.utils import timezone
 
-from replview.exports.withheld import shown_cells, slot_of_life, withheld
+from replview.exports.withheld import shown_cells, shown_counts, slot_of_life, withheld
 from replview.store.access_record import viewed
 from replview.store.models import HistoryJob
 from replview.web.export_words import Sentence
@@ -16,6 +16,8 @@ from replview.web.history_page import history_url
 from replview.web.words import age_words, count_words, plural
 
 _CELL = 160
+#: The job whose rows count changes by table and column.
+_COUNTS = "who-changed-what"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +60,17 @@ def _seen(row: HistoryJob, result: Mapping[str, Any]) -> Mapping[str, Any]:
     life = str(row.words.get("life") or "")
     slot = slot_of_life(life)
     of = withheld(slot, name=life)
-    if not table or "rows" not in result:
+    if "rows" not in result:
         return result
     columns = [str(name) for name in result.get("columns") or []]
+    if row.job == _COUNTS:
+        shown = shown_counts(columns, result["rows"], of)
+        told = dict(result.get("told") or {})
+        if len(shown) < len(result["rows"]):
+            told["withheld"] = "columns that you may not see"
+        return {**result, "rows": shown, "told": told}
+    if not table:
+        return result
     if not of.hides(table):
         viewed(
             tables=[table], rows=len(result["rows"]), subject=f"history job {row.pk}",
@@ -74,7 +84,8 @@ def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
     if row.state == HistoryJob.State.WAITING:
         return Sentence(level="idle", title="Waiting for a worker.", cause=by)
     if row.state == HistoryJob.State.RUNNING:
-        return Sentence(level="ok", title=f"Running for {age_words(_seconds(row) or 0)}.", cause=by)
+        title = f"Running for {age_words(_seconds(row) or 0)}."
+        return Sentence(level="idle", title=title, cause=by)
     if row.state == HistoryJob.State.CANCELLED:
         return Sentence(level="idle", title="Cancelled:", cause="nothing of it is kept.")
     if row.state == HistoryJob.State.FAILED:

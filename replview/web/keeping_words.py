@@ -53,6 +53,13 @@ def size_typed(size: int | None) -> str:
     return "none" if size is None else size_words(size)
 
 
+def has_words(told: SlotForecast) -> str:
+    """``it has about 43 MB``."""
+    if told.store_bytes is None:
+        return "what it has is not counted yet"
+    return f"it has about {bytes_words(told.store_bytes)}"
+
+
 def keeping_words(keeping: Keeping) -> str:
     """``for 30 days, and at most 50 GB``; ``for ever``."""
     age = f"for {plural(keeping.for_days, 'day')}" if keeping.for_days is not None else ""

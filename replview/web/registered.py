@@ -1,23 +1,26 @@
 """Every source with the slots that replview receives, in one query."""
 
-from django.db.models import F
-
 from replview.store.models import Slot, Source
 
+_SOURCE = [field.attname for field in Source._meta.concrete_fields]
+_SOURCE_ID = _SOURCE.index("id")
 _SLOT = [field.attname for field in Slot._meta.concrete_fields]
-_PREFIX = "of_slot_"
+_OF_SLOT = [f"slots__{name}" for name in _SLOT]
 
 
 def read_registered() -> tuple[dict[int, Source], list[Slot]]:
     """Sources by their id, whether they have slots or not; and all slots, each with its source."""
-    columns = {f"{_PREFIX}{name}": F(f"slots__{name}") for name in _SLOT}
+    rows = Source.objects.order_by("name", "slots__name")
     sources: dict[int, Source] = {}
     slots: list[Slot] = []
-    for row in Source.objects.annotate(**columns).order_by("name", "slots__name"):
-        values = [row.__dict__.pop(f"{_PREFIX}{name}") for name in _SLOT]
-        source = sources.setdefault(row.pk, row)
+    for row in rows.values_list(*_SOURCE, *_OF_SLOT):
+        told, values = row[: len(_SOURCE)], row[len(_SOURCE) :]
+        # A source stands in the row of each of its slots.
+        source = sources.get(told[_SOURCE_ID])
+        if source is None:
+            source = sources[told[_SOURCE_ID]] = Source.from_db(rows.db, _SOURCE, told)
         if values[0] is not None:
-            slot = Slot.from_db(str(row._state.db), _SLOT, values)
+            slot = Slot.from_db(rows.db, _SLOT, values)
             slot.source = source
             slots.append(slot)
     return sources, slots

@@ -193,11 +193,12 @@ def build_shell(request: HttpRequest) -> dict[str, Any]:
 
     slot = fleet.find_slot(asked)
     other = fleet.find_other(asked) if slot is None and asked else None
+    counts = _counts(fleet)
     groups: list[dict[str, Any]] = [
         {
             "title": title,
             "apart": apart,
-            "pages": [_page(request, fleet, slot, *page) for page in pages if may_open(page[1])],
+            "pages": [_page(request, counts, slot, *page) for page in pages if may_open(page[1])],
         }
         for title, apart, pages in NAVIGATION + (DEMO_NAVIGATION if settings.DEMO else ())
     ]
@@ -209,28 +210,37 @@ def build_shell(request: HttpRequest) -> dict[str, Any]:
         "pages": pages,
         "tabs": [page for page in pages if page.name in TABS],
         "more": [page for page in pages if page.name not in TABS],
-        "scope": _scope(request, fleet, slot, other),
+        # An address for each of a thousand slots: what is asked every few seconds shows none.
+        "scope": SimpleLazyObject(lambda: _scope(request, fleet, slot, other)),
         "health": _health(fleet, slot, other),
         "checked_at": _checked_at(fleet, slot, other),
     }
 
 
+#: How many, of what, and whether that is bad; by the name of the count.
+_Counts = dict[str, tuple[int | None, str, bool]]
+
+
+def _counts(fleet: Fleet) -> _Counts:
+    bad = sum(1 for view in (*fleet.slots, *fleet.others) if view.level == Level.NOW)
+    return {
+        "open": (fleet.open or None, "open transactions", False),
+        "slots": (bad or None, "need you now", True),
+        "sources": (len(fleet.sources) or None, "in all", False),
+        "alerts": (fleet.alerts.firing or None, "firing", fleet.alerts.now > 0),
+    }
+
+
 def _page(
     request: HttpRequest,
-    fleet: Fleet,
+    counts: _Counts,
     slot: SlotView | None,
     word: str,
     name: str,
     icon: str,
     count_name: str,
 ) -> Page:
-    bad = sum(1 for view in (*fleet.slots, *fleet.others) if view.level == Level.NOW)
-    count, count_of, danger = {
-        "open": (fleet.open or None, "open transactions", False),
-        "slots": (bad or None, "need you now", True),
-        "sources": (len(fleet.sources) or None, "in all", False),
-        "alerts": (fleet.alerts.firing or None, "firing", fleet.alerts.now > 0),
-    }.get(count_name, (None, "", False))
+    count, count_of, danger = counts.get(count_name, (None, "", False))
     match = request.resolver_match
     return Page(
         word=word,

@@ -16,7 +16,7 @@ from django.db import connection
 from django.test import Client
 from playwright.sync_api import Browser, Page, expect
 
-from replview.store.models import Slot, Source, SourceDraft
+from replview.store.models import AccessRecord, Slot, Source, SourceDraft
 from replview.store.tidy import make_partitions
 from tests.browser.conftest import PATIENCE_MS, SESSIONS, Server, rows
 from tests.browser.test_accessibility import findings
@@ -205,6 +205,8 @@ def test_a_new_user_gets_from_an_empty_install_to_live(
     slot = Slot.objects.get()
     assert slot.column_rules == {"public.customers": {"email": "mask", "phone": "mask"}}
     assert left_on(shop) == ({"replview", "replview_inserts"}, {"replview"})
+    made = AccessRecord.objects.get(action="changed_slot")
+    assert (made.user_name, made.via) == ("root", "page")
 
 
 def test_what_is_cancelled_or_only_watched_leaves_nothing(

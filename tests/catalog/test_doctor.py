@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from replview.catalog.checks.plugins import check_plugins
 from replview.catalog.checks.server import check_version
 from replview.catalog.connections import connect
 from replview.catalog.doctor import examine
@@ -18,10 +19,12 @@ from replview.catalog.findings import Finding, Grade, blocks
 from replview.catalog.plan import make_plan
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.server import read_server_facts
+from replview.catalog.slots import read_slots
 from replview.catalog.wishes import Wish
 from replview.demo.binaries import debian_postgres15
 from replview.demo.postgres import EmbeddedPostgres
 from tests.copied_clusters import copied
+from tests.crashes.waiting import wait_for
 
 
 def by_code(findings: list[Finding]) -> dict[str, Finding]:
@@ -205,6 +208,45 @@ def test_old_versions_are_warned_of_and_older_ones_refused(source, version, grad
     (finding,) = check_version(dataclasses.replace(facts, version=version))
 
     assert finding.grade is grade
+
+
+def test_a_list_of_plugins_without_ours_is_told(source) -> None:
+    source.run("SELECT pg_create_logical_replication_slot('old', 'pgoutput')")
+    with connect(source.dsn) as connection:
+        facts, [slot] = read_server_facts(connection), read_slots(connection)
+    old = dataclasses.replace(slot, plugin="wal2json")
+
+    assert list(check_plugins(dataclasses.replace(facts, output_plugins=None), [old])) == []
+    allowed = dataclasses.replace(facts, output_plugins=("test_decoding",))
+    ours, theirs = check_plugins(allowed, [slot, old])
+
+    assert (ours.code, ours.grade) == ("plugin_refused", Grade.PROBLEM)
+    assert "output_plugin_libraries = 'test_decoding', 'pgoutput';" in ours.remedy
+    assert (theirs.code, theirs.grade) == ("slots_refused", Grade.WARNING)
+    assert "old (wal2json)" in theirs.message
+
+
+def test_the_remedy_for_a_refused_plugin_is_valid_sql(source_cluster_15) -> None:
+    """Debian's 15 has the list."""
+    with connect(source_cluster_15.dsn(), read_only=False) as connection:
+        if read_server_facts(connection).output_plugins is None:
+            pytest.skip("this PostgreSQL has no list of plugins")
+        connection.execute("ALTER SYSTEM SET output_plugin_libraries = test_decoding, 'a, \"b'")
+        try:
+            reloaded(connection, ("test_decoding", 'a, "b'))
+            finding = by_code(examine(source_cluster_15.dsn()))["plugin_refused"]
+            connection.execute(finding.remedy.partition(";")[0].encode())
+            reloaded(connection, ("test_decoding", 'a, "b', "pgoutput"))
+            assert "plugin_refused" not in by_code(examine(source_cluster_15.dsn()))
+        finally:
+            connection.execute("ALTER SYSTEM RESET output_plugin_libraries")
+            connection.execute("SELECT pg_reload_conf()")
+
+
+def reloaded(connection, wanted: tuple[str, ...]) -> None:
+    """Wait until the server lets these plugins be used."""
+    connection.execute("SELECT pg_reload_conf()")
+    wait_for(lambda: read_server_facts(connection).output_plugins == wanted, 10, "the list")
 
 
 @pytest.mark.slow

@@ -128,6 +128,10 @@ def several(history) -> History:
         (["--since", "2020-01-01", "--limit", "2"], [(1, 1), (1, 2)]),
         (["--newest", "2"], [(2, 1), (3, 1)]),
         (["--state", "message"], []),
+        (["--text", "PAID"], [(3, 1)]),
+        (["--min-changes", "2"], [(1, 1), (1, 2)]),
+        (["--min-bytes", "100000000"], []),
+        (["--prepared-min", "1"], []),
     ],
 )
 def test_every_filter_of_the_pages(run, several, words, places) -> None:
@@ -170,6 +174,7 @@ def test_csv_and_parquet_go_where_they_are_told(run, several, tmp_path) -> None:
         (["--since", "some day"], "not understood: since"),
         (["--format", "parquet"], "say where with --output"),
         (["--xid", "1", "--gid", "x"], "--xid or --gid"),
+        (["--table", "orders", "--row", "1", "--min-bytes", "7"], "--min-bytes does not go with"),
         (["--newest", "1", "--format", "parquet", "--output", "x"], "does not go with"),
         (["--output", "/nowhere/at/all"], "cannot be written"),
     ],

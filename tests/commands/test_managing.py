@@ -30,6 +30,27 @@ def test_tables_are_added_and_removed(run, registered, shop) -> None:
         run("slot", "tables", "shop", "mine", "--remove", "orders", "--yes")
 
 
+def test_columns_are_left_out_masked_and_kept_again(run, registered, shop) -> None:
+    run("slot", "add", "shop", "mine", "--yes", "--tables", "orders")
+    columns = ("slot", "columns", "shop", "mine")
+
+    text = run(*columns, "--exclude-column", "orders.note", "--mask-column", "orders.status",
+               "--yes")  # fmt: skip
+
+    assert 'ALTER PUBLICATION "mine" ADD TABLE "public"."orders" ("id", "status");' in text
+    assert "the columns of shop/mine are changed" in text
+    rules = {"public.orders": {"note": "drop", "status": "mask"}}
+    assert Slot.objects.get().column_rules == rules
+    assert AccessRecord.objects.filter(action="changed_slot").first().details["act"] == "columns"
+    text = run(*columns, "--keep-column", "public.orders.note", "--yes")
+    assert "sends public.orders.note again" in text
+    assert Slot.objects.get().column_rules == {"public.orders": {"status": "mask"}}
+    with pytest.raises(CommandError, match="is in the replica identity"):
+        run(*columns, "--exclude-column", "orders.id", "--yes")
+    with pytest.raises(CommandError, match="name columns"):
+        run(*columns)
+
+
 def test_a_partitioned_table_comes_under_its_root(run, registered, shop) -> None:
     run("slot", "add", "shop", "mine", "--yes", "--tables", "orders")
     shop.run(

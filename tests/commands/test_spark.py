@@ -11,9 +11,12 @@ import pyarrow.dataset as ds
 import pytest
 
 from replview.spark import artefact
+from replview.spark.__main__ import check, main, parser
 from replview.spark.history.results import Result
 from replview.spark.history.showing import as_table
 from replview.spark.processes import JobProcess
+from replview.spark.sessions import SparkProblem
+from replview.spark.writing.problems import TargetProblem
 from tests.spark.told_history import History
 
 ROOT = Path(__file__).parent.parent.parent
@@ -64,6 +67,24 @@ def test_what_is_wrong_is_one_line(root, tmp_path) -> None:
     assert "Traceback" not in ran.stderr
     ran = replview("spark", "as-of", "--root", root, data=tmp_path)
     assert (ran.returncode, "--table" in ran.stderr) == (2, True)
+
+
+def test_what_is_wrong_is_said_before_spark_starts(root, tmp_path) -> None:
+    (tmp_path / "file").touch()
+    for words, said in (
+        (["--root", f"{root}/not", "--table", "t"], f"there is no folder {root}/not"),
+        (["--root", root, "--table", "none"], "no table none is exported of source/slot-1"),
+        (["--root", root, "--table", "t", "--life", "a/b-1"], "nothing is exported of a/b-1"),
+        # A folder of slices would be none any more.
+        (["--root", root, "--table", "t", "--output", root], "--output is not empty"),
+        (["--root", root, "--table", "t", "--output", f"{tmp_path}/file/x"], "path is a file"),
+    ):
+        with pytest.raises((SparkProblem, TargetProblem)) as told:
+            check(parser().parse_args(["as-of", *words]))
+        assert said in told.value.problem
+    check(parser().parse_args(["as-of", "--root", root, "--table", "t"]))
+    with pytest.raises(SystemExit):
+        main(["hot-rows", "--root", root, "--table", "t", "--top", "0"])
 
 
 @pytest.mark.slow

@@ -7,21 +7,39 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from django.core.management import call_command
 from django.db import connection
+from django.test import Client
 from psycopg import sql
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from replview.exports.asking import read_wish
 from replview.exports.policy import Refused
-from replview.spark.reading import connect
+from replview.management.commands import export as by_command
+from replview.spark.options import Options
+from replview.spark.pushed_filters import narrowed
+from replview.spark.reading import connect, resolve
 from replview.spark.slices import Slice
 from replview.spark.writing.exporting import export
 from replview.spark.writing.planning import transactions_of
 from replview.spark.writing.targets import Target
+from replview.store import exports
 from replview.store.browsing_sql import conditions_of
 from replview.store.connecting import store_conninfo
+from replview.store.models import Export, Transaction
+from replview.store.tokens import make_token
 from replview.store.transaction_filter import TransactionFilter
+from tests.people import make_user
 from tests.store.history_rows import WHEN, History
 
+JSON = "application/json"
 #: Words of a filter, and which of the history's transactions pass.
 FILTERS = [
     ({"q": "urgent"}, [3, 4]),
@@ -87,6 +105,100 @@ def test_every_filter_of_the_page_narrows_an_export(told: History) -> None:
         assert read_wish(told.slot, wish.words).slice == wish.slice
 
 
+def test_the_options_of_sparks_source_mean_the_same(told: History) -> None:
+    names = {"q": "text", "id": "gid", "tables": "relation", "ops": "operations", "actor": "actors"}
+    for words, expected in FILTERS:
+        options = {names.get(name, name): word for name, word in words.items()}
+        options["operations"] = {"U": "update"}.get(words.get("ops", ""), "")
+        parsed = Options.parse({**options, "dsn": store_conninfo(), "slot": "shop/replview"})
+        with connect(parsed.dsn) as store:
+            part = parsed.shown(store, resolve(store, **parsed.asked))
+        assert in_the_export(part) == expected, words
+        assert part == read_wish(told.slot, words).slice
+    # A text is not looked for where its being found would tell of a value.
+    hiding = Options.parse({"text": "urgent", "excluded": "public.orders", "dsn": store_conninfo()})
+    told.table("items", 2, ["id"])
+    with connect(hiding.dsn) as store:
+        part = hiding.shown(store, resolve(store, **hiding.asked))
+    assert (part.tables, part.narrowed.searched) == (("public.items",), ("public.items",))
+
+
+def test_filters_of_spark_narrow_by_place_xid_and_nobody(told: History) -> None:
+    with connect(store_conninfo()) as store:
+        whole = resolve(store)
+    for filters, typed, expected in (
+        ([EqualTo(("xid",), 702)], False, [2]),
+        ([EqualTo(("_xid",), 702), EqualTo(("_xid",), 703)], True, [2]),
+        ([IsNull(("actor",))], False, [1, 4]),
+        ([IsNull(("_actor",))], True, [1, 4]),
+        ([GreaterThan(("commit_seq",), 1), LessThanOrEqual(("commit_seq",), 3)], False, [2, 3]),
+        ([EqualTo(("commit_seq",), 2)], False, [2]),
+        ([LessThan(("commit_seq",), 1)], False, []),
+        ([GreaterThanOrEqual(("commit_seq",), 99)], False, []),
+        # A table's own column of that name.
+        ([EqualTo(("commit_seq",), 2)], True, [1, 2, 3, 4]),
+    ):
+        assert in_the_export(narrowed(whole, filters, typed=typed)) == expected
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def written(row: Export) -> Export:
+    export(Slice.from_json(row.slice), Target.of(row.target), dsn=store_conninfo())
+    return row
+
+
+def flags_of(words: dict[str, str]) -> list[str]:
+    """A filter's words as the commands' flags."""
+    names = {"q": "text", "id": "gid", "tables": "table", "ops": "op", "states": "state"}
+    return [
+        f"--{names.get(name, name).replace('_', '-')}={one}"
+        for name, word in words.items()
+        for one in (word.split(",") if name == "states" else [word])
+    ]
+
+
+def test_page_api_and_command_give_the_same_files_for_the_same_filter(
+    told: History, settings, tmp_path: Path, monkeypatch
+) -> None:
+    settings.STORE_URL, settings.DATA_DIR = "the test's", str(tmp_path)
+    # Written here: a process of its own is what other tests are about.
+    monkeypatch.setattr(by_command, "carry_out", lambda claim, *_, **__: exports.finish(claim, {}))
+    monkeypatch.setattr(by_command, "ended_lines", lambda _: [])
+    person = make_user("alice")
+    token, _ = make_token(person, "test", scope="export")
+    page, program = Client(), Client(headers={"Authorization": f"Bearer {token}"})
+    page.force_login(person)
+    lsn = str(Transaction.objects.get(commit_seq=3).commit_lsn)
+    every = {"id": "order-7", "origin": "-", "states": "committed,snapshot", "min_changes": "1",
+             "min_bytes": "5000", "prepared_min": "30", "actor": "bob", "q": "urgent"}  # fmt: skip
+    for words in (
+        every | {"from_lsn": lsn, "to_lsn": lsn, "tables": "public.orders", "ops": "U"},
+        {"actor": "?", "origin": "-", "states": "message", "since": "2020-01-01T00:00Z"},
+        {"transaction": str(Transaction.objects.get(commit_seq=2).pk)},
+    ):
+        asked = {**words, "slot": "shop/replview"}
+        assert page.post("/exports/new/", {**asked, "to": "page"}).status_code == 302, words
+        answer = program.post("/api/v1/exports", {**asked, "to": "api"}, content_type=JSON)
+        assert answer.status_code == 202, (words, answer.content)
+        folder = str(tmp_path / "exports" / "command")
+        call_command("export", "--slot", "shop/replview", "--to", folder, *flags_of(words))
+        rows = Export.objects.all()[:3]
+        assert {row.requested_how for row in rows} == {"page", "api", "command"}
+        assert rows[0].slice == rows[1].slice == rows[2].slice, words
+        assert rows[0].words == rows[1].words == rows[2].words, words
+        if "q" in words:
+            files = [digests(Path(written(row).target)) for row in rows]
+            assert files[0] == files[1] == files[2]
+            assert any("public.orders/commit_date" in name for name in files[0])
+
+
 def test_what_is_asked_of_rows_or_of_what_has_no_place_is_refused(told: History) -> None:
     with pytest.raises(Refused, match="by a condition on values: it holds all that its trans"):
         read_wish(told.slot, {"where": "id = 1"})
@@ -99,12 +211,9 @@ def test_the_same_narrow_slice_gives_the_same_files_and_says_by_what(
     told: History, tmp_path: Path
 ) -> None:
     part = read_wish(told.slot, {"q": "urgent", "states": "committed"}).slice
-    written = []
     for name in ("one", "other"):
         export(part, Target.of(str(tmp_path / name)), dsn=store_conninfo())
-        files = [path for path in sorted((tmp_path / name).rglob("*")) if path.is_file()]
-        written.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
-    assert written[0] == written[1]
+    assert digests(tmp_path / "one") == digests(tmp_path / "other")
 
     folder = tmp_path / "one" / "shop" / "replview-1"
     rows = ds.dataset(folder / "public.orders", format="parquet", partitioning="hive").to_table()

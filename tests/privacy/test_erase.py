@@ -4,6 +4,7 @@ the record of what happened is as it was.
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from django.db import connection
 
 from replview import erasing as serving
 from replview import erasing_act
+from replview.exports.asking import read_wish as wish_of
+from replview.exports.policy import Refused
 from replview.managing.sources import rename_source
 from replview.spark import reading
 from replview.spark.archive.reading import ArchivedLife
 from replview.spark.erasing.roots import Root
+from replview.spark.narrowing import Narrowing
 from replview.spark.writing.exporting import export
 from replview.spark.writing.manifests import read_manifest
 from replview.spark.writing.targets import Target
@@ -120,16 +124,17 @@ def exported(clinic: Clinic, tmp_path: Path, settings):
     """``exported(name)``: all of the slot, written as an export or an archive is."""
     settings.DATA_DIR, store_dsn = str(tmp_path / "data"), store_conninfo()
 
-    def write(name: str, *, known: bool = True, actors: Sequence[str] = ()) -> Path:
+    def write(name: str, *, known: bool = True, actors: Sequence[str] = (), text: str = "") -> Path:
         folder = tmp_path / "data" / "exports" / name
         with reading.connect(store_dsn) as store:
             part = reading.resolve(store, slot=clinic.slot.name, actors=actors)
+        part = replace(part, narrowed=Narrowing(text=text))
         manifest = export(part, Target.of(str(folder)), dsn=store_dsn)
         if known:
             Export.objects.create(
                 slot=clinic.slot, slot_name=str(clinic.slot), slice=part.to_json(),
                 target=str(folder), requested_by="alice", requested_how="page", state="done",
-                result=manifest.to_json(),
+                result=manifest.to_json(), words={"q": text} if text else {}, name=name,
             )  # fmt: skip
         return folder
 
@@ -380,8 +385,10 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
     Transaction.objects.update(
         actor="PLANTED admin", context={"actor": "PLANTED admin", "request": "r1"}
     )
-    # One that is narrowed to the actor says so in its manifest.
+    # What an export is narrowed to it says in its manifest, too.
     folder = exported("one", actors=["PLANTED admin"])
+    texts = ["patient PLANTED ANNA", "planted@NEW", "kept"]
+    searched = [exported(f"text {n}", text=text) for n, text in enumerate(texts)]
     person = make_user("saver")
     slot = str(clinic.slot)
     for name, query in {
@@ -404,7 +411,16 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
     call_command("erase", slot, "visit", "7", yes=True)
     assert [row.name for row in SavedFilter.objects.all()] == ["kept"]
     assert columns_holding(PLANTED) == []
-    assert files_holding(PLANTED, folder) == []
+    assert files_holding(PLANTED, folder, *searched) == files_holding("planted@", *searched) == []
+    narrowed = Export.objects.filter(name__startswith="text").order_by("pk")
+    new = [f"erased text {act.pk}", f"erased text {act.pk}", "kept"]
+    assert [row.words["q"] for row in narrowed] == new
+    assert [row.slice["narrowed"]["text"] for row in narrowed] == new
+    assert [row.result["slice"]["narrowed"]["text"] for row in narrowed] == new
+    assert act.found["beside"]["texts that narrowed exports"] == 2
+    # To go on with such a one would be to export something else.
+    with pytest.raises(Refused, match="was erased with the rows it named"):
+        wish_of(clinic.slot, narrowed[0].words, name="text 0", since_last=True)
     actors = {change["actor"] for change in clinic.told()}
     assert actors == {f"erased actor {act.pk}"}
     assert Transaction.objects.first().context["request"] == "r1"

@@ -13,7 +13,7 @@ from replview.store.change_walk import Walk
 from replview.store.changes import changes_of, matching_text
 from replview.store.mask_making import NotARule, add_rule, as_rule, matched_by, remove_rule, wished
 from replview.store.masks import NamedColumn, Rule, masked_by
-from replview.store.models import AccessRecord, MaskRule
+from replview.store.models import AccessRecord, HistoryJob, MaskRule
 from replview.store.row_as_of import row_as_of
 from replview.store.row_history import row_history
 from replview.store.row_keys import KeyProblem
@@ -21,6 +21,7 @@ from replview.store.sight import MASKED, current_sight, forget, sight_for, use_s
 from replview.store.tidy import make_partitions
 from replview.store.value_filter import WhereError
 from replview.store.wanted_changes import WantedChanges
+from replview.web.history_record import read_history_record
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 
@@ -116,6 +117,31 @@ def test_versions_keep_what_was_masked_under_a_former_name(history: History) -> 
     relation.save()
     forget()
     assert changes_of(made)[0].new["status"] == MASKED
+
+
+def test_counts_of_changes_tell_nothing_of_what_is_withheld(history: History) -> None:
+    columns = ["actor", "table", "operation", "column", "changes"]
+    insert_row = ["bob", "public.orders", "insert", None, 5]
+    note_row = ["alice", "public.orders", "update", "note", 3]
+    result = {"columns": columns, "rows": [
+        ["alice", "public.orders", "update", "status", 7], insert_row, note_row,
+    ]}  # fmt: skip
+    job = HistoryJob.objects.create(
+        job="who-changed-what", root="/r", requested_by="alice", state="done", result=result,
+        words={"life": f"{history.slot}-1"},
+    )  # fmt: skip
+    mask(column="status")
+
+    seen = read_history_record(job)
+    assert seen.rows == [[*insert_row[:4], "5"], [*note_row[:4], "3"]]
+    assert ("withheld", "columns that you may not see") in seen.told
+    olga = make_user("olga", "viewer", sources=[history.slot.source], tables=["public.others"])
+    with use_sight(sight_for(olga)):
+        seen = read_history_record(job)
+    assert seen.rows == [
+        ["alice", "public.orders", "update", "no right to see values", None],
+        [*insert_row[:4], "5"],
+    ]
 
 
 def test_no_text_is_looked_for_in_a_column_that_came_later(history: History) -> None:

@@ -24,7 +24,8 @@ def picky_store(transactional_db):
             cursor.execute("ALTER TABLE change DROP CONSTRAINT IF EXISTS picky")
             if on:
                 cursor.execute(
-                    "ALTER TABLE change ADD CONSTRAINT picky CHECK (new->>'v' <> 'poison')"
+                    "ALTER TABLE change ADD CONSTRAINT picky CHECK "
+                    "(coalesce(new->>'v', new->>'prefix') <> 'poison')"
                 )
 
     refuse(True)
@@ -134,6 +135,34 @@ def test_skipping_leaves_out_that_transaction_and_nothing_else(
     assert skipped.commit_seq == 2
     assert skipped.context["$skipped"]["by"] == "alice"
     assert "skipped" in events(recording)
+    found.refresh_from_db()
+    assert found.settled_at is not None
+
+
+def test_a_message_outside_any_transaction_is_kept_too_and_can_be_left_out(
+    source: SourceDatabase, record, picky_store
+):
+    source.run(TABLE)
+    recording = record(source)
+    source.run(
+        "INSERT INTO t VALUES (1, 'before')",
+        "SELECT pg_logical_emit_message(false, 'app', '{\"v\": 1}')",
+        "SELECT pg_logical_emit_message(false, 'poison', 'x')",
+        "INSERT INTO t VALUES (5, 'later')",
+    )
+    found = quarantined(recording)
+    assert (found.xid, found.tag, found.relation) == (None, "M", "")
+    assert b"poison" in bytes(Quarantine.objects.get(pk=found.pk).raw)
+    # What stands before it is in the record.
+    wait_for(lambda: recording.transactions(commit_seq=2))
+    assert [row.state for row in recording.transactions()] == ["committed", "message"]
+
+    decide(found.pk, "skip", "alice")
+    recording.caught_up()
+
+    states = [row.state for row in recording.transactions()]
+    assert states == ["committed", "message", "skipped", "committed"]
+    assert Quarantine.objects.count() == 1
     found.refresh_from_db()
     assert found.settled_at is not None
 

@@ -2,15 +2,17 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import orjson
+import psycopg
 import pytest
 
 from replview.demo.ports import free_port
@@ -18,6 +20,8 @@ from replview.spark import reading
 from replview.spark.sessions import SparkProblem, session
 from replview.spark.writing.exporting import export
 from replview.spark.writing.targets import Target
+from tests.spark.test_job import ended
+from tests.spark.test_job import job as job  # a fixture
 from tests.spark.test_writing import digests
 from tests.store.history_rows import History, insert
 
@@ -171,6 +175,39 @@ def test_an_export_has_the_same_bytes_and_every_history_job_runs_over_it(
              for row in found["as-of"]["rows"]]  # fmt: skip
     assert [(row["id"], row["status"], row["note"]) for row in as_of] == [("1", "paid", "x")]
     assert all(found[name]["rows"] for name in JOBS)
+
+
+@pytest.mark.long
+def test_a_cancelled_export_ends_its_task_and_leaves_nothing(
+    server, job, store_dsn, tmp_path
+) -> None:
+    process = job(tmp_path / "out", spark=server)
+    assert orjson.loads(process.stdout.readline())["event"] == "progress"
+    with psycopg.connect(store_dsn, autocommit=True) as watching:
+        with psycopg.connect(store_dsn) as store:
+            # So that the task on the server is surely at it, and would go on once it may.
+            store.execute("LOCK TABLE change IN ACCESS EXCLUSIVE MODE")
+            until(lambda: sessions(watching, "wait_event_type = 'Lock'") == 1)
+            process.send_signal(signal.SIGTERM)
+            status, lines = ended(process, store_dsn)
+            assert (status, lines[-1:]) == (3, [{"event": "cancelled"}])
+        until(lambda: sessions(watching, "application_name = 'replview spark'") == 0)
+    time.sleep(1)
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """It becomes true, on a busy machine too."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def sessions(store: psycopg.Connection[Any], which: LiteralString) -> int:
+    """How many the store has of these."""
+    told = f"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {which}"
+    return store.execute(told).fetchone()[0]
 
 
 def test_what_is_wrong_with_the_address_is_said_at_once() -> None:

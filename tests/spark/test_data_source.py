@@ -47,6 +47,9 @@ def test_a_table_arrives_typed_and_filters_reach_the_store(
         assert counted.count() == sum(
             row["_commit_version"] == middle for row in expected_rows(other)
         )
+        xid = next(row["_xid"] for row in expected_rows(other) if row["v"] == "v300")
+        of_one = frame(relation="public.other", xid=str(xid), min_changes="300")
+        assert of_one.where(f"_xid = {xid}").count() == 300
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
     assert few.columns[0] == "v"
@@ -68,6 +71,9 @@ def test_errors_say_what_to_do(source, record, frame, spark) -> None:
         ({"relation": "public.other", "columns": "w"}, "has no column 'w'"),
         ({"from_lsn": "x"}, "write it like 0/1B2C3D8"),
         ({"relatoin": "public.other"}, "did you mean relation?"),
+        ({"states": "aborted"}, "choose of committed, snapshot, message"),
+        ({"xid": "7", "gid": "x"}, "give gid or xid"),
+        ({"min_bytes": "many"}, "min_bytes is no number above zero"),
     ):
         with pytest.raises(PySparkException) as caught:
             frame(**options)

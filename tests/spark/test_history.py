@@ -125,6 +125,9 @@ def test_who_changed_what_compares_with_the_row_before(told, spark) -> None:
         ("carol", "update", "big"): 1,
         ("carol", "update, before unknown", None): 1,
     }
+    masked = who_changed(spark, [dataset], masked={"public.t": ["id", "a"]})
+    assert masked.told["not_counted"] == ["public.t.a", "public.t.id"]
+    assert {each["column"] for each in masked.frame.collect()} == {None, "big"}
     later = who_changed(spark, [dataset], Span(from_lsn=1280)).frame.collect()
     assert {each["actor"] for each in later} == {"carol"}
 

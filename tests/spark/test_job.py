@@ -50,10 +50,12 @@ def job(store_dsn, tmp_path):
         part = reading.resolve(store, source="shop", slot="replview")
     started = []
 
-    def start(target: Path | str, **options: Any) -> subprocess.Popen[bytes]:
-        told = {"slice": part.to_json(), "target": str(target), "dsn_env": "STORE", "spark": None}
+    def start(
+        target: Path | str, spark: str | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        told = {"slice": part.to_json(), "target": str(target), "dsn_env": "STORE"}
         path = tmp_path / "job.json"
-        path.write_bytes(orjson.dumps(told))
+        path.write_bytes(orjson.dumps({**told, "spark": spark}))
         process = subprocess.Popen(
             [sys.executable, "-m", "replview.spark.writing.job", path],
             env={**os.environ, "STORE": store_dsn},

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pyarrow.fs as pa_fs
+import pyspark
 import pytest
 
 from replview.spark.connectors import naming_connectors
@@ -95,6 +96,16 @@ def test_a_connector_that_spark_lacks_is_named_with_its_package(words, scheme, p
     assert package in told.value.remedy
     with pytest.raises(ZeroDivisionError), naming_connectors():
         raise ZeroDivisionError
+    # Of a connector without what it stands on.
+    with pytest.raises(SparkProblem, match="lacks Amazon's libraries") as told, naming_connectors():
+        raise RuntimeError("java.lang.NoClassDefFoundError: software/amazon/awssdk/core/Exception")
+    assert f"hadoop-aws:{hadoop_version()}" in told.value.remedy
+
+
+def hadoop_version() -> str:
+    """Of the Hadoop that pyspark itself brings, which a connector must match."""
+    [jar] = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-runtime-*.jar")
+    return jar.stem.removeprefix("hadoop-client-runtime-")
 
 
 def test_elsewhere_a_file_is_whole_or_not_there() -> None:

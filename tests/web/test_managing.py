@@ -10,11 +10,14 @@ from replview.catalog.connections import connect
 from replview.catalog.plan import Plan, make_plan
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.wishes import Wish
-from replview.managing import adopting
+from replview.managing import adopting, dropping, moving
+from replview.managing.addresses import try_address
 from replview.managing.credentials import take_into_use
+from replview.managing.sources import plan_remove, remove_source
 from replview.sampling.sample import sample_source
 from replview.slot_making import make_slot
-from replview.store.dsn import full_conninfo, set_dsn
+from replview.store import intentions
+from replview.store.dsn import DSNError, full_conninfo, set_dsn
 from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, Source
 from replview.store.tidy import make_partitions, remove_slots
 from replview.store.tokens import make_token
@@ -204,6 +207,42 @@ def test_columns_of_a_published_table_are_changed_as_shown(admin, slot, source) 
     assert "kept like that already" in text_of(same)
 
 
+def posted(user: str, role: str, words: str, **asked: object):
+    """A program's call, with the token of somebody of this role."""
+    token, _ = make_token(make_user(user, role), user, scope="operate")
+    return Client().post(f"/api/v1/{words}", asked, content_type="application/json",
+                         headers={"Authorization": f"Bearer {token}"})  # fmt: skip
+
+
+def test_programs_change_columns_and_name_only_those_that_change(slot, source) -> None:
+    source.run("ALTER TABLE orders ADD email text, ADD note text")
+    slot.column_rules = {"public.orders": {"email": "mask", "gone": "drop"}}
+    slot.save()
+    words, asked = "slots/shop/mine/columns", {"exclude": ["public.orders.note"]}
+
+    told = posted("ada", "admin", words, **asked, dry_run=True).json()
+    assert 'ADD TABLE "public"."orders" ("id", "status", "email")' in told["statements"][1]["sql"]
+    assert (told["done"], published_columns(source)["orders"][0][-1]) == (False, "note")
+    assert posted("bea", "admin", words, **asked).json()["done"]
+    assert posted("olga", "operator", words, **asked).status_code == 403
+    again = posted("cleo", "admin", words, keep=["orders.email"], mask=["orders.status"])
+
+    assert again.json()["statements"] == [], "what is left out stays so"
+    slot.refresh_from_db()
+    assert slot.column_rules == {"public.orders": {"note": "drop", "status": "mask"}}
+    assert published_columns(source)["orders"][0] == ["id", "status", "email"]
+    record = AccessRecord.objects.filter(action="changed_slot").first()
+    assert (record.details["act"], record.via) == ("columns", "api")
+    for wrong, why in (
+        ({"mask": ["public.orders.nothing"]}, "there is no column public.orders.nothing"),
+        ({"mask": ["orders.note"], "keep": ["orders.note"]}, "is named twice"),
+        ({"keep": ["orders"]}, "is not a column's name"),
+        ({}, "kept like that already"),
+    ):
+        refused = posted(f"eve {why}", "admin", words, **wrong, dry_run=True).json()["refused"]
+        assert why in refused["cause"]
+
+
 def test_columns_that_must_be_sent_are_refused_with_the_reason(
     admin, operator, slot, source
 ) -> None:
@@ -348,6 +387,54 @@ def test_a_move_within_the_cluster_goes_on(admin, slot, shop, source) -> None:
     shop.refresh_from_db()
     slot.refresh_from_db()
     assert ("host=localhost" in shop.conninfo, slot.epoch) == (True, 1)
+
+
+def test_a_program_that_moves_a_source_has_its_address_tried_once(
+    slot, shop, source, monkeypatch
+) -> None:
+    sampled(shop)
+    elsewhere, tried = source.dsn.replace("127.0.0.1", "localhost"), []
+
+    def counted(conninfo: str, **more: object):
+        tried.append(more)
+        return try_address(conninfo, **more)
+
+    monkeypatch.setattr(moving, "try_address", counted)
+    assert posted("ada", "admin", "sources/shop/move", dsn=elsewhere).json()["done"]
+
+    shop.refresh_from_db()
+    assert ("host=localhost" in shop.conninfo, len(tried)) == (True, 1)
+
+
+def test_a_slot_whose_source_cannot_be_reached_is_not_stopped_by_dropping_it(slot, shop) -> None:
+    Slot.objects.filter(pk=slot.pk).update(desired="running")
+    for away in ({"password_ref": "env:NOT_THERE"}, {"conninfo": "host=127.0.0.1 port=1"}):
+        Source.objects.filter(pk=shop.pk).update(**away, sealed_password="")
+        slot = Slot.objects.get(pk=slot.pk)
+
+        with pytest.raises((DSNError, SourceTrouble)):
+            dropping.drop_slot(slot, by="bo")
+
+        slot.refresh_from_db()
+        assert slot.desired == "running", away
+
+
+def test_a_source_on_which_a_slot_is_being_made_is_not_forgotten(admin, shop) -> None:
+    intention = intentions.begin(shop, "half", None)
+    assert plan_remove(shop).refusal is None, "nothing was begun"
+    undo = "SELECT pg_drop_replication_slot('half')"
+    intentions.add(intention, "slot", "half", "SELECT 1", undo)
+
+    page = admin.get("/sources/shop/remove/")
+    assert "half is being made on shop, or was by a process that was lost" in text_of(page)
+    assert 'href="?leave=on"' in page.content.decode()
+    with pytest.raises(SourceTrouble, match="is being made"):
+        remove_source(shop, by="bo", with_slots=True)
+
+    assert f"to be run there by you: {undo}" in text_of(admin.get("/sources/shop/remove/?leave=on"))
+    assert "shop was removed" in text_of(confirmed(admin, "/sources/shop/remove/", "shop",
+                                                   leave="on"))  # fmt: skip
+    assert not Source.objects.exists()
 
 
 def test_a_move_to_another_cluster_says_what_begins_anew(

@@ -9,15 +9,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 import replview.catalog
 from replview import onboarding
+from replview.catalog.answered import wish_of
+from replview.catalog.connections import connect
 from replview.catalog.personal_columns import looks_like
-from replview.catalog.plan import Plan
-from replview.draft_work import take_back_lost
+from replview.catalog.plan import Plan, make_plan
+from replview.catalog.problems import Trouble
+from replview.draft_work import Work, take_back_lost
+from replview.slot_making import make_slot
 from replview.store import drafts
 from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source, SourceDraft
 from replview.watching import Watching
@@ -370,6 +375,45 @@ def test_what_cannot_be_taken_back_is_told_with_its_statement(admin: Client, sou
     assert "Something is left on it" in page
     assert 'DROP PUBLICATION "not there"' in page
     assert admin.post(f"{address_of}cancel/").url == "/sources/new/?remains"
+
+
+def test_what_the_store_has_is_not_taken_back_whatever_its_source_is_called_by_now(
+    admin: Client, source
+) -> None:
+    source.run(*TABLES)
+    agree(admin, up_to_review(admin, source))
+    draft = drafts.claim(["record"])
+    assert draft is not None
+    with connect(source.dsn) as connection:
+        plan = make_plan(connection, wish_of(draft.answers, temporary=False))
+    slot = make_slot(drafts.source_for(draft), source.dsn, plan, print, stopped=True, options={},
+                     draft=draft)  # fmt: skip
+    draft.undo = [step.undo.as_string(None) for step in plan.steps]
+    drafts.beat(draft)
+    Source.objects.update(name="renamed")
+    SourceDraft.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    take_back_lost()
+    draft.refresh_from_db()
+
+    assert (draft.state, draft.slot, draft.undo) == ("done", slot, [])
+    assert slot.name in left_on(source)[1]
+
+
+def test_what_an_earlier_attempt_left_is_not_forgotten_by_the_next(admin: Client, source) -> None:
+    """Of a watch no intention tells of it either."""
+    source.run("CREATE PUBLICATION replview_watch_1 FOR ALL TABLES")
+    undo = ['DROP PUBLICATION "replview_watch_1"']
+    draft = SourceDraft.objects.create(
+        user=User.objects.get(), kind="watch", state="asked", conninfo=source.dsn, undo=undo,
+        answers={"name": "shop"},
+    )  # fmt: skip
+    claimed = drafts.claim(["watch"], draft.pk)
+    assert claimed is not None
+    Work(claimed, threading.Event()).fail(Trouble("away", "the source does not answer", "Try"))
+
+    page = html.unescape(admin.get(f"/sources/new/{draft.pk}/progress/").content.decode())
+    assert "Something is left on it" in page
+    assert undo[0] in page
 
 
 def test_cancelled_at_any_point_it_leaves_nothing(admin: Client, source) -> None:

@@ -29,6 +29,11 @@ from replview.web.change_files import write_parquet
 
 #: Between two looks for new transactions: one small read by primary key each.
 _LOOK_SECONDS = 0.25
+#: What a row's history is not narrowed by.
+_NOT_OF_A_ROW = (
+    "actor", "origin", "state", "xid", "gid", "transaction", "text", "min_changes", "min_bytes",
+    "prepared_min", "from_lsn", "to_lsn", "where",
+)  # fmt: skip
 
 
 class Command(InstanceCommand):
@@ -120,6 +125,9 @@ def _check(selection: Selection, options: dict[str, Any]) -> None:
         if options[name] and other:
             beside = "--format parquet" if parquet else "--row"
             raise CommandError(f"--{name} does not go with {beside}")
+    ignored = next((name for name in _NOT_OF_A_ROW if options["row"] and options[name]), "")
+    if ignored:
+        raise CommandError(f"--{ignored.replace('_', '-')} does not go with --row")
 
 
 def _note(selection: Selection, options: dict[str, Any]) -> None:

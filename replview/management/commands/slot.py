@@ -1,4 +1,4 @@
-"""``replview slot add|list|start|stop|remove|interface|log|quarantine|peek``."""
+"""``replview slot add|list|start|stop|tables|columns|remove|interface|set|log|quarantine|peek``."""
 
 import json
 import sys

@@ -56,7 +56,8 @@ class Notes:
                     with told(), self.target.open(each["path"]) as file:
                         sums[each["path"]] = sha256_of(file)
                 each["sha256"], each["bytes"] = sums[each["path"]]
-            named = self._rename_in(document.get("slice") or {})
+            part = document.get("slice") or {}
+            named = any([self._clear_text_in(part), self._rename_in(part)])
             if mine:
                 document["bytes"] = sum(each["bytes"] for each in document["files"])
                 acts = {each["erasure"]: each for each in document.get("erased", ())}
@@ -64,6 +65,14 @@ class Notes:
                 document["erased"] = list({**acts, self.wanted.erasure: act}.values())
             if mine or named:
                 self._write(path, document)
+
+    def _clear_text_in(self, part: dict[str, Any]) -> bool:
+        """A slice that was narrowed by a text that is erased; whether it was."""
+        narrowed = part.get("narrowed") or {}
+        if narrowed.get("text") not in self.wanted.texts:
+            return False
+        narrowed["text"] = self.wanted.texts[narrowed["text"]]
+        return True
 
     def _rename_in(self, part: dict[str, Any]) -> bool:
         """A slice that was narrowed to the actor, or by the name as a text; whether it was."""

@@ -52,6 +52,8 @@ class Wanted:
     columns: Sequence[str] = ()
     actor: str = ""
     alias: str = ""
+    #: A text that slices were narrowed by → what takes its place.
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mark(self) -> str:

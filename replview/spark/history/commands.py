@@ -59,7 +59,7 @@ def _rates(spark: "SparkSession", options: argparse.Namespace) -> Result:
 def _who_changed(spark: "SparkSession", options: argparse.Namespace) -> Result:
     life = Life.find(options.root, options.life)
     chosen = [life.table(name) for name in options.table or ()] or life.tables()
-    return who_changed(spark, chosen, _span(options))
+    return who_changed(spark, chosen, _span(options), options.masked)
 
 
 def _schema_versions(spark: "SparkSession", options: argparse.Namespace) -> Result:

@@ -49,6 +49,8 @@ class Life:
                 raise SparkProblem(f"nothing is exported of {life} there", _which(cls.all(target)))
             return chosen
         found = cls.all(target)
+        if not found and target.is_local and not target.has_folder():
+            raise SparkProblem(f"there is no folder {target.url}", "check the root")
         if len(found) != 1:
             problem = "several lives of slots are" if found else "nothing is"
             raise SparkProblem(f"{problem} exported there", _which(found))
@@ -86,10 +88,13 @@ class Life:
         return [Dataset(self, name, tuple(roots)) for name, roots in sorted(found.items())]
 
     def table(self, name: str) -> "Dataset":
-        """A table by its name, ``schema.table``, or its folder's. Raises ``SparkProblem``."""
+        """A table by its name, ``schema.table``, or its folder's; one without a schema is
+        ``public``'s. Raises ``SparkProblem``.
+        """
         found = self.tables()
+        whole = name if "." in name else f"public.{name}"
         for chosen in found:
-            if name in (chosen.folder, layout.decoded(chosen.folder)):
+            if name == chosen.folder or whole == layout.decoded(chosen.folder):
                 return chosen
         names = ", ".join(sorted(layout.decoded(each.folder) for each in found)) or "none"
         raise SparkProblem(f"no table {name} is exported of {self.name}", f"there are: {names}")

@@ -14,12 +14,17 @@ from replview.spark.history.results import Result
 _MARK = '{"$masked":true}'
 
 
+def masked_of(dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """The masked columns of a table, under whatever name it had."""
+    names = {dataset.relation.name, dataset.folder}
+    return frozenset(column for name in names for column in masked.get(name, ()))
+
+
 def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> Result:
-    """The rows without the values of the table's masked columns, under whatever name it had."""
+    """The rows without the values of the table's masked columns."""
     from pyspark.sql import functions as F
 
-    table = dataset.relation
-    of = {name for each in {table.name, dataset.folder} for name in masked.get(each, ())}
+    of = masked_of(dataset, masked)
     frame = result.frame
     mine = [c for c in dataset.columns if c.source_name in of and c.name in frame.columns]
     if not mine:

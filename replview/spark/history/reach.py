@@ -134,11 +134,11 @@ def doubts(
 
     found = []
     if base is None:
-        start = "nothing is exported of it by then" if reach.first is None else (
-            f"history begins at {LSN(reach.first)}"
-        )  # fmt: skip
         found.append(
-            f"{start} and reaches back to no baseline: rows that did not change since are missing"
+            "nothing is exported of it by then: which rows it had is not known"
+            if reach.first is None
+            else f"history begins at {LSN(reach.first)} and reaches back to no baseline: rows that "
+            "did not change since are missing"
         )
     if reach.keyless:
         found.append(f"{reach.keyless} changes do not say which row they are of, and are left out")

@@ -125,11 +125,11 @@ def _text_of(kind: pa.DataType) -> Callable[[Any], "Expression"]:
     """Values in the server's text."""
     from pyspark.sql.pandas.functions import arrow_udf
 
-    def texts(values: Any) -> Any:
+    # What kind of function it is, Spark works out from these types.
+    def texts(values: pa.Array) -> pa.Array:
         told = [pg_text(value, kind) for value in values.to_pylist()]
         return pa.array(told, pa.string())
 
-    # Its stubs want a kind of function that it works out by itself.
     make: Any = arrow_udf
     made: Callable[[Any], Expression] = make(texts, "string")
     return made

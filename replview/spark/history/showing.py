@@ -14,7 +14,7 @@ from replview.spark.connectors import missing_connector
 from replview.spark.history.datasets import spark_url
 from replview.spark.history.results import Result
 from replview.spark.sessions import SparkProblem
-from replview.spark.writing.targets import Target
+from replview.spark.writing.targets import Target, test_write
 
 #: What Spark raises, here and by Spark Connect.
 _SPARKS_OWN = (
@@ -25,14 +25,30 @@ _SPARKS_OWN = (
 _WIDEST = 40
 
 
+def check_output(url: str, spark: str | None) -> None:
+    """Whether rows may go there, before they are worked out.
+
+    Raises ``SparkProblem``, ``TargetProblem``.
+    """
+    target = _empty(url)
+    # Elsewhere Spark writes itself, maybe on other machines and with rights of its own.
+    if target.is_local and (spark or "local").startswith("local"):
+        test_write(target)
+
+
+def _empty(url: str) -> Target:
+    target = Target.of(url)
+    if target.files() or target.folders():
+        raise SparkProblem("the folder of --output is not empty", "name another one")
+    return target
+
+
 def write(result: Result, url: str) -> str:
     """All rows as Parquet, into a folder that is not there yet; gives its address.
 
     Raises ``SparkProblem``, ``TargetProblem``.
     """
-    target = Target.of(url)
-    if target.files():
-        raise SparkProblem("the folder of --output is not empty", "name another one")
+    target = _empty(url)
     address = spark_url(target)
     try:
         result.frame.write.mode("append").parquet(address)

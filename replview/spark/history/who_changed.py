@@ -1,6 +1,6 @@
 """Who changed what: changes counted by actor, table and column."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from replview.spark.history.lives import (
     quoted,
     with_lives,
 )
+from replview.spark.history.masking import masked_of
 from replview.spark.history.results import Result
 from replview.spark.history.snapshots import named
 from replview.spark.history.spans import Span
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def who_changed(
-    spark: "SparkSession", datasets: Sequence[Dataset], span: Span | None = None
+    spark: "SparkSession",
+    datasets: Sequence[Dataset],
+    span: Span | None = None,
+    masked: Mapping[str, Sequence[str]] | None = None,
 ) -> Result:
     """Who changed which column how often, by comparing each update with the row before it.
 
@@ -34,18 +38,24 @@ def who_changed(
     string`` (insert, update, delete), ``column string, changes bigint``. Inserts and deletes are of
     whole rows: their ``column`` is null. So is that of updates of which nothing tells the row
     before (counted apart as ``update, before unknown``). A column that the server did not send
-    because it stayed as it was did not change. Raises ``SparkProblem`` where rows of a table cannot
-    be told apart.
+    because it stayed as it was did not change. Of a ``masked`` one nobody is told whether it did:
+    it is not counted. Raises ``SparkProblem`` where rows of a table cannot be told apart.
     """
     from pyspark.sql import functions as F
 
-    frames = [_of_table(spark, dataset, span or Span()) for dataset in datasets]
+    hidden = {each.name: masked_of(each, masked or {}) for each in datasets}
+    frames = [_of_table(spark, each, span or Span(), hidden[each.name]) for each in datasets]
     frame = reduce(lambda one, other: one.unionByName(other), frames)
     order = (F.col("changes").desc(), "table", "actor", "operation", "column")
-    return Result(frame.orderBy(*order), told={"tables": [each.name for each in datasets]})
+    told: dict[str, Any] = {"tables": list(hidden)}
+    if any(hidden.values()):
+        told["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
+    return Result(frame.orderBy(*order), told=told)
 
 
-def _of_table(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame":
+def _of_table(
+    spark: "SparkSession", dataset: Dataset, span: Span, hidden: frozenset[str]
+) -> "DataFrame":
     from pyspark.sql import functions as F
 
     keys = dataset.keys()
@@ -54,12 +64,13 @@ def _of_table(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame
     # Without rows before updates none has moved to another key.
     may_move = bool(rows.where(F.col("_change_type") == "update_preimage").select(F.lit(1)).head(1))
     rows = with_lives(in_epochs(named(placed(rows, keys), keys), ()), keys)
-    compared = [column for column in dataset.columns if column not in keys]
+    seen = [column for column in dataset.columns if column.source_name not in hidden]
+    compared = [column for column in seen if column not in keys]
     rows = _with_before(rows, keys, compared)
     rows = _with_moves(rows, keys, compared) if may_move else _without_moves(rows, compared)
     rows = span.since_of(rows, time="_commit_timestamp").where(F.col(STREAM) == 1)
     told = rows.where(F.col("_change_type") != "update_preimage").select(
-        F.col("_actor").alias("actor"), F.explode(_events(compared, keys)).alias("event")
+        F.col("_actor").alias("actor"), F.explode(_events(compared, keys, seen)).alias("event")
     )
     counted = told.groupBy("actor", "event.operation", "event.column").agg(
         F.count("*").alias("changes")
@@ -144,8 +155,10 @@ def _digest(column: Column) -> "Expression":
     return F.xxhash64(value.isNull(), value, text.isNull(), text)
 
 
-def _events(columns: Sequence[Column], keys: Sequence[Column]) -> "Expression":
-    """What one change did: ``array<struct<operation, column>>``."""
+def _events(
+    columns: Sequence[Column], keys: Sequence[Column], seen: Sequence[Column]
+) -> "Expression":
+    """What one change did to columns that may be seen: ``array<struct<operation, column>>``."""
     from pyspark.sql import functions as F
 
     def event(operation: str, column: str | None) -> "Expression":
@@ -165,15 +178,18 @@ def _events(columns: Sequence[Column], keys: Sequence[Column]) -> "Expression":
     moved = [
         F.when(F.col("_old_key")[n] != _digest(key), event("update", key.source_name))
         for n, key in enumerate(keys)
+        if key in seen
     ]
     kind = F.col("_change_type")
     unknown = F.array(event("update, before unknown", None))
+    # Gives an array without events its type.
+    nothing = F.when(F.lit(False), event("", None))
     return (
         F.when(kind == "insert", F.array(event("insert", None)))
         .when(kind == "delete", F.array(event("delete", None)))
         .when(begins & F.col("_old_key").isNull(), unknown)
-        .when(begins, F.array_compact(F.array(*moved, *changed)))
-        .otherwise(F.array_compact(F.array(*changed, F.when(F.lit(False), event("", None)))))
+        .when(begins, F.array_compact(F.array(*moved, *changed, nothing)))
+        .otherwise(F.array_compact(F.array(*changed, nothing)))
     )
 
 

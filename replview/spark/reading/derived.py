@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from replview.spark.reading.connecting import Connection
 from replview.spark.reading.marked_rows import ASIDE, ORIGIN
 from replview.spark.reading.masks import MARK
+from replview.spark.reading.packed_values import INT8, Fields
 from replview.spark.reading.row_pasts import Past, RowPasts
 from replview.spark.slice_schemas import Column
 from replview.spark.slices import Slice, SliceTable
 
 #: What the query tells besides: 0 nothing, 1 the row before may be worked out, 2 and if it cannot
 #: be, the old key stands alone.
-OWN_FIELDS: dict[str, pa.DataType] = {"derivable": pa.int8()}
+OWN_FIELDS: Fields = {"derivable": INT8}
 _PLACE = ["id", "seq", "version_id", "derivable"]
 #: Set here: whether the row was worked out.
 DERIVED = "derived"

@@ -7,6 +7,7 @@ from typing import Literal
 
 from psycopg import sql
 
+from replview.spark.narrowing import NOT_NARROWED, Narrowing
 from replview.spark.reading.connecting import Connection, StoreProblem
 from replview.spark.reading.places import PLACED_LSN, lsn_text
 from replview.spark.slices import OPERATIONS, Slice
@@ -52,6 +53,7 @@ def resolve(
     operations: Sequence[str] = (),
     actors: Sequence[str] = (),
     before: Literal["sent", "derived"] = "sent",
+    narrowed: Narrowing = NOT_NARROWED,
 ) -> Slice:
     """The slice that this means now: open ends become what is stored at this moment.
 
@@ -74,7 +76,7 @@ def resolve(
         source=source, slot=slot, incarnation_id=life, incarnation=number,
         after_seq=first, through_seq=max(first, last), since=since, until=until,
         from_lsn=from_lsn, to_lsn=to_lsn, tables=tuple(tables), operations=tuple(operations),
-        actors=tuple(actors), before=before,
+        actors=tuple(actors), before=before, narrowed=narrowed,
     )  # fmt: skip
 
 

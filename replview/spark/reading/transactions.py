@@ -1,5 +1,6 @@
 """The transactions of a range, in groups whose changes one COPY reads in order."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +10,15 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from replview.spark.reading.connecting import Connection
-from replview.spark.reading.csv_copies import copied
+from replview.spark.reading.packed_values import (
+    INT64,
+    LSN,
+    MOMENT,
+    TEXT,
+    Fields,
+    packing,
+    unpacked,
+)
 from replview.spark.reading.places import conditions
 from replview.spark.slices import LAST_SEQ, Range, Slice
 
@@ -25,17 +34,19 @@ _SPARSE = 4
 #: Where identifiers fall more often than once in so many transactions, the server sorts.
 _SHORT_RUN = 50
 
-_FIELDS: dict[str, pa.DataType] = {
-    "id": pa.int64(), "commit_seq": pa.int64(), "commit_version": pa.int64(),
-    "commit_us": pa.int64(), "xid": pa.int64(), "actor": pa.string(), "changes": pa.int64(),
-    "bytes": pa.int64(),
+_FIELDS: Fields = {
+    "id": INT64, "commit_seq": INT64, "commit_version": LSN, "commit_us": MOMENT, "xid": INT64,
+    "actor": TEXT, "changes": INT64, "bytes": INT64,
 }  # fmt: skip
 _QUERY = """
-    SELECT t.id, t.commit_seq, (t.commit_lsn - '0/0')::bigint,
-           (extract(epoch FROM t.commit_time) * 1000000)::bigint, t.xid, t.actor,
-           t.inserts + t.updates + t.deletes + t.truncates + t.messages, t.size_bytes
-    FROM transaction t WHERE {where} AND {having} AND t.commit_seq > {after}
-    ORDER BY t.commit_seq LIMIT {limit}
+    SELECT {packing} FROM (
+        SELECT t.id, t.commit_seq, t.commit_lsn AS commit_version, t.commit_time AS commit_us,
+               t.xid, t.actor,
+               t.inserts + t.updates + t.deletes + t.truncates + t.messages AS changes,
+               t.size_bytes AS bytes
+        FROM transaction t WHERE {where} AND {having} AND t.commit_seq > {after}
+        ORDER BY t.commit_seq LIMIT {limit}
+    ) AS packed
 """
 _BETWEEN = """
     SELECT (SELECT count(*) FROM (SELECT FROM transaction
@@ -90,21 +101,22 @@ def groups(
     """All of the range that fulfil a further condition, in the order of history."""
     after = -1
     while True:
-        query = sql.SQL(_QUERY).format(
-            where=conditions(part, within, relation_ids),
-            having=having,
-            after=after,
-            limit=_PAGE,
-        )
-        pages = list(copied(connection, query, _FIELDS))
-        page = pa.Table.from_batches(pages) if pages else None
-        if page is None:
-            return
+        page = _page(connection, conditions(part, within, relation_ids), having, after)
         for group in _of_page(page, within):
             yield _looked_at(connection, group)
         if page.num_rows < _PAGE:
             return
         after = page["commit_seq"][-1].as_py()
+
+
+def _page(
+    connection: Connection, where: sql.Composable, having: sql.Composable, after: int
+) -> pa.Table:
+    query = sql.SQL(_QUERY).format(
+        packing=packing(_FIELDS), where=where, having=having, after=after, limit=_PAGE
+    )
+    [(rows, *values)] = connection.execute(query, binary=True).fetchall()
+    return pa.table(unpacked(values, _FIELDS, rows))
 
 
 def _looked_at(connection: Connection, group: Group) -> Group:
@@ -127,6 +139,8 @@ def placed(batch: pa.RecordBatch, group: Group) -> tuple[pa.RecordBatch, Any]:
 
 
 def _of_page(page: pa.Table, within: Range) -> Iterator[Group]:
+    if not page.num_rows:
+        return
     page = page.combine_chunks()
     seqs = page["commit_seq"]
     start, end = 0, page.num_rows
@@ -158,17 +172,22 @@ def _runs(page: pa.Table) -> Iterator[Group]:
 
 def _cut(rows: pa.Table) -> Iterator[tuple[int, int]]:
     """Where groups begin and end."""
-    begin = changes = size = 0
-    columns = [rows[name].to_pylist() for name in ("changes", "bytes")]
-    for place, (more, larger) in enumerate(zip(*columns, strict=True)):
-        count = place - begin
-        if count and (
-            count >= _GROUP or changes + more > _GROUP_CHANGES or size + larger > _GROUP_BYTES
-        ):
-            yield begin, place
-            begin, changes, size = place, 0, 0
-        changes, size = changes + more, size + larger
-    yield begin, len(columns[0])
+    begin, end = 0, rows.num_rows
+    # Of the transactions up to each place.
+    changes, sizes = (_sums(rows[name]) for name in ("changes", "bytes"))
+    while begin < end:
+        stop = min(
+            begin + _GROUP,
+            bisect_right(changes, changes[begin] + _GROUP_CHANGES) - 1,
+            bisect_right(sizes, sizes[begin] + _GROUP_BYTES) - 1,
+        )
+        yield begin, max(stop, begin + 1)
+        begin = max(stop, begin + 1)
+
+
+def _sums(counts: pa.ChunkedArray) -> memoryview:
+    sums = pc.cumulative_sum(pa.chunked_array([pa.array([0], pa.int64()), *counts.chunks]))
+    return memoryview(sums.combine_chunks().buffers()[1]).cast("B").cast("q")
 
 
 def _group(rows: pa.Table, after_seq: int, through_seq: int) -> Group:

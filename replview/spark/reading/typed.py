@@ -12,12 +12,15 @@ from replview.spark.reading.derived import DERIVED, Derivation
 from replview.spark.reading.derived import OWN_FIELDS as DERIVATION_FIELDS
 from replview.spark.reading.marked_rows import Asides, as_mark, unmarked
 from replview.spark.reading.packed_columns import group_batches
+from replview.spark.reading.packed_values import PLAIN, TEXT
 from replview.spark.reading.places import everything
+from replview.spark.reading.row_images import row_images
 from replview.spark.reading.transactions import Group, groups, placed
+from replview.spark.reading.typed_cells import MOST_COLUMNS, Cells
 from replview.spark.reading.typed_query import (
     KINDS,
     OWN_FIELDS,
-    PLAIN_FIELDS,
+    TOLD_FIELDS,
     is_plain,
     typed_query,
 )
@@ -37,12 +40,17 @@ def read_typed(
     columns, schema = table.columns, table.arrow_schema()
     derived = part.before == "derived"
     own = {**OWN_FIELDS, **(DERIVATION_FIELDS if derived else {})}
-    fields = {name: (arrow, name in PLAIN_FIELDS) for name, arrow in own.items()}
-    fields |= {f"x{n}": (pa.string(), is_plain(each.arrow)) for n, each in enumerate(columns)}
-    query = typed_query(connection, part, table, columns)
+    values = {f"x{n}": PLAIN if is_plain(c.arrow) else TEXT for n, c in enumerate(columns)}
+    images = row_images(connection, part, table)
+    query = typed_query(connection, part, table, columns, images)
+    cells = None
+    if len(columns) <= MOST_COLUMNS and not part.masked_of(table.name):
+        cells = Cells.of(connection, table, own, images)
     found = groups(connection, part, within or everything(part), [table.relation_id])
     with Asides(connection) as asides, Derivation(connection, part, table, columns) as rows_before:
-        for group, batch in group_batches(connection, found, query, fields):
+        for group, batch in group_batches(
+            connection, found, query, {**own, **TOLD_FIELDS, **values}, cells
+        ):
             for whole in rows_before.filled(batch) if derived else (batch,):
                 for some in asides.portions(whole):
                     yield _typed(some, group, table, columns, schema, asides)

@@ -20,9 +20,9 @@ from replview.spark.reading.places import (
     operation_codes,
     wanted_operations,
 )
+from replview.spark.reading.row_images import changes_of, source_of, written_once
 from replview.spark.reading.tables import relation_ids
 from replview.spark.reading.transactions import Group, groups, placed
-from replview.spark.reading.typed_query import changes_of, source_of, written_once
 from replview.spark.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
 from replview.spark.slices import OPERATIONS, Range, Slice
 

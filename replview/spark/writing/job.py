@@ -32,7 +32,7 @@ import orjson
 import psycopg
 
 from replview.spark.reading.connecting import ENVIRONMENT, StoreProblem
-from replview.spark.sessions import SparkProblem, session
+from replview.spark.sessions import SparkProblem, context, session
 from replview.spark.slices import Slice
 from replview.spark.writing.exporting import Progress, export, lost_store
 from replview.spark.writing.problems import Cancelled, TargetProblem
@@ -42,13 +42,10 @@ log = logging.getLogger("replview.export")
 
 DONE, PROBLEM, CANCELLED = 0, 1, 3
 _TELL_SECONDS = 0.5
+_NAME = "replview export"
+_SMALL = {"spark__driver__memory": "512m"}
 #: A driver of this machine that passes a few plans on is better off starting than running quickly.
-_QUICKLY = {
-    "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark__sql__adaptive__enabled": "false",
-    "spark__sql__codegen__wholeStage": "false",
-    "spark__sql__codegen__factoryMode": "NO_CODEGEN",
-}
+_QUICKLY = {"spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class _Telling:
@@ -143,12 +140,15 @@ def _session(where: str | None) -> Iterator[Any]:
     if not where:
         yield None
         return
-    connect = where.startswith("sc://")
-    own = {} if connect else {"spark__driver__memory": "512m"}
-    if where.startswith("local"):
-        own |= _QUICKLY
-    url = None if where == "default" else where
-    found = session(url, name="replview export", reads_store=False, **own)
+    found: Any
+    if where.startswith("sc://"):
+        found = session(where, name=_NAME, reads_store=False)
+    elif where == "default":
+        # It may be a Spark Connect server, too.
+        found = session(name=_NAME, reads_store=False, **_SMALL)
+    else:
+        quickly = _QUICKLY if where.startswith("local") else {}
+        found = context(where, name=_NAME, **_SMALL, **quickly)
     try:
         yield found
     finally:

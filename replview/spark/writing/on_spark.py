@@ -43,6 +43,7 @@ def write_parts(
     """Each file when it is seen to be there, and again, with its checksum, once all are written;
     None whenever there is something to look at.
 
+    ``session`` may be a context alone, which is quicker to begin.
     Raises what ``PartWriter.write`` raises, wherever it ran.
     """
     tag = f"replview-{secrets.token_hex(6)}"
@@ -144,7 +145,7 @@ class _Tasks:
     def __init__(self, session: Any, tag: str) -> None:
         self._session = session
         self._tag = tag
-        self._context = None if by_connect(session) else session.sparkContext
+        self._context = None if by_connect(session) else getattr(session, "sparkContext", session)
 
     def run(self, task: "_Task", number: int) -> list[str]:
         """What each of them tells; to be called in a thread of its own, whose tag it is."""

@@ -54,6 +54,8 @@ class ColumnChoice:
     shown: str = SUGGESTED
     #: 15 and later: what is left out does not even leave the source.
     at_source: bool = True
+    #: All tables are published whole: no column can be left out.
+    everything: bool = False
     rules: Rules = field(default_factory=dict)
 
     @property
@@ -124,6 +126,7 @@ def read_choice(
         tables=rows,
         shown=shown if shown in rows else SUGGESTED,
         at_source=connection.info.server_version >= 150000 and answers.get("through") == "tables",
+        everything=everything,
         rules={name: rules for name, rules in still.items() if rules},
     )
 

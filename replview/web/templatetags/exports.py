@@ -9,7 +9,7 @@ from replview.web.words import age_words
 
 register = template.Library()
 
-_LEVELS = {"done": "ok", "failed": "now", "cancelled": "idle", "waiting": "idle", "running": "ok"}
+_LEVELS = {"done": "ok", "failed": "now", "cancelled": "idle", "waiting": "idle", "running": "idle"}
 
 
 @register.filter

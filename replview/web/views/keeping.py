@@ -14,6 +14,7 @@ from replview.store.keeping_loss import Loss, loss_of
 from replview.store.models import Slot
 from replview.web.keeping_words import (
     days_typed,
+    has_words,
     how_words,
     keeping_words,
     loss_notes,
@@ -23,7 +24,6 @@ from replview.web.keeping_words import (
     slot_forecast_words,
 )
 from replview.web.views import slot as slot_page
-from replview.web.words import bytes_words
 
 _DAYS_SHOWN = 60
 
@@ -51,7 +51,8 @@ class KeepingPage:
     def cause(self) -> str:
         """What it has, and where that goes."""
         words = slot_forecast_words(self.told)
-        has = f"It has about {bytes_words(self.told.store_bytes)}"
+        has = has_words(self.told)
+        has = has[0].upper() + has[1:]
         return f"{has}, {words}." if words.startswith("its") else f"{has} and {words}."
 
     @property

@@ -147,6 +147,6 @@ def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
     draft = drafts.find(request.user, draft_id)
     if draft is None or drafts.drop(draft):
         # What could not be taken back was told with its statements.
-        remains = draft is not None and draft.state == State.FAILED and bool(draft.undo)
+        remains = draft is not None and bool(draft.undo)
         return redirect(f"{reverse('source-new')}?{'remains' if remains else 'left'}")
     return redirect("draft-progress", draft.pk)

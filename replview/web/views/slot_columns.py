@@ -6,8 +6,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
 
-from replview.managing.column_choices import KEEP, columns_of
-from replview.managing.columns import DROP, MASK, change_columns, plan_columns
+from replview.managing.column_choices import columns_of
+from replview.managing.column_wishes import DROP, KEEP, MASK
+from replview.managing.columns import change_columns, plan_columns
 from replview.store.rights import Role
 from replview.web.managed import EXPECTED, Outcome, names_in, slot_for, statements_of, trouble_of
 from replview.web.views.slot_acts import links_of, show_or_do

@@ -11,7 +11,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from replview.managing.credentials import Credentials, plan_credentials, set_credentials
-from replview.managing.moving import Move, move_source, plan_move
+from replview.managing.moving import Move, carry_out_move, plan_move
 from replview.managing.sources import plan_remove, plan_rename, remove_source, rename_source
 from replview.store.models import Slot, Source
 from replview.store.rights import Role
@@ -86,7 +86,7 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
                 _keep_draft(request, source, typed)
                 return redirect(f"{reverse('source-move', args=[source.name])}?tried")
             if action == "move":
-                return _moved(request, source, typed, found)
+                return _moved(request, source, found)
     except EXPECTED as error:
         page["trouble"] = trouble_of(error)
         if action == "try":
@@ -95,19 +95,17 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
     return render(request, "managing/move.html", page)
 
 
-def _moved(
-    request: HttpRequest, source: Source, typed: dict[str, Any], found: Move
-) -> HttpResponse:
+def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
     check_confirmed(request, found.act)
-    done = move_source(source, **typed, by=request.user.get_username(), agreed=found.kind)
+    carry_out_move(source, found, by=request.user.get_username())
     request.session.pop(_DRAFT, None)
     outcome = Outcome(
         title=f"{source} is read at its new address.",
-        lines=[fate.sentence for fate in done.fates] or ["It has no slot of replview's."],
+        lines=[fate.sentence for fate in found.fates] or ["It has no slot of replview's."],
         links=_links(source)
         + [
             (f"Create {fate.name} there", reverse("slot-start", args=[source.name, fate.name]))
-            for fate in done.fates
+            for fate in found.fates
             if fate.word == "missing"
         ],
     )

@@ -43,6 +43,7 @@ _TRANSACTIONS = """
            'clerk ' || n % 40, 'claimed'
     FROM generate_series(1, {number}) n
 """
+# (k's end tells of n, so that a transaction's changes lie together, as a receiver stores them.)
 _CHANGES = """
     INSERT INTO change (transaction_id, seq, lsn, relation_id, version_id, op, old_kind, old, new,
                         key_hash)
@@ -59,7 +60,7 @@ _CHANGES = """
                'at', '2026-11-' || lpad((1 + n % 28)::text, 2, '0') || ' 07:57:11.369827+00',
                'note', CASE WHEN n % 11 = 0 THEN NULL ELSE 'note of order ' || n END) END,
            row.id
-    FROM generate_series({first}, {last}) n, generate_series(1, 5) k,
+    FROM generate_series({first}, {last}) n, generate_series(1, 5 + 0 * n) k,
          LATERAL (SELECT {row_id} AS id) row, LATERAL (SELECT ({op})::"char" AS op) o
 """
 #: A change is of a row of its own.
