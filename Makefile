@@ -30,8 +30,8 @@ demo: .venv/installed ## Start everything and a shop to watch; Ctrl-C stops it (
 test: install-test chromium ## Run all tests (PYTEST_ARGS=)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-test-fast: install-test ## Run the tests that take no more than a few seconds each
-	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+test-fast: install-test ## Run the quick tests, which need nothing but the store
+	$(BIN)/pytest -m "not slow" --hypothesis-profile quick $(PYTEST_ARGS)
 
 lint: install-test ## Check style and types
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ All of them are copies of clusters made once a run (``copied_clusters``).
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from replview.demo.binaries import debian_postgres15
 from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.redis import EmbeddedRedis
 from tests.copied_clusters import STORE_TEMPLATE, copied, originals
+from tests.slow_part import takes_its_time
 
 SOURCE_SETTINGS = {
     "logical_decoding_work_mem": "64kB",
@@ -31,8 +33,6 @@ SOURCE_SETTINGS = {
     "max_wal_senders": 40,
 }
 STORE = "test_replview"
-#: Whatever takes one of these is long: a further server, a receiver at work.
-_LONG_FIXTURES = {"source_cluster_15", "source_cluster_16", "record"}
 #: Those that take the fixture ``spark``: each worker would start a JVM of its own.
 _SPARK_MODULES = {
     f"tests/spark/test_{name}.py"
@@ -58,6 +58,9 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A run in the background is born deaf to Ctrl-C, and so would be all programs tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Compiled once, not by each worker and each of the many programs that tests start.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
     _run.enter_context(originals())
 
@@ -88,16 +91,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules with long tests first: side by side, none of them is what all wait for at the end.
-
-    Whatever runs a receiver, or needs a server besides PostgreSQL 18, is marked slow here.
-    """
+    """Modules with long tests first: side by side, none of them is what all wait for at the end."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
     for item in items:
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if parameters.get("any_source") in (15, 16) or fixtures & _LONG_FIXTURES:
+        if takes_its_time(item):
             item.add_marker(pytest.mark.slow)
 
 
@@ -116,8 +114,10 @@ def django_db_setup(
     from django.conf import settings
     from django.db import connections
     from django.test import TransactionTestCase
+    from servestatic.middleware import ServeStaticMiddleware
 
     from tests.emptying import empty_the_store
+    from tests.static_files import found_once
 
     with psycopg.connect(store_cluster.dsn(), autocommit=True) as session:
         session.execute(f"CREATE DATABASE {STORE} TEMPLATE {STORE_TEMPLATE}")
@@ -132,6 +132,7 @@ def django_db_setup(
     connections["default"].settings_dict.update(address)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", empty_the_store)
+        patch.setattr(ServeStaticMiddleware, "add_files_from_finders", found_once)
         yield
     with django_db_blocker.unblock():
         connections.close_all()

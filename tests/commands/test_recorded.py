@@ -48,11 +48,11 @@ ELSEWHERE = {
     "account revoke", "account disable", "account enable", "account password", "actor install",
     "actor remove", "actor status", "alert list", "alert rules", "alert try", "apply",
     "changepassword", "demo", "doctor", "erase", "mask add", "mask list", "mask preview",
-    "mask remove", "migrate", "monitoring", "secrets rotate", "slot add", "slot list", "slot log",
-    "slot peek", "slot remove", "slot start", "slot stop", "slot tables", "source add",
-    "source credentials", "source list", "source move", "source remove", "spark", "store",
-    "token list", "token revoke", "trouble list", "trouble end", "up", "watch", "webhook list",
-    "webhook test",
+    "mask remove", "migrate", "monitoring", "secrets rotate", "slot add", "slot columns",
+    "slot list", "slot log", "slot peek", "slot remove", "slot start", "slot stop", "slot tables",
+    "source add", "source credentials", "source list", "source move", "source remove", "spark",
+    "store", "token list", "token revoke", "trouble list", "trouble end", "up", "watch",
+    "webhook list", "webhook test",
 }  # fmt: skip
 
 

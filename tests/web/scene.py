@@ -62,18 +62,26 @@ class Scene:
         # And one shortly before the last, so that the rate is that of the last seconds.
         at = rows[-1][0] - timedelta(seconds=20)
         rows.append((at, int(retained(1)), int(rate * (count * 60 - 20))))
+        columns = [list(column) for column in zip(*rows, strict=True)]
         with connection.cursor() as cursor:
-            cursor.executemany(
+            cursor.execute(
                 "INSERT INTO slot_sample (slot_id, sampled_at, retained_wal_bytes,"
-                " transactions_stored, wal_status) VALUES (%s, %s, %s, %s, %s)",
-                [(self.slots[slot].pk, *row, values.get("wal_status", "reserved")) for row in rows],
+                " transactions_stored, wal_status) SELECT %s, told.*, %s"
+                " FROM unnest(%s::timestamptz[], %s::bigint[], %s::bigint[]) told",
+                [self.slots[slot].pk, values.get("wal_status", "reserved"), *columns],
             )
 
     def transaction(self, slot: str, state: str, age: timedelta, **values: Any) -> Transaction:
         """A transaction first heard of ``age`` ago."""
+        made = self.unsaved(slot, state, age, **values)
+        made.save(force_insert=True)
+        return made
+
+    def unsaved(self, slot: str, state: str, age: timedelta, **values: Any) -> Transaction:
+        """The same, not yet in the store."""
         self.made += 1
         values.setdefault("prepared_at", self.now - age if state == "prepared" else None)
-        return Transaction.objects.create(
+        return Transaction(
             id=transaction_id(self.made, at=(self.now - age).timestamp()),
             incarnation=self.slots[slot].incarnation,
             state=state,
@@ -142,12 +150,14 @@ def _shop(scene: Scene) -> None:
     scene.slot("shop", "replview", changes_stored=512_904, server_lsn=LSN.parse("2/4E91C3D8"))
     scene.slot("shop", "replview_inserts", changes_stored=13_988)
     scene.samples("shop/replview", lambda t: (40 + 90 * (t * 5 % 1)) * MB, rate=23)
+    committed = []
     for number in range(40):
-        took = timedelta(milliseconds=30 + number)
-        committed = scene.now - timedelta(seconds=40 - number)
-        scene.transaction("shop/replview", "committed", timedelta(seconds=40 - number),
-                          xid=481860 + number, commit_seq=number + 1, inserts=2,
-                          commit_time=committed, stored_at=committed + took)  # fmt: skip
+        age = timedelta(seconds=40 - number)
+        at = scene.now - age
+        known = {"xid": 481860 + number, "commit_seq": number + 1, "inserts": 2, "commit_time": at,
+                 "stored_at": at + timedelta(milliseconds=30 + number)}  # fmt: skip
+        committed.append(scene.unsaved("shop/replview", "committed", age, **known))
+    Transaction.objects.bulk_create(committed)
     open_ones = [
         ("prepared", 266, {"gid": "pos_settle_20261120_05", "updates": 1_204, "back": 88}),
         ("streaming", 108, {"xid": 479418, "updates": 186_400, "back": 62}),

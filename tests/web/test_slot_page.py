@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils.html import escape
 
 from decoder.scalars import LSN
 from replview.store.models import Slot, SlotEvent, SlotIncarnation
@@ -151,14 +152,18 @@ def test_an_empty_log_says_what_to_do(signed_in: Client, scene: Scene) -> None:
     assert "Nothing has happened yet." in text_of(signed_in.get(SHOP))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "never_heard_of", ""])
-def test_every_kind_has_a_word_and_a_symbol(signed_in: Client, scene: Scene, kind: str) -> None:
-    scene.event("shop/replview", kind, "It happened.", timedelta(0))
+def test_every_kind_has_a_word_and_a_symbol(signed_in: Client, scene: Scene) -> None:
+    kinds = [*KINDS, "never_heard_of", ""]
+    for number, kind in enumerate(kinds):
+        scene.event("shop/replview", kind, f"Happened {number}.", timedelta(0))
     page = text_of(signed_in.get(SHOP))
 
-    assert kind_of(kind).word in page
-    assert f'id="i-{kind_of(kind).symbol}"' in page
-    assert "It happened." in page
+    lines = page.split('<li class="log-line')
+    for number, kind in enumerate(kinds):
+        (line,) = (text for text in lines if f"Happened {number}." in text)
+        assert f'<span class="log-word">{escape(kind_of(kind).word)}</span>' in line, kind
+        assert f'href="#i-{kind_of(kind).symbol}"' in line, kind
+        assert f'id="i-{kind_of(kind).symbol}"' in page, kind
 
 
 def test_details_are_told_in_words(signed_in: Client, scene: Scene) -> None:

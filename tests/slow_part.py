@@ -1,0 +1,58 @@
+"""What ``make test-fast`` leaves out: told by what a test takes, besides those marked one by one.
+
+What remains needs the store and nothing else: the decoder, the store, words, forms, pages, the API.
+Of what hypothesis thinks up it tries a few (``--hypothesis-profile quick``).
+"""
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("quick", max_examples=20, deadline=None)
+
+#: Whatever takes one of these takes its time: a server besides the store, a receiver at work.
+_FIXTURES = {
+    "any_source",
+    "source_cluster_15",
+    "source_cluster_16",
+    "source_cluster_18",
+    "record",
+    "redis_server",
+    "provider",
+}
+#: Modules whose tests take half a second and more, mostly to build what they look at; and single
+#: tests that wait for something, start a program, or try very much.
+LONG = {
+    "tests/accounts/test_accounts.py::test_two_admins_who_close_each_other_at_once_leave_one",
+    "tests/accounts/test_matrix.py",
+    "tests/catalog/test_doctor.py::test_a_poor_server_is_told_setting_by_setting",
+    "tests/commands/test_slot_log.py",
+    "tests/decoder/test_captured_streams.py::test_the_hot_road_refuses_cut_and_overlong_frames",
+    "tests/decoder/test_hot_road.py",
+    "tests/store/test_archive.py",
+    "tests/store/test_before_images.py::test_many_rows_together_are_what_each_is_by_itself",
+    "tests/store/test_keeping.py",
+    "tests/store/test_migrations_locks.py",
+    "tests/store/test_retention.py",
+    "tests/store/test_searching.py",
+    "tests/store/test_series.py::test_it_is_what_plain_bucketing_gives",
+    "tests/test_light_workers.py",
+    "tests/web/test_actors.py",
+    "tests/web/test_alert_rules.py",
+    "tests/web/test_exports.py",
+    "tests/web/test_find.py",
+    "tests/web/test_garbage.py",
+    "tests/web/test_hardening.py::test_no_address_leads_to_a_host_that_a_link_names",
+    "tests/web/test_hardening.py::test_production_settings_pass_django_s_own_check",
+    "tests/web/test_in_flight.py",
+    "tests/web/test_quarantine.py",
+    "tests/web/test_slot_page.py::test_queries_do_not_grow_with_the_log",
+    "tests/web/test_slots_page.py",
+    "tests/web/test_transactions.py",
+}
+
+
+def takes_its_time(item: pytest.Item) -> bool:
+    """Whether a test is slow although its module does not say so."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    named = {item.nodeid.split("::")[0], item.nodeid.split("[")[0]}
+    return bool(fixtures & _FIXTURES or named & LONG)

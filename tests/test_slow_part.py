@@ -1,0 +1,14 @@
+"""What is named as slow is there: a renamed test would else come back into the fast part."""
+
+import re
+from pathlib import Path
+
+from tests.slow_part import LONG
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_test_named_as_slow_is_there() -> None:
+    for name in LONG:
+        path, _, test = name.partition("::")
+        assert re.search(rf"^(async )?def {test}", (ROOT / path).read_text(), re.MULTILINE), name
