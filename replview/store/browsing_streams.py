@@ -28,6 +28,8 @@ _RANGES = 200
 #: Where it is known how many rows each block holds, the first statement may look through so much
 #: more to fill the page.
 _FULL_PAGE = 48 * BLOCK
+#: Where the first held less than this share of what was expected, no number is believed any more.
+_BELIEVED = 0.25
 
 
 @dataclass(slots=True, eq=False)
@@ -77,8 +79,10 @@ class PlacedStream(Stream):
     #: Whether rows are searched for, in ``blocks``: those that may hold some, in reading order.
     searches: bool = False
     blocks: deque[int] = field(default_factory=deque)
-    #: How many rows they hold, about, as far as that is known before the first look.
+    #: How many rows they hold, about, as far as that is known; and how many the last statement was
+    #: to find.
     expected: dict[int, float] = field(default_factory=dict)
+    hoped: float = 0.0
     #: ``blocks`` ends here because there would be too many.
     blocks_cut: bool = False
     #: Places not looked at yet.
@@ -128,6 +132,7 @@ class PlacedStream(Stream):
                 found[-1] = (found[-1][0], high)
             else:
                 found.append((low, high))
+        self.hoped = hoped
         return found
 
     def take(
@@ -150,8 +155,18 @@ class PlacedStream(Stream):
             self._looked(low, high)
         if not self.searches and len(found[0]) < limit:
             self.exhausted = True
+        if self.expected:
+            self._correct(len(kept))
         self._keep([one for one in kept if one[1].id not in dropped])
         self.settle()
+
+    def _correct(self, found: int) -> None:
+        """So many rows were found: what the other blocks hold is as far off."""
+        share = found / self.hoped if self.hoped else 0.0
+        if share < _BELIEVED:
+            self.expected.clear()
+        elif share < 1:
+            self.expected = {block: share * rows for block, rows in self.expected.items()}
 
     def _looked(self, low: int, high: int) -> None:
         if self.backwards:
@@ -174,7 +189,6 @@ class PlacedStream(Stream):
 
     def pace(self, seconds: float) -> None:
         """The last statement took so long: the next looks through more, or less."""
-        self.expected.clear()
         factor = min(max(_WANTED_SECONDS / max(seconds, 0.001), 0.25), 16.0)
         self.chunk = int(min(max(self.chunk * factor, _SMALLEST_CHUNK), _LARGEST_CHUNK))
 

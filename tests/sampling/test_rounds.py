@@ -139,7 +139,8 @@ def test_it_goes_on_by_itself_as_often_as_chosen(source, rounds) -> None:
         time.sleep(0.05)
     while rounds._busy:
         time.sleep(0.05)
-    assert 3 <= SourceSample.objects.filter(source_id=row.pk).count() <= 5
+    # Unchosen, every five seconds, it would be once.
+    assert 2 <= SourceSample.objects.filter(source_id=row.pk).count() <= 5
 
 
 def test_looks_do_not_drift_and_sources_take_turns() -> None:

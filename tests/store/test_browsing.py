@@ -3,6 +3,7 @@
 import datetime as dt
 import random
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -257,3 +258,31 @@ def test_a_block_that_is_there_in_part_is_counted_on_in_part() -> None:
     assert stream.next_ranges(80) == [(3000, 5100)]
     stream.expected[4] = 0.0
     assert stream.next_ranges(80) == [(2000, 5100)]
+
+
+@pytest.mark.parametrize(
+    ("found", "next_range"),
+    [
+        # As many as expected: what the other blocks hold is believed.
+        (60, (97_000, 98_999)),
+        # Half as many: so are they, and twice as many blocks are looked through.
+        (30, (95_000, 98_999)),
+        # Hardly any: no number is believed, and time alone says how far to look.
+        (1, (83_000, 98_999)),
+    ],
+)
+def test_what_was_found_corrects_what_is_expected(found: int, next_range: tuple[int, int]) -> None:
+    life = Life(
+        id=1, slot_id=1, slot="shop/replview", number=1, commit_seq=99_999, rolled_seq=99_999
+    )
+    stream = PlacedStream(backwards=False, rank=1, life=life)
+    stream.searches = True
+    stream.blocks.extend(range(99, 0, -1))
+    stream.expected = dict.fromkeys(stream.blocks, 60.0)
+    [read] = stream.next_ranges(60)
+    assert read == (99_000, 99_999)
+
+    rows = [(WHEN, SimpleNamespace(id=seq, commit_seq=seq)) for seq in range(found)]
+    stream.take([read], [rows], limit=100)
+
+    assert stream.next_ranges(120) == [next_range]
