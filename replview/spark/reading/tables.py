@@ -17,6 +17,8 @@ from replview.spark.reading.places import (
 from replview.spark.slices import Slice, SliceTable, TableVersion
 
 _SHOWN = 20
+#: So few tables are all counted, whether the slice has changes of them or not.
+_FEW = 8
 _RELATIONS = """
     SELECT r.id, r.schema || '.' || r."table" FROM relation r
     JOIN slot_incarnation i ON i.slot_id = r.slot_id AND i.system_identifier = r.system_identifier
@@ -78,14 +80,19 @@ def tables_of(connection: Connection, part: Slice) -> list[SliceTable]:
     """
     wanted = relation_ids(connection, part)
     if wanted is None:
-        query = sql.SQL(
-            "SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k"
-            " WHERE {}"
-        ).format(conditions(part))
-        wanted = [row[0] for row in connection.execute(query)]
+        wanted = [row[0] for row in connection.execute(_RELATIONS, [part.incarnation_id])]
+        if len(wanted) > _FEW:
+            wanted = _touched(connection, part)
     counts = _counts(connection, part, wanted)
     found = described(connection, part, [each for each in wanted if counts.get(each)])
     return [replace(table, rows=counts[table.relation_id]) for table in found]
+
+
+def _touched(connection: Connection, part: Slice) -> list[int]:
+    query = sql.SQL(
+        "SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k WHERE {}"
+    ).format(conditions(part))
+    return [row[0] for row in connection.execute(query)]
 
 
 def _counts(connection: Connection, part: Slice, ids: Sequence[int]) -> dict[int, int]:

@@ -12,6 +12,16 @@ from psycopg import sql
 from replview.spark.reading.connecting import Connection
 from replview.spark.reading.csv_copies import copied
 from replview.spark.reading.masks import masked_images
+from replview.spark.reading.packed_values import (
+    INT64,
+    LSN,
+    MOMENT,
+    TEXT,
+    Fixed,
+    Texts,
+    packing,
+    unpacked,
+)
 from replview.spark.reading.places import (
     conditions,
     counted,
@@ -41,12 +51,14 @@ _SHAPES = """
     FROM relation_version v JOIN relation r ON r.id = v.relation_id
     JOIN slot_incarnation i ON i.slot_id = r.slot_id WHERE i.id = %s ORDER BY v.id
 """
-#: Columns of ``TRANSACTIONS`` that are not simply the table's.
-_TOLD = {
-    "commit_time": "(extract(epoch FROM t.commit_time) * 1000000)::bigint",
-    "prepared_at": "(extract(epoch FROM t.prepared_at) * 1000000)::bigint",
-    "_commit_version": "(t.commit_lsn - '0/0')::bigint",
-}
+#: Transactions of a read: a context may have 64 kB, and the server's memory holds them all.
+_PAGE = 4096
+_TRANSACTIONS = """
+    SELECT {packing} FROM (
+        SELECT {columns} FROM transaction t WHERE {where} AND t.commit_seq > {after}
+        ORDER BY t.commit_seq LIMIT {page}
+    ) AS packed
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,23 +178,43 @@ def read_transactions(
                 sql.SQL(" + ").join(sql.SQL("({})").format(each) for each in of)
             )
         )
-    times = {item.name for item in TRANSACTIONS if pa.types.is_timestamp(item.type)}
-    fields = {i.name: pa.int64() if i.name in times else i.type for i in TRANSACTIONS}
-    told = [_told(name, part) for name in fields]
-    query = sql.SQL("SELECT {} FROM transaction t WHERE {} ORDER BY t.commit_seq").format(
-        sql.SQL(", ").join(told), sql.SQL(" AND ").join(where)
+    told = {item.name: _packed_as(item) for item in TRANSACTIONS if item.name != "incarnation"}
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} AS {}").format(_told(name, part), sql.Identifier(name)) for name in told
     )
-    for batch in copied(connection, query, fields):
-        arrays = [batch.column(item.name).cast(item.type) for item in TRANSACTIONS]
-        yield pa.RecordBatch.from_arrays(arrays, schema=TRANSACTIONS)
+    after, rows = -1, _PAGE
+    while rows == _PAGE:
+        query = sql.SQL(_TRANSACTIONS).format(
+            packing=packing(told), columns=columns, where=sql.SQL(" AND ").join(where),
+            after=after, page=_PAGE,
+        )  # fmt: skip
+        [(rows, *values)] = connection.execute(query, binary=True).fetchall()
+        if not rows:
+            return
+        arrays = unpacked(values, told, rows)
+        after = arrays["commit_seq"][-1].as_py()
+        arrays["incarnation"] = pa.repeat(part.incarnation, rows)
+        yield pa.RecordBatch.from_arrays(
+            [arrays[item.name].cast(item.type) for item in TRANSACTIONS], schema=TRANSACTIONS
+        )
+
+
+def _packed_as(item: pa.Field) -> Fixed | Texts:
+    if pa.types.is_timestamp(item.type):
+        return MOMENT
+    if pa.types.is_string(item.type):
+        return TEXT
+    return LSN if item.name == "_commit_version" else INT64
 
 
 def _told(name: str, part: Slice) -> sql.Composable:
-    if name == "incarnation":
-        return sql.SQL("{}").format(part.incarnation)
-    if name == "context" and not part.narrowed.in_messages:
+    if name == "context":
         # A message told it.
-        return sql.SQL("NULL::text")
-    if name in _TOLD:
-        return sql.SQL(_TOLD[name])
-    return sql.SQL("t.{}").format(sql.Identifier(name))
+        return sql.SQL("t.context::text" if part.narrowed.in_messages else "NULL::text")
+    if name == "_commit_version":
+        return sql.SQL("t.commit_lsn")
+    column = sql.SQL("t.{}").format(sql.Identifier(name))
+    sent = TRANSACTIONS.field(name).type
+    if pa.types.is_timestamp(sent):
+        return column
+    return sql.SQL("{}::text" if pa.types.is_string(sent) else "{}::bigint").format(column)

@@ -29,6 +29,7 @@ _GROUP_BYTES = 64 * 1024 * 1024
 #: The footer's key for whose file it is.
 _PART_KEY = b"replview.part"
 _PREIMAGE = "update_preimage"
+_LSNS = {"_lsn", "lsn", "first_lsn", "commit_lsn", "end_lsn"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +94,11 @@ class PartWriter:
             self.target.create(part.path) as sink,
             read_ahead(self._batches(connection, part)) as batches,
         ):
+            schema = self.schema(part)
             writer = pq.ParquetWriter(
-                sink, self.schema(part), compression="zstd", version="2.6", data_page_version="1.0"
-            )
+                sink, schema, compression="zstd", version="2.6", data_page_version="1.0",
+                use_dictionary=_repeated(schema),
+            )  # fmt: skip
             try:
                 for group, counted in self._groups(batches, part, wrote, cancelled):
                     rows += group.num_rows
@@ -199,6 +202,13 @@ class PartWriter:
 
 
 _FIXED = {"transactions": TRANSACTIONS, "events": EVENTS}
+
+
+def _repeated(schema: pa.Schema) -> list[str]:
+    """Columns that are worth a dictionary: texts, which repeat. Numbers and times mostly ascend,
+    and are smaller, and sooner written, without.
+    """
+    return [each.name for each in schema if pa.types.is_string(each.type) and each.name != "_lsn"]
 
 
 def _changes(batch: pa.RecordBatch) -> int:

@@ -38,11 +38,11 @@ _NO_SIZE = 200.0
 
 _TRANSACTIONS = """
     SELECT day, min(commit_seq), max(commit_seq), count(*), min(lsn), max(lsn)
-    FROM (SELECT t.commit_seq, {day} AS day, ({lsn} - '0/0')::bigint AS lsn,
-                 (row_number() OVER (PARTITION BY {day} ORDER BY t.commit_seq) - 1) / {most} AS part
+    FROM (SELECT t.commit_seq, {day} AS day, ({lsn} - '0/0')::bigint AS lsn, {part} AS part
           FROM transaction t WHERE {where}) AS placed
     GROUP BY day, part ORDER BY 2
 """
+_PART = "(row_number() OVER (PARTITION BY {day} ORDER BY t.commit_seq) - 1) / {most}"
 _SIZES = """
     SELECT count(*), sum(t.size_bytes)::float8,
            sum(t.inserts + t.updates + t.deletes + t.truncates + t.messages)::float8
@@ -82,13 +82,14 @@ class Plan:
         folders = {
             relation: f"{life}/{name}" for relation, name in datasets([*tables.values()]).items()
         }
-        per_change = sizes_of(connection, part).bytes_per_change
+        sizes = sizes_of(connection, part)
+        per_change = sizes.bytes_per_change
         parts: list[Part] = []
         for relation, table in tables.items():
             rows = rows_per_part(table.rows or 0, per_change)
             ranges = cut(connection, part, table, rows_per_part=rows, by_day=True)
             parts += _parts("table", folders[relation], ranges, relation)
-        parts += _parts("transactions", f"{life}/{TRANSACTIONS}", _days(connection, part))
+        parts += _parts("transactions", f"{life}/{TRANSACTIONS}", _days(connection, part, sizes))
         parts += _parts("events", f"{life}/{EVENTS}", _events(connection, part, per_change))
         return cls(part, tables, folders, tuple(parts))
 
@@ -128,12 +129,15 @@ def transactions_of(connection: Connection, part: Slice) -> sql.Composed:
     return sql.SQL("{} AND ({}) > 0").format(where, sql.SQL(" + ").join(sums))
 
 
-def _days(connection: Connection, part: Slice) -> list[Range]:
+def _days(connection: Connection, part: Slice, sizes: Sizes) -> list[Range]:
     """The transactions, by the day: whole ones."""
+    day = sql.SQL("({} AT TIME ZONE 'UTC')::date").format(PLACED_TIME)
+    # Numbering them takes longer than all the rest.
+    is_one = sizes.transactions <= _TRANSACTIONS_PER_FILE
     query = sql.SQL(_TRANSACTIONS).format(
-        day=sql.SQL("({} AT TIME ZONE 'UTC')::date").format(PLACED_TIME),
+        day=day,
         lsn=PLACED_LSN,
-        most=_TRANSACTIONS_PER_FILE,
+        part=sql.SQL("0" if is_one else _PART).format(day=day, most=_TRANSACTIONS_PER_FILE),
         where=transactions_of(connection, part),
     )
     return [
