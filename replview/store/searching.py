@@ -121,7 +121,7 @@ def find_changes(
         if now - last > _LONG_READ_SECONDS:
             batching.stay()
         # One more would end after the time: batches grow while nothing is found.
-        if now - started + 1.5 * (now - last) >= budget_seconds:
+        if now - started + 2 * (now - last) >= budget_seconds:
             return told(batch.place)
         last = now
     return told(None, complete=True)

@@ -12,8 +12,6 @@ from typing import Any
 
 import django
 
-from tests.people import make_user
-
 MB = 1 << 20
 #: Ended ones in the record besides, some of them shown below.
 ENDED = 2000
@@ -84,6 +82,8 @@ def fill(waiting: int) -> int:
 def ask(addresses: dict[str, str], requests: int) -> dict[str, list[float]]:
     """Milliseconds of each answer; the first of each, which fills caches, is not counted."""
     from django.test import Client
+
+    from tests.people import make_user
 
     client = Client(headers={"host": "localhost"})
     client.force_login(make_user("bench"))

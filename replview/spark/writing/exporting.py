@@ -92,7 +92,9 @@ class _Export:
         if (whole := self._whole()) is not None:
             return whole
         refuse_overlap(self.target, self.part)
-        placed = place(Plan.of(self.connection, self.part), self.target)
+        with connect(self.dsn) as beside:
+            counted = Plan.of(self.connection, self.part, beside)
+        placed = place(counted, self.target)
         plan = placed.plan
         writer = PartWriter(self.part, plan.tables, self.target)
         done = self._kept(plan, writer)

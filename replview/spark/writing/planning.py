@@ -1,7 +1,10 @@
 """Which files a slice asks for: decided by the slice alone, before any of them is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, Self
 
 from psycopg import sql
@@ -75,8 +78,10 @@ class Plan:
         return sum(part.within.rows for part in self.parts)
 
     @classmethod
-    def of(cls, connection: Connection, part: Slice) -> Self:
-        """Count, and cut. Raises ``StoreProblem``."""
+    def of(cls, connection: Connection, part: Slice, *beside: Connection) -> Self:
+        """Count, and cut: side by side, where there are further sessions. Raises
+        ``StoreProblem``.
+        """
         tables = {table.relation_id: table for table in tables_of(connection, part)}
         life = life_folder(part)
         folders = {
@@ -84,14 +89,39 @@ class Plan:
         }
         sizes = sizes_of(connection, part)
         per_change = sizes.bytes_per_change
-        parts: list[Part] = []
-        for relation, table in tables.items():
+        asks: list[_Ask] = []
+        for table in tables.values():
             rows = rows_per_part(table.rows or 0, per_change)
-            ranges = cut(connection, part, table, rows_per_part=rows, by_day=True)
+            asks.append(partial(cut, part=part, table=table, rows_per_part=rows, by_day=True))
+        asks.append(partial(_days, part=part, sizes=sizes))
+        asks.append(partial(_events, part=part, bytes_per_change=per_change))
+        *of_tables, transactions, events = _asked(asks, [connection, *beside])
+        parts: list[Part] = []
+        for relation, ranges in zip(tables, of_tables, strict=True):
             parts += _parts("table", folders[relation], ranges, relation)
-        parts += _parts("transactions", f"{life}/{TRANSACTIONS}", _days(connection, part, sizes))
-        parts += _parts("events", f"{life}/{EVENTS}", _events(connection, part, per_change))
+        parts += _parts("transactions", f"{life}/{TRANSACTIONS}", transactions)
+        parts += _parts("events", f"{life}/{EVENTS}", events)
         return cls(part, tables, folders, tuple(parts))
+
+
+_Ask = Callable[[Connection], list[Range]]
+
+
+def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> list[list[Range]]:
+    """The answers, in their order."""
+    free: SimpleQueue[Connection] = SimpleQueue()
+    for each in connections:
+        free.put(each)
+
+    def answer(ask: _Ask) -> list[Range]:
+        connection = free.get()
+        try:
+            return ask(connection)
+        finally:
+            free.put(connection)
+
+    with ThreadPoolExecutor(len(connections)) as pool:
+        return list(pool.map(answer, asks))
 
 
 def rows_per_part(rows: int, bytes_per_change: float) -> int:
