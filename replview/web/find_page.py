@@ -24,7 +24,7 @@ from replview.web.change_blocks import Block, blocks_of
 
 PAGE_ROWS = 50
 #: What a page may spend on searching.
-_BUDGET_SECONDS = 0.7
+_BUDGET_SECONDS = 0.6
 _TABLES_LIMIT = 500
 #: Of a line's sentence: columns told, characters of a value.
 _TOLD = 3
