@@ -60,7 +60,7 @@ def ended() -> HistoryJob:
 
 @pytest.mark.own_jvm
 def test_as_of_on_the_page_is_what_the_table_held(
-    source, record, store_dsn, tmp_path, settings, stopping
+    source, record, store_dsn, tmp_path, settings, monkeypatch, stopping
 ) -> None:
     settings.DATA_DIR = tmp_path
     source.run("CREATE TABLE paid (id int PRIMARY KEY, status text)")
@@ -111,22 +111,29 @@ def test_as_of_on_the_page_is_what_the_table_held(
     assert f"written to file://{row.output}" in log
     assert os.environ.get("REPLVIEW_SECRET_KEY", "no secret") not in log
 
+    # As on a machine that has no Java.
+    monkeypatch.setenv("REPLVIEW_SPARK", "local[1]")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    client.post("/history/new/", words)
+    begun()
+    row = ended()
+    assert (row.state, row.problem_cause) == ("failed", "Spark finds no Java here")
+    assert row.problem_remedy.startswith("install Java")
+    assert not Path(row.output).exists()
+
 
 @pytest.mark.own_jvm
 def test_what_keeps_a_job_from_running_is_said_with_its_remedy(
-    transactional_db, tmp_path, settings, monkeypatch, stopping
+    transactional_db, tmp_path, settings, stopping
 ) -> None:
     settings.DATA_DIR = tmp_path
     (tmp_path / "exports" / "shop").mkdir(parents=True)
-    monkeypatch.setenv("REPLVIEW_SPARK", "local[1]")
-    # As on a machine that has no Java.
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
     HistoryJob.objects.create(
         job="as-of", root=str(tmp_path / "exports" / "shop"), requested_by="alice",
         words={"table": "public.paid"},
     )  # fmt: skip
     begun()
     row = ended()
-    assert (row.state, row.problem_cause) == ("failed", "Spark finds no Java here")
-    assert row.problem_remedy.startswith("install Java")
+    assert (row.state, row.problem_cause) == ("failed", "nothing is exported there")
+    assert row.problem_remedy
     assert not Path(row.output).exists()
