@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -129,8 +130,6 @@ INSTALLED_APPS = [
     "axes",
     "django_htmx",
     "channels",
-    # Its Swagger UI is served from here, never from elsewhere.
-    "ninja",
     "replview.store",
     "replview.web",
 ]
@@ -255,11 +254,15 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
 
+_ninja = find_spec("ninja")
+assert _ninja is not None
 STATIC_URL = "static/"
 STATICFILES_DIRS = [
     _own_folder("static"),
     # plotly's own plotly.js, served from the package that ships it.
     ("plotly", Path(plotly.__file__).parent / "package_data"),
+    # Swagger UI. As an application it would be loaded, with all it needs, by every worker too.
+    *(Path(place) / "static" for place in _ninja.submodule_search_locations or ()),
 ]
 STATIC_ROOT = DATA_DIR / "static"
 SERVESTATIC_USE_FINDERS = True

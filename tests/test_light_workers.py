@@ -9,8 +9,8 @@ import django, sys
 django.setup()
 from replview.celery import app
 app.loader.import_default_modules()
-print(*(name for name in ("pyarrow", "pyspark", "replview.web.views", "replview.urls")
-        if name in sys.modules))
+pages = ("ninja", "pydantic", "pyarrow", "pyspark", "replview.web.views", "replview.urls")
+print(*(name for name in pages if name in sys.modules))
 """
 
 
