@@ -32,6 +32,9 @@ class Act:
     consequences: tuple[str, ...] = ()
     #: To be typed to confirm; empty: a button is enough.
     typed: str = ""
+    #: What was found and decides what follows, where the statements do not tell: a confirmation is
+    #: of this too.
+    rests_on: tuple[str, ...] = ()
     #: Why it cannot be done now; None: it can.
     refusal: Trouble | None = None
 

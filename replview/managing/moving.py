@@ -125,6 +125,11 @@ def _plan(source: Source, candidate: Source) -> Move:
         on=source.name,
         consequences=(_words(source, kind, tried), *(fate.sentence for fate in fates)),
         typed="" if kind == "same" else source.name,
+        rests_on=(
+            kind,
+            identity_of(tried).system_identifier,
+            *(f"{fate.name} {fate.word}" for fate in fates),
+        ),
     )
     return Move(act=act, candidate=candidate, kind=kind, fates=fates, tried=tried)
 

@@ -65,7 +65,8 @@ def trouble_of(error: Exception) -> Trouble:
 
 def digest_of(act: Act) -> str:
     """What was shown, to be sent back with the confirmation."""
-    told = "\0".join([act.title, act.typed, *(one.sql for one in act.statements)])
+    statements = (one.sql for one in act.statements)
+    told = "\0".join([act.title, act.typed, *act.rests_on, *statements])
     return hashlib.sha256(told.encode()).hexdigest()[:24]
 
 

@@ -449,6 +449,13 @@ def test_a_move_to_another_cluster_says_what_begins_anew(
     assert "It is another cluster." in text
     assert "There is no slot mine there" in text
     assert confirmed(admin, "/sources/shop/move/", "no", action="move").status_code == 422
+    shown = re.search(r'name="shown" value="(\w+)"', page.content.decode())
+    with connect(elsewhere, read_only=False) as there:
+        there.execute("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
+        sent = {"action": "move", "typed": "shop", "shown": shown and shown.group(1)}
+        late = admin.post("/sources/shop/move/", sent)
+        there.execute("SELECT pg_drop_replication_slot('mine')")
+    assert "would be done is not what was shown" in text_of(late), "it has the slot by now"
     done = confirmed(admin, "/sources/shop/move/", "shop", action="move")
     assert "Create mine there" in text_of(done)
     shop.refresh_from_db()
