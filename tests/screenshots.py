@@ -36,7 +36,7 @@ PATIENCE_MS = 90_000
 #: Commands on that demo, so that no page is shown empty.
 PREPARED = (
     "mask add --table public.customers --column *email* --when display --note 'seen by nobody'",
-    "mask add --table public.payments --column *iban* --when ingest --note 'not ours to keep'",
+    "mask add --table public.payments --column psp_ref --when ingest --note 'not ours to keep'",
     "slot set shop replview --keep-for 90d --yes",
 )
 #: What a page may still be reading once it is there: charts, counts, the first news of a socket.
