@@ -107,6 +107,11 @@ def test_the_image_runs_a_command_of_ours_with_variables_that_are_read() -> None
     assert named - variables_of_the_code().keys() == set()
 
 
+def test_java_is_configured_though_the_slim_base_has_no_folder_for_manuals() -> None:
+    step = next(rest for word, rest in instructions() if word == "RUN" and "openjdk" in rest)
+    assert step.index("mkdir -p /usr/share/man/man1") < step.index("openjdk")
+
+
 def test_the_image_is_built_from_files_that_are_there_and_not_ignored() -> None:
     let_in = {
         line.removeprefix("!")
@@ -152,6 +157,16 @@ def test_the_units_name_variables_that_are_read() -> None:
     named = set(re.findall(r"^(?:Environment=)?(REPLVIEW_[A-Z_]+)=", text, re.MULTILINE))
     assert named
     assert named - variables_of_the_code().keys() == set()
+
+
+def test_the_command_beside_the_units_has_what_they_have() -> None:
+    text = (UNITS / "replview").read_text()
+    subprocess.run(["sh", "-n", UNITS / "replview"], check=True)
+    for name, value in unit(UNITS / "replview-web.service"):
+        if name in ("EnvironmentFile", "LoadCredential"):
+            assert f"--property={name}={value}" in text
+        if name == "Environment":
+            assert f"--setenv={value.partition('=')[0]}=" in text
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
