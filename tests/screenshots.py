@@ -89,6 +89,15 @@ def until_drawn(page: Page) -> None:
     page.wait_for_selector("#lag-charts[aria-busy=false]", timeout=PATIENCE_MS)
 
 
+def look_at_erasing(page: Page) -> None:
+    """Have it told what would go; nothing goes."""
+    page.locator("#f-rows").fill("public.orders 1000\npublic.orders 1001")
+    page.locator("#f-why").fill("request 118")
+    page.get_by_role("button", name="Look", exact=True).click()
+    page.wait_for_url(re.compile(r"/erase/\d+/"), timeout=PATIENCE_MS)
+    page.get_by_text("This would erase").first.wait_for(timeout=PATIENCE_MS)
+
+
 SLOT = "slot=shop/replview"
 STATUS = f"{SLOT}&table=public.orders&where=status%3A+*+-%3E+*"
 
@@ -105,7 +114,7 @@ PICTURES = (
     Picture("find", f"/find/?{STATUS}"),
     Picture("actors", "/actors/"),
     Picture("row-history", f"/find/?{STATUS}", follow("main a[href^='/rows/']")),
-    Picture("relations", "/relations/"),
+    Picture("relations", "/relations/?range=1h"),
     Picture("slots", "/slots/"),
     Picture("slot", "/slots/shop/replview/", until_drawn),
     Picture("lag", f"/lag/?{SLOT}&range=5m", until_drawn),
@@ -118,7 +127,7 @@ PICTURES = (
     Picture("doctor", "/sources/shop/doctor/"),
     Picture("masks", "/privacy/masks/"),
     Picture("access-record", "/privacy/access/"),
-    Picture("erase", "/privacy/erase/"),
+    Picture("erase", "/privacy/erase/", look_at_erasing),
     Picture("accounts", "/accounts/"),
 )
 

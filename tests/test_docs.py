@@ -1,9 +1,14 @@
 """The README and docs/: links lead somewhere, pictures are there, nothing is left aside."""
 
+import contextlib
+import io
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.core.management import get_commands, load_command_class
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -56,3 +61,32 @@ def test_every_picture_is_small_and_shown_somewhere() -> None:
     pictures = set((DOCS / "images").glob("*.png"))
     assert pictures - shown == set()
     assert {p.name for p in pictures if p.stat().st_size > LARGEST_PICTURE_BYTES} == set()
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of every ``replview …`` in its blocks of commands."""
+    for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", page.read_text(), re.DOTALL):
+        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+            found = re.search(r"(?:^|[\s(])replview (\S.*)", line)
+            # Within quotation marks it is a word of another program's.
+            if found and line[: found.start()].count("'") % 2 == 0:
+                yield shlex.split(found[1], comments=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_is_one_that_there_is(page: Path) -> None:
+    wrong = []
+    for words in commands(page):
+        name, *rest = (word for word in words)
+        ends = [n for n, word in enumerate(rest) if word in ("|", "&&", "||", ">", "<", "&")]
+        parser = load_command_class(get_commands()[name], name).create_parser("replview", name)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            try:
+                parser.parse_args(rest[: min(ends, default=len(rest))])
+            except Exception as problem:
+                wrong.append(f"{' '.join(words)}: {problem}")
+            except SystemExit as end:
+                if end.code:
+                    wrong.append(f"{' '.join(words)}: {said.getvalue()[-200:]}")
+    assert wrong == []

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
 from replview.store import store_size
-from replview.store.forecast import Rate, SlotForecast, forecast, slot_forecasts
+from replview.store.forecast import SlotForecast, forecast, slot_forecasts
 from replview.store.keeping import days_of
 
 router = Router(tags=["store"])
@@ -47,7 +47,7 @@ def store(request: HttpRequest) -> dict[str, Any]:
     """How large the store is, when it is full, and what each slot keeps."""
     found = forecast()
     budget, protect = store_size.chosen()
-    rate: Rate | None = found.week or found.day
+    rate = found.rate
     return {
         "size_bytes": found.size_bytes,
         "budget_bytes": budget,

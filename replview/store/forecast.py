@@ -58,6 +58,21 @@ class Forecast:
     week: Rate | None
     day: Rate | None
 
+    @property
+    def rate(self) -> Rate | None:
+        """The one that is told first: the week's, or the last day's where that alone fills it, or
+        fills a disk sooner: days deleted in the week tell nothing of what comes then.
+        """
+        week, day = self.days_left(self.week), self.days_left(self.day)
+        if day is not None and (week is None or (self.of == "disk" and day < week)):
+            return self.day
+        return self.week or self.day
+
+    @property
+    def disk_days(self) -> float | None:
+        """Until its disk is full, which comes before any budget; None: that is not foreseen."""
+        return self.days_left(self.rate) if self.of == "disk" else None
+
     def days_left(self, rate: Rate | None) -> float | None:
         """Until it is full at a rate; None: unknown, or it does not grow."""
         if rate is None or self.room_bytes is None or rate.bytes_per_day <= 0:

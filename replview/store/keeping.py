@@ -69,15 +69,18 @@ def days_of(slot_id: int) -> list[DaySum]:
     return [DaySum(day, t or 0, c or 0, size) for day, (t, c, size) in found.items()]
 
 
-def doomed_through(keeping: Keeping, days: list[DaySum], today: dt.date) -> dt.date | None:
+def doomed_through(
+    keeping: Keeping, days: list[DaySum], today: dt.date, today_bytes: int
+) -> dt.date | None:
     """The last day that a slot keeps nothing of; None: it keeps all it has.
 
     By age: a day goes once all of it lies further back than the slot keeps. By size: the oldest
-    days go until the rest fits. Neither today nor yesterday ever goes.
+    days go until the rest fits, ``today_bytes`` of the day that is not over included. Neither today
+    nor yesterday ever goes.
     """
     ends = [day.day for day in days if _too_old(day.day, keeping, today)]
     if keeping.at_most_bytes is not None:
-        size = 0
+        size = today_bytes
         for day in reversed(days):
             size += day.store_bytes or 0
             if size > keeping.at_most_bytes:
@@ -162,11 +165,12 @@ def all_alike() -> bool:
 
 def _doomed() -> dict[int, dt.date]:
     """Of the slots that do not keep all: the last day to go."""
-    today = timezone.now().date()
+    today, of_today = timezone.now().date(), today_share_bytes()
     found = {}
     bounded = Slot.objects.exclude(keep_for_days=None, keep_at_most_bytes=None)
     for slot in bounded.exclude(desired=Slot.Desired.REMOVING):
-        through = doomed_through(Keeping.of(slot), days_of(slot.pk), today)
+        days = days_of(slot.pk)
+        through = doomed_through(Keeping.of(slot), days, today, of_today.get(slot.pk, 0))
         if through is not None:
             found[slot.pk] = through
     return found
@@ -213,11 +217,11 @@ def _delete(
 def _two_days_alone(doomed: dict[int, dt.date]) -> dict[str, str]:
     """Slots whose last two days are already more than they may keep."""
     found: dict[str, str] = {}
-    today = timezone.now().date()
+    today, of_today = timezone.now().date(), today_share_bytes()
     for slot in Slot.objects.filter(keep_at_most_bytes__isnull=False):
         days = days_of(slot.pk)
         late = [day.store_bytes or 0 for day in days if day.day > today - dt.timedelta(days=2)]
-        if sum(late) > (slot.keep_at_most_bytes or 0):
+        if sum(late) + of_today.get(slot.pk, 0) > (slot.keep_at_most_bytes or 0):
             found[str(slot.pk)] = (
                 "Its last two days alone take more than it may keep; they are never deleted."
             )

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from replview.store import archive, kept_days
 from replview.store.activity import BLOCK
-from replview.store.keeping import Keeping, days_of, doomed_through
+from replview.store.keeping import Keeping, days_of, doomed_through, today_share_bytes
 from replview.store.models import Baseline, KeptDay, Slot
 from replview.store.partitions import first_id_of
 
@@ -66,7 +66,7 @@ def loss_of(slot: Slot, keeping: Keeping) -> Loss:
     """What would go now if the slot kept so much; more goes as time passes."""
     today = timezone.now().date()
     days = days_of(slot.pk)
-    through = doomed_through(keeping, days, today)
+    through = doomed_through(keeping, days, today, today_share_bytes().get(slot.pk, 0))
     lost = [] if through is None else [day for day in days if day.day <= through]
     counted = kept_days.counted_through()
     late = kept_days.uncounted_before(today)

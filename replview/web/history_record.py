@@ -5,19 +5,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from django.utils import timezone
 
-from replview.exports.withheld import shown_cells, shown_counts, slot_of_life, withheld
+from replview.exports.withheld import (
+    Withheld,
+    shown_cells,
+    shown_counts,
+    slot_of_life,
+    withheld,
+)
 from replview.store.access_record import viewed
-from replview.store.models import HistoryJob
+from replview.store.history_jobs import WAITING
+from replview.store.models import HistoryJob, Slot
 from replview.web.export_words import Sentence
+from replview.web.history_cells import COUNTS, Cell, cells_of, text_of
 from replview.web.history_page import history_url
 from replview.web.words import age_words, count_words, plural
-
-_CELL = 160
-#: The job whose rows count changes by table and column.
-_COUNTS = "who-changed-what"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +30,8 @@ class HistoryRecord:
     row: HistoryJob
     sentence: Sentence
     figures: list[dict[str, Any]]
-    columns: list[str] = field(default_factory=list)
-    rows: list[list[str | None]] = field(default_factory=list)
+    columns: list[Cell] = field(default_factory=list)
+    rows: list[list[Cell]] = field(default_factory=list)
     #: There are more than these in the Parquet.
     more: bool = False
     #: Why the rows may not be the whole truth.
@@ -40,30 +43,36 @@ class HistoryRecord:
 
 def read_history_record(row: HistoryJob) -> HistoryRecord:
     """The job as of now."""
-    result = _seen(row, row.result or {})
+    life = str(row.words.get("life") or "")
+    slot = slot_of_life(life)
+    of = withheld(slot, name=life)
+    result = _seen(row, row.result or {}, slot, of)
+    rows = cells_of(row, result, slot, of)
+    names = [str(name) for name in result.get("columns") or []]
     return HistoryRecord(
         row=row,
         sentence=_sentence(row, result),
-        figures=_figures(row, result),
-        columns=[str(name) for name in result.get("columns") or []],
-        rows=[[_text(value) for value in cells] for cells in result.get("rows") or []],
+        figures=_figures(row, result) if "rows" in result else [],
+        columns=[
+            Cell(name, number=bool(rows) and rows[0][n].number) for n, name in enumerate(names)
+        ],
+        rows=rows,
         more=bool(result.get("more")),
         reasons=[str(reason) for reason in result.get("reasons") or []],
-        told=[(name, _text(value) or "unknown") for name, value in _told(result)],
+        told=[(name, text_of(value) or "unknown") for name, value in _told(result)],
         again_url=history_url({"job": row.job, "root": row.root, **row.words}),
     )
 
 
-def _seen(row: HistoryJob, result: Mapping[str, Any]) -> Mapping[str, Any]:
+def _seen(
+    row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, of: Withheld
+) -> Mapping[str, Any]:
     """What it gave, as whoever looks may see it now: rules may have come since it ran."""
     table = str(row.words.get("table") or "")
-    life = str(row.words.get("life") or "")
-    slot = slot_of_life(life)
-    of = withheld(slot, name=life)
     if "rows" not in result:
         return result
     columns = [str(name) for name in result.get("columns") or []]
-    if row.job == _COUNTS:
+    if row.job == COUNTS:
         shown = shown_counts(columns, result["rows"], of)
         told = dict(result.get("told") or {})
         if len(shown) < len(result["rows"]):
@@ -82,7 +91,7 @@ def _seen(row: HistoryJob, result: Mapping[str, Any]) -> Mapping[str, Any]:
 def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
     by = f"Asked for by {row.requested_by}."
     if row.state == HistoryJob.State.WAITING:
-        return Sentence(level="idle", title="Waiting for a worker.", cause=by)
+        return Sentence(level="idle", title=_waiting(row), cause=by)
     if row.state == HistoryJob.State.RUNNING:
         title = f"Running for {age_words(_seconds(row) or 0)}."
         return Sentence(level="idle", title=title, cause=by)
@@ -94,12 +103,19 @@ def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
         return Sentence(level="now", title="Failed:", cause=f"{row.problem_cause}.", next=next_)
     title = f"Done: {_rows_words(result)}."
     if result.get("complete"):
-        cause = "Nothing that was exported, or was not, can make them other than they were."
+        cause = "Complete: all that it takes is exported."
         return Sentence(level="ok", title=title, cause=cause)
     reasons = [str(reason) for reason in result.get("reasons") or []]
     more = f" ({len(reasons) - 1} more below)" if len(reasons) > 1 else ""
     why = f"{reasons[0]}{more}" if reasons else "why is unknown"
     return Sentence(level="look", title=title, cause=f"Not complete: {why}.")
+
+
+def _waiting(row: HistoryJob) -> str:
+    before = HistoryJob.objects.filter(state__in=WAITING, pk__lt=row.pk).count()
+    if not before:
+        return "Waiting for a worker."
+    return f"Waiting: {plural(before, 'job comes', 'jobs come')} first."
 
 
 def _rows_words(result: Mapping[str, Any]) -> str:
@@ -108,13 +124,13 @@ def _rows_words(result: Mapping[str, Any]) -> str:
 
 
 def _figures(row: HistoryJob, result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    rows = len(result["rows"]) if "rows" in result else None
+    rows = len(result["rows"])
     seconds = _seconds(row)
     complete = {True: "yes", False: "no"}.get(result.get("complete", ""))
     return [
         {
             "label": "Rows",
-            "number": None if rows is None else count_words(rows),
+            "number": count_words(rows),
             "rest": "shown, of more" if result.get("more") else "",
             "main": True,
         },
@@ -141,10 +157,3 @@ def _told(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
         else:
             found.append((words, ", ".join(map(str, value)) if isinstance(value, list) else value))
     return found
-
-
-def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return text if len(text) <= _CELL else f"{text[:_CELL]}…"

@@ -105,7 +105,7 @@ def rate_of(rate: Rate) -> str:
 
 def full_sentence(found: Forecast) -> str:
     """``Full in 12 days at this rate.``"""
-    rate = found.week or found.day
+    rate = found.rate
     if rate is None:
         return "When it is full is unknown: its growth is known after an hour."
     if found.room_bytes is None:
@@ -155,7 +155,7 @@ def how_words(alike: bool) -> str:
     if alike:
         return (
             "All slots keep alike, so days go whole: the partition of their changes is dropped, "
-            "and there is nothing to vacuum."
+            "and of changes there is nothing to vacuum."
         )
     return (
         "Slots keep for different times: a day that all are past goes whole, its partition "

@@ -18,6 +18,8 @@ from replview.web.words import bytes_words
 
 #: From this share of the budget on it is to be looked at, as the alert says it.
 _LOOK_FROM = 0.8
+#: And where its disk is full before so long.
+_LOOK_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +75,14 @@ def page_of(
     store = measure()
     size = store.budget_bytes
     slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
-    share, begins = store.share, kept_since()
-    level = "ok" if share is None or share < _LOOK_FROM else "look" if share < 1 else "now"
+    begins, full = kept_since(), forecast()
     told = {one.slot.pk: one for one in slot_forecasts()}
-    full = forecast()
     return StorePage(
         forecast=full,
         slots=[told[slot.pk] for slot in slots if slot.pk in told],
         how=how_words(all_alike()),
         store=store,
-        level=level,
+        level=_level(store, full),
         title=f"The store occupies {bytes_words(store.size_bytes)}.",
         cause=_cause(store, full),
         sacrifice=order_of_sacrifice(size, store.protect),
@@ -92,6 +92,13 @@ def page_of(
         form=form or ArchiveForm.now(),
         error=error,
     )
+
+
+def _level(store: StoreSize, found: Forecast) -> str:
+    share, days = store.share or 0.0, found.disk_days
+    if share >= 1 or (days is not None and days < 1):
+        return "now"
+    return "look" if share >= _LOOK_FROM or (days is not None and days < _LOOK_DAYS) else "ok"
 
 
 def _since(connected: dt.datetime | None, kept: dt.datetime | None) -> dt.datetime | None:

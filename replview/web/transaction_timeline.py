@@ -14,9 +14,11 @@ from replview.web.words import age_words, bytes_words, short_words
 
 #: Changes that have a mark of their own; the first of each table comes before the rest.
 _MOST_SPOTS = 6
-#: In percent of the width: where the WAL part ends, and the least between two marks.
+#: In percent of the width: where the WAL part ends, the least between two marks, and of the first
+#: from the line's begin, whose words stand wholly to the right of it.
 _WAL_END = 78.0
 _LEAST = 10.0
+_BEGIN = 12.0
 _NAME_CHARACTERS = 16
 
 
@@ -124,7 +126,7 @@ def _spread(lefts: list[float], right: float) -> list[float]:
     """In order and far enough apart to be read; as near to their places as that allows."""
     placed: list[float] = []
     for left in lefts:
-        placed.append(max(left, (placed[-1] + _LEAST) if placed else _LEAST))
+        placed.append(max(left, (placed[-1] + _LEAST) if placed else _BEGIN))
     limit = right
     for number in range(len(placed) - 1, -1, -1):
         placed[number] = round(min(placed[number], limit), 2)

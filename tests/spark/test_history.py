@@ -84,13 +84,31 @@ def test_what_is_missing_is_said(told, spark) -> None:
     ]
     assert rows(result, "id", "_unknown") == [(1, ["added"]), (2, [])]
 
+    # What is counted is not called whole either.
+    who = who_changed(spark, [dataset], Span(from_lsn=1, to_lsn=9999))
+    assert [reason.partition(",")[0] for reason in who.reasons] == [
+        "what is exported ends at 0/700",
+        "what is exported begins at 0/100",
+        "transactions 1 to 7 of it are not exported whole",
+    ]
+    long_ago = Span(until=BEGAN - dt.timedelta(days=1))
+    nothing = transaction_rates(spark, dataset.life, long_ago)
+    assert nothing.reasons == ("no transaction of that time is exported",)
+
 
 def test_rows_without_a_key_are_refused(tmp_path, spark) -> None:
     history = History(tmp_path, [TableVersion(id=1, number=1, columns=V1)])
-    history.commit(("I", row(1, "x", "y")))
+    history.commit(("I", row(1, "x", "y")), ("U", row(1, "z")), actor="alice")
+    dataset = history.write()
 
     with pytest.raises(SparkProblem, match="cannot be told apart"):
-        as_of(spark, history.write())
+        as_of(spark, dataset)
+    # Who changed all tables does not fail for the sake of one.
+    who = who_changed(spark, [dataset])
+    assert rows(who, "actor", "operation", "column", "changes") == [
+        ("alice", "insert", None, 1), ("alice", "update, before unknown", None, 1),
+    ]  # fmt: skip
+    assert who.told["not_compared_for_want_of_one_key"] == ["public.t"]
 
 
 def test_every_state_has_its_time(told, spark) -> None:
@@ -115,6 +133,7 @@ def test_who_changed_what_compares_with_the_row_before(told, spark) -> None:
     dataset = told.write()
     result = who_changed(spark, [dataset])
 
+    assert result.complete
     found = result.frame.collect()
     assert {each["table"] for each in found} == {"public.t"}
     assert {(r["actor"], r["operation"], r["column"]): r["changes"] for r in found} == {

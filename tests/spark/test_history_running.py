@@ -104,7 +104,7 @@ def test_as_of_on_the_page_is_what_the_table_held(
     assert sorted((one["id"], one["status"]) for one in files.to_pylist()) == live
     page = client.get(f"/history/{row.pk}/").content.decode()
     assert "Done: more than 200 rows." in page
-    assert "Nothing that was exported, or was not, can make them other" in page
+    assert "Complete: all that it takes is exported." in page
     assert row.result is not None
     assert {(int(one[0]), one[1]) for one in row.result["rows"]} <= set(live)
     log = client.get(f"/history/{row.pk}/log/").content.decode()

@@ -229,10 +229,14 @@ def test_days_go_until_the_rest_fits(two: tuple[Days, Days]) -> None:
     assert sizes[the(0)] is None
     assert all(sizes[the(day)] for day in DAYS[:-1])
     last_three = sum(sizes[the(day)] or 0 for day in (3, 2, 1))
-    Slot.objects.filter(pk=orders.slot.pk).update(keep_at_most_bytes=last_three)
+    # Today's whole hours are counted, too: none of them is in the first hour of a day.
+    of_today = keeping.today_share_bytes().get(orders.slot.pk, 0)
+    Slot.objects.filter(pk=orders.slot.pk).update(keep_at_most_bytes=last_three + of_today)
     enforce()
     assert left(orders) == expected(3, 2, 1, 0)
     assert left(audit) == expected(*DAYS)
+    if of_today:
+        assert loss_of(orders.slot, Keeping(None, last_three)).last == the(3)
 
     Slot.objects.filter(pk=orders.slot.pk).update(keep_at_most_bytes=1)
     enforce()
@@ -244,8 +248,8 @@ def test_what_goes_is_decided_by_whole_days() -> None:
     today = dt.date(2026, 11, 22)
     days = [DaySum(today - dt.timedelta(days=n), 1, 1, 10 if n else None) for n in range(9, -1, -1)]
 
-    def through(for_days: int | None, most: int | None) -> int | None:
-        last = doomed_through(Keeping(for_days, most), days, today)
+    def through(for_days: int | None, most: int | None, of_today: int = 0) -> int | None:
+        last = doomed_through(Keeping(for_days, most), days, today, of_today)
         return None if last is None else (today - last).days
 
     assert through(None, None) is None
@@ -254,6 +258,7 @@ def test_what_goes_is_decided_by_whole_days() -> None:
     assert through(30, None) is None
     assert through(None, 30) == 4
     assert through(None, 90) is None
+    assert through(None, 90, 5) == 9
     assert through(7, 30) == 4
     assert through(3, 70) == 4
     assert through(None, 0) == 2
@@ -340,6 +345,21 @@ def test_the_forecast_is_of_what_fills_first(monkeypatch) -> None:
     instance_settings.write("store.budget_bytes", 110 << 30, "test")
     found = forecast.forecast()
     assert (found.of, found.room_bytes) == ("budget", 10 << 30)
+
+
+def test_a_disk_that_fills_today_is_told_though_the_week_shrank(
+    client: Client, monkeypatch
+) -> None:
+    monkeypatch.setattr(store_size, "_size", lambda: 100 << 30)
+    moment(150, 140 << 30)
+    moment(12, 80 << 30, 10 << 30)
+    found = forecast.forecast()
+    assert found.days_left(found.week) is None, "many days were deleted"
+    assert found.disk_days == pytest.approx(0.25, rel=0.01)
+    client.force_login(make_user("ada", "admin"))
+    page = client.get("/store/").content.decode()
+    assert "Its disk is full in 6 hours at this rate." in page
+    assert 'data-say="now|' in page
 
 
 def test_unknown_stays_unknown(monkeypatch) -> None:

@@ -1,5 +1,6 @@
 """The pages of history jobs: what they offer, what they refuse, what they show of an end."""
 
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -117,9 +118,8 @@ def test_the_switch_of_exports_forbids_them_too(root: Path, client: Client) -> N
     assert client.post("/history/new/", words).status_code == 422
 
 
-def ended(**values: Any) -> HistoryJob:
-    words = {"job": "as-of", "root": "/r", "requested_by": "alice"}
-    row = HistoryJob.objects.create(**words)
+def ended(job: str = "as-of", words: dict | None = None, **values: Any) -> HistoryJob:
+    row = HistoryJob.objects.create(job=job, root="/r", requested_by="alice", words=words or {})
     claim = history_jobs.claim()
     assert claim is not None
     if "result" in values:
@@ -145,6 +145,46 @@ def test_doubts_stand_above_the_rows(client: Client) -> None:
     assert '<i class="unknown">null</i>' in page
     assert "&lt;b&gt;x&lt;/b&gt;" in page
     assert '<th scope="row">begins: lsn</th><td class="mono wraps">0/10</td>' in page
+
+
+def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client) -> None:
+    row = ended(
+        job="who-changed-what",
+        words={"life": "shop/replview-1", "since": "2026-11-20T08:00+00:00"},
+        result={
+            "columns": ["actor", "table", "operation", "column", "changes"], "complete": True,
+            "rows": [[None, "public.orders", "insert", None, 2000],
+                     ["alice", "public.orders", "update, before unknown", None, 1]],
+        },
+    )  # fmt: skip
+    page = client.get(f"/history/{row.pk}/").content.decode()
+    assert verdict(page) == "Done: 2 rows. Complete: all that it takes is exported."
+    assert '<i class="unknown">nobody named</i>' in page
+    links = re.findall(r'<td class="mono[^>]*><a href="([^"]*)">([^<]*)<', page)
+    (many, two), (who, alice), (one, _) = [(html.unescape(to), text) for to, text in links]
+    assert (two, alice) == ("2,000", "alice")
+    assert "actor=%3F&tables=public.orders&ops=I&since=2026-11-20T08" in many
+    assert "ops=U" in one
+    for address in (many, who, one):
+        assert client.get(address).status_code == 200
+
+
+def test_a_row_it_names_leads_to_its_history(root: Path, client: Client) -> None:
+    row = ended(
+        job="hot-rows", words={"life": "shop/replview-1", "table": "public.orders"},
+        result={"columns": ["id", "changes"], "rows": [[1, 3], [None, 2]], "told": {"key": ["id"]}},
+    )  # fmt: skip
+    page = client.get(f"/history/{row.pk}/").content.decode()
+    [link] = re.findall(r'<a href="(/rows/[^"]*)">1</a>', page)
+    assert "key.id=1" in html.unescape(link)
+
+
+def test_it_says_how_many_jobs_come_first(client: Client) -> None:
+    first, second = (
+        HistoryJob.objects.create(job="as-of", root="/r", requested_by="alice") for _ in range(2)
+    )
+    assert told(client, f"/history/{first.pk}/").startswith("Waiting for a worker.")
+    assert told(client, f"/history/{second.pk}/").startswith("Waiting: 1 job comes first.")
 
 
 def test_a_problem_stands_with_its_remedy(client: Client) -> None:

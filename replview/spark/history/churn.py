@@ -7,6 +7,7 @@ from replview.spark.history.lives import key_names, placed, quoted
 from replview.spark.history.reach import Moment
 from replview.spark.history.results import Result
 from replview.spark.history.snapshots import named
+from replview.spark.history.span_doubts import span_doubts
 from replview.spark.history.spans import Span
 
 if TYPE_CHECKING:
@@ -27,13 +28,14 @@ def churn(
     changes = _changes(spark, dataset, span or Span())
     counts: list[Any] = [*_counts(), F.count_distinct("_commit_version").alias("transactions")]
     counts.append(F.count_distinct("_actor").alias("actors"))
-    key = key_names(dataset.keys()) if _has_key(dataset) else []
+    key = key_names(dataset.keys()) if dataset.tells_rows_apart else []
     if key:
         changes = placed(changes, dataset.keys())
         counts.append(F.approx_count_distinct(F.struct(*key)).alias("changed_rows"))
     period = F.date_trunc(every, "_commit_timestamp").alias("period")
     frame = changes.groupBy(period).agg(*counts).orderBy("period")
-    return Result(frame, told={"table": dataset.name, "every": every})
+    reasons = span_doubts(spark, dataset.life, span or Span(), [dataset])
+    return Result(frame, not reasons, reasons, {"table": dataset.name, "every": every})
 
 
 def hot_rows(
@@ -63,10 +65,9 @@ def hot_rows(
     shown = [F.col(f"_key{n}").alias(column.name) for n, column in enumerate(keys)]
     more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
     names = [column.name for column in keys]
-    return Result(
-        frame.select(*shown, *(F.col(quoted(name)) for name in more)),
-        told={"table": dataset.name, "key": names},
-    )
+    frame = frame.select(*shown, *(F.col(quoted(name)) for name in more))
+    reasons = span_doubts(spark, dataset.life, span or Span(), [dataset])
+    return Result(frame, not reasons, reasons, {"table": dataset.name, "key": names})
 
 
 def _changes(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame":
@@ -89,9 +90,3 @@ def _counts() -> list[Any]:
         F.count_if(kind == "delete").alias("deletes"),
         F.count("*").alias("changes"),
     ]
-
-
-def _has_key(dataset: Dataset) -> bool:
-    return len({version.key_columns for version in dataset.relation.versions} | {()}) == 2 and all(
-        version.key_columns for version in dataset.relation.versions
-    )

@@ -17,6 +17,7 @@ from replview.spark.history.snapshots import as_of
 from replview.spark.history.spans import Span
 from replview.spark.history.transactions import transaction_rates, transaction_sizes
 from replview.spark.history.who_changed import who_changed
+from replview.spark.sessions import SparkProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +60,9 @@ def _rates(spark: "SparkSession", options: argparse.Namespace) -> Result:
 def _who_changed(spark: "SparkSession", options: argparse.Namespace) -> Result:
     life = Life.find(options.root, options.life)
     chosen = [life.table(name) for name in options.table or ()] or life.tables()
+    if not chosen:
+        raise SparkProblem(f"no table is exported of {life.name} there",
+                           "export a slice with changes of tables")  # fmt: skip
     return who_changed(spark, chosen, _span(options), options.masked)
 
 

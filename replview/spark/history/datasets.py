@@ -175,6 +175,12 @@ class Dataset:
             if column.source_name not in {each["name"] for each in version.columns}
         ]
 
+    @property
+    def tells_rows_apart(self) -> bool:
+        """Whether all its shapes know rows by the same key."""
+        chosen = {version.key_columns for version in self.relation.versions}
+        return len(chosen) == 1 and chosen != {()}
+
     def keys(self) -> list[Column]:
         """What rows are known by, in all shapes. Raises ``SparkProblem`` where that is nothing."""
         chosen = {version.key_columns for version in self.relation.versions}

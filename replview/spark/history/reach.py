@@ -1,15 +1,15 @@
 """How far a table's exported history reaches: where it begins, and whether it has holes."""
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decoder.scalars import LSN
 from replview.spark.history.datasets import Dataset
+from replview.spark.history.holes import deleted, holes
 from replview.spark.history.lives import STREAM, Truncation, placed, quoted
 from replview.spark.slice_schemas import Column
-from replview.spark.slices import Slice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,12 +163,12 @@ def doubts(
     )
     (row,) = seen.crossJoin(ends).collect()
     seqs = (row["before"] or 0, row["last"] or 0)
-    if deleted := _deleted(dataset, *seqs):
-        found.append(f"{deleted} of its transactions were deleted before they were exported")
+    if gone := deleted(dataset.life, *seqs):
+        found.append(f"{gone} of its transactions were deleted before they were exported")
     if row["skipped"]:
         found.append(f"{row['skipped']} transactions were left out of the record")
     if base is not None and row["last"] is not None:
-        found.extend(_holes(dataset, *seqs))
+        found.extend(holes(dataset.life, *seqs, dataset=dataset))
     if moment.lsn is not None and (row["lsn"] is None or row["lsn"] < moment.lsn):
         end = "before any" if row["lsn"] is None else f"at {LSN(row['lsn'])}"
         found.append(f"what is exported ends {end}, before the moment asked for")
@@ -177,40 +177,3 @@ def doubts(
         end = "before any" if last is None else f"at {last.isoformat()}"
         found.append(f"what is exported ends {end}, before the moment asked for")
     return found
-
-
-def _deleted(dataset: Dataset, after: int, last: int) -> int:
-    """How many transactions ``after < commit_seq <= last`` the store had no more when asked."""
-    gaps = [gap for told in dataset.life.manifests for gap in told.get("gaps", [])]
-    return sum(
-        max(0, min(gap["through_seq"], last) - max(gap["after_seq"], after))
-        for gap in gaps
-        if gap["kind"] == "deleted"
-    )
-
-
-def _holes(dataset: Dataset, after: int, last: int) -> Iterator[str]:
-    """What the manifests do not cover of the transactions ``after < commit_seq <= last``."""
-    slices = dataset.life.slices
-    if not slices:
-        yield "no manifest says that what is exported is whole"
-        return
-    wholes = [part for part in slices if _all_of(part, dataset)]
-    covered = after
-    for part in sorted(wholes, key=lambda each: (each.after_seq, each.through_seq)):
-        if part.after_seq <= covered:
-            covered = max(covered, part.through_seq)
-    if covered < last:
-        filtered = "" if len(wholes) == len(slices) else (
-            " (slices narrowed by table, operation, actor, time or else do not count)"
-        )  # fmt: skip
-        yield f"transactions {covered + 1} to {last} of it are not exported whole{filtered}"
-
-
-def _all_of(part: Slice, dataset: Dataset) -> bool:
-    """Whether a slice has all changes of the table in its transactions."""
-    if part.operations or part.actors or part.narrowed:
-        return False
-    if part.since is not None or part.until is not None:
-        return False
-    return not part.tables or dataset.name in part.tables

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from decoder.scalars import LSN
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.results import Result
+from replview.spark.history.span_doubts import span_doubts
 from replview.spark.history.spans import Span
 from replview.spark.slices import TableVersion
 
@@ -55,7 +56,9 @@ def schema_versions(spark: "SparkSession", dataset: Dataset, span: Span | None =
             [f"{name} {kind}" for name, kind in _types(version).items()],
         ))  # fmt: skip
         before = version
-    return Result(spark.createDataFrame(told, _SCHEMA), told={"table": dataset.name})
+    reasons = span_doubts(spark, dataset.life, span or Span(), [dataset])
+    frame = spark.createDataFrame(told, _SCHEMA)
+    return Result(frame, not reasons, reasons, {"table": dataset.name})
 
 
 def _types(version: TableVersion) -> dict[str, str]:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from replview.spark.history.datasets import Life
 from replview.spark.history.results import Result
+from replview.spark.history.span_doubts import span_doubts
 from replview.spark.history.spans import Span
 
 if TYPE_CHECKING:
@@ -44,10 +45,9 @@ def transaction_sizes(spark: "SparkSession", life: Life, span: Span | None = Non
         F.col("shares")[n].alias(f"p{share * 100:.0f}") for n, share in enumerate(_PERCENTILES)
     ]
     chosen = ("largest", "total", "largest_xid")
-    return Result(
-        frame.select("measure", "transactions", "mean", *percentiles, *chosen),
-        told={"life": life.name},
-    )
+    frame = frame.select("measure", "transactions", "mean", *percentiles, *chosen)
+    reasons = span_doubts(spark, life, span or Span())
+    return Result(frame, not reasons, reasons, {"life": life.name})
 
 
 def transaction_rates(
@@ -72,7 +72,8 @@ def transaction_rates(
         )
         .orderBy("period")
     )
-    return Result(frame, told={"life": life.name, "every": every})
+    reasons = span_doubts(spark, life, span or Span())
+    return Result(frame, not reasons, reasons, {"life": life.name, "every": every})
 
 
 def _committed(spark: "SparkSession", life: Life, span: Span | None) -> "DataFrame":

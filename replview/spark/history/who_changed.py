@@ -18,12 +18,15 @@ from replview.spark.history.lives import (
 from replview.spark.history.masking import masked_of
 from replview.spark.history.results import Result
 from replview.spark.history.snapshots import named
+from replview.spark.history.span_doubts import span_doubts
 from replview.spark.history.spans import Span
 from replview.spark.slice_schemas import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
+
+_BEFORE_UNKNOWN = "update, before unknown"
 
 
 def who_changed(
@@ -39,18 +42,45 @@ def who_changed(
     whole rows: their ``column`` is null. So is that of updates of which nothing tells the row
     before (counted apart as ``update, before unknown``). A column that the server did not send
     because it stayed as it was did not change. Of a ``masked`` one nobody is told whether it did:
-    it is not counted. Raises ``SparkProblem`` where rows of a table cannot be told apart.
+    it is not counted. Of a table whose rows cannot be told apart changes are counted, and no update
+    is compared.
     """
     from pyspark.sql import functions as F
 
     hidden = {each.name: masked_of(each, masked or {}) for each in datasets}
-    frames = [_of_table(spark, each, span or Span(), hidden[each.name]) for each in datasets]
+    within = span or Span()
+    frames = [
+        _of_table(spark, each, within, hidden[each.name])
+        if each.tells_rows_apart
+        else _not_compared(spark, each, within)
+        for each in datasets
+    ]
     frame = reduce(lambda one, other: one.unionByName(other), frames)
     order = (F.col("changes").desc(), "table", "actor", "operation", "column")
     told: dict[str, Any] = {"tables": list(hidden)}
     if any(hidden.values()):
         told["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
-    return Result(frame.orderBy(*order), told=told)
+    if apart := [each.name for each in datasets if not each.tells_rows_apart]:
+        told["not_compared_for_want_of_one_key"] = apart
+    reasons = span_doubts(spark, datasets[0].life, within, datasets)
+    return Result(frame.orderBy(*order), not reasons, reasons, told)
+
+
+def _not_compared(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame":
+    """Changes of whole rows, where nothing tells which row was which before."""
+    from pyspark.sql import functions as F
+
+    rows = dataset.changes(spark, until_lsn=span.to_lsn, until=span.until)
+    rows = span.since_of(rows, time="_commit_timestamp")
+    kind = F.col("_change_type")
+    rows = rows.where(F.col("_xid").isNotNull() & (kind != "update_preimage"))
+    operation = F.when(kind == "update_postimage", _BEFORE_UNKNOWN).otherwise(kind)
+    return rows.groupBy(F.col("_actor").alias("actor"), operation.alias("operation")).agg(
+        F.count("*").alias("changes")
+    ).select(
+        "actor", F.lit(dataset.name).alias("table"), "operation",
+        F.lit(None).cast("string").alias("column"), "changes",
+    )  # fmt: skip
 
 
 def _of_table(
@@ -181,7 +211,7 @@ def _events(
         if key in seen
     ]
     kind = F.col("_change_type")
-    unknown = F.array(event("update, before unknown", None))
+    unknown = F.array(event(_BEFORE_UNKNOWN, None))
     # Gives an array without events its type.
     nothing = F.when(F.lit(False), event("", None))
     return (

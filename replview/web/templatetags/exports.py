@@ -2,6 +2,7 @@
 
 from django import template
 
+from replview.exports.withheld import shown_words, withholds_text
 from replview.store.models import Export, HistoryJob
 from replview.store.transaction_filter import TransactionFilter
 from replview.web.transactions_words import told
@@ -21,7 +22,9 @@ def export_level(row: Export | HistoryJob) -> str:
 @register.filter
 def export_what(row: Export) -> str:
     """``nightly: that touched orders, since 2026-11-19``."""
-    words = told(TransactionFilter.from_words(row.words)) or "all tables"
+    words = told(TransactionFilter.from_words(shown_words(row))) or "all tables"
+    if withholds_text(row):
+        words += ", narrowed by a text"
     if row.words.get("transaction"):
         words = f"transaction {row.words['transaction']}"
     return f"{row.name}: {words}" if row.name else words
@@ -40,7 +43,8 @@ def export_end(row: Export | HistoryJob) -> str:
 def history_what(row: HistoryJob) -> str:
     """``public.orders, at 0/4E91C3D8``."""
     words = row.words
-    of = words.get("table") or words.get("tables") or words.get("life") or "everything"
+    tables = ", ".join(filter(None, str(words.get("tables") or "").split(",")))
+    of = words.get("table") or tables or words.get("life") or "everything"
     if moment := words.get("lsn") or words.get("time"):
         of += f", at {moment}"
     since = words.get("since") or words.get("from_lsn")

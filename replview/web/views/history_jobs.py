@@ -12,13 +12,19 @@ from replview.exports.withheld import visible_jobs
 from replview.store import history_jobs
 from replview.store.access_record import Action, note
 from replview.store.rights import Role
+from replview.store.sight import current_sight
 from replview.web.history_page import history_words, read_history_page
 from replview.web.history_record import read_history_record
-from replview.web.permitted import require
+from replview.web.permitted import NeedsRole, require
 from replview.web.views.exports import _anywhere as may_anywhere
 
 _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
+#: Spark's errors are not ours: a value that it could not read stands in them.
+_QUOTES = (
+    "The log of a history job may quote values, and some of them nobody is to see here: it is a "
+    "file on the machine that ran the job."
+)
 
 
 @require_GET
@@ -66,6 +72,8 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
 def log(request: HttpRequest, job_id: int) -> HttpResponse:
     """The end of what it and Spark wrote, where this machine has it."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
+    if not current_sight().open:
+        raise NeedsRole(None, _QUOTES)
     path = Path(row.log_path or "/nowhere")
     try:
         with path.open("rb") as file:
