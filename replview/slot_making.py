@@ -14,6 +14,7 @@ from replview.sampling.publications import look_at_publications
 from replview.slot_sweeping import sweep
 from replview.store import intentions
 from replview.store.models import Slot, SlotEvent, SlotIntention, Source, SourceDraft
+from replview.store.recorded_elsewhere import recorded_elsewhere
 
 #: Why a statement failed for certain: the server said so, and has made nothing.
 _REFUSED = {"missing_right", "locked", "failed"}
@@ -44,6 +45,8 @@ def make_slot(
     to be made is noted first: of a process that is killed on the way nothing stays on the source.
     ``draft``: what is being carried out, with signs of life.
     """
+    if not plan.owned:
+        check_unrecorded(source, plan.slot_name)
     intention = intentions.begin(source, plan.slot_name, plan.position, draft)
     told = _noting(intention, on_step)
     try:
@@ -84,6 +87,17 @@ def make_slot(
     # At once: what is published from the beginning on is part of what the record can vouch for.
     look_at_publications(source)
     return slot
+
+
+def check_unrecorded(source: Source, name: str) -> None:
+    """Raise ``SourceTrouble`` where another source of the same server has this slot already: a slot
+    has one reader, and two records of it would each have gaps.
+    """
+    if (slot := recorded_elsewhere(source).get(name)) is not None:
+        cause = f"replview receives slot {name} already, as {slot}: {slot.source} and {source} lead"
+        raise SourceTrouble(
+            Trouble("ours", f"{cause} to the same server", f"Use {slot}; start it if it is stopped")
+        )
 
 
 def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:

@@ -1,7 +1,9 @@
 """A fleet file read: what its TOML declares, or all that is wrong with line, key, remedy."""
 
+import sys
 import tomllib
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +17,25 @@ from replview.managing.sources import name_fault
 
 _LONGEST_BYTES = 4_000_000
 _LONGEST_NAME = 100
+_STANDARD_INPUT = ("-", "/dev/stdin")
 _DEFAULT_SLOT = "replview"
 
 
 def read_fleet(path: Path) -> Fleet:
-    """The file, whole. Raises ``FleetFaults``."""
+    """The file, whole; ``-`` is standard input. Raises ``FleetFaults``."""
+    standard = str(path) in _STANDARD_INPUT
     try:
-        if path.stat().st_size > _LONGEST_BYTES:
+        # A pipe is read, not opened: it may be another user's.
+        with nullcontext(sys.stdin.buffer) if standard else path.open("rb") as file:
+            content = file.read(_LONGEST_BYTES + 1)
+        if len(content) > _LONGEST_BYTES:
             raise FleetFaults([Fault(0, "", "the file is longer than any fleet is")])
-        text = path.read_text()
+        text = content.decode()
     except OSError as error:
         raise FleetFaults([Fault(0, "", f"it cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
         raise FleetFaults([Fault(0, "", "it is not UTF-8, as TOML is")]) from None
-    return replace(parse_fleet(text), name=path.name[:_LONGEST_NAME])
+    return replace(parse_fleet(text), name="stdin" if standard else path.name[:_LONGEST_NAME])
 
 
 def parse_fleet(text: str) -> Fleet:
@@ -58,28 +65,29 @@ def _fleet(document: Mapping[str, Any], faults: Faults) -> Fleet:
             slot_defaults = _taken(given.get("slot", {}), inherited, ("defaults", "slot"), faults)
     else:
         faults.add(("defaults",), "it must be a table: [defaults]")
-    sources = [
-        source
+    placed_sources = [
+        (source, ("source", index))
         for index, table in enumerate(_tables(document, ("source",), faults))
         if (source := _source(table, ("source", index), defaults, slot_defaults, faults))
     ]
-    _check_twice([(source.name, ("source", index)) for index, source in enumerate(sources)], faults)
-    masks = [
-        mask
+    _check_twice([(source.name, path) for source, path in placed_sources], faults)
+    sources = [source for source, _ in placed_sources]
+    placed_masks = [
+        (mask, ("mask", index))
         for index, table in enumerate(_tables(document, ("mask",), faults))
         if (mask := _mask(table, ("mask", index), {source.name for source in sources}, faults))
     ]
-    _check_twice([(str(mask), ("mask", index)) for index, mask in enumerate(masks)], faults)
-    grants = [
-        grant
+    _check_twice([(str(mask), path) for mask, path in placed_masks], faults)
+    placed_grants = [
+        (grant, ("grant", index))
         for index, table in enumerate(_tables(document, ("grant",), faults))
         if (grant := _grant(table, ("grant", index), {source.name for source in sources}, faults))
     ]
-    _check_twice([(str(grant), ("grant", index)) for index, grant in enumerate(grants)], faults)
+    _check_twice([(str(grant), path) for grant, path in placed_grants], faults)
     return Fleet(
         sources=tuple(sources),
-        masks=tuple(masks),
-        grants=tuple(grants),
+        masks=tuple(mask for mask, _ in placed_masks),
+        grants=tuple(grant for grant, _ in placed_grants),
         has_masks="mask" in document,
     )
 
@@ -100,17 +108,17 @@ def _source(
     if fault := name_fault(name):
         faults.add((*path, "name"), fault)
     dsn, password_ref = address_of(values, defaults, path, faults)
-    slots = [
-        _slot(inner, (*path, "slot", index), slot_defaults, faults)
+    placed = [
+        (slot, (*path, "slot", index))
         for index, inner in enumerate(_tables(table, (*path, "slot"), faults))
+        if (slot := _slot(inner, (*path, "slot", index), slot_defaults, faults))
     ]
-    found = [slot for slot in slots if slot is not None]
-    _check_twice([(s.name, (*path, "slot", index)) for index, s in enumerate(found)], faults)
+    _check_twice([(slot.name, place) for slot, place in placed], faults)
     return DeclaredSource(
         name=name,
         dsn=dsn,
         password_ref=password_ref,
-        slots=tuple(found),
+        slots=tuple(slot for slot, _ in placed),
         line=faults.line_of(path),
     )
 
@@ -141,6 +149,8 @@ def _slot(
             (*path, "wal_budget"),
             'a slot that replview creates has a WAL budget; to be warned only: protect = "record"',
         )
+    if "name" in table and "name" not in own:
+        return None  # its name is a fault: it is not the one that has none
     name = values.pop("name", _DEFAULT_SLOT)
     return DeclaredSlot(name=name, values=values, line=faults.line_of(path))
 

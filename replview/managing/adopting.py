@@ -13,7 +13,7 @@ from replview.catalog.wishes import Wish
 from replview.managing.acts import Act
 from replview.managing.noting import note_slot
 from replview.managing.receiving import silent
-from replview.slot_making import make_slot
+from replview.slot_making import check_unrecorded, make_slot
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
 
@@ -68,6 +68,7 @@ _UNREACHED = {"wrong_password", "no_such_database", "no_such_role", "no_login", 
 def _plan(source: Source, name: str, publications: Sequence[str]) -> tuple[Plan, SlotFacts]:
     if Slot.objects.filter(source=source, name=name).exists():
         raise _ours(source, name)
+    check_unrecorded(source, name)
     with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         found = next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
         if found is None:
@@ -93,7 +94,7 @@ def _plan(source: Source, name: str, publications: Sequence[str]) -> tuple[Plan,
         if found.plugin == "pgoutput" and not publications:
             raise _refuse(
                 "no_publications",
-                f"slot {name} speaks pgoutput, which sends what publications say",
+                f"no publication is chosen for slot {name}, and pgoutput sends what those publish",
                 "Choose the publications its reader used",
             )
         wish = Wish(slot_name=name, publications=tuple(publications), adopt=True)

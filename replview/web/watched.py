@@ -1,6 +1,6 @@
 """Every slot of every source as its server last told it, in one query however many they are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import quote
@@ -8,7 +8,8 @@ from urllib.parse import quote
 from django.db.models import Q
 from django.urls import reverse
 
-from replview.store.models import Slot, Source, WatchedSlot
+from replview.store.models import Slot, Source, SourceLook, WatchedSlot
+from replview.store.same_server import server_of
 from replview.web.findings_others import watched_health
 from replview.web.health import Health, Level, Reading, urgency
 from replview.web.samples import Pace
@@ -78,10 +79,18 @@ class Watched:
 def read_watched(
     sources: Mapping[int, Source], paces: Mapping[int, Pace], now: datetime
 ) -> Watched:
-    """All slots that are there, and ours also where they are gone; ``paces`` by their ids."""
+    """All slots that are there, and ours also where they are gone; ``paces`` by their ids.
+
+    One of ours that another source of the same server leads to is no other's there.
+    """
     found = Watched(paces=dict(paces))
-    for row in WatchedSlot.objects.filter(Q(gone_at=None) | Q(slot__isnull=False)):
+    rows = list(WatchedSlot.objects.filter(Q(gone_at=None) | Q(slot__isnull=False)))
+    for row in rows:
         row.source = sources[row.source_id]
+    again = _ours_again(rows)
+    for row in rows:
+        if row.pk in again:
+            continue
         if row.slot_id is not None:
             found.ours[row.slot_id] = server_slot(row)
             continue
@@ -90,6 +99,27 @@ def read_watched(
     for views in found.others.values():
         views.sort(key=lambda view: (urgency(view.health), view.name))
     return found
+
+
+def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
+    """Those that are slots of ours as another source of the same server names them."""
+    there = [row for row in rows if row.gone_at is None and row.source.system_identifier]
+    ours = {(row.source.system_identifier, row.name): row for row in there if row.slot_id}
+    pairs = [
+        (row, ours[row.source.system_identifier, row.name])
+        for row in there
+        if not row.slot_id and (row.source.system_identifier, row.name) in ours
+    ]
+    if not pairs:
+        return set()
+    asked = {row.source_id for pair in pairs for row in pair}
+    looks = {look.source_id: look for look in SourceLook.objects.filter(source__in=asked)}
+    return {
+        row.pk
+        for row, own in pairs
+        if (server := server_of(row.source, looks)) is not None
+        and server == server_of(own.source, looks)
+    }
 
 
 def other_view(row: WatchedSlot, pace: Pace, now: datetime) -> OtherView:

@@ -1,6 +1,8 @@
 """A fleet file as it is read: what it declares, and what is said of what is wrong in it."""
 
+import io
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from replview.fleet import keys
 from replview.fleet.alert_overrides import OVERRIDABLE
 from replview.fleet.faults import FleetFaults
-from replview.fleet.reading import parse_fleet
+from replview.fleet.reading import parse_fleet, read_fleet
 
 FAULTS = {
     'dsn = "x=y': "it is no TOML",
@@ -26,6 +28,8 @@ FAULTS = {
     "twice (line 1, too)",
     '[[source]]\nname = "a"\nservice = "s"\n[[source.slot]]\npublications = ["p"]\ntables = ["t"]':
     "leave tables, except_tables and all_tables out",
+    '[[source]]\n[[source]]\nname = "a"\nservice = "s"\n[[source]]\nname = "a"\nservice = "t"':
+    "line 5, source[3]: a is declared twice (line 2, too)",
     "[[mask]]\nwhen = 'ingest'": "line 1, mask[1]: it would mask every column",
     '[[source]]\nname = "a"\nservice = "s"\n[[source.slot]]\noptions = { streaming = "no" }':
     "streaming = 'no' is not one of",
@@ -46,6 +50,14 @@ def test_a_fault_is_named_with_its_line_and_what_to_write(text: str, why: str) -
 
     assert why in str(caught.value)
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_slot_whose_name_is_wrong_is_not_taken_for_one_without() -> None:
+    text = '[[source]]\nname = "a"\nservice = "s"\n[[source.slot]]\n[[source.slot]]\nname = "B-"'
+    with pytest.raises(FleetFaults) as caught:
+        parse_fleet(text)
+
+    assert [fault.line for fault in caught.value.faults] == [6]
 
 
 def test_defaults_are_taken_unless_a_source_or_slot_says_otherwise() -> None:
@@ -116,3 +128,13 @@ def test_every_key_of_a_slot_is_documented() -> None:
     rows = [row for row in DOCS.read_text().splitlines() if row.startswith("| `")]
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert told == set(keys.SLOT)
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_standard_input_is_read_and_not_opened(name: str, monkeypatch) -> None:
+    content = io.BytesIO(b'[[source]]\nname = "a"\nservice = "s"\n')
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content))
+
+    fleet = read_fleet(Path(name))
+
+    assert (fleet.name, [source.name for source in fleet.sources]) == ("stdin", ["a"])

@@ -302,6 +302,9 @@ def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop,
     assert "pg_drop_replication_slot" in page, "to be copied"
     address = "/slots/shop/old/adopt/"
     assert "Choose the publications" in text_of(operator.get(address))
+    chosen = text_of(operator.get(f"{address}?publication=theirs"))
+    assert "No WAL budget" in chosen
+    assert "--" not in chosen, "an option of a command helps nobody here"
 
     done = confirmed(operator, address, "old", publication=["theirs"])
 
@@ -310,6 +313,24 @@ def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop,
     assert (slot.owned, slot.publications) == (False, ["theirs"])
     drop = operator.get("/slots/shop/old/drop/")
     assert "replview made nothing there" in text_of(drop)
+
+
+def test_a_slot_received_through_another_source_of_the_server_is_no_others_there(
+    operator, shop, slot, source
+) -> None:
+    again = Source(name="again")
+    set_dsn(again, source.dsn)
+    again.save()
+    for one in (shop, again):
+        sampled(one)
+
+    page = operator.get("/sources/again/").content.decode()
+    assert "pg_drop_replication_slot" not in page
+    assert "Adopt" not in page
+    assert operator.get("/slots/again/mine/").headers["Location"] == "/slots/shop/mine/"
+    assert "as shop/mine" in text_of(operator.get("/slots/again/mine/adopt/?publication=mine"))
+    with pytest.raises(SourceTrouble, match="as shop/mine"):
+        adopting.adopt(again, "mine", ["mine"], by="bo")
 
 
 def test_of_two_who_adopt_a_slot_at_once_one_does(db, monkeypatch) -> None:

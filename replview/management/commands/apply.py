@@ -32,7 +32,7 @@ class Command(InstanceCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The file, and how far to go."""
-        parser.add_argument("file", metavar="FLEET.TOML", type=Path)
+        parser.add_argument("file", metavar="FLEET.TOML", type=Path, help="- reads standard input")
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument("--check", "--dry-run", action="store_true", dest="check",
                             help="only show the plan; exit status 3 where something would change, "
@@ -45,8 +45,8 @@ class Command(InstanceCommand):
 
     def handle(self, **options: Any) -> None:
         """Read, plan, show, ask, apply."""
-        path: Path = options["file"]
-        fleet = _read(path)
+        fleet = _read(options["file"])
+        path = Path("stdin") if str(options["file"]) == "-" else options["file"]
         stop = threading.Event()
         try:
             plan = plan_fleet(fleet, prune=options["prune"], stop=stop)

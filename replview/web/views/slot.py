@@ -5,13 +5,14 @@ from shlex import quote
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from replview.catalog.peekable import PLUGINS
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, WatchedSlot
 from replview.store.quarantine import settled_quarantines
+from replview.store.recorded_elsewhere import recorded_elsewhere
 from replview.store.slot_log import line_of, read_log
 from replview.web.addresses import stream_url
 from replview.web.budget_form import Budget, budget_of
@@ -52,7 +53,10 @@ def slot(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
         return show(request, view)
     other = find_other(request, source_name, slot_name)
     if other is not None:
-        return show_other(request, other)
+        own = recorded_elsewhere(other.server.source).get(slot_name)
+        if own is not None and fleet_of(request).find_slot(str(own)) is not None:
+            return redirect("slot", own.source.name, own.name)
+        return show_other(request, other, own)
     return gone(request, source_name, slot_name)
 
 
@@ -121,8 +125,11 @@ def show(
     return render(request, "slots/now.html" if htmx else "slots/slot.html", page, status=status)
 
 
-def show_other(request: HttpRequest, view: OtherView) -> HttpResponse:
-    """The page of a slot that is not ours: no lives and no log, for nothing of it is received."""
+def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -> HttpResponse:
+    """The page of a slot that is not ours: no lives and no log, for nothing of it is received.
+
+    ``own``: through another source, which this user does not see, it is.
+    """
     source = view.server.source
     readable = view.server.plugin in PLUGINS and not view.server.physical
     page = {
@@ -130,7 +137,7 @@ def show_other(request: HttpRequest, view: OtherView) -> HttpResponse:
         "retained": retained_of(view),
         "charts": SlotCharts(slot=view.full_name, source_id=source.pk),
         "adopt_command": f"replview slot add {quote(source.name)} {quote(view.name)} --adopt"
-        if readable and not view.lost and not view.server.gone_at
+        if readable and own is None and not view.lost and not view.server.gone_at
         else "",
         **server_side(view.server, None, view.reading, timezone.now()),
     }
