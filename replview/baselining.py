@@ -84,7 +84,7 @@ def carry_out(claim: Claim, wakes: Publisher, stop: threading.Event) -> None:
             log.error("baseline %s: %s", claim.baseline_id, where_it_failed(cause))
         _fail(claim, trouble)
     except (DSNError, SecretKeyChanged) as error:
-        _fail(claim, Trouble("bad_dsn", str(error), "See replview source list"))
+        _fail(claim, Trouble("bad_dsn", str(error), "Mend that, or change its credentials"))
     except (StoreFailed, psycopg.Error, Slot.DoesNotExist) as error:
         log.warning("baseline %s: the store failed (%s)", claim.baseline_id, error)
         baselines.give_back(claim)

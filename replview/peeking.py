@@ -6,6 +6,7 @@ looks for a minute.
 
 import logging
 import threading
+from functools import cache, partial
 from typing import Any
 
 from replview.catalog.connections import reading
@@ -17,6 +18,7 @@ from replview.store.connecting import orm_connection
 from replview.store.dsn import DSNError, full_conninfo
 from replview.store.masks import NamedColumn, current_rules, masked_by
 from replview.store.models import Slot, SlotPeek, Source
+from replview.store.relation_shapes import names_had
 from replview.store.secrets import SecretKeyChanged
 from replview.store.seen import masked_image
 
@@ -57,7 +59,7 @@ def _serve(peek: SlotPeek) -> None:
                 trouble = error.trouble
                 peeks.fail(peek.pk, trouble.code, trouble.cause, trouble.remedy)
             except (DSNError, SecretKeyChanged) as error:
-                peeks.fail(peek.pk, "bad_dsn", str(error), "See replview source list")
+                peeks.fail(peek.pk, "bad_dsn", str(error), "Mend that, or change its credentials")
             except Exception as error:
                 log.exception("peek %s failed", peek.pk)
                 cause = f"replview itself failed while looking ({type(error).__name__})"
@@ -69,7 +71,9 @@ def _serve(peek: SlotPeek) -> None:
 
 
 def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool) -> dict[str, Any]:
-    """What a look found without masked values: at ingest, since they are not to be kept, or any."""
+    """What a look found without masked values: at ingest, since they are not to be kept, or any.
+    As in the record, what is masked under one name that a table had is masked under all.
+    """
     rules = current_rules()
     own: dict[str, set[str]] = {}
     for slot in Slot.objects.filter(source=source):
@@ -77,15 +81,18 @@ def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool
             own.setdefault(table, set()).update(columns)
     if not rules and not own:
         return result
+    called = cache(partial(names_had, source.pk))
     changes = []
     for change in result.get("first_changes") or []:
         schema, table = str(change.get("schema") or ""), str(change.get("table") or "")
         images = [change.get(side) for side in ("old", "new", "key")]
         names = {name for image in images if isinstance(image, dict) for name in image}
         shape = [NamedColumn(str(name), None) for name in names]
-        masked = masked_by(rules, source.pk, schema, table, shape)
-        hidden = {name for name, when in masked.items() if when == "ingest" or not ingest_alone}
-        hidden |= own.get(f"{schema}.{table}", set())
+        hidden: set[str] = set()
+        for each in called(schema, table):
+            masked = masked_by(rules, source.pk, *each, shape)
+            hidden |= {n for n, when in masked.items() if when == "ingest" or not ingest_alone}
+            hidden |= own.get(".".join(each), set())
         seen = {
             side: masked_image(image, hidden)
             for side, image in zip(("old", "new", "key"), images, strict=True)

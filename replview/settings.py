@@ -231,6 +231,9 @@ AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
 AXES_ENABLE_ADMIN = False
+# It keeps what was sent with a failed try: not the passwords of the form that changes one, nor the
+# address to go on to, which may name a row.
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "old", "new", "again", "next"]
 
 # Single sign-on, where an issuer is named; its other addresses are found by asking it.
 OIDC_ISSUER = os.environ.get("REPLVIEW_OIDC_ISSUER", "").rstrip("/")

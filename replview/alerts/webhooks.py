@@ -81,6 +81,7 @@ def remove_webhook(webhook: Webhook) -> None:
 def send_test(webhook: Webhook) -> Delivery:
     """Put a test message into the outbox; it is tried once."""
     now = dt.datetime.now(dt.UTC)
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: tested")
     return Delivery.objects.create(
         webhook=webhook, event=outbox.TEST, created_at=now, next_try_at=now
     )

@@ -11,7 +11,7 @@ from replview.api.slots import slot_named
 from replview.exports.asking import Before, Wish, ask, read_wish
 from replview.exports.estimating import outlook_of, spark_for
 from replview.exports.policy import Refused, read_policy
-from replview.exports.withheld import visible_exports
+from replview.exports.withheld import shown_slice, shown_words, visible_exports
 from replview.store import exports
 from replview.store.access_record import Action, note
 from replview.store.change_json import utc_text
@@ -182,13 +182,16 @@ def cancel(request: HttpRequest, export_id: int) -> dict[str, Any]:
 
 def export_json(row: Export, *, whole: bool = True) -> dict[str, Any]:
     """As the API tells it."""
+    result = row.result
+    if result and "slice" in result:
+        result = {**result, "slice": shown_slice(row, result["slice"])}
     return {
         "id": row.pk,
         "slot": row.slot_name,
         "name": row.name,
         "state": row.state,
-        "slice": row.slice,
-        "words": row.words,
+        "slice": shown_slice(row, row.slice),
+        "words": shown_words(row),
         "target": row.target,
         "requested_by": row.requested_by,
         "requested_how": row.requested_how,
@@ -202,7 +205,7 @@ def export_json(row: Export, *, whole: bool = True) -> dict[str, Any]:
         "seconds_left": row.seconds_left,
         "problem": row.problem_cause,
         "remedy": row.problem_remedy,
-        "result": row.result if whole else None,
+        "result": result if whole else None,
     }
 
 

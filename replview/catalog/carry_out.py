@@ -140,7 +140,7 @@ def _trouble(error: psycopg.Error, step: Step) -> Trouble:
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return Trouble(
-            "missing_right", f"creating {step.kind} {step.name}: {said}", f"It needs: {step.needs}"
+            "missing_right", f"creating {step.kind} {step.name}: {said}", f"It needs {step.needs}"
         )
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return Trouble(

@@ -47,7 +47,8 @@ def _examine(
     yield from _about_server(facts)
     identified, findings = replication_session.try_replication(conninfo)
     yield from findings
-    yield from replication_session.check_pooler(connection, replication_works=bool(identified))
+    if all(one.code != "pooler" for one in findings):
+        yield from replication_session.check_pooler(connection, replication_works=bool(identified))
     yield from _about_content(connection, facts)
     source = identified.system_identifier if identified else facts.system_identifier
     yield from waiting.check_same_cluster(source, store_system_identifier)

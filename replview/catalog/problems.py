@@ -37,7 +37,8 @@ class SourceTrouble(Exception):
 
 
 _NAMED = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
-_THROUGH_SQL = (
+#: Where no replication connection gets through.
+THROUGH_SQL = (
     "receive the slot through SQL functions instead: replview slot interface SOURCE NAME sql (or "
     "--interface sql when adding it)"
 )
@@ -48,7 +49,8 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"password authentication failed|no password supplied|fe_sendauth|SASL.*failed",
         "wrong_password",
         "the server at {host} refused the password of role {user}, or none was given",
-        "Correct the DSN; to set a new one: ALTER ROLE {user_sql} PASSWORD '…'",
+        "Correct the DSN (the server does not say whether there is such a role); to set a new one: "
+        "ALTER ROLE {user_sql} PASSWORD '…'",
     ),
     (
         r"authentication method requirement",
@@ -83,7 +85,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         "hba_refused",
         "pg_hba.conf of {host} does not let role {user} open a replication connection",
         "Add to pg_hba.conf, then SELECT pg_reload_conf(): "
-        "host {database} {user} <address of replview>/32 scram-sha-256; or " + _THROUGH_SQL,
+        "host {database} {user} <address of replview>/32 scram-sha-256; or " + THROUGH_SQL,
     ),
     (
         r"no pg_hba\.conf entry|pg_hba\.conf rejects",
@@ -122,7 +124,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"number of requested standby connections exceeds max_wal_senders",
         "no_free_walsender",
         "all walsenders of {host} are in use",
-        "ALTER SYSTEM SET max_wal_senders = <more>, then restart the server; or " + _THROUGH_SQL,
+        "ALTER SYSTEM SET max_wal_senders = <more>, then restart the server; or " + THROUGH_SQL,
     ),
     (
         r"too many (clients|connections)|remaining connection slots|too_many_connections",
@@ -134,7 +136,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"unsupported startup parameter: replication|replication.* not supported.*pgbouncer",
         "pooler",
         "a connection pooler stands between: it does not pass replication connections on",
-        "Give the DSN of the server itself, or " + _THROUGH_SQL,
+        "Give the DSN of the server itself, or " + THROUGH_SQL,
     ),
     (
         r"database system is (starting up|shutting down|in recovery)|not yet accepting",
@@ -195,6 +197,13 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         "tls",
         "no TLS connection to {host} as the DSN's sslmode asks for",
         "Correct sslmode, sslrootcert or sslcert in the DSN, or the server's TLS settings",
+    ),
+    (
+        r"connection to server on socket.*(No such file or directory|Connection refused)",
+        "unreachable",
+        "no server has its socket at {host}",
+        "Check the folder and the port: on the server, SHOW unix_socket_directories; replview and "
+        "its workers must run on that machine and may enter the folder",
     ),
     (
         r"Connection refused|timeout|timed out|No route to host|unreachable|is the server running"

@@ -60,7 +60,9 @@ class Published:
             "row_filter": self.row_filter,
             "operations": self.operations,
             "replica_identity": self.table.replica_identity,
-            "primary_key": list(self.table.primary_key),
+            "primary_key": []
+            if self.table.deferrable_key and self.table.replica_identity == "DEFAULT"
+            else list(self.table.primary_key),
             "root": self.root,
         }
 

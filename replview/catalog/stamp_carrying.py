@@ -97,4 +97,4 @@ def _trouble(error: psycopg.Error, step: Step, conninfo: str) -> Trouble:
     if not error.sqlstate:
         return explain(error, conninfo)
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
-    return Trouble("refused", f"{step.kind} {step.name}: {said}", f"It needs: {step.needs}")
+    return Trouble("refused", f"{step.kind} {step.name}: {said}", f"It needs {step.needs}")

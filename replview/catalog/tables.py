@@ -23,7 +23,11 @@ TABLES = Query(
                             WITH ORDINALITY AS k (attnum, place)
                        JOIN pg_attribute AS a USING (attnum)
                       WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid
+                        AND k.place <= i.indnkeyatts
                         AND a.attrelid = c.oid ORDER BY k.place) AS primary_key,
+               EXISTS (SELECT FROM pg_index AS i
+                        WHERE i.indrelid = c.oid AND i.indisprimary
+                          AND NOT i.indimmediate) AS deferrable_key,
                ARRAY(SELECT a.attname::text FROM pg_index AS i, unnest(i.indkey)
                             WITH ORDINALITY AS k (attnum, place)
                        JOIN pg_attribute AS a USING (attnum)
@@ -78,6 +82,8 @@ class TableFacts:
     #: DEFAULT, NOTHING, FULL or INDEX.
     replica_identity: str
     primary_key: tuple[str, ...]
+    #: It is DEFERRABLE: its rows are told apart by it, but PostgreSQL takes none for an identity.
+    deferrable_key: bool = False
     #: The columns of the index that REPLICA IDENTITY USING INDEX names.
     identity_index: tuple[str, ...]
     columns: tuple[str, ...]
@@ -109,7 +115,7 @@ class TableFacts:
             case "INDEX":
                 return self.identity_index
             case "DEFAULT":
-                return self.primary_key
+                return () if self.deferrable_key else self.primary_key
         return ()
 
     @property
@@ -138,6 +144,7 @@ def read_tables(connection: Connection) -> list[TableFacts]:
             name=row["name"],
             replica_identity=_IDENTITIES[row["identity"]],
             primary_key=tuple(row["primary_key"]),
+            deferrable_key=row["deferrable_key"],
             identity_index=tuple(row["identity_index"]),
             columns=tuple(row["columns"]),
             generated=frozenset(generated.get(row["oid"], ())),
@@ -153,6 +160,8 @@ def read_tables(connection: Connection) -> list[TableFacts]:
 
 def leaves_of(table: TableFacts, tables: Iterable[TableFacts]) -> list[TableFacts]:
     """All partitions below a partitioned table, at every level; empty for an ordinary one."""
+    if not table.partitioned:
+        return []
     everything = list(tables)
     below: list[TableFacts] = []
     parents = {table.oid}

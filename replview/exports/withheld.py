@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Q, QuerySet
 
 from replview.exports.policy import Refused
+from replview.store.access_record import current_visit
 from replview.store.models import (
     Export,
     HistoryJob,
@@ -91,6 +92,31 @@ def visible_exports() -> QuerySet[Export]:
     sources = current_sight().sources
     rows = Export.objects.all()
     return rows if sources is None else rows.filter(slot__source__in=sources)
+
+
+def withholds_text(row: Export) -> bool:
+    """Whether it was narrowed by a text that only whoever typed it is told again: it may be a
+    value of a table that another has no right to see, or of a column that is masked by now.
+    """
+    visit = current_visit()
+    if visit is None or not row.words.get("q") or current_sight().open:
+        return False
+    user = visit.who()
+    return user is None or user.get_username() != row.requested_by
+
+
+def shown_words(row: Export) -> dict[str, str]:
+    """What it was narrowed by, as far as whoever asks is told."""
+    hidden = ("q",) if withholds_text(row) else ()
+    return {name: text for name, text in row.words.items() if name not in hidden}
+
+
+def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, Any]:
+    """The same of its slice, or of the one that its manifest tells."""
+    if not withholds_text(row) or not part.get("narrowed"):
+        return part
+    narrowed = {name: told for name, told in part["narrowed"].items() if name != "text"}
+    return {**part, "narrowed": narrowed}
 
 
 def visible_jobs() -> QuerySet[HistoryJob]:

@@ -1,5 +1,6 @@
 """A plan as lines for a terminal, and as JSON for programs."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,29 @@ _WORDS = {
     Verdict.UNREACHABLE: "unreachable",
 }
 
+#: Options of ``slot add``, which the catalog's sentences name → the keys that a file has for them.
+_KEYS = {
+    "--adopt": "adopt = true",
+    "--all-tables": "all_tables = true",
+    "--exclude-column": "exclude_columns",
+    "--failover": "failover = true",
+    "--heartbeat": "heartbeat",
+    "--interface sql": 'interface = "sql"',
+    "--mask-column": "mask_columns",
+    "--no-two-phase": "two_phase = false",
+    "--protect record": 'protect = "record"',
+    "--publication": "publications",
+    "--schema": "tables",
+    "--tables": "tables",
+    "--wal-budget": "wal_budget",
+}
+_OPTION = re.compile(rf"(?:{'|'.join(_KEYS)})(?![\w-])")
+
+
+def in_a_file(text: str) -> str:
+    """A sentence of the catalog for whoever writes a file: keys instead of options."""
+    return _OPTION.sub(lambda found: _KEYS[found[0]], text)
+
 
 def lines_of(plan: Plan) -> Iterator[str]:
     """What differs, with every statement in order; then how many of each there are."""
@@ -35,7 +59,7 @@ def lines_of(plan: Plan) -> Iterator[str]:
 def done_lines(plan: Plan) -> Iterator[str]:
     """After it was carried out: what was not done, and why."""
     for item in plan.troubled:
-        yield f"! {item.kind} {item.name}: {item.trouble}"
+        yield f"! {item.kind} {item.name}: {in_a_file(str(item.trouble))}"
     done = sum(item.changes_something and item.trouble is None for item in plan.items)
     failed = len(plan.troubled)
     yield f"{done} done" + (f", {failed} not done" if failed else "")
@@ -58,7 +82,7 @@ def _lines(item: Item) -> Iterator[str]:
         return
     yield f"{sign} {item.kind} {item.name}: {item.verdict}"
     if item.trouble is not None:
-        yield f"      {item.trouble}"
+        yield f"      {in_a_file(str(item.trouble))}"
         return
     for change in item.changes:
         yield f"      {change.what}: {change.was} → {change.now}"
@@ -67,7 +91,7 @@ def _lines(item: Item) -> Iterator[str]:
         yield f"        needs: {statement.needs}"
         yield f"        costs: {statement.costs}"
     for sentence in item.notes:
-        yield f"      note: {sentence}"
+        yield f"      note: {in_a_file(sentence)}"
 
 
 def _facts(item: Item) -> dict[str, Any]:
@@ -80,8 +104,12 @@ def _facts(item: Item) -> dict[str, Any]:
         "statements": [
             {"sql": one.sql, "needs": one.needs, "costs": one.costs} for one in item.statements
         ],
-        "notes": item.notes,
+        "notes": [in_a_file(sentence) for sentence in item.notes],
         "problem": None
         if trouble is None
-        else {"code": trouble.code, "cause": trouble.cause, "remedy": trouble.remedy},
+        else {
+            "code": trouble.code,
+            "cause": in_a_file(trouble.cause),
+            "remedy": in_a_file(trouble.remedy),
+        },
     }

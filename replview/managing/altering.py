@@ -92,7 +92,7 @@ def _trouble(error: psycopg.Error) -> Trouble:
     """In the server's own first line, which names tables and no values."""
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return Trouble("missing_right", said, f"It needs: {_NEEDS}")
+        return Trouble("missing_right", said, f"It needs {_NEEDS}")
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return Trouble(
             "locked",

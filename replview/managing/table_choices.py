@@ -91,6 +91,8 @@ def _reason(table: TableFacts) -> str:
     """Why its updates cannot be published."""
     if table.usable:
         return "one of its partitions has no usable replica identity"
+    if table.deferrable_key and table.replica_identity == "DEFAULT":
+        return "its primary key is DEFERRABLE, which PostgreSQL takes for no replica identity"
     return {
         "NOTHING": "its replica identity is NOTHING",
         "INDEX": "the index of its replica identity was dropped",
@@ -100,6 +102,7 @@ def _reason(table: TableFacts) -> str:
 def _mend(table: TableFacts) -> str:
     """A statement that would do; the owner's to run."""
     name = quoted(table.schema, table.name)
-    if table.primary_key and table.replica_identity != "DEFAULT":
+    usable_key = table.primary_key and not table.deferrable_key
+    if usable_key and table.replica_identity != "DEFAULT":
         return f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"
     return f"ALTER TABLE {name} REPLICA IDENTITY FULL;"

@@ -16,6 +16,7 @@ from psycopg import errors, sql
 
 from decoder.errors import ProtocolError
 from decoder.scalars import LSN
+from replview.catalog.peekable import PLUGINS
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.receiver import slot_functions as functions
 from replview.receiver.addresses import polling_conninfo
@@ -23,7 +24,7 @@ from replview.receiver.encodings import codec_of, encodings_for
 from replview.receiver.named_tables import NamedTables
 from replview.receiver.options import StreamOptions, choose
 from replview.receiver.peek_findings import Findings
-from replview.receiver.plugins import PLUGINS, new_decoder, plugin_arguments
+from replview.receiver.plugins import new_decoder, plugin_arguments
 from replview.receiver.problems import in_use, lost, missing, name_trouble
 from replview.receiver.simple_queries import SimpleQueries
 from replview.receiver.source_catalog import SourceCatalog

@@ -17,9 +17,6 @@ from decoder.wal2json import FormatVersion, Wal2JsonAssembler, wal2json_options
 from replview.receiver.named_tables import NamedTables
 from replview.receiver.options import StreamOptions
 
-#: What we can read.
-PLUGINS = ("pgoutput", "test_decoding", "wal2json")
-
 
 class Decoder(Protocol):
     """Frames in, events out; one for each session or peek."""

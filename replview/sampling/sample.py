@@ -47,7 +47,7 @@ def look_at(source: Source, kept: KeptConnections) -> Seen | Trouble:
     except SourceTrouble as error:
         return error.trouble
     except (DSNError, SecretKeyChanged) as error:
-        return Trouble("bad_dsn", str(error), "See replview source list")
+        return Trouble("bad_dsn", str(error), "Mend that, or change its credentials")
 
 
 def store(source: Source, seen: Seen | Trouble, took_seconds: float) -> Trouble | None:

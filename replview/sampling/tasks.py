@@ -22,6 +22,7 @@ from replview.store import (
     peeks,
     relation_minutes,
     sample_rollups,
+    session_policy,
     store_size,
     tidy,
 )
@@ -111,6 +112,7 @@ def tidy_store() -> None:
         tidy.forget_ended_watches()
         tidy.remove_slots(deadline)
         peeks.delete_old()
+        session_policy.forget_ended()
         drafts.forget_expired()
         sample_rollups.forget_old()
         relation_minutes.forget_old()

@@ -20,6 +20,8 @@ from replview.store.secrets import seal, unseal
 
 _ENVIRONMENT = "env:"
 _FILE = "file:"
+#: What libpq takes besides a password, and whoever has it may sign in: the rest of a DSN is shown.
+_SECRETS = ("sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
 #: A longer file holds no password.
 _LONGEST_FILE_BYTES = 4096
 
@@ -35,10 +37,12 @@ def split_dsn(dsn: str) -> tuple[str, str | None]:
             raise DSNError("env: must be followed by the name of an environment variable")
         return dsn, None
     parts = _parse(dsn)
-    if "sslpassword" in parts:
-        raise DSNError(
-            "the DSN holds an sslpassword: put it into a service file or an environment variable"
-        )
+    for name in _SECRETS:
+        if name in parts:
+            raise DSNError(
+                f"the DSN holds a secret, {name}: put it into a service file or an environment "
+                "variable"
+            )
     password = parts.pop("password", None)
     return libpq.make_conninfo("", **parts), str(password) if password else None
 
@@ -130,10 +134,14 @@ def _variable(reference: str) -> str:
 
 def _parse(dsn: str) -> dict[str, Any]:
     try:
-        return dict(libpq.conninfo_to_dict(dsn))
+        parts = dict(libpq.conninfo_to_dict(dsn))
     except psycopg.ProgrammingError:
         # libpq's own message repeats the string, password and all.
         raise DSNError(
             "the DSN is not a libpq connection string: write "
             "postgresql://user:password@host:port/database, or host=… dbname=… user=…"
         ) from None
+    # An abstract socket begins with one; elsewhere libpq took the end of a password for the host.
+    if any("@" in host[1:] for host in str(parts.get("host") or "").split(",") if host[:1] != "/"):
+        raise DSNError("a password with an @ in it stands in the DSN: write it as %40 there")
+    return parts

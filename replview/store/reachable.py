@@ -54,6 +54,8 @@ def check_address(conninfo: str) -> None:
     if not allowed:
         return
     parts = _with_service(parts)
+    if parts.get("oauth_issuer"):
+        raise _error("it names an oauth_issuer, which would be asked besides the server")
     hosts = _several(parts.get("host") or os.environ.get("PGHOST"))
     addresses = _several(parts.get("hostaddr") or os.environ.get("PGHOSTADDR"))
     # Where both are given, libpq connects to the address, and the name is for TLS alone; of several

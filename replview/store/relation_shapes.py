@@ -35,6 +35,28 @@ _SHAPES = """
 """
 
 
+_NAMES = """
+    WITH mine AS (
+        SELECT r.id FROM relation r JOIN slot s ON s.id = r.slot_id
+        WHERE s.source_id = %(source)s
+          AND ((r.schema = %(schema)s AND r."table" = %(table)s)
+               OR EXISTS (SELECT FROM relation_version v WHERE v.relation_id = r.id
+                          AND v.schema = %(schema)s AND v."table" = %(table)s)))
+    SELECT schema, "table" FROM relation WHERE id IN (SELECT id FROM mine)
+    UNION
+    SELECT schema, "table" FROM relation_version WHERE relation_id IN (SELECT id FROM mine)
+"""
+
+
+def names_had(source_id: int, schema: str, table: str) -> set[tuple[str, str]]:
+    """Every name that a table of this name has had in the record of a source, this one among
+    them: what a rule says of one of them holds for all.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_NAMES, {"source": source_id, "schema": schema, "table": table})
+        return {(schema, table), *cursor.fetchall()}
+
+
 def _read(where: str, parameters: list[Any]) -> list[VersionShape]:
     with connection.cursor() as cursor:
         cursor.execute(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", parameters)

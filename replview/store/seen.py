@@ -4,7 +4,7 @@ Every reader that makes a row of ``change`` into something to show calls this, a
 more where the sight is open.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +41,25 @@ def seen_change(change: "ChangeRow", sight: Sight | None = None) -> "ChangeRow":
     masked = sight.masked(relation_id, version=change.version)
     if not masked:
         return change
+    return masked_change(change, masked)
+
+
+def masked_change(change: "ChangeRow", masked: Set[str]) -> "ChangeRow":
+    """The change with masked values marked. Of an update it tells nobody whether they changed: not
+    by their absence, nor by an old key, which is sent only where the key is another.
+    """
+    old, new, old_kind = change.old, change.new, change.old_kind
+    update = change.op == "U"
+    if update and old_kind == "K" and old and not masked.isdisjoint(old):
+        told = {name: value for name, value in old.items() if name not in masked}
+        if all((new or {}).get(name, value) == value for name, value in told.items()):
+            old = old_kind = None
+    mine = {str(column["name"]) for column in change.columns} if update else set()
     return replace(
-        change, old=masked_image(change.old, masked), new=masked_image(change.new, masked)
+        change,
+        old=masked_image(old, masked),
+        old_kind=old_kind,
+        new=masked_image(new, masked, unsent=mine.intersection(masked)),
     )
 
 
@@ -56,7 +73,12 @@ def seen_step(step: "Step", sight: Sight | None = None) -> "Step":
     masked = sight.masked(step.relation_id, version_id=step.version_id)
     if not masked:
         return step
-    return replace(step, old=masked_image(step.old, masked), new=masked_image(step.new, masked))
+    mine = sight.masked_in(step.relation_id, step.version_id)
+    return replace(
+        step,
+        old=masked_image(step.old, masked),
+        new=masked_image(step.new, masked, unsent=mine if step.op == "U" else ()),
+    )
 
 
 def seen_transaction(row: "TransactionRow") -> "TransactionRow":
@@ -66,11 +88,18 @@ def seen_transaction(row: "TransactionRow") -> "TransactionRow":
     return replace(row, context=None)
 
 
-def masked_image(image: Mapping[str, Any] | None, masked: Collection[str]) -> dict[str, Any] | None:
-    """A row with marks in place of masked values; SQL NULL stays NULL, as at ingest."""
+def masked_image(
+    image: Mapping[str, Any] | None, masked: Collection[str], *, unsent: Collection[str] = ()
+) -> dict[str, Any] | None:
+    """A row with marks in place of masked values; SQL NULL stays NULL, as at ingest.
+
+    ``unsent``: masked columns of an updated row. One that the server did not send did not change,
+    which nobody is told: it has a mark as well.
+    """
     if image is None:
         return None
-    return {
+    told = dict.fromkeys(unsent, MASKED)
+    return told | {
         name: MASKED if value is not None and name in masked else value
         for name, value in image.items()
     }

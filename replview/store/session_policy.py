@@ -7,6 +7,9 @@ import time
 from typing import Any
 
 from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.utils import timezone
 
 SIGNED_IN_AT, ACTIVE_AT = "signed_in_at", "active_at"
 #: Activity is noted no more often than this.
@@ -35,3 +38,12 @@ def note_activity(session: Any) -> None:
         session[SIGNED_IN_AT] = now
     if active is None or now - active >= _NOTED_SECONDS:
         session[ACTIVE_AT] = now
+
+
+def forget_ended() -> None:
+    """Sessions that are over, and failed logins that count no more: each names somebody."""
+    now = timezone.now()
+    Session.objects.filter(expire_date__lt=now).delete()
+    with connection.cursor() as cursor:
+        before = now - settings.AXES_COOLOFF_TIME
+        cursor.execute("DELETE FROM axes_accessattempt WHERE attempt_time < %s", [before])

@@ -53,8 +53,9 @@ class _Known:
     hidden: bool = False
     masked: frozenset[str] = frozenset()
     source_id: int | None = None
-    #: Versions this was worked out from, by identifier and by number.
+    #: Versions this was worked out from, by identifier (with their columns) and by number.
     versions: set[int] = field(default_factory=set)
+    columns: dict[int, frozenset[str]] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
 
 
@@ -113,6 +114,11 @@ class Sight:
         if self.open:
             return frozenset()
         return self._of(relation_id, version=version, version_id=version_id).masked
+
+    def masked_in(self, relation_id: int, version_id: int) -> frozenset[str]:
+        """Those of ``masked`` that a row of this version has."""
+        masked = self.masked(relation_id, version_id=version_id)
+        return masked & self._of(relation_id).columns.get(version_id, masked) if masked else masked
 
     def hides_table(self, source_id: int, schema: str, table: str) -> bool:
         """The same as ``hides`` of a table that may not be in the record."""
@@ -205,6 +211,7 @@ class Sight:
             known.versions.add(version_id)
             known.numbers.add(number)
             columns = orjson.loads(shape[2]) if isinstance(shape[2], str) else shape[2]
+            known.columns[version_id] = frozenset(str(column["name"]) for column in columns)
             # Versions keep the names of their time: what is masked under one stays so.
             for names in {(schema, table), (shape[0], shape[1])}:
                 known.masked |= self.masked_of_table(source_id, *names, columns)

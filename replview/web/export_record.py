@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from replview.exports.preview import Preview, preview_of
 from replview.exports.reading_back import ReadingBack, reading_after
+from replview.exports.withheld import shown_words
 from replview.spark.writing.layout import decoded
 from replview.store.models import Export
 from replview.web.export_page import OWN_WORDS, export_url
@@ -42,7 +43,9 @@ class Record:
 
 def read_record(row: Export, *, read: str = "") -> Record:
     """The export as of now."""
-    again = {k: v for k, v in row.words.items() if k not in OWN_WORDS} | {"slot": row.slot_name}
+    again = {k: v for k, v in shown_words(row).items() if k not in OWN_WORDS} | {
+        "slot": row.slot_name
+    }
     files = list((row.result or {}).get("files") or [])
     done = row.state == Export.State.DONE
     preview = preview_of(row) if done else None

@@ -94,6 +94,8 @@ async def _refuse(send: Send, status: int, text: bytes) -> None:
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", str(len(text)).encode()),
         (b"x-content-type-options", b"nosniff"),
+        (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+        (b"cache-control", b"no-store"),
         # What is still on its way is not read.
         (b"connection", b"close"),
     ]

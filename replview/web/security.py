@@ -1,7 +1,8 @@
 """The Content-Security-Policy: everything from here, nothing inline, sockets to this host alone.
 
 And, of every answer, static files among them: no guessing of types, no use by other sites, no
-camera or other device, no address told elsewhere.
+camera or other device, no address told elsewhere, and no copy that the browser's *back* shows
+after the sign-out (static files say for themselves how long they may be kept).
 """
 
 from collections.abc import Callable
@@ -28,6 +29,7 @@ POLICY = (
 #: Of every answer that does not say otherwise itself.
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

@@ -17,6 +17,9 @@ from django.utils import timezone
 
 from replview.web.words import age_words
 
+#: No account's name is longer.
+_LONGEST_NAME = 150
+
 
 def address_of(request: HttpRequest) -> str:
     """Where the request comes from, as the web server says it: headers are not believed here."""
@@ -57,7 +60,10 @@ class SignIn(LoginView):
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Try, unless it was tried too often."""
-        name = request.POST.get("username", "")
+        name = request.POST.get("username", "")[:_LONGEST_NAME]
+        # What is counted is as long as what can be kept.
+        request.POST = request.POST.copy()  # type: ignore[assignment]
+        request.POST["username"] = name  # type: ignore[index]
         until = locked_until(request, name)
         if until is None:
             answer = super().post(request, *args, **kwargs)

@@ -162,11 +162,13 @@ def _new_account(claims: dict[str, Any]) -> Any:
     told = str(claims.get(settings.OIDC_USERNAME_CLAIM) or claims["sub"]).replace("\0", "")
     # As it will be kept: other letters may be written for the same name.
     name = users.normalize_username(told)[:_MAX_NAME]
-    user = users._default_manager.filter(username=name).first()
+    # As people read it: an account "Alice" beside "alice" would be taken for her in the record.
+    user = users._default_manager.filter(username__iexact=name).first()
     if user is None:
         return users._default_manager.create_user(name, email=str(claims.get("email") or "")[:254])
     # Somebody with a password is not whoever the provider calls by the same name.
-    if name != told or user.has_usable_password() or Identity.objects.filter(user=user).exists():
+    others = user.username != name or Identity.objects.filter(user=user).exists()
+    if name != told or others or user.has_usable_password():
         log.warning("single sign-on: an account of this name is there already")
         return None
     return user
@@ -205,6 +207,10 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
     def get(self, request: HttpRequest) -> HttpResponseBase:
         """Sign in, or say that it failed."""
         _only_where_configured()
+        begun = request.GET.get("state", "") in request.session.get("oidc_states", {})
+        if "error" in request.GET and not begun:
+            # The library would sign out whoever follows such a link, wherever it stands.
+            return redirect(settings.LOGIN_REDIRECT_URL_FAILURE)
         try:
             response: HttpResponseBase = super().get(request)
         except requests.RequestException as error:
@@ -212,6 +218,8 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
         except SuspiciousOperation as error:
             log.warning("single sign-on: refused: %s", error)
             return redirect(settings.LOGIN_REDIRECT_URL_FAILURE)
+        # It may name a row, and the session is kept for days.
+        request.session.pop("oidc_login_next", None)
         return response
 
 

@@ -94,7 +94,7 @@ def read_source_now(
     except SourceTrouble as error:
         now.trouble = error.trouble
     except (DSNError, SecretKeyChanged) as error:
-        now.trouble = Trouble("bad_dsn", str(error), "See replview source list")
+        now.trouble = Trouble("bad_dsn", str(error), "Mend that, or change its credentials")
     if now.table is None:
         if now.trouble is None:
             now.absent = f"the source has no table with oid {relation.oid}: it was dropped"

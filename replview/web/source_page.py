@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from replview.catalog.peekable import PLUGINS
 from replview.store.models import Slot, Source, SourceLook
 from replview.web.fleet import Fleet, SlotView, SourceView
 from replview.web.readers import Reader, Readers
@@ -114,7 +115,7 @@ def _other(view: OtherView, readers: Readers, database: str, now: datetime) -> O
     server = view.server
     # As of now: what was not looked at lately may be read by somebody again.
     unread = server.active is False and server.fresh(now) and not server.synced
-    logical = not server.physical and server.plugin in ("pgoutput", "test_decoding", "wal2json")
+    logical = not server.physical and server.plugin in PLUGINS
     return OtherSlot(
         view=view,
         reader=readers.of(server, ours=False),

@@ -2,12 +2,13 @@
 them: without a table's values where the right is missing, without those that are masked.
 """
 
-from collections.abc import Collection
+from collections.abc import Set
 from dataclasses import replace
 
 from replview.exports.withheld import Withheld
 from replview.store.changes import ChangeRow
-from replview.store.seen import masked_image
+from replview.store.relation_shapes import names_had
+from replview.store.seen import masked_change
 from replview.store.sight import Sight
 
 #: Of a message that is withheld this is shown.
@@ -28,7 +29,9 @@ def seen_archived(change: ChangeRow, source_id: int, of: Withheld, sight: Sight)
 
 
 def seen_peeked(change: ChangeRow, source_id: int, sight: Sight) -> ChangeRow:
-    """A change that waits in a slot, of a table that may not be recorded at all."""
+    """A change that waits in a slot, of a table that may not be recorded at all; where it is, what
+    is masked under any name it had is.
+    """
     if sight.open:
         return change
     if change.op == "M":
@@ -36,14 +39,17 @@ def seen_peeked(change: ChangeRow, source_id: int, sight: Sight) -> ChangeRow:
     schema, table = change.schema or "", change.table or ""
     names = dict.fromkeys([*(change.old or {}), *(change.new or {}), *change.key_columns])
     columns = [{"name": name} for name in names]
+    called = names_had(source_id, schema, table)
     return _seen(
         change,
         hidden=sight.hides_table(source_id, schema, table),
-        masked=sight.masked_of_table(source_id, schema, table, columns),
+        masked=frozenset().union(
+            *(sight.masked_of_table(source_id, *each, columns) for each in called)
+        ),
     )
 
 
-def _seen(change: ChangeRow, *, hidden: bool, masked: Collection[str] = ()) -> ChangeRow:
+def _seen(change: ChangeRow, *, hidden: bool, masked: Set[str] = frozenset()) -> ChangeRow:
     if change.op == "T" or not (hidden or masked):
         return change
     if hidden and change.op == "M":
@@ -51,5 +57,4 @@ def _seen(change: ChangeRow, *, hidden: bool, masked: Collection[str] = ()) -> C
         return replace(change, new=told, hidden=True)
     if hidden:
         return replace(change, old=None, new=None, columns=[], key_columns=[], hidden=True)
-    old, new = masked_image(change.old, masked), masked_image(change.new, masked)
-    return replace(change, old=old, new=new)
+    return masked_change(change, masked)

@@ -29,9 +29,11 @@ from replview.store.rights import (
     users_with_rights,
     visible_sources,
 )
+from replview.store.session_policy import forget_ended
 from replview.store.tokens import make_token
 from tests.commands.conftest import run  # noqa: F401
 from tests.people import make_user
+from tests.privacy.searching import columns_holding
 
 GOOD = "long-enough-and-odd-4711"
 
@@ -325,6 +327,29 @@ class TestLimits:
         assert Client(REMOTE_ADDR="10.1.1.1").post("/login/", good).status_code == 302
         AccessAttempt.objects.update(attempt_time=timezone.now() - dt.timedelta(minutes=16))
         assert client.post("/login/", good).status_code == 302
+
+    def test_what_was_typed_is_kept_nowhere(self, db) -> None:
+        make_user("vera", "viewer", password=GOOD)
+        at = "/login/?next=/rows/%3Fkey.mail%3DPLANTED-key"
+        Client().post(at, {"username": "vera", "password": "PLANTED-1", "next": "/?q=PLANTED-2"})
+        own = Client()
+        own.force_login(User.objects.get())
+        typed = {"old": "PLANTED-3", "new": "PLANTED-4", "again": "PLANTED-5"}
+        assert own.post("/accounts/me/password/", typed).status_code == 422
+        assert AccessAttempt.objects.get().failures_since_start == 2
+        assert columns_holding("PLANTED") == []
+        # What counts no more is not kept either.
+        forget_ended()
+        assert (AccessAttempt.objects.count(), own.get("/").status_code) == (1, 200)
+        AccessAttempt.objects.update(attempt_time=timezone.now() - dt.timedelta(minutes=16))
+        Session.objects.update(expire_date=timezone.now() - dt.timedelta(minutes=1))
+        forget_ended()
+        assert (AccessAttempt.objects.count(), Session.objects.count()) == (0, 0)
+
+    def test_a_name_that_is_too_long_is_an_unknown_one(self, db) -> None:
+        wrong = {"username": "a" * 300, "password": "x"}
+        codes = [Client().post("/login/", wrong).status_code for _ in range(6)]
+        assert codes == [200] * 4 + [429] * 2
 
     def test_a_session_guesses_the_password_no_more_often_than_the_login(self, db) -> None:
         user = make_user("vera", "viewer", password=GOOD)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+import jwt
 import pytest
 import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -56,6 +57,7 @@ def test_somebody_signs_in_and_gets_the_role_of_their_groups(provider: Provider)
     answer = sign_in(client, "/login/other/?next=/slots/")
 
     assert answer["Location"] == "/slots/"
+    assert "oidc_login_next" not in client.session
     user = User.objects.get()
     assert (user.username, role_of(user).word) == ("ada", "operator")
     assert not user.has_usable_password()
@@ -94,12 +96,14 @@ def test_an_account_with_a_password_is_not_taken_over(provider: Provider) -> Non
     assert "ask an admin" in client.get(answer["Location"]).content.decode()
 
 
-def test_nor_is_one_whose_name_only_looks_the_same(provider: Provider) -> None:
+@pytest.mark.parametrize("name", ["\ufb01do", "Fido"])
+def test_nor_is_one_whose_name_only_looks_the_same(provider: Provider, name: str) -> None:
     user = make_user("fido", None)
-    provider.person["preferred_username"] = "\ufb01do"
+    provider.person["preferred_username"] = name
 
     assert "sso=refused" in sign_in(Client())["Location"]
     assert not user.identities.exists()
+    assert User.objects.count() == 1
 
 
 def test_one_without_a_password_is_and_a_closed_one_stays_closed(provider: Provider) -> None:
@@ -140,10 +144,38 @@ def test_a_forged_token_or_somebody_elses_facts_are_refused(provider: Provider) 
     assert not User.objects.exists()
 
 
+@pytest.mark.parametrize("algorithm", ["none", "HS256"])
+def test_a_token_without_the_provider_s_signature_is_refused(
+    provider: Provider, monkeypatch, algorithm: str
+) -> None:
+    """Unsigned, or signed with what every client knows."""
+    claims = {"iss": provider.issuer, "aud": CLIENT, "sub": "p-1", "exp": 9_999_999_999}
+    key = SECRET * 3 if algorithm == "HS256" else None
+    monkeypatch.setattr(
+        provider, "token",
+        lambda nonce: jwt.encode(
+            {**claims, "nonce": nonce}, key, algorithm=algorithm, headers={"kid": "k1"}
+        ),
+    )  # fmt: skip
+
+    answer = sign_in(Client())
+
+    assert answer.status_code == 400 or "sso=" in answer["Location"]
+    assert not User.objects.exists()
+
+
 def test_a_callback_that_nobody_began_signs_nobody_in(provider: Provider) -> None:
     client = Client()
     answer = client.get("/login/other/back/", {"code": "x", "state": "y"})
     assert answer["Location"] == "/login/?sso=refused"
+
+
+def test_a_link_of_another_site_signs_nobody_out(provider: Provider) -> None:
+    client = Client()
+    client.force_login(make_user("bob", "viewer"))
+    answer = client.get("/login/other/back/", {"error": "access_denied", "state": "y"})
+    assert answer["Location"] == "/login/?sso=refused"
+    assert client.get("/slots/").status_code == 200
 
 
 def test_a_provider_that_is_away_is_said(provider: Provider, settings) -> None:

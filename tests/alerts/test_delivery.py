@@ -16,7 +16,7 @@ from replview.alerts.evaluation import evaluate
 from replview.alerts.outbox import tell
 from replview.alerts.sending import Refused, is_public, post, signature
 from replview.alerts.webhooks import NotAWebhook, add_webhook, send_test
-from replview.store.models import Delivery, Webhook
+from replview.store.models import AccessRecord, Delivery, Webhook
 from tests.alerts.conftest import GB, Told
 
 
@@ -231,6 +231,7 @@ def test_address_and_secret_are_sealed_and_not_logged(told: Told, hook: Hook, ca
     hook.shutdown()
     hook.server_close()
     send_test(webhook)
+    assert AccessRecord.objects.filter(subject="webhook ops: tested").exists()
     found = deliver_next(webhook.pk)
     assert found is not None
     assert found.problem == "the connection was refused"

@@ -1,5 +1,8 @@
 """The catalog's rows as dataclasses, on every version."""
 
+import psycopg
+import pytest
+
 from replview.catalog.connections import connect
 from replview.catalog.open_transactions import read_open_transactions
 from replview.catalog.publications import read_publications
@@ -55,6 +58,21 @@ def test_slots_keep_what_the_version_does_not_know_as_none(any_source) -> None:
 def test_walsenders_are_told_in_json_types(any_source) -> None:
     with connect(any_source.dsn) as connection:
         assert all(isinstance(pid, int) for pid in read_stat_replication(connection))
+
+
+def test_a_deferrable_key_is_no_identity(any_source) -> None:
+    any_source.run(
+        "CREATE TABLE moved (id int PRIMARY KEY DEFERRABLE, note text)",
+        "INSERT INTO moved VALUES (1, '')",
+        "CREATE PUBLICATION all_of_it FOR TABLE moved",
+    )
+    with connect(any_source.dsn) as connection:
+        (table,) = read_tables(connection)
+
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="replica identity"):
+        any_source.run("UPDATE moved SET note = 'x'")
+    assert not table.usable
+    assert table.primary_key == ("id",), "rows are told apart by it all the same"
 
 
 def test_identities_say_which_tables_can_publish_updates(any_shop) -> None:

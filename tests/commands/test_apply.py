@@ -313,6 +313,18 @@ def test_what_cannot_change_in_place_is_refused_with_what_to_do(shop, apply) -> 
     assert Slot.objects.get().heartbeat_seconds is None
 
 
+def test_a_plan_speaks_of_keys_and_not_of_options_of_other_commands(shop, apply) -> None:
+    _, said = apply(of_shop(shop), "--check")
+    shop.run(f"SELECT pg_create_logical_replication_slot('{shop.name}_replview', 'pgoutput')")
+    _, taken = apply(of_shop(shop), "--check")
+
+    assert 'protect = "record": warn only' in said
+    assert "adopt = true" in taken
+    for text in (said, taken, apply(of_shop(shop), "--check", "--json")[1]):
+        assert "--protect" not in text
+        assert "--adopt" not in text
+
+
 def test_an_unreachable_database_is_named_and_the_rest_goes_on(shop, apply) -> None:
     away = """
         [[source]]

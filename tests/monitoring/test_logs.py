@@ -9,7 +9,7 @@ import sys
 import psycopg
 import pytest
 
-from replview.logs import JSONFormatter
+from replview.logs import JSONFormatter, PlainFormatter, logging_settings
 
 VALUE = "4111-1111-1111-1111"
 
@@ -50,6 +50,12 @@ def test_an_error_is_told_without_its_text(source, caplog) -> None:
     assert VALUE not in json.dumps(told)
     assert told["error"] == "UniqueViolation"
     assert any("test_logs.py" in frame for frame in told["at"])
+    # Nor in the plain form, which is the usual one; pytest's own handler has written it out.
+    plain = PlainFormatter("%(message)s").format(caplog.records[-1])
+    assert VALUE in (caplog.records[-1].exc_text or "")
+    assert VALUE not in plain
+    assert "psycopg.errors.UniqueViolation (SQLSTATE 23505)" in plain
+    assert "test_logs.py" in plain
 
 
 def test_a_failed_task_is_named_without_the_error_that_quotes_a_row() -> None:
@@ -66,25 +72,54 @@ def test_a_failed_task_is_named_without_the_error_that_quotes_a_row() -> None:
 
     assert told["message"] == "Task replview.tidy_store[1] failed"
     assert VALUE not in json.dumps(told)
+    assert VALUE not in PlainFormatter("%(message)s").format(record)
+
+
+def test_an_error_that_is_behind_another_is_told_by_its_kind() -> None:
+    quoted = f"invalid: {VALUE}\n2026 INFO root: all is " + "well"
+    try:
+        try:
+            raise ValueError(quoted)
+        except ValueError as error:
+            raise RuntimeError(VALUE) from error
+    except RuntimeError:
+        record = logging.LogRecord("x", logging.ERROR, "", 1, "failed", (), sys.exc_info())
+
+    told = PlainFormatter("%(message)s").format(record)
+
+    assert VALUE not in told
+    assert "all is well" not in told
+    assert "builtins.RuntimeError\nthe error behind it:\n" in told
+    assert told.endswith("builtins.ValueError")
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_library_writes_lines_of_its_own(form: str) -> None:
+    loggers = logging_settings(form, "INFO")["loggers"]
+    for name in ("django", "django.server", "uvicorn", "uvicorn.error"):
+        assert loggers[name] == {"handlers": [], "propagate": True}
 
 
 @pytest.mark.slow
-def test_the_web_server_and_the_workers_log_in_one_form() -> None:
+@pytest.mark.parametrize("form", ["json", pytest.param("text", marks=pytest.mark.long)])
+def test_the_web_server_and_the_workers_log_in_one_form(form: str) -> None:
     code = (
         "import logging, uvicorn, replview.celery as c;"
         "uvicorn.Config('replview.asgi:application', access_log=False);"
         "import replview.asgi;"
         "c.app.log.setup(loglevel='INFO');"
-        "[logging.getLogger(n).warning('said by ' + n) for n in"
+        "[logging.getLogger(n).warning('said by ' + n, exc_info=ValueError('quoted')) for n in"
         " ('replview.x', 'uvicorn.error', 'celery.worker', 'django.request')];"
         "assert not logging.getLogger('uvicorn.access').hasHandlers()"
     )
-    environment = {**os.environ, "REPLVIEW_LOG_FORMAT": "json", "REPLVIEW_DATA": "/nonexistent"}
+    environment = {**os.environ, "REPLVIEW_LOG_FORMAT": form, "REPLVIEW_DATA": "/nonexistent"}
     ended = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
 
     lines = [line for line in ended.stderr.splitlines() if "said by" in line]
     assert len(lines) == 4, ended.stderr
+    assert "quoted" not in ended.stderr
     for line in lines:
-        assert json.loads(line)["level"] == "WARNING"
+        told = json.loads(line)["level"] if form == "json" else line.split()[2]
+        assert told == "WARNING"

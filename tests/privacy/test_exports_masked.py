@@ -281,6 +281,34 @@ def test_a_stranger_to_the_source_finds_no_export_of_it(shop: Shop) -> None:
         assert "shop/replview" not in client.get(page).text
 
 
+def test_a_text_that_somebody_typed_is_told_to_no_other(shop: Shop, restricted, tmp_path) -> None:
+    part = {"narrowed": {"text": PLANTED, "states": []}}
+    row = Export.objects.create(
+        slot=shop.slot, slot_name=str(shop.slot), slice=part, target="/x", requested_by="ada",
+        words={"q": PLANTED, "ops": "U"}, requested_how="page", state="done",
+        result={"slice": part, "files": []},
+    )  # fmt: skip
+    ada, olga = Client(), Client()
+    ada.force_login(make_user("ada", "admin"))
+    olga.force_login(restricted)
+    pages = (f"/exports/{row.pk}/", "/exports/all/", "/exports/?slot=shop/replview")
+    calls = (f"/api/v1/exports/{row.pk}", "/api/v1/exports")
+    # Spark's own errors quote values: its log is for those from whom nothing is withheld.
+    (log := tmp_path / "job.log").write_text(f"[CAST_INVALID_INPUT] {PLANTED} is no number")
+    job = HistoryJob.objects.create(
+        job="as-of", root="/x", words={"life": "shop/replview-1"}, requested_by="olga",
+        log_path=str(log),
+    )  # fmt: skip
+    for address in (*pages, *calls, f"/history/{job.pk}/log/"):
+        assert PLANTED not in olga.get(address).text, address
+        assert PLANTED in ada.get(address).text, address
+    masked("status")
+    assert PLANTED in ada.get(pages[0]).text
+    assert ada.get(f"/history/{job.pk}/log/").status_code == 403
+    Export.objects.update(requested_by="olga")
+    assert PLANTED not in ada.get(pages[0]).text
+
+
 def test_the_archive_answers_without_what_is_withheld(shop: Shop, restricted, tmp_path) -> None:
     Transaction.objects.update(context={"request": "told by a message"})
     written(shop, tmp_path / "archive")
@@ -345,6 +373,11 @@ def test_looks_and_quarantine_show_nothing_masked(shop: Shop, restricted) -> Non
     shop.table("people", 16400, ["id", "pay"], number=2)
     Quarantine.objects.update(relation="public.people")
     assert "Not shown" in admin.get(f"{raw}/").text
+    renamed = [{**changes[1], "table": "people"}]
+    SlotPeek.objects.update(result={"first_changes": renamed})
+    assert PLANTED not in admin.get(f"/peeks/{look.pk}/").text
+    kept = without_masked({"first_changes": renamed}, shop.slot.source, ingest_alone=False)
+    assert PLANTED not in str(kept)
 
 
 def test_the_command_masks_too(shop: Shop, capsysbinary) -> None:

@@ -21,6 +21,7 @@ from replview.store.sight import MASKED, current_sight, forget, sight_for, use_s
 from replview.store.tidy import make_partitions
 from replview.store.value_filter import WhereError
 from replview.store.wanted_changes import WantedChanges
+from replview.web.change_blocks import blocks_of
 from replview.web.history_record import read_history_record
 from tests.people import make_user
 from tests.store.history_rows import History, insert
@@ -133,14 +134,17 @@ def test_counts_of_changes_tell_nothing_of_what_is_withheld(history: History) ->
     mask(column="status")
 
     seen = read_history_record(job)
-    assert seen.rows == [[*insert_row[:4], "5"], [*note_row[:4], "3"]]
+    assert [[cell.text for cell in cells] for cells in seen.rows] == [
+        ["bob", "public.orders", "insert", "the whole row", "5"], [*note_row[:4], "3"],
+    ]  # fmt: skip
+    assert "tables=public.orders" in seen.rows[0][4].url
     assert ("withheld", "columns that you may not see") in seen.told
     olga = make_user("olga", "viewer", sources=[history.slot.source], tables=["public.others"])
     with use_sight(sight_for(olga)):
         seen = read_history_record(job)
-    assert seen.rows == [
-        ["alice", "public.orders", "update", "no right to see values", None],
-        [*insert_row[:4], "5"],
+    assert [[cell.text for cell in cells] for cells in seen.rows] == [
+        ["alice", "public.orders", "update", "no right to see values", "withheld"],
+        ["bob", "public.orders", "insert", "the whole row", "5"],
     ]
 
 
@@ -282,3 +286,37 @@ def test_no_raw_message_is_kept_of_a_table_with_masks(history: History) -> None:
     assert withholds_raw(store, slot, {}, "public.purchases")
     # Of which table it is nobody knows.
     assert withholds_raw(store, slot, {}, "")
+
+
+def test_nobody_is_told_whether_a_masked_value_changed(history: History) -> None:
+    """Neither by its absence (a large value that stayed is not sent), nor by an old key."""
+    cards = history.table("cards", 16386, ["id", "note"])
+    large = [
+        {"op": "U", "new": {"id": "1", "note": "other"}},
+        {"op": "U", "new": {"id": "1"}},
+    ]
+    keys = [
+        {"op": "U", "old": {"id": "1"}, "old_kind": "K", "new": {"id": "2", "note": "n"}},
+        {"op": "U", "new": {"id": "2", "note": "n"}},
+    ]
+    made = history.commit(*[{**one, "version": cards} for one in (*large, *keys)])
+    mask(table="cards", column="note")
+    client = client_of(name="root", role="admin")
+
+    def told() -> list[dict]:
+        items = client.get(f"/api/v1/transactions/{made}/changes").json()["items"]
+        return [{name: one[name] for name in ("key", "old", "new", "not_sent")} for one in items]
+
+    stayed, changed = told()[:2]
+    assert stayed == changed
+    assert stayed["new"]["note"] == MASKED
+    blocks = blocks_of(changes_of(made)[:2])
+    assert [(b.not_sent, len(b.lines), b.before) for b in blocks[1:]] == [
+        (blocks[0].not_sent, len(blocks[0].lines), blocks[0].before)
+    ]
+    mask(table="cards", column="id")
+    forget()
+    moved, same = told()[2:]
+    assert moved == same
+    moved, same = blocks_of(changes_of(made)[2:])
+    assert (moved.before, moved.before_from) == (same.before, same.before_from)

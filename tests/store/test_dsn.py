@@ -41,7 +41,18 @@ def test_an_environment_variable_holds_the_whole_dsn(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "dsn", ["password='geheim", "env:", "env:a b", "host=h sslpassword=geheim", "geheim nonsense"]
+    "dsn",
+    [
+        "postgresql://u:ab@geheim@h:5/db",
+        "password='geheim",
+        "env:",
+        "env:a b",
+        "host=h sslpassword=geheim",
+        "host=h scram_client_key=geheim",
+        "postgresql://h/d?scram_server_key=geheim",
+        "host=h oauth_client_secret=geheim oauth_client_id=x",
+        "geheim nonsense",
+    ],
 )
 def test_what_cannot_be_used_is_refused_without_repeating_it(dsn) -> None:
     with pytest.raises(DSNError) as caught:

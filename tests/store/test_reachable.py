@@ -81,6 +81,11 @@ def test_of_several_hosts_each_is_looked_at_with_its_own_address(bounded, settin
         check_address("host=one.db.example,evil.example hostaddr=10.0.0.1, port=5432,5432")
 
 
+def test_no_other_host_is_asked_who_may_sign_in(bounded) -> None:
+    with pytest.raises(DSNError):
+        check_address("host=one.db.example oauth_issuer=http://127.0.0.1/ oauth_client_id=x")
+
+
 def test_a_socket_is_allowed_by_its_folder_or_as_such(settings) -> None:
     settings.SOURCE_HOSTS = ["/var/run/postgresql"]
     check_address("host=/var/run/postgresql/")

@@ -127,6 +127,8 @@ def test_every_answer_says_what_browsers_may_not(admin: Client) -> None:
         assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert "camera=()" in headers["Permissions-Policy"]
+        # The browser's "back" shows nothing of it after the sign-out.
+        assert ("no-store" in headers["Cache-Control"]) == (not path.startswith("/static/"))
     assert admin.get("/")["X-Frame-Options"] == "DENY"
 
 
@@ -260,7 +262,9 @@ class Reader:
 async def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
     reader = Reader()
     asked = ApplicationCommunicator(BoundedRequests(reader, 100), asgi_request("/", length=101))
-    assert (await asked.receive_output(5))["status"] == 413
+    answer = await asked.receive_output(5)
+    assert answer["status"] == 413
+    assert b"content-security-policy" in dict(answer["headers"])
     assert reader.read == 0
 
 

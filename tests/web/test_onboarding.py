@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -21,6 +23,8 @@ from replview.catalog.connections import connect
 from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan import Plan, make_plan
 from replview.catalog.problems import Trouble
+from replview.catalog.server import read_server_facts
+from replview.catalog.tables import read_tables
 from replview.draft_work import Work, take_back_lost
 from replview.slot_making import make_slot
 from replview.store import drafts
@@ -30,6 +34,7 @@ from replview.web.onboarding.browser_words import for_page
 from tests.catalog.test_plan import left_on
 from tests.conftest import SourceDatabase
 from tests.people import make_user
+from tests.receiver.pooler import pooler
 
 pytestmark = pytest.mark.django_db
 
@@ -101,20 +106,28 @@ def carried_out() -> SourceDraft:
         ({"database": "nowhere"}, "database", "there is no database nowhere"),
         ({"user": "nobody"}, "password", "refused the password of role nobody"),
         ({"port": "1"}, "host", "no server answers at 127.0.0.1:1"),
+        ({"host": "/nowhere"}, "host", "no server has its socket at /nowhere"),
         ({"sslmode": "require"}, "sslmode", "offers no TLS"),
+        ({"sslrootcert": "/etc/ca.pem"}, "sslrootcert", "outside of where pages may name files"),
+        ({"password": "file:/etc/other"}, "password", "outside of where pages may name files"),
         ({"host": ""}, "host", "the host is missing"),
         ({"port": "x"}, "port", "a port is a number"),
         ({"name": "a/b"}, "name", "no slash"),
     ],
 )
-def test_each_error_stands_beside_its_field(admin: Client, source, other, field, cause) -> None:
+def test_each_error_stands_beside_its_field(
+    admin: Client, source, settings, other, field, cause
+) -> None:
+    settings.SERVES_PAGES = True
     answer = admin.post("/sources/new/record/", address(source, **other))
     page = html.unescape(answer.content.decode())
 
     assert answer.status_code == 422
     beside = page[page.index(f'id="e-{field}"') :][:400]
     assert cause.lower() in beside.lower()
-    assert f'id="f-{field}"' in page
+    focused = re.search(r"<(?:input|select) id=\"f-(\w+)\"[^>]* autofocus", page)
+    assert focused
+    assert focused[1] == field
     assert other.get("password", source.server.password) not in page
     assert not SourceDraft.objects.exists()
 
@@ -205,12 +218,51 @@ def test_what_lacks_is_said_with_what_mends_it(admin: Client, source) -> None:
     assert "REPLICATION" not in monitoring, "nothing is to be replicated"
 
 
+def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
+    admin: Client, source
+) -> None:
+    source.run(*TABLES)
+    with pooler(source) as dsn:
+        sent = {"how": "string", "dsn": dsn}
+        record, watch = (
+            html.unescape(admin.get(admin.post(f"/sources/new/{kind}/", sent).url).content.decode())
+            for kind in ("record", "watch")
+        )
+
+    assert "Ready, through SQL functions." in record
+    assert "To mend first" not in record
+    assert "choose SQL functions in the step Options" in record
+    assert "1 thing to mend first." in watch
+    assert "SQL functions" not in watch, "a watch has no such option"
+
+
+def test_a_deferrable_key_is_told_with_what_does(admin: Client, source) -> None:
+    source.run("CREATE TABLE moved (id int, part int, note text, "
+               "PRIMARY KEY (id, part) DEFERRABLE)")  # fmt: skip
+    page = html.unescape(admin.get(f"{begin(admin, source)}tables/").content.decode())
+    mend = re.search(r'data-copy="(CREATE UNIQUE INDEX .+?;)" ', page)
+
+    assert "deferrable key: inserts only" in page
+    assert mend
+    source.run(*mend[1].split("; "))
+    with connect(source.dsn) as session:
+        (table,) = read_tables(session)
+    assert table.usable
+    assert table.identity_columns == ("id", "part")
+
+
 def test_names_that_look_personal_are_suggested_and_nothing_more(admin: Client, source) -> None:
     source.run(*TABLES)
     draft = begin(admin, source)
-    admin.post(f"{draft}tables/", {"through": "tables", "tables": "public.orders"})
-    page = admin.get(f"{draft}columns/").content.decode()
+    admin.post(f"{draft}tables/", {"through": "tables", "tables": "public.orders\npublic.audit"})
+    with CaptureQueriesContext(connection) as asked:
+        page = admin.get(f"{draft}columns/").content.decode()
 
+    looks = sum("mask_rule" in one["sql"] for one in asked)
+    assert looks < 3, "the rules are not read for each table"
+    assert "autofocus" not in page
+    of_orders = admin.get(f"{draft}columns/?table=public.orders").content.decode()
+    assert '<h2 tabindex="-1" autofocus>' in of_orders, "whoever chose a table goes on there"
     assert 'name="public.orders|email" value="keep" checked' in page
     assert "masked by a rule" not in page
     assert "public.orders|note" not in page
@@ -308,10 +360,13 @@ def test_who_is_no_superuser_is_told_why_all_tables_cannot_be(admin: Client, sou
         draft = begin(admin, source, user="owner", password="geheim")
         page = admin.get(f"{draft}tables/").content.decode()
         refused = admin.post(f"{draft}tables/", {"through": "all"})
+        source.run(f"REVOKE CREATE ON DATABASE {source.name} FROM owner")
+        poorer = html.unescape(admin.get(f"{draft}tables/").content.decode())
     finally:
         source.run("DROP OWNED BY owner", "DROP ROLE owner")
 
     assert "PostgreSQL asks for a superuser, which the role owner is not" in page
+    assert f'data-copy="GRANT CREATE ON DATABASE "{source.name}" TO "owner";"' in poorer
     assert refused.status_code == 422
 
 
@@ -451,6 +506,15 @@ def test_a_source_that_is_known_gets_a_slot_without_its_address_again(
 
     assert "/connection/" not in page
     assert source.server.password not in page
+    with connect(source.dsn) as session:
+        identifier = read_server_facts(session).system_identifier
+    # Whoever enters its address again is told, also as another role.
+    Source.objects.update(
+        conninfo=f"host=127.0.0.1 port={source.server.port} dbname={source.name} user=other",
+        system_identifier=identifier,
+    )
+    told = admin.get(f"{begin(admin, source)}check/").content.decode()
+    assert "This database is the source <b>shop</b> already" in told
     assert admin.post(f"{draft}check/").url == f"{draft}tables/"
 
 

@@ -7,7 +7,7 @@ import psycopg
 
 from replview.catalog.connections import Connection, connect_replication
 from replview.catalog.findings import Finding, note, ok, problem
-from replview.catalog.problems import explain
+from replview.catalog.problems import THROUGH_SQL, explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def try_replication(conninfo: str) -> tuple[Identified | None, list[Finding]]:
             row = cursor.execute("IDENTIFY_SYSTEM").fetchone()
     except psycopg.Error as error:
         trouble = explain(error, conninfo)
-        if trouble.code == "refused" and _is_a_pooler(error):
+        if trouble.code == "pooler" or (trouble.code == "refused" and _is_a_pooler(error)):
             return None, [_pooler()]
         return None, [problem(trouble.code, trouble.cause, trouble.remedy)]
     if row is None or len(row) < 2:
@@ -55,5 +55,5 @@ def _pooler() -> Finding:
     return problem(
         "pooler",
         "a connection pooler stands between replview and the server: replication does not pass it",
-        "Give the DSN of the server itself",
+        "Give the DSN of the server itself, or " + THROUGH_SQL,
     )

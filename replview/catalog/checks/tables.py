@@ -97,6 +97,9 @@ def check_partitions(tables: list[TableFacts]) -> Iterator[Finding]:
 def _mend(table: TableFacts) -> str:
     """The statement that gives a table a usable identity."""
     name = quoted(table.schema, table.name)
+    if table.deferrable_key:
+        # PostgreSQL takes no deferrable key, and a table has but one primary key.
+        return f"ALTER TABLE {name} REPLICA IDENTITY FULL"
     if table.primary_key:
         return f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT"
     return f"ALTER TABLE {name} ADD PRIMARY KEY (…), or ALTER TABLE {name} REPLICA IDENTITY FULL"

@@ -23,7 +23,7 @@ def check_open_transactions(waiting_for: list[OpenTransaction]) -> Iterator[Find
         return
     yield warning(
         "open_transactions",
-        f"creating a slot would wait for {len(old)} open transactions: "
+        f"creating a slot would wait for {len(old)} open transaction{'s' if len(old) > 1 else ''}: "
         f"{some_of([str(item) for item in old], 5)}",
         "Let them end, and where that is in order end them: "
         + "; ".join(_end(item) for item in old[:5]),
@@ -60,5 +60,5 @@ def check_same_cluster(source: str | None, store: str | None) -> Iterator[Findin
 def _end(item: OpenTransaction) -> str:
     if item.gid is not None:
         gid = literal(item.gid)
-        return f"COMMIT PREPARED {gid} or ROLLBACK PREPARED {gid} (in {item.database})"
+        return f"COMMIT PREPARED {gid}, or ROLLBACK PREPARED {gid} (in {item.database})"
     return f"SELECT pg_terminate_backend({item.pid})"

@@ -39,6 +39,8 @@ _FIELD_OF = {
     "not_allowed": "host",
     "starting_up": "host",
     "tls": "sslmode",
+    "bad_password_place": "password",
+    "bad_sslrootcert": "sslrootcert",
 }
 _LONGEST = 2000
 
@@ -85,7 +87,8 @@ class AddressForm:
     @property
     def first_wrong(self) -> str:
         """The field that gets the focus; empty where nothing is wrong with one."""
-        order = ("name", "host", "port", "database", "user", "password", "sslmode", "dsn")
+        order = ("name", "host", "port", "database", "user", "password", "sslmode", "sslrootcert",
+                 "dsn")  # fmt: skip
         return next((name for name in order if name in self.errors), "")
 
     def kept(self) -> dict[str, str]:

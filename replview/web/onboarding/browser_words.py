@@ -45,7 +45,6 @@ _SAID = (
     (r": replview slot add shows the statements", ""),
     (r"\. Ctrl-C stops and leaves nothing behind", ""),
     (r"Run the command again", "Try again"),
-    (r"See replview source list", "See the page Sources"),
     (r"Correct the DSN\b", "Correct it"),
     (r" in the DSN\b", ""),
     (r"\b(t|T)he DSN\b", r"\1he address"),
@@ -71,5 +70,7 @@ def finding_for_page(finding: Finding) -> Finding:
 
 
 def sentence(text: str) -> str:
-    """Begun with a capital letter, unless its first word is a name: ``max_slot_wal_keep_size``."""
-    return text[:1].upper() + text[1:] if re.match(r"[a-z]+(?![\w.])", text) else text
+    """Begun with a capital letter, unless its first word is a name: ``max_slot_wal_keep_size``,
+    ``replview``.
+    """
+    return text[:1].upper() + text[1:] if re.match(r"(?!replview)[a-z]+(?![\w.])", text) else text

@@ -1,13 +1,14 @@
 """Doctor's findings as a page shows them: what blocks first, each with what mends it."""
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replview.catalog.checks.monitoring import check_monitoring
 from replview.catalog.connections import reading
 from replview.catalog.doctor import examine
 from replview.catalog.findings import Finding, Grade
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import THROUGH_SQL, SourceTrouble
 from replview.store.models import SourceDraft
 from replview.store.own_cluster import store_system_identifier
 from replview.web.onboarding.browser_words import finding_for_page, sentence
@@ -31,6 +32,7 @@ _OF_MONITORING = {
 }
 #: What stands against a replication connection, but not against the SQL functions.
 _WALSENDER_ALONE = {"pooler", "hba_refused", "no_free_walsender"}
+_OR_SQL = re.compile(f"[,;] or {re.escape(THROUGH_SQL)}")
 _DEADLINE_SECONDS = 5.0
 #: Statements of one finding that are shown; a database may have hundreds of tables.
 _SHOWN = 12
@@ -100,11 +102,22 @@ def check(conninfo: str, kind: str | None = None) -> Checked:
         found = [one for one in found if one.code in _OF_MONITORING or not _reached(found)]
     problems = {one.code for one in found if one.grade is Grade.PROBLEM}
     sql_only = bool(problems) and kind == Kind.RECORD and problems <= _WALSENDER_ALONE
+    if sql_only:
+        found = [_only_a_warning(one) for one in found]
+    elif kind == Kind.WATCH:
+        # A temporary slot lives in a replication connection: there is no such option.
+        found = [replace(one, remedy=_OR_SQL.sub("", one.remedy)) for one in found]
     return Checked(
         findings=sorted(map(view_of, found), key=lambda one: _ORDER[one.level]),
         blocked=bool(problems) and not sql_only,
         sql_only=sql_only and _reached(found),
     )
+
+
+def _only_a_warning(finding: Finding) -> Finding:
+    if finding.grade is not Grade.PROBLEM:
+        return finding
+    return replace(finding, grade=Grade.WARNING)
 
 
 def view_of(finding: Finding) -> FindingView:

@@ -13,7 +13,7 @@ from replview.catalog.personal_columns import looks_like
 from replview.catalog.publications import read_publications
 from replview.catalog.table_columns import read_columns
 from replview.catalog.tables import TableFacts, read_tables
-from replview.store.masks import masked_columns
+from replview.store.masks import current_rules, masked_by
 
 KEEP, MASK, DROP = "keep", "mask", "drop"
 #: As a form's choices.
@@ -42,7 +42,8 @@ class ColumnRow:
     @property
     def field(self) -> str:
         """Its name in the form."""
-        return f"{self.table}|{self.column}"
+        # A browser would send another line break than the one that is there.
+        return " ".join(f"{self.table}|{self.column}".splitlines())
 
 
 @dataclass(slots=True)
@@ -96,8 +97,11 @@ def read_choice(
     everything = answers.get("through") == "all"
     columns = read_columns(connection, [table.oid for table in tables])
     former: Rules = answers.get("columns") or {}
+    in_force = current_rules()
     rules = {
-        table.oid: masked_columns(source_id, table.schema, table.name, columns.get(table.oid, []))
+        table.oid: masked_by(
+            in_force, source_id, table.schema, table.name, columns.get(table.oid, [])
+        )
         for table in tables
     }
     rows = {

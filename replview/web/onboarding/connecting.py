@@ -6,6 +6,7 @@ from replview.catalog.connections import reading
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.server import read_server_facts
 from replview.store import drafts
+from replview.store.address_parts import place_of
 from replview.store.dsn import DSNError
 from replview.store.models import Source, SourceDraft
 from replview.store.secrets import SecretKeyChanged
@@ -41,8 +42,8 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         return None
     kept = ("sealed_password", "password_ref") if form.has_password and not form.password else ()
     former = {name: getattr(draft, name) for name in kept}
+    dsn, reference = dsn_of(form)
     try:
-        dsn, reference = dsn_of(form)
         drafts.put_address(draft, dsn, reference)
         for name, value in former.items():
             setattr(draft, name, value)
@@ -53,7 +54,10 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         form.trouble(trouble_for_page(error.trouble))
         return None
     except (DSNError, SecretKeyChanged) as error:
-        form.trouble(Trouble("bad_dsn", str(error), "Correct the address"))
+        text = str(error)
+        part = "sslrootcert" if "of sslrootcert" in text else "password_place" if reference else ""
+        remedy = "Correct it" if part else "Correct the address"
+        form.trouble(trouble_for_page(Trouble(f"bad_{part or 'dsn'}", text, remedy)))
         return None
     return Reached(
         database=facts.database,
@@ -65,8 +69,10 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
 
 
 def known_as(reached: Reached, conninfo: str) -> Source | None:
-    """The source that is this very database already, as far as that can be told."""
+    """The source that is this very database already, whoever connects to it, as far as that can
+    be told: a standby has its primary's identifier, and another address.
+    """
     if reached.system_identifier is None:
         return None
     same = Source.objects.filter(system_identifier=reached.system_identifier, ephemeral=False)
-    return next((one for one in same if one.conninfo == conninfo), None)
+    return next((one for one in same if place_of(one.conninfo) == place_of(conninfo)), None)

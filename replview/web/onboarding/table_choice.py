@@ -54,6 +54,8 @@ class TableChoice:
     #: The role may make publications in this database.
     may_create: bool = True
     database: str = ""
+    #: What lets it.
+    grant: str = ""
     #: Why there can be no publication FOR ALL TABLES; empty: there can.
     no_everything: str = ""
     #: Tables on which UPDATE and DELETE would fail under it, and whether that was agreed to.
@@ -140,6 +142,7 @@ def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoi
         chosen=set(answers.get("publications") or [one.name for one in publications]),
         may_create=facts.may_create,
         database=facts.database,
+        grant=f"GRANT CREATE ON DATABASE {quoted(facts.database)} TO {quoted(facts.role)};",
         no_everything=_no_everything(facts, tables),
         breaking=breaking,
         breaking_agreed=set(breaking) <= set(answers.get("breaking") or ()),
@@ -203,6 +206,10 @@ def _read_everything(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | N
 def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableRow:
     identity, kind = _identity(table, tables)
     refusal = "" if table.owned else "the role does not own it: only an owner can publish a table"
+    if len(table.text.splitlines()) > 1:
+        refusal = (
+            "a line break in its name, which a form cannot send: replview slot add can take it"
+        )
     return TableRow(
         name=table.text,
         schema=table.schema,
@@ -219,7 +226,7 @@ def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableR
 
 def _identity(table: TableFacts, tables: list[TableFacts]) -> tuple[str, str]:
     if not fully_usable(table, tables):
-        return "no key", "none"
+        return "deferrable key" if table.deferrable_key else "no key", "none"
     if table.replica_identity == "FULL":
         return "the whole row", "full"
     what = "unique index" if table.replica_identity == "INDEX" else "primary key"
@@ -229,12 +236,20 @@ def _identity(table: TableFacts, tables: list[TableFacts]) -> tuple[str, str]:
 def _mend(table: TableFacts) -> tuple[tuple[str, str], ...]:
     """``((why this one, statement), …)``."""
     name = quoted(table.schema, table.name)
-    if table.primary_key:
+    if table.deferrable_key:
+        index, key = quoted(f"{table.name[:40]}_identity"), map(quoted, table.primary_key)
+        make = "CREATE UNIQUE INDEX" if table.partitioned else "CREATE UNIQUE INDEX CONCURRENTLY"
+        best = ("Its primary key is DEFERRABLE, which PostgreSQL takes for no identity. A unique "
+                "index on the same columns does", f"{make} {index} ON {name} ({', '.join(key)}); "
+                f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {index};")  # fmt: skip
+    elif table.primary_key:
         back = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"
         return (("Its primary key, which is there, is used again", back),)
+    else:
+        best = ("A primary key is best: small, and useful to everybody",
+                f"ALTER TABLE {name} ADD PRIMARY KEY (…);")  # fmt: skip
     return (
-        ("A primary key is best: small, and useful to everybody",
-         f"ALTER TABLE {name} ADD PRIMARY KEY (…);"),
+        best,
         ("Without one, the whole old row goes into the WAL with each update and delete",
          f"ALTER TABLE {name} REPLICA IDENTITY FULL;"),
     )  # fmt: skip

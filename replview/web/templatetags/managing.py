@@ -11,9 +11,11 @@ from django.urls import reverse
 from replview.managing.acts import declared_words
 from replview.store.models import AccessRecord, Slot, Source
 from replview.store.rights import Role, may
+from replview.web.onboarding.browser_words import for_page
 from replview.web.servers import Feed
 
 register = template.Library()
+register.filter("in_page", for_page)
 
 _SHOWN = 12
 _WORDS = {

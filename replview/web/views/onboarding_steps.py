@@ -100,7 +100,7 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         table = asked if asked in choice.tables else column_choice.SUGGESTED
         return redirect(f"{request.path}?{urlencode({'table': table})}")
     page = {**page_of(draft.kind, "columns", draft), "choice": choice,
-            "keeping": column_choice.KEEPING}  # fmt: skip
+            "keeping": column_choice.KEEPING, "asked": "table" in request.GET}  # fmt: skip
     return render(request, "onboarding/columns.html", page)
 
 

@@ -145,7 +145,7 @@ def _look_at(source: Source) -> tuple[Place | None, Trouble | None]:
     except SourceTrouble as error:
         return None, error.trouble
     except (DSNError, SecretKeyChanged) as error:
-        return None, Trouble("bad_dsn", str(error), "See replview source list")
+        return None, Trouble("bad_dsn", str(error), "Mend that, or change its credentials")
 
 
 def _publications_of_ours(source: Source, slot_name: str) -> list[str]:
