@@ -59,7 +59,7 @@ def tables_html(line: TransactionLine) -> str:
         left_out = line.row.state == "skipped"
         words = "left out by decision" if left_out else "no published change"
         written += f'<span class="quiet">{words}</span>'
-    return written
+    return f'<span class="touched-tables">{written}</span>'
 
 
 def _touched(table: Touched) -> str:

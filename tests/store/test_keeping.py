@@ -236,7 +236,8 @@ def test_days_go_until_the_rest_fits(two: tuple[Days, Days]) -> None:
     assert left(orders) == expected(3, 2, 1, 0)
     assert left(audit) == expected(*DAYS)
     if of_today:
-        assert loss_of(orders.slot, Keeping(None, last_three)).last == the(3)
+        # Only as whole pages is the store's size known: today's share may outweigh a day.
+        assert loss_of(orders.slot, Keeping(None, last_three)).last in (the(3), the(2))
 
     Slot.objects.filter(pk=orders.slot.pk).update(keep_at_most_bytes=1)
     enforce()

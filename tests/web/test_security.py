@@ -58,3 +58,11 @@ def test_nothing_is_loaded_from_another_host(signed_in: Client, scene, page: str
     addresses = re.findall(r'(?:src|href|action)="([^"]*)"', text)
     assert addresses
     assert all(address.startswith(("/", "#", "?")) for address in addresses), addresses
+
+
+def test_a_form_without_its_token_is_refused_with_what_to_do(db) -> None:
+    answer = Client(enforce_csrf_checks=True).post("/login/", {"username": "bo", "password": "x"})
+
+    assert answer.status_code == 403
+    assert "Go back, reload the page" in answer.content.decode()
+    assert directives(answer["Content-Security-Policy"])["script-src"] == "'self'"
