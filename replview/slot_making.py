@@ -14,7 +14,7 @@ from replview.sampling.publications import look_at_publications
 from replview.slot_sweeping import sweep
 from replview.store import intentions
 from replview.store.models import Slot, SlotEvent, SlotIntention, Source, SourceDraft
-from replview.store.recorded_elsewhere import recorded_elsewhere
+from replview.store.recorded_elsewhere import is_seen, recorded_elsewhere
 
 #: Why a statement failed for certain: the server said so, and has made nothing.
 _REFUSED = {"missing_right", "locked", "failed"}
@@ -93,11 +93,14 @@ def check_unrecorded(source: Source, name: str) -> None:
     """Raise ``SourceTrouble`` where another source of the same server has this slot already: a slot
     has one reader, and two records of it would each have gaps.
     """
-    if (slot := recorded_elsewhere(source).get(name)) is not None:
-        cause = f"replview receives slot {name} already, as {slot}: {slot.source} and {source} lead"
-        raise SourceTrouble(
-            Trouble("ours", f"{cause} to the same server", f"Use {slot}; start it if it is stopped")
-        )
+    slot = recorded_elsewhere(source).get(name)
+    if slot is None:
+        return
+    cause, remedy = "through another source of the same server", "Ask an admin for it"
+    if is_seen(slot):
+        cause = f"as {slot}: {slot.source} and {source} lead to the same server"
+        remedy = f"Use {slot}; start it if it is stopped"
+    raise SourceTrouble(Trouble("ours", f"replview receives slot {name} already, {cause}", remedy))
 
 
 def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:

@@ -3,11 +3,26 @@ either they are replview's own, and nobody adopts or drops them as somebody else
 """
 
 from replview.store.models import Slot, Source, SourceLook
+from replview.store.models.seen import only_of, seen_sources
 from replview.store.same_server import server_of
 
 
 def recorded_elsewhere(source: Source) -> dict[str, Slot]:
-    """By name; empty where nothing tells that another source is the same server."""
+    """By name; empty where nothing tells that another source is the same server.
+
+    Also of sources that whoever asks does not see: what of them may be told is ``is_seen``.
+    """
+    with only_of(lambda: None):
+        return _recorded_elsewhere(source)
+
+
+def is_seen(slot: Slot) -> bool:
+    """Whether whoever asks may know of it."""
+    seen = seen_sources()
+    return seen is None or slot.source_id in seen
+
+
+def _recorded_elsewhere(source: Source) -> dict[str, Slot]:
     if source.system_identifier in (None, "", "unknown"):
         return {}
     others = Source.objects.filter(system_identifier=source.system_identifier)

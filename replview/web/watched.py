@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot
+from replview.store.models.seen import only_of, seen_sources
 from replview.store.same_server import server_of
 from replview.web.findings_others import watched_health
 from replview.web.health import Health, Level, Reading, urgency
@@ -102,23 +103,31 @@ def read_watched(
 
 
 def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
-    """Those that are slots of ours as another source of the same server names them."""
-    there = [row for row in rows if row.gone_at is None and row.source.system_identifier]
-    ours = {(row.source.system_identifier, row.name): row for row in there if row.slot_id}
-    pairs = [
-        (row, ours[row.source.system_identifier, row.name])
-        for row in there
-        if not row.slot_id and (row.source.system_identifier, row.name) in ours
-    ]
-    if not pairs:
+    """Those that are slots of ours as another source of the same server names them, also of one
+    that whoever asks does not see.
+    """
+    others = [row for row in rows if not row.slot_id and row.source.system_identifier]
+    if not others:
         return set()
-    asked = {row.source_id for pair in pairs for row in pair}
-    looks = {look.source_id: look for look in SourceLook.objects.filter(source__in=asked)}
+    own, narrowed = rows, seen_sources() is not None
+    with only_of(lambda: None):
+        if narrowed:
+            known = {row.source.system_identifier for row in others}
+            of_server = WatchedSlot.objects.filter(source__system_identifier__in=known)
+            own = of_server.filter(slot__isnull=False).select_related("source")
+        ours = {(row.source.system_identifier, row.name): row for row in own
+                if row.slot_id and row.gone_at is None}  # fmt: skip
+        found = ((row, ours.get((row.source.system_identifier, row.name))) for row in others)
+        pairs = [(row, mine) for row, mine in found if mine is not None]
+        asked = {row.source_id for pair in pairs for row in pair}
+        looks = {}
+        if asked:
+            looks = {one.source_id: one for one in SourceLook.objects.filter(source__in=asked)}
     return {
         row.pk
-        for row, own in pairs
+        for row, mine in pairs
         if (server := server_of(row.source, looks)) is not None
-        and server == server_of(own.source, looks)
+        and server == server_of(mine.source, looks)
     }
 
 

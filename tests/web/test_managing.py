@@ -332,6 +332,16 @@ def test_a_slot_received_through_another_source_of_the_server_is_no_others_there
     with pytest.raises(SourceTrouble, match="as shop/mine"):
         adopting.adopt(again, "mine", ["mine"], by="bo")
 
+    stranger = Client()
+    stranger.force_login(make_user("cy", "operator", sources=[again]))
+    page = stranger.get("/sources/again/").content.decode()
+    own = stranger.get("/slots/again/mine/").content.decode()
+    refused = text_of(stranger.get("/slots/again/mine/adopt/?publication=mine"))
+    assert "pg_drop_replication_slot" not in page + own
+    assert "Adopt" not in page
+    assert "through another source of the same server" in refused
+    assert "shop" not in re.sub(re.escape(source.name), "", page + own + refused)
+
 
 def test_of_two_who_adopt_a_slot_at_once_one_does(db, monkeypatch) -> None:
     shop = Source.objects.create(name="shop", conninfo="host=h")

@@ -141,6 +141,9 @@ def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -
         else "",
         **server_side(view.server, None, view.reading, timezone.now()),
     }
+    if own is not None:
+        # Nobody drops it as somebody else's.
+        page |= {"steps": [], "held": ""}
     htmx = request.headers.get("HX-Request") == "true"
     return render(request, "slots/watched_now.html" if htmx else "slots/watched.html", page)
 
