@@ -58,8 +58,10 @@ from decoder.messages import (
     Type,
     Update,
 )
-from decoder.plugin_relations import ColumnsOf
-from decoder.plugin_run import PluginRow
+from decoder.plugins.relations import ColumnsOf
+from decoder.plugins.run import PluginRow
+from decoder.plugins.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
+from decoder.plugins.wal2json import Wal2JsonAssembler, wal2json_options
 from decoder.replication import (
     PrimaryKeepalive,
     StandbyStatusUpdate,
@@ -77,9 +79,7 @@ from decoder.scalars import (
     us_from_datetime,
 )
 from decoder.stream import Streaming
-from decoder.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
 from decoder.tuples import NOT_SENT, UNCHANGED, NoValue, TupleData, Undecoded, Value
-from decoder.wal2json import Wal2JsonAssembler, wal2json_options
 
 __all__ = [
     "INFINITY_US",

@@ -19,8 +19,7 @@ from decoder.events import (
     Truncation,
     TypeSeen,
 )
-from decoder.fast_road import FastRoad
-from decoder.hot import (
+from decoder.fast.hot import (
     BEGIN,
     COMMIT,
     DELETE,
@@ -29,6 +28,7 @@ from decoder.hot import (
     UPDATE,
     XLOGDATA,
 )
+from decoder.fast.road import FastRoad
 from decoder.messages import (
     Delete,
     Insert,

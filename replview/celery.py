@@ -16,8 +16,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "replview.settings")
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("replview")
-app.config_from_object("replview.celery_settings")
-app.autodiscover_tasks(["replview", "replview.sampling", "replview.alerts"])
+app.config_from_object("replview.runtime.celery_settings")
+app.autodiscover_tasks(
+    ["replview.features.receiving", "replview.features.sampling", "replview.features.alerts"]
+)
 
 
 @setup_logging.connect

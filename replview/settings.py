@@ -17,8 +17,8 @@ import plotly
 from django.core.exceptions import ImproperlyConfigured
 
 import replview
-from replview.environment import is_given, secret
-from replview.logs import logging_settings
+from replview.runtime.environment import is_given, secret
+from replview.runtime.logs import logging_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("REPLVIEW_DATA", ".replview")).absolute()
@@ -131,37 +131,37 @@ INSTALLED_APPS = [
     "django_htmx",
     "channels",
     "replview.store",
-    "replview.web",
+    "replview.ui",
 ]
 
 MIDDLEWARE = [
     # The outermost: static files and answers of the other middlewares get the policy too.
-    "replview.web.security.ContentSecurityPolicyMiddleware",
+    "replview.ui.security.ContentSecurityPolicyMiddleware",
     # Before the host name is checked: a probe asks by address.
-    "replview.api.probes.ProbesMiddleware",
+    "replview.features.monitoring.probes.ProbesMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
-    "replview.api.request_metrics.RequestMetricsMiddleware",
+    "replview.features.monitoring.request_metrics.RequestMetricsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     # A program's token tells the user as a session does.
-    "replview.api.access.TokenMiddleware",
-    "replview.web.sessions.SessionPolicyMiddleware",
+    "replview.ui.api.access.TokenMiddleware",
+    "replview.access.sessions.SessionPolicyMiddleware",
     # Within the login, around all that may show rows.
-    "replview.web.recording_access.AccessRecordMiddleware",
-    "replview.web.seeing.SightMiddleware",
+    "replview.access.middleware.AccessRecordMiddleware",
+    "replview.access.seeing.SightMiddleware",
     # Only the sources that the user sees are there.
-    "replview.web.guard.SeenMiddleware",
+    "replview.access.guard.SeenMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
-    "replview.web.guard.AllowedMiddleware",
+    "replview.access.guard.AllowedMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     # A statement that took too long is told as that.
-    "replview.web.slow_statements.SlowStatementMiddleware",
+    "replview.ui.slow_statements.SlowStatementMiddleware",
     # So is a zero byte, with which nothing is called.
-    "replview.web.zero_bytes.ZeroBytesMiddleware",
+    "replview.ui.zero_bytes.ZeroBytesMiddleware",
 ]
 
 ROOT_URLCONF = "replview.urls"
@@ -176,8 +176,21 @@ TEMPLATES = [
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
-                "replview.web.shell.shell",
+                "replview.ui.shell.shell",
             ],
+            # Tags of one feature's templates stand in its folder.
+            "libraries": {
+                name: f"replview.features.{name}.tags"
+                for name in (
+                    "alerts",
+                    "exports",
+                    "in_flight",
+                    "onboarding",
+                    "relations",
+                    "rows",
+                    "transactions",
+                )
+            },
         },
     },
 ]
@@ -187,7 +200,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CHANNEL_LAYERS = {
     "default": {
-        "BACKEND": "replview.channel_layer.InstanceChannelLayer",
+        "BACKEND": "replview.live.layer.InstanceChannelLayer",
         "CONFIG": {
             # Listening waits five seconds at a time: the socket must be more patient than that.
             "hosts": [{"address": REDIS_URL, "socket_timeout": 15}],
@@ -201,7 +214,7 @@ LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
-    "replview.store.rights_backend.RightsBackend",
+    "replview.access.backend.RightsBackend",
 ]
 _VALIDATION = "django.contrib.auth.password_validation"
 AUTH_PASSWORD_VALIDATORS = [
@@ -223,7 +236,7 @@ AXES_FAILURE_LIMIT = int(os.environ.get("REPLVIEW_LOGIN_FAILURES", "5"))
 AXES_COOLOFF_TIME = timedelta(minutes=float(os.environ.get("REPLVIEW_LOGIN_LOCK_MINUTES", "15")))
 LOGIN_FAILURES_OF_ADDRESS = 10 * AXES_FAILURE_LIMIT
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_CLIENT_IP_CALLABLE = "replview.web.signing_in.address_of"
+AXES_CLIENT_IP_CALLABLE = "replview.access.signing_in.address_of"
 AXES_RESET_ON_SUCCESS = True
 # So that the time which is told holds.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
@@ -250,7 +263,7 @@ OIDC_USE_PKCE = True
 OIDC_TIMEOUT = 10
 LOGIN_REDIRECT_URL_FAILURE = "/login/?sso=refused"
 if OIDC_ISSUER:
-    AUTHENTICATION_BACKENDS.append("replview.web.single_sign_on.SingleSignOn")
+    AUTHENTICATION_BACKENDS.append("replview.access.single_sign_on.SingleSignOn")
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

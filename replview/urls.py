@@ -1,15 +1,77 @@
-"""Every address of the product."""
+"""Every address of the product: the pages, the API, the metrics."""
 
+from django.contrib.auth import views as auth_views
 from django.urls import include, path
 
-from replview.api.api import urls as api_urls
-from replview.api.metrics import metrics
+from replview.access import signing_in
+from replview.features.access_record import api as access_record
+from replview.features.actors import api as actors
+from replview.features.exports import api as exports
+from replview.features.gallery import views as gallery
+from replview.features.monitoring.metrics import metrics
+from replview.features.overview import views as overview
+from replview.features.relations import api as relations
+from replview.features.retention import api as store_api
+from replview.features.retention import views as store
+from replview.features.rows import api as rows
+from replview.features.sources import api as sources
+from replview.features.transactions import api as transactions
+from replview.features.transactions import changes_api as changes
+from replview.features.transactions import search_views as search
+from replview.ui.api import coverage, slots
+from replview.ui.api.openapi import new_api, urls_of
+
+api = new_api(
+    part.router
+    for part in (
+        slots,
+        transactions,
+        changes,
+        rows,
+        relations,
+        actors,
+        coverage,
+        exports,
+        sources,
+        access_record,
+        store_api,
+    )
+)
 
 urlpatterns = [
-    path("api/v1/", include((api_urls(), "api"))),
+    path("api/v1/", include((urls_of(api), "api"))),
     path("metrics", metrics, name="metrics"),
-    path("", include("replview.web.urls")),
+    path("", overview.overview, name="overview"),
+    # Before those of a source: /sources/new/ is none.
+    path("", include("replview.features.onboarding.urls")),
+    path("", include("replview.features.live_page.urls")),
+    path("", include("replview.features.in_flight.urls")),
+    path("", include("replview.features.slots.urls")),
+    path("", include("replview.features.baselines.urls")),
+    path("", include("replview.features.sources.urls")),
+    path("", include("replview.features.transactions.list_urls")),
+    path("", include("replview.features.transactions.urls")),
+    path("", include("replview.features.rows.urls")),
+    path("", include("replview.features.relations.urls")),
+    path("", include("replview.features.actors.urls")),
+    path("", include("replview.features.find.urls")),
+    path("", include("replview.features.downloads.urls")),
+    path("", include("replview.features.exports.urls")),
+    path("", include("replview.features.archive.urls")),
+    path("", include("replview.features.history.urls")),
+    path("", include("replview.features.alerts.pages.urls")),
+    path("", include("replview.features.lag.urls")),
+    path("", include("replview.features.trouble.urls")),
+    path("", include("replview.features.masks.urls")),
+    path("", include("replview.features.access_record.urls")),
+    path("", include("replview.features.accounts.urls")),
+    path("store/", store.store, name="store"),
+    path("search/", search.search, name="search"),
+    path("shell/health/", overview.shell_health, name="shell-health"),
+    path("components/", gallery.components, name="components"),
+    path("login/", signing_in.SignIn.as_view(), name="login"),
+    path("logout/", auth_views.LogoutView.as_view(), name="logout"),
 ]
 
 #: A refusal names the role it needs, and who can give it.
-handler403 = "replview.web.permitted.forbidden"
+handler403 = "replview.access.permitted.forbidden"

@@ -19,9 +19,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from replview.demo.binaries import debian_postgres15
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.binaries import debian_postgres15
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.copied_clusters import STORE_TEMPLATE, copied, originals
 from tests.slow_part import takes_its_time
 

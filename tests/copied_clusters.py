@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.server_user import server_user
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.server_user import server_user
 
 ROOT = Path(__file__).resolve().parents[1]
 #: In a copied store's cluster: a migrated database to copy with CREATE DATABASE … TEMPLATE.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from django.contrib.auth.models import User
 
+from replview.access.rights import Role, ensure_roles, set_role
 from replview.store.models import Grant, Source
-from replview.store.rights import Role, ensure_roles, set_role
 
 
 def make_user(

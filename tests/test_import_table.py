@@ -1,100 +1,163 @@
-"""The architecture's import table holds: who may import whom, and nothing else."""
+"""The house: who may import whom, how full a folder may be, and that nothing goes in a circle."""
 
 import ast
 import sys
+from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 
-#: Package → what of ours, and which of the large libraries, it may import.
-ALLOWED = {
+#: Package → which packages of ours it may import. Features may import every library, and never
+#: each other; what stands at the root, ``management`` and ``demo`` may import everything.
+LIBRARIES: dict[str, set[str]] = {
     "decoder": set(),
-    "replview.store": {"decoder.scalars", "django", "psycopg"},
-    "replview.catalog": {"decoder.scalars", "psycopg"},
-    "replview.charts": {"decoder.scalars", "plotly"},
-    "replview.receiver": {
-        "decoder", "replview.store", "replview.catalog", "replview.live.events", "psycopg",
-    },
-    "replview.sampling": {"replview.catalog", "replview.store", "replview.live.events", "celery"},
-    "replview.alerts": {"replview.catalog", "replview.store", "replview.live.events", "celery"},
-    "replview.live.events": set(),
-    "replview.live": {"replview.store", "replview.live", "channels", "asgiref", "django"},
-    # Asking for exports, by page, program or command; the job itself is a process of its own.
-    "replview.exports": {"replview.store", "replview.spark", "django", "psycopg", "pyarrow"},
-    # What people do to sources and slots, by page, program or command.
-    "replview.managing": {
-        "decoder.scalars", "replview.store", "replview.catalog", "replview.receiver",
-        "replview.sampling.publications", "replview.slot_making", "django", "psycopg",
-    },
-    "replview.web": {
-        # Failed logins; single sign-on.
-        "axes", "mozilla_django_oidc", "requests", "jwt",
-        "replview.store", "replview.charts", "replview.catalog", "replview.live.events",
-        "replview.spark", "replview.exports", "replview.managing", "django", "django_htmx",
-        "asgiref",
-        # What a rule is, and how it would have done: nothing that evaluates or delivers.
-        "replview.alerts.kinds", "replview.alerts.amounts", "replview.alerts.trying",
-        "replview.alerts.sight",
-        "replview.alerts.built_in", "replview.alerts.webhooks", "replview.alerts.outbox",
-    },
-    "replview.api": {
-        "replview.store", "replview.charts", "replview.catalog", "replview.spark",
-        "replview.exports", "replview.managing", "django",
-        "ninja", "asgiref", "prometheus_client", "psycopg", "redis",
-    },
     # For applications that name their actor: nothing of ours, whatever they are made with.
-    "replview.actors": {"django", "asgiref", "sqlalchemy"},
-    "replview.spark": {"decoder", "pyspark", "pyarrow", "psycopg"},
+    "replview.actors": set(),
+    "replview.text": {"decoder.scalars"},
+    "replview.catalog": {"decoder.scalars"},
+    # Free of Django.
+    "replview.store.read": {"decoder.scalars"},
+    "replview.store": {"decoder.scalars"},
+    "replview.live.events": set(),
+    "replview.receiver": {"decoder", "replview.store", "replview.catalog", "replview.live.events"},
+    "replview.parquet": {"decoder.scalars", "replview.store.read"},
+    "replview.spark": {"decoder.scalars", "replview.store.read", "replview.parquet"},
+    "replview.jobs": {"decoder.scalars", "replview.store", "replview.catalog"},
+    "replview.access": {"replview.store", "replview.catalog", "replview.text"},
+    "replview.targets": {"replview.store", "replview.access", "replview.parquet", "replview.spark"},
+    "replview.live": {"replview.store", "replview.catalog", "replview.access", "replview.jobs"},
+    "replview.health": {"decoder.scalars", "replview.store", "replview.catalog", "replview.text"},
+    "replview.acts": {
+        "decoder.scalars", "replview.store", "replview.catalog", "replview.access",
+        "replview.receiver", "replview.jobs", "replview.text",
+    },
+    "replview.ui": {
+        "decoder.scalars", "replview.store", "replview.catalog", "replview.access",
+        "replview.health", "replview.acts", "replview.text",
+    },
+    "replview.runtime": {"replview.store"},
 }  # fmt: skip
-#: Small libraries that stand for no arrow of the architecture.
-ANYWHERE = {"orjson", "xxhash", "cryptography"}
-#: These join the parts: commands, tasks, settings, and the demo that starts everything.
-JOINTS = {"replview.demo", "replview.fleet", "replview.management"}
+#: Package → the libraries of others that it must not load: what it is free of.
+FREE_OF = {
+    "decoder": {"django", "psycopg", "orjson", "xxhash"},
+    "replview.catalog": {"django"},
+    "replview.store.read": {"django", "celery", "channels"},
+    "replview.parquet": {"django", "celery", "channels"},
+    "replview.spark": {"django", "celery", "channels"},
+}
+AT_THE_ROOT = {"__init__", "settings", "urls", "asgi", "celery", "cli"}
+MOUNTS = ("replview.management", "replview.demo")
 
 
-def _modules() -> list[tuple[str, Path]]:
-    found = []
+@lru_cache
+def _modules() -> dict[str, Path]:
+    found = {}
     for package in ("decoder", "replview"):
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found.append((".".join(parts).removesuffix(".__init__"), path))
+            found[".".join(parts).removesuffix(".__init__")] = path
     return found
 
 
-def _home(module: str) -> str | None:
-    """The table's entry a module belongs to; None for the joints."""
-    entries = [e for e in ALLOWED if module == e or module.startswith(f"{e}.")]
-    return max(entries, key=len, default=None)
-
-
-def _imports(path: Path) -> set[str]:
+@lru_cache
+def _imports(module: str) -> frozenset[str]:
+    """All that a module imports, late imports and those under ``TYPE_CHECKING`` too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(_modules()[module].read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: relative import"
-            found.add(node.module or "")
-    return found
+            assert not node.level, f"{module}: relative import"
+            assert node.module
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names & _modules().keys()) or {node.module}
+            if not names <= _modules().keys():
+                found.add(node.module)
+    return frozenset(found - {module})
 
 
-def test_every_package_is_in_the_table() -> None:
-    for module, path in _modules():
-        inside = module.count(".") > 1 or path.name == "__init__.py"
-        joint = any(module == j or module.startswith(f"{j}.") for j in JOINTS)
-        if inside and module != "replview" and not joint:
-            assert _home(module), f"{module} belongs to no entry of the import table"
+def _within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
 
 
-@pytest.mark.parametrize(("module", "path"), _modules(), ids=lambda value: str(value)[-60:])
-def test_imports_follow_the_table(module: str, path: Path) -> None:
+def _home(module: str) -> str | None:
+    """The room a module stands in; None for what mounts the rest."""
+    if module.startswith("replview.features."):
+        return ".".join(module.split(".")[:3])
+    entries = [entry for entry in LIBRARIES if _within(module, entry)]
+    return max(entries, key=len, default=None)
+
+
+def _is_mount(module: str) -> bool:
+    at_root = module.count(".") < 2 and module.rpartition(".")[2] in AT_THE_ROOT | {"replview"}
+    return at_root or any(_within(module, mount) for mount in MOUNTS)
+
+
+def test_every_module_has_its_place() -> None:
+    for module in _modules():
+        if module != "replview.features":
+            assert _home(module) or _is_mount(module), f"{module} stands in no room of the table"
+
+
+@pytest.mark.parametrize("module", sorted(_modules()))
+def test_imports_follow_the_table(module: str) -> None:
     home = _home(module)
     if home is None:
         return
-    allowed = ALLOWED[home] | ANYWHERE | {home}
-    for name in _imports(path):
-        standard = name.split(".")[0] in sys.stdlib_module_names
-        permitted = any(name == entry or name.startswith(f"{entry}.") for entry in allowed)
-        assert standard or permitted, f"{module} must not import {name}"
+    allowed = LIBRARIES.keys() if home.startswith("replview.features") else LIBRARIES[home]
+    for name in _imports(module):
+        if name == "replview" or not (_within(name, "replview") or _within(name, "decoder")):
+            free = max((e for e in FREE_OF if _within(module, e)), key=len, default="")
+            top = name.split(".")[0]
+            assert top not in FREE_OF.get(free, ()), f"{module} must not import {name}"
+            if module.startswith("decoder"):
+                assert top in sys.stdlib_module_names, f"{module} must not import {name}"
+        elif name != home and _home(name) != home:
+            permitted = any(_within(name, entry) for entry in allowed)
+            assert permitted, f"{module} must not import {name}"
+
+
+def test_no_folder_holds_more_than_twenty_modules() -> None:
+    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in _modules().values())
+    del folders["replview/management/commands"]
+    assert {folder: count for folder, count in folders.items() if count > 20} == {}
+
+
+def test_nothing_else_stands_at_the_root() -> None:
+    assert {path.stem for path in (ROOT / "replview").glob("*.py")} == AT_THE_ROOT
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    graph = {m: {i for i in _imports(m) if i in _modules()} for m in _modules()}
+    assert [circle for circle in _circles(graph) if len(circle) > 1] == []
+
+
+def _circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected parts of a graph, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    sys.setrecursionlimit(5_000)
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found

@@ -9,7 +9,7 @@ import django, sys
 django.setup()
 from replview.celery import app
 app.loader.import_default_modules()
-pages = ("ninja", "pydantic", "pyarrow", "pyspark", "replview.web.views", "replview.urls")
+pages = ("ninja", "pydantic", "pyarrow", "pyspark", "replview.features.rows.views", "replview.urls")
 print(*(name for name in pages if name in sys.modules))
 """
 

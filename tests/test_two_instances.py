@@ -13,9 +13,9 @@ import pytest
 from channels_redis.core import RedisChannelLayer
 from kombu import Connection, Exchange, Queue
 
-from replview.channel_layer import InstanceChannelLayer
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.redis import EmbeddedRedis
+from replview.live.layer import InstanceChannelLayer
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.redis import EmbeddedRedis
 from replview.store import instance_identity
 
 ROOT = Path(__file__).parent.parent

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from replview.environment import FROM_FILES
+from replview.runtime.environment import FROM_FILES
 
 ROOT = Path(__file__).resolve().parents[1]
 _VARIABLE = re.compile(r"REPLVIEW_[A-Z0-9_]+")
@@ -16,7 +16,7 @@ _VARIABLE = re.compile(r"REPLVIEW_[A-Z0-9_]+")
 def variables_of_the_code() -> dict[str, set[str]]:
     """Each variable, and the files that name it in a string of its own."""
     found: dict[str, set[str]] = {
-        f"{name}_FILE": {"replview/environment.py"} for name in FROM_FILES
+        f"{name}_FILE": {"replview/runtime/environment.py"} for name in FROM_FILES
     }
     for path in [ROOT / "manage.py", *(ROOT / "replview").rglob("*.py")]:
         if "REPLVIEW_" not in path.read_text():

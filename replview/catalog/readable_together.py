@@ -3,10 +3,10 @@
 import psycopg
 
 from replview.catalog.connections import connected
-from replview.catalog.findings import some_of
+from replview.catalog.doctor.findings import some_of
+from replview.catalog.plan.slot_request import refuse
 from replview.catalog.problems import SourceTrouble, explain
 from replview.catalog.publications import Publication, read_publications
-from replview.catalog.wishes import refuse
 
 
 def existing_publications(conninfo: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Who may open which socket: each address with the role it needs; what is missing is refused.
 
-As ``web.allowed`` is for pages. A page of another origin may open none: the browser sends its
+As ``access.allowed`` is for pages. A page of another origin may open none: the browser sends its
 cookies along whoever's page it is, and says whose in ``Origin``.
 """
 
@@ -12,9 +12,9 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from django.conf import settings
 
+from replview.access.rights import Role, role_of
+from replview.access.session_policy import is_over
 from replview.live import events
-from replview.store.rights import Role, role_of
-from replview.store.session_policy import is_over
 
 #: By the address as ``routing`` has it.
 ALLOWED_SOCKETS: dict[str, Role] = {

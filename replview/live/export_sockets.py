@@ -9,11 +9,11 @@ from typing import Any
 from channels.auth import get_user
 from channels.db import database_sync_to_async
 
+from replview.access.rights import visible_sources
 from replview.live.hub import Hub
 from replview.live.watch_sockets import WatchSocket
 from replview.store.models import Export
 from replview.store.models.seen import only_of
-from replview.store.rights import visible_sources
 
 
 @database_sync_to_async

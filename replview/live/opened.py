@@ -5,8 +5,8 @@ from typing import Any
 from channels.auth import get_user
 from channels.db import DatabaseSyncToAsync
 
-from replview.store.access_record import Action, Via, Visit, first_look, note, use_visit
 from replview.store.models import Slot
+from replview.store.write.access_record import Action, Via, Visit, first_look, note, use_visit
 
 
 async def note_opened(scope: dict[str, Any], slot_id: int) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from channels.db import DatabaseSyncToAsync
 
 from replview.live.summaries import Summary, marker, milliseconds, only_messages, summarise
-from replview.store import history
-from replview.store.history import TransactionRow
 from replview.store.models import Slot
-from replview.store.sight import Sight, use_sight
+from replview.store.read import history
+from replview.store.read.history import TransactionRow
+from replview.store.read.visibility import Sight, use_sight
 
 #: A text, and what whoever looks for it may see.
 Look = tuple[str, Sight]

@@ -8,9 +8,9 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from django.conf import settings
 
-from replview.store.rights import role_of, visible_sources
-from replview.store.session_policy import is_over
-from replview.store.sight import Sight, sight_for
+from replview.access.rights import role_of, visible_sources
+from replview.access.session_policy import is_over
+from replview.store.read.visibility import Sight, sight_for
 
 #: How often a session is looked at again: it may have ended meanwhile.
 SESSION_SECONDS = 30.0

@@ -22,7 +22,7 @@ from replview.live.signing_in import sight_of, signed_in, until_signed_out
 from replview.live.stretches import Stretch
 from replview.live.watched import keep_watched
 from replview.live.watcher import Watcher, cursor_of, now_ms
-from replview.store.sight import use_sight
+from replview.store.read.visibility import use_sight
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from channels.db import DatabaseSyncToAsync
 from replview.live.filters import Filters
 from replview.live.reading import READ_LIMIT, Names
 from replview.live.summaries import Summary, marker
-from replview.store import history
-from replview.store.history import TransactionRow
 from replview.store.models import SlotIncarnation
+from replview.store.read import history
+from replview.store.read.history import TransactionRow
 
 #: How far a filtered search of history goes back at once, in pages of READ_LIMIT.
 _SEARCH_PAGES = 4

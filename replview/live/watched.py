@@ -4,7 +4,7 @@ import asyncio
 
 from channels.db import DatabaseSyncToAsync
 
-from replview.store import drafts
+from replview.jobs import drafts
 
 #: Often enough for a watch that ends after a minute without.
 SAW_SECONDS = 10.0

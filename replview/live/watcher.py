@@ -14,7 +14,7 @@ from replview.live.hub import Feed
 from replview.live.mailbox import Mailbox
 from replview.live.reading import Look, News
 from replview.live.summaries import Summary
-from replview.store.sight import Sight, current_sight
+from replview.store.read.visibility import Sight, current_sight
 
 #: At most twenty batches a second.
 BATCH_SECONDS = 0.05

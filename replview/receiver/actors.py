@@ -5,10 +5,10 @@ The convention: a transactional message with the prefix ``replview`` (an applica
 content is a JSON object with a string ``actor`` and any context.
 
 Any role that may run ``pg_logical_emit_message()`` may write either, and PostgreSQL lets every role
-unless somebody revoked it (``catalog.actor_stamp`` tells what a stamp is worth then). A false stamp
-in a transaction that the trigger stamps too stands beside the true one. Two stamps that differ are
-evidence of that, or of a session that changed its name under way: the actor is then *claimed*, and
-what both said is kept.
+unless somebody revoked it (``catalog.plan.actor_stamp`` tells what a stamp is worth then). A false
+stamp in a transaction that the trigger stamps too stands beside the true one. Two stamps that
+differ are evidence of that, or of a session that changed its name under way: the actor is then
+*claimed*, and what both said is kept.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from decoder.messages import LogicalMessage
-from replview.store.transaction_rows import TransactionRow
+from replview.store.write.transaction_rows import TransactionRow
 
 CLAIM, STAMP = "replview", "replview.stamp"
 #: Prefix → how well the actor is known.

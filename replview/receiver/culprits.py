@@ -17,12 +17,12 @@ from decoder.events import (
     StandaloneMessage,
 )
 from replview.receiver.clock import now_us
-from replview.receiver.encoding import ChangeEncoder
-from replview.receiver.message_documents import message_document
-from replview.receiver.table_plans import TablePlans
-from replview.store import change_rows
-from replview.store.partitions import TransactionIds
-from replview.store.transaction_rows import TransactionRow
+from replview.receiver.storing.encoding import ChangeEncoder
+from replview.receiver.storing.message_documents import message_document
+from replview.receiver.storing.table_plans import TablePlans
+from replview.store.write import change_rows
+from replview.store.write.partitions import TransactionIds
+from replview.store.write.transaction_rows import TransactionRow
 
 #: Bytes of an XLogData frame before the message.
 _HEADER_BYTES = 25

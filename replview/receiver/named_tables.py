@@ -22,7 +22,7 @@ class NamedTables:
         self._tables: dict[tuple[str, str], NamedTable | None] = {}
 
     def columns_of(self, schema: str, table: str) -> Sequence[Column] | None:
-        """A table's columns now, as ``decoder.plugin_relations.ColumnsOf`` wants them."""
+        """A table's columns now, as ``decoder.plugins.relations.ColumnsOf`` wants them."""
         found = self._look(schema, table)
         if found is None:
             return None

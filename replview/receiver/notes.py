@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from replview.store.transaction_rows import TransactionRow
+from replview.store.write.transaction_rows import TransactionRow
 
 
 @dataclass(frozen=True, slots=True)

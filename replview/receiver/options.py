@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from replview.receiver.grammar import quote_identifier
+from replview.receiver.sessions.grammar import quote_identifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from typing import Protocol
 from decoder.assembler import Assembler
 from decoder.binary import UserType
 from decoder.events import Event, OpenTransaction, RelationSeen
-from decoder.plugin_run import PluginCollector
+from decoder.plugins.run import PluginCollector
+from decoder.plugins.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
+from decoder.plugins.wal2json import FormatVersion, Wal2JsonAssembler, wal2json_options
 from decoder.replication import XLOGDATA_HEADER_BYTES
-from decoder.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
-from decoder.wal2json import FormatVersion, Wal2JsonAssembler, wal2json_options
 from replview.receiver.named_tables import NamedTables
 from replview.receiver.options import StreamOptions
 

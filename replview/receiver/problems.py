@@ -11,8 +11,8 @@ from psycopg import errors
 
 from decoder.errors import ProtocolError
 from replview.catalog.problems import SourceTrouble, Trouble, explain
-from replview.receiver.sessions import StreamEnded
-from replview.receiver.storing import StoreRefused
+from replview.receiver.sessions.interface import StreamEnded
+from replview.receiver.storing.store_batch import StoreRefused
 
 #: Troubles that nothing but a person mends: tried again seldom.
 _LASTING = {

@@ -13,10 +13,10 @@ from decoder.scalars import LSN
 from replview.catalog.problems import Trouble
 from replview.receiver.culprits import Culprit
 from replview.receiver.mask_rules import withholds_raw
-from replview.receiver.row_storing import lsn_text
-from replview.store import lease as leases
-from replview.store.incarnations import SlotRow, log_event
-from replview.store.lease import Lease
+from replview.receiver.storing.transaction_copy import lsn_text
+from replview.store.write import lease as leases
+from replview.store.write.incarnations import SlotRow, log_event
+from replview.store.write.lease import Lease
 
 #: More of a message than this is not kept.
 _RAW_LIMIT_BYTES = 64 * 1024 * 1024

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from replview.receiver.portions import Portion
+from replview.receiver.storing.portions import Portion
 
 #: It is told so often, however many batches there are.
 _TELL_SECONDS = 1.0

@@ -17,13 +17,10 @@ import psycopg
 from decoder.errors import ProtocolError
 from replview.catalog.problems import Trouble
 from replview.receiver.culprits import Culprit, Unstorable, undecodable
-from replview.receiver.opening import OpenSession, open_session
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
 from replview.receiver.process_memory import prepare_for_batches
-from replview.receiver.pump import StoreFailed
 from replview.receiver.quarantining import Waiting, quarantine, try_again, waiting
-from replview.receiver.recording import record
-from replview.receiver.saying import (
+from replview.receiver.reports import (
     facts_for_logs,
     log_trouble,
     say_store_was_away,
@@ -31,14 +28,17 @@ from replview.receiver.saying import (
     say_taken_over,
     say_trouble,
 )
-from replview.receiver.session import ReplicationSession
-from replview.receiver.silence import patience_seconds
+from replview.receiver.session_run import record
+from replview.receiver.sessions.opening import OpenSession, open_session
+from replview.receiver.sessions.pump import StoreFailed
+from replview.receiver.sessions.silence import patience_seconds
+from replview.receiver.sessions.walsender import ReplicationSession
 from replview.receiver.skips import Before
 from replview.receiver.supervising import let_go, release_in_time, run_until_stopped
-from replview.store import lease as leases
 from replview.store.connecting import connect_store
-from replview.store.incarnations import SlotRow, read_slot
-from replview.store.lease import Fenced, Lease
+from replview.store.write import lease as leases
+from replview.store.write.incarnations import SlotRow, read_slot
+from replview.store.write.lease import Fenced, Lease
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import psycopg
 
-from replview.store import lease as leases
 from replview.store.connecting import connect_store
-from replview.store.incarnations import log_event
-from replview.store.lease import Lease
+from replview.store.write import lease as leases
+from replview.store.write.incarnations import log_event
+from replview.store.write.lease import Lease
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 import orjson
 
-from replview.spark.archive.command import add_archive
+from replview.parquet.writing.problems import TargetProblem
+from replview.spark.archive_command import add_archive
 from replview.spark.connectors import naming_connectors
 from replview.spark.history.commands import add_jobs
 from replview.spark.history.datasets import Life
 from replview.spark.history.showing import as_json, as_table, check_output, write
 from replview.spark.sessions import SparkProblem, session
-from replview.spark.writing.problems import TargetProblem
 
 
 def parser(program: str = "python -m replview.spark") -> argparse.ArgumentParser:

@@ -20,13 +20,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from replview.parquet.reading import connect, resolve
+from replview.parquet.reading.tables import chosen
+from replview.parquet.slice_schemas import UNTYPED
+from replview.parquet.slices import Slice, SliceTable
 from replview.spark.options import Options
 from replview.spark.partitions import StorePartition, planned, read_partition
 from replview.spark.pushed_filters import narrowed
-from replview.spark.reading import connect, resolve
-from replview.spark.reading.tables import chosen
-from replview.spark.slice_schemas import UNTYPED
-from replview.spark.slices import Slice, SliceTable
 
 #: Spark reads so only where ``spark.sql.python.filterPushdown.enabled`` is set.
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"

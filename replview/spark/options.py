@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from decoder.scalars import LSN
-from replview.spark.narrowing import STATES, Narrowing
-from replview.spark.reading.connecting import Connection, StoreProblem, store_dsn
-from replview.spark.reading.masks import asked_masks, with_rules
-from replview.spark.reading.tables import known_tables
-from replview.spark.slices import Masked, Slice
+from replview.parquet.narrowing import STATES, Narrowing
+from replview.parquet.reading.connecting import Connection, StoreProblem, store_dsn
+from replview.parquet.reading.masks import asked_masks, with_rules
+from replview.parquet.reading.tables import known_tables
+from replview.parquet.slices import Masked, Slice
 
 ROWS_PER_PARTITION = 250_000
 #: In ``actors``, alone: where nobody was named.

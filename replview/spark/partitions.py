@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from replview.parquet.reading import connect, cut, read_typed, read_untyped
+from replview.parquet.reading.connecting import Connection
+from replview.parquet.slices import Range, Slice, SliceTable
 from replview.spark.options import Options
-from replview.spark.reading import connect, cut, read_typed, read_untyped
-from replview.spark.reading.connecting import Connection
-from replview.spark.slices import Range, Slice, SliceTable
 
 
 @dataclass

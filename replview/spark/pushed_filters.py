@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from replview.spark.slices import OPERATIONS, Slice
+from replview.parquet.slices import OPERATIONS, Slice
 
 _LSN = "_commit_version"
 #: Of untyped records: their place in history.

@@ -19,13 +19,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from replview.parquet.reading import StoreProblem, connect, resolve
+from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.places import conditions, counted, wanted_operations
+from replview.parquet.reading.tables import chosen
+from replview.parquet.slices import Slice, SliceTable
 from replview.spark.options import Options
 from replview.spark.partitions import StorePartition, planned, read_partition
-from replview.spark.reading import StoreProblem, connect, resolve
-from replview.spark.reading.connecting import Connection
-from replview.spark.reading.places import conditions, counted, wanted_operations
-from replview.spark.reading.tables import chosen
-from replview.spark.slices import Slice, SliceTable
 
 Offset = dict[str, int]
 

@@ -19,7 +19,7 @@ class StoreConfig(AppConfig):
         """Have every session of Django's take what is asked here as it comes."""
         connection_created.connect(_prepare_session, dispatch_uid="replview.store.session")
         # Models are loaded only now.
-        from replview.store import sign_in_records
+        from replview.access import sign_in_records
 
         sign_in_records.connect()
 

@@ -6,8 +6,8 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from replview.store.access_record import Action, note
 from replview.store.models import Slot, SlotEvent, WatchedSlot
+from replview.store.write.access_record import Action, note
 
 #: The code of a slot that replview dropped at its budget.
 DROPPED = "wal_budget"

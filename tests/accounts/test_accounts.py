@@ -15,10 +15,9 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from replview.store import setup_codes
-from replview.store.accounts import AccountProblem, close_account, sessions_of
-from replview.store.models import AccessRecord, ApiToken, Grant, SetupCode, Source
-from replview.store.rights import (
+from replview.access import setup_codes
+from replview.access.accounts import AccountProblem, close_account, sessions_of
+from replview.access.rights import (
     Role,
     admins,
     ensure_roles,
@@ -29,8 +28,9 @@ from replview.store.rights import (
     users_with_rights,
     visible_sources,
 )
-from replview.store.session_policy import forget_ended
-from replview.store.tokens import make_token
+from replview.access.session_policy import forget_ended
+from replview.access.tokens import make_token
+from replview.store.models import AccessRecord, ApiToken, Grant, SetupCode, Source
 from tests.commands.conftest import run  # noqa: F401
 from tests.people import make_user
 from tests.privacy.searching import columns_holding

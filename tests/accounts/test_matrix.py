@@ -1,6 +1,6 @@
 """Everybody tries everything: every address, every call of the API, every socket.
 
-Whoever adds an address without a line in the table of ``web.allowed`` fails here, and so does
+Whoever adds an address without a line in the table of ``access.allowed`` fails here, and so does
 whoever lets somebody in who lacks the role, or shows a value to somebody without the right on its
 table.
 """
@@ -17,15 +17,15 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver
 from django.utils import timezone
 
-from replview.api.api import api
+from replview.access.allowed import ALLOWED, EVERYONE, SIGNED_IN, role_for
+from replview.access.objects import OF_NONE, OF_SOURCES
+from replview.access.rights import Role
 from replview.live.allowed import ALLOWED_SOCKETS
 from replview.live.events import NO_SUCH_SLOT, NOT_ALLOWED, NOT_SIGNED_IN
 from replview.live.routing import websocket_urlpatterns
 from replview.store.models import Alert, AlertRule, Export, Slot, SlotPeek, Source, WatchedSlot
-from replview.store.rights import Role
-from replview.store.tidy import make_partitions
-from replview.web.allowed import ALLOWED, EVERYONE, SIGNED_IN, role_for
-from replview.web.objects import OF_NONE, OF_SOURCES
+from replview.store.retention.tidy import make_partitions
+from replview.urls import api
 from tests.live.conftest import WebsocketCommunicator
 from tests.people import make_user
 from tests.store.history_rows import History, insert

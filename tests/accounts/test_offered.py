@@ -13,9 +13,9 @@ from django.db import transaction
 from django.test import Client
 from django.urls import Resolver404, resolve
 
+from replview.access.allowed import ALLOWED, EVERYONE
+from replview.access.rights import Role
 from replview.store.models import Baseline, HistoryJob, Quarantine
-from replview.store.rights import Role
-from replview.web.allowed import ALLOWED, EVERYONE
 from tests.accounts.test_matrix import Tried, addresses, body_of, build, needed
 
 #: These end what is walked with.

@@ -11,10 +11,10 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpResponse
 from django.test import Client
 
-from replview.store.accounts import give_grant
+from replview.access import single_sign_on
+from replview.access.accounts import give_grant
+from replview.access.rights import role_of
 from replview.store.models import Source
-from replview.store.rights import role_of
-from replview.web import single_sign_on
 from tests.accounts.provider import CLIENT, SECRET, Provider, running
 from tests.people import make_user
 
@@ -28,7 +28,7 @@ def provider(db, settings) -> Iterator[Provider]:
         settings.OIDC_ROLES = "admin=dba;operator=dev,sre;viewer=staff"
         settings.AUTHENTICATION_BACKENDS = [
             *settings.AUTHENTICATION_BACKENDS,
-            "replview.web.single_sign_on.SingleSignOn",
+            "replview.access.single_sign_on.SingleSignOn",
         ]
         single_sign_on._discovered.clear()
         yield server

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from replview.alerts.evaluation import evaluate
+from replview.features.alerts.evaluation import evaluate
 from replview.store.models import (
     Alert,
     AlertRule,

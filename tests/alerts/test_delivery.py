@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from replview.alerts import delivery, sending
-from replview.alerts.delivery import deliver_due, deliver_next, pause_after
-from replview.alerts.evaluation import evaluate
-from replview.alerts.outbox import tell
-from replview.alerts.sending import Refused, is_public, post, signature
-from replview.alerts.webhooks import NotAWebhook, add_webhook, send_test
+from replview.features.alerts import delivery, sending
+from replview.features.alerts.delivery import deliver_due, deliver_next, pause_after
+from replview.features.alerts.evaluation import evaluate
+from replview.features.alerts.rules.outbox import tell
+from replview.features.alerts.rules.webhooks import NotAWebhook, add_webhook, send_test
+from replview.features.alerts.sending import Refused, is_public, post, signature
 from replview.store.models import AccessRecord, Delivery, Webhook
 from tests.alerts.conftest import GB, Told
 

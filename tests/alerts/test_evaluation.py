@@ -4,10 +4,10 @@ import datetime as dt
 
 import pytest
 
-from replview.alerts import evaluation
-from replview.alerts.built_in import BUILT_IN, ensure
-from replview.alerts.evaluation import evaluate
-from replview.store.alert_rows import EVALUATE_LOCK
+from replview.features.alerts import evaluation
+from replview.features.alerts.evaluation import evaluate
+from replview.features.alerts.queries import EVALUATE_LOCK
+from replview.features.alerts.rules.built_in import BUILT_IN, ensure
 from replview.store.models import (
     Alert,
     AlertRule,
@@ -294,7 +294,7 @@ def test_loss_is_foretold_from_the_pace_of_the_last_minutes(told: Told) -> None:
     from django.db import connection
 
     from replview.store.models import SlotSample
-    from replview.store.partitions import ensure_partitions
+    from replview.store.write.partitions import ensure_partitions
 
     ensure_partitions(connection.connection, START.date(), START.date())
     only("time_to_loss", threshold=3600, clear_threshold=7200)

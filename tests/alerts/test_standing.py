@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from replview.alerts.evaluation import evaluate
+from replview.features.alerts.evaluation import evaluate
+from replview.features.slots.same_slot import same_slot
 from replview.store.models import Alert, AlertRule, Source, SourceLook, WatchedSlot
-from replview.web.same_slot import same_slot
 from tests.alerts.conftest import GB, START, Told
 
 HALF, NEAR = "Retained WAL over half its limit", "Retained WAL near its limit"

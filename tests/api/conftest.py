@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from replview.store.tokens import make_token
+from replview.access.tokens import make_token
 from tests.people import make_user
 
 

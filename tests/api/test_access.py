@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from replview.access.tokens import good_token, make_token
 from replview.store.models import ApiToken
-from replview.store.tokens import good_token, make_token
 
 SLOTS = "/api/v1/slots"
 

@@ -5,7 +5,7 @@ from django.test import Client
 
 from replview.store.keys import signed_hash
 from replview.store.models import Relation
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
 

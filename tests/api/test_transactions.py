@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
 

@@ -23,7 +23,7 @@ def fill(waiting: int) -> int:
 
     from decoder.scalars import LSN
     from replview.store import models
-    from replview.store.partitions import ensure_partitions, transaction_id
+    from replview.store.write.partitions import ensure_partitions, transaction_id
 
     now = dt.datetime.now(dt.UTC)
     connection.ensure_connection()

@@ -10,7 +10,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from replview.demo.postgres import EmbeddedPostgres
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.benchmarks.bench_servers import STORE
 from tests.benchmarks.processes import module, run
 from tests.benchmarks.report import Result

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 
-from replview.demo import programs
+from replview.runtime import programs
 from tests.benchmarks.bench_servers import INSERT, bench
 from tests.benchmarks.processes import Failed, running
 from tests.benchmarks.report import Result

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import httpx
 
-from replview.demo import programs
-from replview.demo.ports import free_port
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime import programs
+from replview.runtime.ports import free_port
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.benchmarks.bench_servers import Bench
 from tests.benchmarks.processes import Failed, module, run, running, said
 

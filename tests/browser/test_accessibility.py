@@ -14,6 +14,7 @@ from django.db import connection
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
+from replview.access.rights import Role, set_role
 from replview.store.models import (
     Alert,
     Baseline,
@@ -23,8 +24,7 @@ from replview.store.models import (
     Slot,
     SlotEvent,
 )
-from replview.store.rights import Role, set_role
-from replview.web.addresses import (
+from replview.text.addresses import (
     actor_url,
     find_url,
     in_flight_url,

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from django.db import connection
 from playwright.sync_api import Page, expect
 
-from replview import exporting
+from replview.features.exports import job as exporting
 from replview.live.publisher import Publisher
 from replview.store.models import Export
 from tests.browser.conftest import Server

@@ -17,7 +17,7 @@ from django.test import Client
 from playwright.sync_api import Browser, Page, expect
 
 from replview.store.models import AccessRecord, Slot, Source, SourceDraft
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.browser.conftest import PATIENCE_MS, SESSIONS, Server, rows
 from tests.browser.test_accessibility import findings
 from tests.catalog.test_plan import left_on

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.browser.conftest import Server, one_server, rows
 from tests.live.feeder import Feeder, single
 

@@ -7,7 +7,7 @@ from django.db import connection
 from playwright.sync_api import Page, expect
 
 from replview.store.models import Slot
-from replview.web.addresses import row_url
+from replview.text.addresses import row_url
 from tests.browser.conftest import Server
 from tests.live.feeder import Feeder, NewChange, NewTransaction
 

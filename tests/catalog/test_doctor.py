@@ -11,19 +11,19 @@ from contextlib import suppress
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from replview.catalog.checks.plugins import check_plugins
-from replview.catalog.checks.server import check_version
 from replview.catalog.connections import connect
-from replview.catalog.doctor import examine
-from replview.catalog.findings import Finding, Grade, blocks
-from replview.catalog.plan import make_plan
+from replview.catalog.doctor.doctor import examine
+from replview.catalog.doctor.findings import Finding, Grade, blocks
+from replview.catalog.doctor.plugins import check_plugins
+from replview.catalog.doctor.server import check_version
+from replview.catalog.plan.plan import make_plan
+from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.server import read_server_facts
 from replview.catalog.slots import read_slots
-from replview.catalog.wishes import Wish
-from replview.demo.binaries import debian_postgres15
-from replview.demo.postgres import EmbeddedPostgres
-from replview.web.remedies import split_remedy
+from replview.runtime.binaries import debian_postgres15
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.text.remedies import split_remedy
 from tests.copied_clusters import copied
 from tests.crashes.waiting import wait_for
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from replview.catalog.kept import KeptConnections
-from replview.sampling.looking import look
+from replview.catalog.connection_cache import KeptConnections
+from replview.features.sampling.collect import look
 from tests.conftest import SourceDatabase
 from tests.receiver.pooler import pooler
 

@@ -5,12 +5,12 @@ import threading
 import psycopg
 import pytest
 
-from replview.catalog.carry_out import carry_out, undo
 from replview.catalog.connections import connect
 from replview.catalog.naming import table_parts, table_text
-from replview.catalog.plan import Plan, make_plan
+from replview.catalog.plan.carry_out import carry_out, undo
+from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.slot_request import Wish, parse_columns
 from replview.catalog.problems import SourceTrouble
-from replview.catalog.wishes import Wish, parse_columns
 
 
 def plan_for(source, name: str = "shop", **wish) -> Plan:
@@ -84,7 +84,7 @@ def test_a_failing_slot_leaves_no_publication_behind(shop) -> None:
 
 
 def test_waiting_for_an_open_transaction_is_told_and_can_be_stopped(shop, monkeypatch) -> None:
-    monkeypatch.setattr("replview.catalog.carry_out._PROGRESS_SECONDS", 0.2)
+    monkeypatch.setattr("replview.catalog.plan.carry_out._PROGRESS_SECONDS", 0.2)
     # It waits longer than for any lock: the transaction may take its time.
     monkeypatch.setattr("replview.catalog.connections.LOCK_TIMEOUT_MS", 50)
     stop = threading.Event()

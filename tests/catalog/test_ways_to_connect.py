@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 from replview.catalog.connections import connect, reading
-from replview.catalog.doctor import examine
+from replview.catalog.doctor.doctor import examine
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.demo.binaries import debian_postgres15
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.server_user import server_user
-from replview.receiver.session import ReplicationSession
+from replview.receiver.sessions.walsender import ReplicationSession
+from replview.runtime.binaries import debian_postgres15
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.server_user import server_user
 from replview.store.dsn import DSNError, full_conninfo, set_dsn
 from replview.store.models import Source
 from tests.catalog.certificates import Authority

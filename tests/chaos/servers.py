@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.copied_clusters import ROOT, STORE_TEMPLATE, copied
 
 DATABASE = "chaos"

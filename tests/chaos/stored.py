@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from replview.store.change_stream import iterate_changes
 from replview.store.models import Slot, Transaction
+from replview.store.read.changes.stream import iterate_changes
 from tests.chaos.witness import NOT_SENT, WitnessChange
 
 Record = dict[str, Any]

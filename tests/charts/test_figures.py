@@ -5,18 +5,18 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from replview.charts.axes import axis, words_of
-from replview.charts.figure import Chart
-from replview.charts.lag_seconds import lag_seconds
-from replview.charts.receiver import batch_size, memory
-from replview.charts.retained_wal import retained_wal
-from replview.charts.spill_stream import spill_stream
-from replview.charts.stored_after import stored_after
-from replview.charts.table_rates import table_rates
-from replview.charts.throughput import throughput
-from replview.charts.transaction_sizes import transaction_sizes
-from replview.charts.unconfirmed_wal import unconfirmed_wal
-from replview.charts.values import SlotValues
+from replview.ui.charts.axes import axis, words_of
+from replview.ui.charts.figure import Chart
+from replview.ui.charts.lag_seconds import lag_seconds
+from replview.ui.charts.receiver import batch_size, memory
+from replview.ui.charts.retained_wal import retained_wal
+from replview.ui.charts.spill_stream import spill_stream
+from replview.ui.charts.stored_after import stored_after
+from replview.ui.charts.table_rates import table_rates
+from replview.ui.charts.throughput import throughput
+from replview.ui.charts.transaction_sizes import transaction_sizes
+from replview.ui.charts.unconfirmed_wal import unconfirmed_wal
+from replview.ui.charts.values import SlotValues
 
 GB = 1 << 30
 TIMES = [1000.0, 6000.0, 11000.0, 16000.0]

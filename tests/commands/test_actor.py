@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from django.core.management.base import CommandError
 
-from replview.catalog import stamp_carrying
-from replview.catalog.stamp_carrying import carry_stamp
-from replview.catalog.stamp_plan import plan_install
+from replview.catalog.plan import stamp_carrying
+from replview.catalog.plan.stamp_carrying import carry_stamp
+from replview.catalog.plan.stamp_plan import plan_install
 from tests.conftest import SourceDatabase
 
 #: Everything of the stamp that a database can have.

@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
-from replview.store.partitions import ensure_partitions
+from replview.store.write.partitions import ensure_partitions
 from tests.alerts.conftest import GB, Told, told
 from tests.alerts.test_delivery import Hook, hook
 

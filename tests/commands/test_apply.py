@@ -12,9 +12,9 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
-from replview.demo.postgres import EmbeddedPostgres
-from replview.managing.moving import move_source
+from replview.acts.moving import move_source
 from replview.receiver.mask_rules import MaskRules
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.masks import NamedColumn
 from replview.store.models import (
     AccessRecord,
@@ -369,7 +369,7 @@ def test_no_slot_is_made_where_a_mask_rule_could_not_be(shop, apply, monkeypatch
     def full(*_: object, **__: object) -> None:
         raise OperationalError("the disk is full")
 
-    monkeypatch.setattr("replview.fleet.mask_planning.add_rule", full)
+    monkeypatch.setattr("replview.management.fleet.mask_planning.add_rule", full)
     status, said = apply(of_shop(shop, further='[[mask]]\ncolumn = "email"'), "--yes")
 
     assert (status, "not tried, since a mask rule failed" in said) == (1, True)

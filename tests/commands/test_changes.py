@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
 

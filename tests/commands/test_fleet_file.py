@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from replview.fleet import keys
-from replview.fleet.alert_overrides import OVERRIDABLE
-from replview.fleet.faults import FleetFaults
-from replview.fleet.reading import parse_fleet, read_fleet
+from replview.management.fleet import keys
+from replview.management.fleet.alert_overrides import OVERRIDABLE
+from replview.management.fleet.faults import FleetFaults
+from replview.management.fleet.reading import parse_fleet, read_fleet
 
 FAULTS = {
     'dsn = "x=y': "it is no TOML",

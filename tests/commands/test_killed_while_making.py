@@ -10,17 +10,17 @@ import pytest
 from django.utils import timezone
 
 from decoder.scalars import LSN
-from replview.catalog.answered import wish_of
+from replview.acts.slot_making import make_slot
+from replview.acts.slot_sweeping import sweep
 from replview.catalog.connections import connect
-from replview.catalog.plan import make_plan
+from replview.catalog.plan.answered import wish_of
+from replview.catalog.plan.plan import make_plan
+from replview.catalog.plan.slot_request import Wish
+from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.server import read_position
-from replview.catalog.steps import Step
-from replview.catalog.wishes import Wish
-from replview.draft_work import take_back_lost
-from replview.slot_making import make_slot
-from replview.slot_sweeping import sweep
-from replview.store import intentions
+from replview.features.onboarding.draft_work import take_back_lost
+from replview.jobs import intentions
 from replview.store.models import AccessRecord, Slot, SlotIntention, Source, SourceDraft
 from tests.catalog.test_plan import left_on
 from tests.conftest import STORE, SourceDatabase

@@ -9,7 +9,8 @@ import pytest
 from django.core.management import load_command_class
 
 from replview.management import commands
-from replview.store import instance_settings, troubles
+from replview.store import demo_troubles as troubles
+from replview.store import instance_settings
 from replview.store.models import (
     AccessRecord,
     Baseline,
@@ -18,7 +19,7 @@ from replview.store.models import (
     Slot,
     Webhook,
 )
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 

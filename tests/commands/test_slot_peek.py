@@ -5,8 +5,8 @@ import json
 import pytest
 from django.core.management.base import CommandError
 
-from replview.management.slot_peek import lines_of
-from replview.web.peek_words import Found
+from replview.features.peeks.text import Found
+from replview.management.output.slot_peek import lines_of
 
 
 @pytest.fixture

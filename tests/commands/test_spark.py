@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from replview.parquet.writing.problems import TargetProblem
 from replview.spark import artefact
 from replview.spark.__main__ import check, main, parser
 from replview.spark.history.results import Result
 from replview.spark.history.showing import as_table
 from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
-from replview.spark.writing.problems import TargetProblem
 from tests.spark.told_history import History
 
 ROOT = Path(__file__).parent.parent.parent

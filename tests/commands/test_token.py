@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management.base import CommandError
 
-from replview.store.tokens import good_token
+from replview.access.tokens import good_token
 from tests.people import make_user
 
 

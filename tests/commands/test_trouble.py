@@ -5,8 +5,8 @@ import json
 import pytest
 from django.core.management.base import CommandError
 
-from replview.store import troubles
-from replview.store.troubles import State
+from replview.store import demo_troubles as troubles
+from replview.store.demo_troubles import State
 
 
 def test_elsewhere_it_refuses(run) -> None:

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from replview.store.models import Change, Slot, Source
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.catalog.test_plan import left_on
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.crashes.stores import CrashStore
 from tests.receiver.test_workers import Workers
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from replview.demo.postgres import EmbeddedPostgres
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.conftest import SOURCE_SETTINGS, SourceDatabase
 from tests.copied_clusters import copied
 from tests.crashes.slots import ReceivedSlot, make_slot

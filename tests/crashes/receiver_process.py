@@ -28,8 +28,8 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1)  # where it hangs, if it does
     _sleep_beside_libfaketime()
     django.setup()
+    from replview.features.receiving.tasks import conninfo_of
     from replview.receiver.run import receive
-    from replview.tasks import conninfo_of
 
     slot_id, owner = int(sys.argv[1]), sys.argv[2]
     stop = threading.Event()

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from replview.demo.pg_programs import run_program
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.problems import StackProblem
-from replview.demo.server_user import server_user
+from replview.runtime.problems import StackProblem
+from replview.runtime.servers.pg_programs import run_program
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.server_user import server_user
 from tests.conftest import SOURCE_SETTINGS
 from tests.copied_clusters import copied
 from tests.crashes.waiting import wait_for

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from replview.demo.postgres import EmbeddedPostgres
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.copied_clusters import ROOT, STORE_TEMPLATE
 
 _numbers = itertools.count(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.conftest import SourceDatabase
 from tests.crashes.celery_processes import celery_processes
 from tests.crashes.conftest import Receive

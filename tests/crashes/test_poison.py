@@ -29,7 +29,7 @@ def _quarantined(slot: ReceivedSlot) -> dict[str, Any]:
 
 
 def _decide(slot: ReceivedSlot, found: dict[str, Any], decision: str) -> None:
-    """As the page and the command do (``replview.store.quarantine.decide``)."""
+    """As the page and the command do (``store.quarantine.decide``)."""
     slot.store.run(
         "UPDATE quarantine SET decision = %s, decided_by = 'the auditor', decided_at = now() "
         "WHERE id = %s",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from replview.demo.postgres import EmbeddedPostgres
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.conftest import SOURCE_SETTINGS, SourceDatabase
 from tests.crashes.conftest import Receive, fresh_source
 from tests.crashes.slots import ReceivedSlot, create_slot
@@ -14,8 +14,8 @@ from tests.crashes.waiting import wait_for
 pytestmark = pytest.mark.slow
 #: What beat has the workers do once in a while.
 LOOK = """
-from replview.sampling.sample import sample_source
-from replview.store.lost_ends import give_up_lost_ends
+from replview.features.sampling.sample import sample_source
+from replview.store.write.lost_ends import give_up_lost_ends
 from replview.store.models import Source
 give_up_lost_ends()
 sample_source(Source.objects.get())

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.server_user import server_user
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.server_user import server_user
 from tests.conftest import SourceDatabase
 from tests.copied_clusters import copy_cluster
 from tests.crashes.conftest import Receive

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.browser.conftest import ARGUMENTS, CHROMIUM, PATIENCE_MS, rows
 from tests.conftest import SourceDatabase
 from tests.crashes.conftest import Receive

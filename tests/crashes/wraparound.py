@@ -5,9 +5,9 @@ Sources: PostgreSQL documentation, "pg_resetwal", option ``-x``; "The Commit Log
 
 import psycopg
 
-from replview.demo.pg_programs import run_program
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.server_user import server_user
+from replview.runtime.servers.pg_programs import run_program
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.server_user import server_user
 from tests.conftest import SOURCE_SETTINGS
 from tests.copied_clusters import copied
 

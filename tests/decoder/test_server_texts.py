@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import INFINITY_US, MINUS_INFINITY_US, us_from_datetime
+from decoder.plugins.type_names import without_modifier
 from decoder.timestamps import us_from_text
-from decoder.type_names import without_modifier
 
 
 @given(

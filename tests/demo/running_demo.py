@@ -7,8 +7,8 @@ import threading
 import time
 from pathlib import Path
 
-from replview.demo.leftovers import is_running
-from replview.demo.ports import free_port
+from replview.runtime.leftovers import is_running
+from replview.runtime.ports import free_port
 from tests.demo.conftest import processes_naming
 
 _CODE = Path(__file__).parents[2]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from replview.demo import binaries
-from replview.demo.binaries import pg_bin, redis_server
-from replview.demo.problems import StackProblem
+from replview.runtime import binaries
+from replview.runtime.binaries import pg_bin, redis_server
+from replview.runtime.problems import StackProblem
 
 
 @pytest.mark.parametrize("version", [16, 18])

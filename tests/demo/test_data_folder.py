@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from replview.demo import data_folder
-from replview.demo.data_folder import DataFolder
-from replview.demo.problems import StackProblem
+from replview.runtime import data_folder
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.problems import StackProblem
 
 URL = "http://127.0.0.1:8642/"
 
@@ -52,7 +52,7 @@ def test_a_second_stack_is_told_where_the_first_is(data: DataFolder) -> None:
 
 def test_the_lock_of_a_killed_stack_is_taken_and_tells_of_it(data: DataFolder) -> None:
     held = f"""
-from replview.demo.data_folder import DataFolder
+from replview.runtime.data_folder import DataFolder
 import os, signal
 DataFolder({str(data.path)!r}).acquire({URL!r})
 os.kill(os.getpid(), signal.SIGKILL)

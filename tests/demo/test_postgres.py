@@ -13,12 +13,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from replview.demo.binaries import debian_postgres15, pg_bin
-from replview.demo.leftovers import is_running
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.postmaster import postmaster_pid
-from replview.demo.problems import StackProblem
-from replview.demo.server_user import REACHABLE_PLACE, reachable_programs, server_user
+from replview.runtime.binaries import debian_postgres15, pg_bin
+from replview.runtime.leftovers import is_running
+from replview.runtime.problems import StackProblem
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.postmaster import postmaster_pid
+from replview.runtime.servers.server_user import REACHABLE_PLACE, reachable_programs, server_user
 
 pytestmark = pytest.mark.slow
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from replview.demo.leftovers import is_running
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.leftovers import is_running
+from replview.runtime.servers.redis import EmbeddedRedis
 
 
 def pid_of(server: EmbeddedRedis) -> int:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from replview.demo.data_folder import DataFolder
-from replview.demo.narration import Narration
-from replview.demo.ports import free_port
-from replview.demo.problems import StackProblem
-from replview.demo.stack import Stack
-from replview.demo.supervisor import Supervisor
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.narration import Narration
+from replview.runtime.ports import free_port
+from replview.runtime.problems import StackProblem
+from replview.runtime.stack import Stack
+from replview.runtime.supervisor import Supervisor
 from tests.demo.conftest import processes_naming
 
 

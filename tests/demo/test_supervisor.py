@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from replview.demo.data_folder import DataFolder
-from replview.demo.leftovers import end_marked_processes, is_running, marked_processes
-from replview.demo.supervisor import CODE_FOLDER, Program, Supervisor
-from replview.demo.watching import Watch
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.leftovers import end_marked_processes, is_running, marked_processes
+from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor
+from replview.runtime.watching import Watch
 
 pytestmark = pytest.mark.slow
 
@@ -111,8 +111,8 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     script = f"""
 import os, signal, sys
 sys.path.insert(0, {str(CODE_FOLDER)!r})
-from replview.demo.data_folder import DataFolder
-from replview.demo.supervisor import Program, Supervisor
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.supervisor import Program, Supervisor
 folder = DataFolder({str(tmp_path / "data")!r})
 folder.create()
 sleep = Program(name="sleep", argv=["/bin/sleep", "600"], priority=1)

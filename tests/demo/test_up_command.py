@@ -12,9 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from replview.demo.leftovers import marked_processes
-from replview.demo.ports import free_port
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.leftovers import marked_processes
+from replview.runtime.ports import free_port
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.copied_clusters import copied
 
 pytestmark = pytest.mark.slow

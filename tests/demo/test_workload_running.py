@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.workload.__main__ import SOURCE_URL
 from replview.demo.workload.runner import Workload, cast
 from replview.demo.workload.seed import prepare
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.copied_clusters import copied
 
 pytestmark = pytest.mark.slow

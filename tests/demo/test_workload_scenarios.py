@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
-from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.workload.once import run_every_scenario_once
 from replview.demo.workload.scenarios import SCENARIOS
 from replview.demo.workload.schema import TABLES
 from replview.demo.workload.seed import prepare
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.copied_clusters import copied
 
 pytestmark = pytest.mark.slow

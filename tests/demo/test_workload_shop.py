@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from replview.demo.postgres import EmbeddedPostgres
 from replview.demo.workload import ddl, janitor, orders, two_phase
 from replview.demo.workload.material import invent
 from replview.demo.workload.schema import ADVISORY_LOCK, TABLES, NotOurDatabase
 from replview.demo.workload.seed import prepare
 from replview.demo.workload.session import Session, Stopping
 from replview.demo.workload.tally import Tally, minute_line
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.copied_clusters import copied
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
 

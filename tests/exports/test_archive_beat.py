@@ -6,9 +6,10 @@ import pyarrow.dataset as pads
 import pytest
 from django.db import connection
 
-from replview.store import archived, instance_settings
+from replview.store import instance_settings
 from replview.store.models import ArchiveMark, Transaction
-from replview.store.partitions import ensure_partitions
+from replview.store.retention import archived
+from replview.store.write.partitions import ensure_partitions
 from tests.receiver.conftest import wait_for
 from tests.receiver.test_workers import Workers
 from tests.receiver.test_workers import workers as workers  # a fixture

@@ -15,15 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 from django.db import connection
 
-from replview import archiving
-from replview.spark import reading
+from replview.features.archive import job as archiving
+from replview.parquet import reading
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.targets import Target
 from replview.spark.processes import JobProcess
-from replview.spark.writing.exporting import export
-from replview.spark.writing.targets import Target
-from replview.store import instance_settings, retention
+from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
-from replview.store.partitions import ensure_partitions
+from replview.store.retention import deletion as retention
+from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import insert
 from tests.store.test_retention import TODAY, Days, days_ago, the
 

@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from replview import archiving
-from replview.spark.archive import job
-from replview.spark.slices import Slice
-from replview.spark.writing import exporting
-from replview.spark.writing.targets import Target
-from replview.store import archive, instance_settings
+from replview.features.archive import job as archiving
+from replview.parquet.archive import job
+from replview.parquet.slices import Slice
+from replview.parquet.writing import exporting
+from replview.parquet.writing.targets import Target
+from replview.store import instance_settings
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
+from replview.store.retention import archive
 from tests.store.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
@@ -142,7 +143,7 @@ def test_what_the_files_do_not_hold_keeps_the_mark_where_it_is(
         change.seq = 3
         Change.objects.bulk_create([change])
     monkeypatch.setattr(
-        "replview.spark.writing.parts._check", lambda changes, part: None
+        "replview.parquet.writing.parts._check", lambda changes, part: None
     )  # the writer's own look
     Change.objects.filter(transaction_id=first.pk, seq=2).update(relation_id=None)
 

@@ -20,22 +20,22 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from replview.exports.asking import read_wish
-from replview.exports.policy import Refused
+from replview.access.tokens import make_token
+from replview.features.exports.request import read_wish
+from replview.jobs import exports
 from replview.management.commands import export as by_command
+from replview.parquet.reading import connect, resolve
+from replview.parquet.slices import Slice
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.planning import transactions_of
+from replview.parquet.writing.targets import Target
 from replview.spark.options import Options
 from replview.spark.pushed_filters import narrowed
-from replview.spark.reading import connect, resolve
-from replview.spark.slices import Slice
-from replview.spark.writing.exporting import export
-from replview.spark.writing.planning import transactions_of
-from replview.spark.writing.targets import Target
-from replview.store import exports
-from replview.store.browsing_sql import conditions_of
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, Transaction
-from replview.store.tokens import make_token
-from replview.store.transaction_filter import TransactionFilter
+from replview.store.read.transactions.conditions import conditions_of
+from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.targets.policy import Refused
 from tests.people import make_user
 from tests.store.history_rows import WHEN, History
 

@@ -16,13 +16,13 @@ import pyarrow.dataset as ds
 import pyarrow.fs as fs
 import pytest
 
-from replview.demo.ports import free_port
-from replview.exports.asking import ask, read_wish
-from replview.spark.slices import Slice
-from replview.spark.writing import planning, targets
-from replview.spark.writing.exporting import export
-from replview.spark.writing.problems import Cancelled, TargetProblem
-from replview.spark.writing.targets import Target
+from replview.features.exports.request import ask, read_wish
+from replview.parquet.slices import Slice
+from replview.parquet.writing import planning, targets
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.problems import Cancelled, TargetProblem
+from replview.parquet.writing.targets import Target
+from replview.runtime.ports import free_port
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
 from tests.store.history_rows import History

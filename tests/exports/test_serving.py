@@ -10,10 +10,11 @@ import pyarrow.dataset as ds
 import pytest
 from django.db import connection
 
-from replview import exporting
-from replview.export_job import Job, end_leftover
-from replview.exports.asking import ask, read_wish
-from replview.store import exports, instance_settings
+from replview.features.exports import job as exporting
+from replview.features.exports.process import Job, end_leftover
+from replview.features.exports.request import ask, read_wish
+from replview.jobs import exports
+from replview.store import instance_settings
 from replview.store.models import Export
 from tests.store.history_rows import History
 

@@ -15,7 +15,7 @@ import psycopg
 
 from replview.live.publisher import Publisher
 from replview.store.keys import signed_hash
-from replview.store.partitions import ensure_partitions, transaction_id
+from replview.store.write.partitions import ensure_partitions, transaction_id
 
 TABLES: dict[str, list[tuple[str, str, bool]]] = {
     "orders": [

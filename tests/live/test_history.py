@@ -2,7 +2,7 @@
 
 import pytest
 
-from replview.store import history
+from replview.store.read import history
 from tests.live.feeder import Feeder, NewChange, NewTransaction, single
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.servers.redis import EmbeddedRedis
 from replview.store.models import Source, WatchedSlot
 
 

@@ -9,7 +9,7 @@ import sys
 import psycopg
 import pytest
 
-from replview.logs import JSONFormatter, PlainFormatter, logging_settings
+from replview.runtime.logs import JSONFormatter, PlainFormatter, logging_settings
 
 VALUE = "4111-1111-1111-1111"
 

@@ -8,8 +8,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from replview import celery_settings
-from replview.api.metrics_instance import QUEUES, queue_key
+from replview.access.tokens import make_token
+from replview.features.monitoring.metrics_instance import QUEUES, queue_key
+from replview.runtime import celery_settings
 from replview.store.models import (
     Alert,
     AlertRule,
@@ -19,7 +20,6 @@ from replview.store.models import (
     SourceLook,
     WatchedSlot,
 )
-from replview.store.tokens import make_token
 from tests.monitoring.conftest import watched
 from tests.monitoring.scrapes import Scrape
 from tests.people import make_user

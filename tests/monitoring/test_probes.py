@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test import AsyncClient, Client
 
-from replview.store.tokens import make_token
+from replview.access.tokens import make_token
 from tests.people import make_user
 
 

@@ -13,8 +13,8 @@ import yaml
 from django.core.management import call_command
 from django.test import Client
 
-from replview.alerts.built_in import BUILT_IN
-from replview.api.monitoring import FILES, text_of
+from replview.features.alerts.rules.built_in import BUILT_IN
+from replview.features.monitoring.files import FILES, text_of
 from tests.monitoring.scrapes import Scrape
 
 PROMTOOL = shutil.which("promtool") or ""

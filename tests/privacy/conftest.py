@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from replview.store import sight
+from replview.store.read import visibility as sight
 
 
 @pytest.fixture(autouse=True)

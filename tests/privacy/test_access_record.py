@@ -11,14 +11,14 @@ from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
 from decoder.scalars import LSN
-from replview.store import access_record
-from replview.store.access_reading import AccessFilter, forget, forgettable, read, walk
-from replview.store.access_record import Visit, note, settle, use_visit, viewed
+from replview.access.reading import AccessFilter, forget, forgettable, read, walk
+from replview.access.tokens import make_token
 from replview.store.connecting import connect_store
 from replview.store.keys import signed_hash
 from replview.store.models import AccessRecord, Slot, Source
-from replview.store.partitions import ensure_partitions
-from replview.store.tokens import make_token
+from replview.store.write import access_record
+from replview.store.write.access_record import Visit, note, settle, use_visit, viewed
+from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
 from tests.store.history_rows import WHEN, History, insert
 

@@ -16,24 +16,26 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
-from replview import erasing as serving
-from replview import erasing_act
-from replview.exports.asking import read_wish as wish_of
-from replview.exports.policy import Refused
-from replview.managing.sources import rename_source
-from replview.spark import reading
-from replview.spark.archive.reading import ArchivedLife
-from replview.spark.erasing.roots import Root
-from replview.spark.narrowing import Narrowing
-from replview.spark.writing.exporting import export
-from replview.spark.writing.manifests import read_manifest
-from replview.spark.writing.targets import Target
-from replview.store import erased_actor, erased_beside, erased_rows, erasing, instance_settings
-from replview.store.change_stream import iterate_changes
+from replview.acts.sources import rename_source
+from replview.features.erasure import actor as erased_actor
+from replview.features.erasure import job as serving
+from replview.features.erasure import related_rows as erased_beside
+from replview.features.erasure import rows as erased_rows
+from replview.features.erasure import run as erasing_act
+from replview.features.erasure.rows import Found
+from replview.features.erasure.trails import Place
+from replview.features.exports.request import read_wish as wish_of
+from replview.jobs import erasures as erasing
+from replview.jobs.erasure_request import Unerasable, read_wish
+from replview.parquet import reading
+from replview.parquet.archive.reading import ArchivedLife
+from replview.parquet.erasing.roots import Root
+from replview.parquet.narrowing import Narrowing
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.manifests import read_manifest
+from replview.parquet.writing.targets import Target
+from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
-from replview.store.erased_rows import Found
-from replview.store.erased_trails import Place
-from replview.store.erasing_wishes import Unerasable, read_wish
 from replview.store.models import (
     AbortedSubtransaction,
     ActorActivity,
@@ -46,8 +48,10 @@ from replview.store.models import (
     SlotPeek,
     Transaction,
 )
-from replview.store.row_history import row_history
-from replview.store.tidy import make_partitions
+from replview.store.read.changes.stream import iterate_changes
+from replview.store.read.row_history.history import row_history
+from replview.store.retention.tidy import make_partitions
+from replview.targets.policy import Refused
 from tests.people import make_user
 from tests.privacy.searching import columns_holding, files_holding
 from tests.receiver.conftest import record as record  # a fixture

@@ -6,12 +6,12 @@ import threading
 import pytest
 from django.test import Client
 
-from replview import erasing as serving
-from replview.store import erasing
+from replview.features.erasure import job as serving
+from replview.jobs import erasures as erasing
 from replview.store.connecting import connect_store
 from replview.store.keys import signed_hash
 from replview.store.models import AccessRecord, Change, Erasure
-from replview.store.partitions import ensure_partitions
+from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
 from tests.privacy.searching import columns_holding
 from tests.store.history_rows import History, insert

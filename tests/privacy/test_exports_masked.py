@@ -9,21 +9,20 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from replview.exports.asking import read_wish
-from replview.exports.policy import Refused
-from replview.exports.withheld import masked_for
-from replview.managing.sources import rename_source
-from replview.peeking import without_masked
-from replview.spark import reading
+from replview.access.withheld import masked_for
+from replview.acts.sources import rename_source
+from replview.features.exports.request import read_wish
+from replview.features.peeks.job import without_masked
+from replview.parquet import reading
+from replview.parquet.reading import read_typed, read_untyped
+from replview.parquet.reading.connecting import StoreProblem
+from replview.parquet.reading.tables import tables_of
+from replview.parquet.slices import Slice
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.layout import slice_digest
+from replview.parquet.writing.planning import sizes_of
+from replview.parquet.writing.targets import Target
 from replview.spark.options import Options
-from replview.spark.reading import read_typed, read_untyped
-from replview.spark.reading.connecting import StoreProblem
-from replview.spark.reading.tables import tables_of
-from replview.spark.slices import Slice
-from replview.spark.writing.exporting import export
-from replview.spark.writing.layout import slice_digest
-from replview.spark.writing.planning import sizes_of
-from replview.spark.writing.targets import Target
 from replview.store.connecting import store_conninfo
 from replview.store.keys import signed_hash
 from replview.store.masks import current_rules
@@ -39,8 +38,9 @@ from replview.store.models import (
     Source,
     Transaction,
 )
-from replview.store.sight import forget, sight_for, use_sight
-from replview.store.tidy import make_partitions
+from replview.store.read.visibility import forget, sight_for, use_sight
+from replview.store.retention.tidy import make_partitions
+from replview.targets.policy import Refused
 from tests.people import make_user
 from tests.privacy.searching import files_holding
 from tests.store.history_rows import History, insert
@@ -169,7 +169,7 @@ def test_the_data_source_masks_by_the_stores_rules_unless_told_otherwise(shop: S
 
 
 def test_rules_are_matched_as_pages_match_them(shop: Shop) -> None:
-    from replview.spark.reading.masks import rules_of
+    from replview.parquet.reading.masks import rules_of
     from replview.store.masks import masked_by, named_columns
 
     for table, column, kind in [

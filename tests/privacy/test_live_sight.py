@@ -5,7 +5,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.test import Client
 
-from replview.store.mask_making import add_rule, wished
+from replview.access.mask_making import add_rule, wished
 from replview.store.models import MaskRule, Source
 from tests.live.conftest import RecordingPublisher, communicator, connected, store_dsn
 from tests.live.conftest import quiet_feeder as quiet_feeder  # a fixture

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from replview.store.mask_making import add_rule, wished
+from replview.access.mask_making import add_rule, wished
 from replview.store.models import (
     AbortedSubtransaction,
     Change,

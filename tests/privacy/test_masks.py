@@ -6,23 +6,23 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from replview.access.mask_making import NotARule, add_rule, as_rule, matched_by, remove_rule, wished
+from replview.features.history.record import read_history_record
 from replview.receiver.mask_rules import MaskRules, withholds_raw
-from replview.store.change_batches import Batching
-from replview.store.change_sql import undo_sql
-from replview.store.change_walk import Walk
-from replview.store.changes import changes_of, matching_text
-from replview.store.mask_making import NotARule, add_rule, as_rule, matched_by, remove_rule, wished
 from replview.store.masks import NamedColumn, Rule, masked_by
 from replview.store.models import AccessRecord, HistoryJob, MaskRule
-from replview.store.row_as_of import row_as_of
-from replview.store.row_history import row_history
-from replview.store.row_keys import KeyProblem
-from replview.store.sight import MASKED, current_sight, forget, sight_for, use_sight
-from replview.store.tidy import make_partitions
-from replview.store.value_filter import WhereError
-from replview.store.wanted_changes import WantedChanges
-from replview.web.change_blocks import blocks_of
-from replview.web.history_record import read_history_record
+from replview.store.read.changes.as_sql import undo_sql
+from replview.store.read.changes.batches import Batching
+from replview.store.read.changes.page import changes_of, matching_text
+from replview.store.read.changes.walk import Walk
+from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.row_history.as_of import row_as_of
+from replview.store.read.row_history.history import row_history
+from replview.store.read.row_history.keys import KeyProblem
+from replview.store.read.value_filter import WhereError
+from replview.store.read.visibility import MASKED, current_sight, forget, sight_for, use_sight
+from replview.store.retention.tidy import make_partitions
+from replview.ui.changes.change_blocks import blocks_of
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 

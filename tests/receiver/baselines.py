@@ -2,8 +2,8 @@
 
 import threading
 
-from replview.receiver.baseline import Done, read_baseline
-from replview.store import baselines
+from replview.jobs import baselines
+from replview.receiver.baselines.baseline import Done, read_baseline
 from replview.store.connecting import connect_store
 from replview.store.models import Baseline, Transaction
 from tests.receiver.conftest import Recording

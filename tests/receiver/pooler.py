@@ -13,8 +13,8 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from replview.demo.ports import free_port
-from replview.demo.server_user import server_user
+from replview.runtime.ports import free_port
+from replview.runtime.servers.server_user import server_user
 from tests.conftest import SourceDatabase
 
 _PROGRAM = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin")

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from replview.catalog.problems import SourceTrouble
-from replview.demo.postgres import EmbeddedPostgres
-from replview.receiver import baseline as reading
-from replview.receiver import encoding
-from replview.receiver.baseline_storing import Lost
-from replview.store import baselines, tidy
+from replview.jobs import baselines
+from replview.receiver.baselines import baseline as reading
+from replview.receiver.baselines.storing import Lost
+from replview.receiver.storing import encoding
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.models import Baseline, LargeValue, Relation, SlotEvent, Transaction
+from replview.store.retention import tidy
 from tests.conftest import SourceDatabase, fresh_database
 from tests.receiver.baselines import asked, begun, read, take
 from tests.receiver.conftest import Recording, wait_for
@@ -377,7 +378,7 @@ def test_what_keeps_it_from_being_read_is_named(source, record, prepare: str, co
 def test_transactions_that_do_not_end_are_waited_for_only_so_long(
     source, record, monkeypatch
 ) -> None:
-    from replview.receiver import baseline_reading
+    from replview.receiver.baselines import reading as baseline_reading
 
     monkeypatch.setattr(baseline_reading, "WAIT_SECONDS", 1.0)
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
@@ -396,7 +397,7 @@ def test_transactions_that_do_not_end_are_waited_for_only_so_long(
 def test_a_table_truncated_between_snapshot_and_lock_is_not_taken_for_empty(
     source, record, monkeypatch
 ) -> None:
-    from replview.receiver.baseline_reading import SnapshotReader
+    from replview.receiver.baselines.reading import SnapshotReader
 
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     recording = record(source)

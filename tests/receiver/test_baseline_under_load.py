@@ -6,9 +6,9 @@ import threading
 import psycopg
 import pytest
 
-from replview.store.before_images import before_images
-from replview.store.changes import changes_of
 from replview.store.models import Baseline, Change, SlotIncarnation, Transaction
+from replview.store.read.changes.page import changes_of
+from replview.store.read.row_history.before_images import before_images
 from tests.conftest import SourceDatabase
 from tests.receiver.baselines import asked, begun, read, take
 from tests.receiver.conftest import Recording

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from replview import baselining
-from replview.store import baselines
+from replview.features.baselines import job as baselining
+from replview.jobs import baselines
 from replview.store.dsn import set_dsn
 from replview.store.models import Baseline, Source, Transaction
 from tests.receiver.baselines import asked

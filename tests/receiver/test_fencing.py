@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 from replview.receiver.run import receive
-from replview.store import lease as leases
 from replview.store.connecting import connect_store
-from replview.store.incarnations import Incarnation, read_slot, resume
-from replview.store.lease import Fenced
+from replview.store.write import lease as leases
+from replview.store.write.incarnations import Incarnation, read_slot, resume
+from replview.store.write.lease import Fenced
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
 

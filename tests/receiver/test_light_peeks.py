@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from replview.receiver import slot_functions
-from replview.receiver.pacing import Pacing
+from replview.receiver.sessions import slot_functions
+from replview.receiver.sessions.pacing import Pacing
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
 

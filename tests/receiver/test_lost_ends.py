@@ -2,9 +2,9 @@
 
 import pytest
 
-from replview.sampling.sample import sample_source
-from replview.store.lost_ends import give_up_lost_ends
+from replview.features.sampling.sample import sample_source
 from replview.store.models import SlotEvent, Source, Transition
+from replview.store.write.lost_ends import give_up_lost_ends
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
 

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from replview.acts import receiving
+from replview.acts.moving import move_source, plan_move
+from replview.acts.slot_making import make_slot
 from replview.catalog.connections import connect
-from replview.catalog.plan import make_plan
-from replview.catalog.wishes import Wish
-from replview.managing import receiving
-from replview.managing.moving import move_source, plan_move
+from replview.catalog.plan.plan import make_plan
+from replview.catalog.plan.slot_request import Wish
+from replview.features.receiving.tasks import conninfo_of
+from replview.features.sampling.sample import sample_source
 from replview.receiver.run import receive
-from replview.sampling.sample import sample_source
-from replview.slot_making import make_slot
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotEvent, Source, Transaction
-from replview.store.tidy import make_partitions
-from replview.tasks import conninfo_of
+from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
 from tests.crashes.standby import PHYSICAL_SLOT, Pair
 from tests.crashes.waiting import wait_for

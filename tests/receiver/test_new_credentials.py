@@ -5,11 +5,11 @@ import threading
 import psycopg
 import pytest
 
-from replview.managing.credentials import Credentials, set_credentials
+from replview.acts.credentials import Credentials, set_credentials
+from replview.features.receiving.tasks import conninfo_of
 from replview.receiver.run import receive
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot
-from replview.tasks import conninfo_of
 from tests.receiver.conftest import Recording, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

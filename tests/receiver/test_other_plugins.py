@@ -5,9 +5,9 @@ marked unknown.
 import pytest
 
 from replview.catalog.connections import connect
-from replview.catalog.plan import make_plan
+from replview.catalog.plan.plan import make_plan
+from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble
-from replview.catalog.wishes import Wish
 from replview.store.keys import signed_hash
 from replview.store.models import Relation, RelationVersion
 from tests.conftest import SourceDatabase

@@ -9,10 +9,10 @@ import pytest
 
 from decoder.scalars import LSN
 from replview.catalog.problems import SourceTrouble
-from replview.receiver import peeking
-from replview.receiver import slot_functions as functions
-from replview.receiver.peek_json import VALUE_CHARACTERS
-from replview.receiver.peeking import peek
+from replview.receiver.peeks import peek as peeking
+from replview.receiver.peeks.as_json import VALUE_CHARACTERS
+from replview.receiver.peeks.peek import peek
+from replview.receiver.sessions import slot_functions as functions
 from tests.conftest import SourceDatabase
 from tests.receiver.pooler import pooler
 

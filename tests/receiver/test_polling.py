@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from decoder.scalars import LSN
-from replview.receiver import pacing
+from replview.receiver.sessions import pacing
 from replview.store.connecting import connect_store
 from replview.store.models import Transaction, Transition
 from tests.conftest import SourceDatabase
@@ -299,7 +299,7 @@ def test_a_pooler_that_refuses_replication_is_told_with_the_way_around(
 def test_a_portion_of_any_size_is_read_in_little_memory(source: SourceDatabase, record) -> None:
     psutil = pytest.importorskip("psutil")
     from replview.receiver.options import choose
-    from replview.receiver.polling import PollingSession
+    from replview.receiver.sessions.polling import PollingSession
 
     source.run(TABLE)
     recording = record(source, start=False)

@@ -7,8 +7,8 @@ import pytest
 
 from decoder.errors import ProtocolError
 from decoder.scalars import LSN
-from replview.logs import JSONFormatter
 from replview.receiver.problems import name_trouble, pause_seconds
+from replview.runtime.logs import JSONFormatter
 from tests.conftest import SourceDatabase
 from tests.copied_clusters import copied
 from tests.receiver.conftest import unused, wait_for

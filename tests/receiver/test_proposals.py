@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from replview.tasks import choose_worker
+from replview.features.receiving.tasks import choose_worker
 
 WORKERS = ["receivers-a@one", "receivers-b@two", "receivers-c@three"]
 

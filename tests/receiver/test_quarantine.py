@@ -205,7 +205,7 @@ def test_what_cannot_be_read_is_asked_for_once_more_and_then_kept(
     source: SourceDatabase, record, monkeypatch
 ):
     """A message whose bytes are not what the protocol allows, every time it is sent."""
-    from replview.receiver.session import ReplicationSession
+    from replview.receiver.sessions.walsender import ReplicationSession
 
     source.run(TABLE)
     read = ReplicationSession.read

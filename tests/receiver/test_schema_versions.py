@@ -10,14 +10,14 @@ from django.utils import timezone
 from replview.catalog.connections import connected
 from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
-from replview.store.activity import roll
+from replview.features.relations.rename_evidence import values_carried
 from replview.store.models import ActivityMark, Relation, RelationActivity, SlotEvent
 from replview.store.publication_looks import store_publication_look
-from replview.store.relation_sums import RelationSum, sums_of_slot
-from replview.store.rename_evidence import values_carried
-from replview.store.schema_history import SchemaHistory, schema_history
-from replview.web.version_diff import summary
-from replview.web.version_shapes import shape_of
+from replview.store.read.schema_history import SchemaHistory, schema_history
+from replview.store.read.version_diff import summary
+from replview.store.read.version_shapes import shape_of
+from replview.store.sums.activity import roll
+from replview.store.sums.relation_sums import RelationSum, sums_of_slot
 from tests.people import make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

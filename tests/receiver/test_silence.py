@@ -1,6 +1,11 @@
 """A server is asked for a sign of life before it is given up."""
 
-from replview.receiver.silence import ANSWER_SECONDS, ASK_SECONDS, Silence, patience_seconds
+from replview.receiver.sessions.silence import (
+    ANSWER_SECONDS,
+    ASK_SECONDS,
+    Silence,
+    patience_seconds,
+)
 
 
 def test_one_who_spoke_just_now_is_not_asked() -> None:

@@ -4,8 +4,6 @@ import time
 
 import pytest
 
-from replview.store import tidy
-from replview.store.changes import changes_of
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -14,6 +12,8 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
+from replview.store.read.changes.page import changes_of
+from replview.store.retention import tidy
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
 

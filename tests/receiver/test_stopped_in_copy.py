@@ -3,9 +3,9 @@
 import psycopg
 import pytest
 
-from replview.store import lease
 from replview.store.connecting import connect_store
 from replview.store.models import Slot, Source
+from replview.store.write import lease
 from tests.receiver.conftest import wait_for
 
 _LONG_AGO = "UPDATE slot SET heartbeat_at = clock_timestamp() - interval '1 minute' WHERE id = %s"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from replview.store.connecting import connect_store
-from replview.store.lease import LEASE_SECONDS
+from replview.store.write.lease import LEASE_SECONDS
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from replview.receiver import encoding
+from replview.receiver.storing import encoding
 from replview.store.keys import signed_hash
 from replview.store.models import LargeValue, Relation, RelationVersion
 from tests.conftest import SourceDatabase

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime.servers.redis import EmbeddedRedis
 from replview.store.models import Slot
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for

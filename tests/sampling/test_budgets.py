@@ -10,12 +10,12 @@ from django.db import connection as store_connection
 
 from decoder.scalars import LSN
 from replview.catalog.connections import connect
-from replview.receiver.session import ReplicationSession
-from replview.sampling import budgets
-from replview.sampling.sample import sample_source
+from replview.features.sampling import budgets
+from replview.features.sampling.sample import sample_source
+from replview.receiver.sessions.walsender import ReplicationSession
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotEvent, WatchedSlot
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.receiver.conftest import Recording, wait_for
 from tests.receiver.conftest import record as record  # a fixture
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from replview.sampling import heartbeats
+from replview.features.sampling import heartbeats
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
 

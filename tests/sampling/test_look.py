@@ -3,11 +3,11 @@
 import pytest
 from django.db import connection
 
-from replview.catalog import holders
-from replview.sampling.sample import sample_source
+from replview.catalog.state import holders
+from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source, SourceLook
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 
 pytestmark = pytest.mark.django_db
 

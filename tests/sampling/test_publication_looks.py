@@ -2,7 +2,7 @@
 
 import pytest
 
-from replview.sampling.publications import look_at_publications
+from replview.acts.publications import look_at_publications
 from replview.store.dsn import set_dsn
 from replview.store.models import PublicationLook, Slot, Source
 

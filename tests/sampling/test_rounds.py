@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from replview.catalog.kept import KeptConnections
-from replview.sampling import rounds as rounds_module
-from replview.sampling.rounds import Rounds, is_due
-from replview.sampling.sample import sample_source
-from replview.sampling.steady import Steady
+from replview.catalog.connection_cache import KeptConnections
+from replview.features.sampling import sampling_pool as rounds_module
+from replview.features.sampling.sample import sample_source
+from replview.features.sampling.sampling_pool import Rounds, is_due
+from replview.features.sampling.scheduler import Steady
 from replview.store import instance_settings
 from replview.store.dsn import set_dsn
 from replview.store.models import SlotSample, Source, SourceSample
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.crashes.proxy import Proxy
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,7 +104,7 @@ def test_an_edited_source_is_asked_at_its_new_address(source, source_cluster_16)
 
 @pytest.mark.slow
 def test_sources_that_hang_delay_no_other(source, rounds, monkeypatch) -> None:
-    monkeypatch.setattr("replview.sampling.sample.DEADLINE_SECONDS", 1.5)
+    monkeypatch.setattr("replview.features.sampling.sample.DEADLINE_SECONDS", 1.5)
     source.run("SELECT pg_create_logical_replication_slot('here', 'pgoutput')")
     with Proxy(source.server.port) as proxy:
         frozen = proxy.dsn(source.dsn)

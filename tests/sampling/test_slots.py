@@ -4,9 +4,9 @@ import datetime as dt
 
 import pytest
 
-from replview.catalog.slot_states import SlotStates
-from replview.sampling.sample import sample_source
-from replview.sampling.slot_rows import sample_columns, slot_facts
+from replview.catalog.state.slot_states import SlotStates
+from replview.features.sampling.sample import sample_source
+from replview.features.sampling.slot_rows import sample_columns, slot_facts
 from replview.store.dsn import set_dsn
 from replview.store.models import (
     AlertRule,
@@ -18,7 +18,7 @@ from replview.store.models import (
     WatchedSlot,
     WatchedSubscription,
 )
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from replview.store.watched_slots import all_watched
 from tests.store.history_rows import History, insert
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from replview.demo.alone import KINDS
 from replview.management.commands.up import Command
+from replview.runtime.alone import KINDS
 from tests.variables import ROOT, variables_of_the_code
 
 UNITS = ROOT / "docs" / "systemd"

@@ -16,12 +16,12 @@ from django.core.exceptions import ImproperlyConfigured
 
 import replview
 from replview.cli import main
-from replview.demo.alone import KINDS, program
-from replview.demo.data_folder import DataFolder
-from replview.demo.ports import free_port
-from replview.demo.redis import EmbeddedRedis
-from replview.environment import secret
 from replview.management.commands.up import url_of_pages
+from replview.runtime.alone import KINDS, program
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.environment import secret
+from replview.runtime.ports import free_port
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.copied_clusters import copied
 from tests.variables import ROOT
 

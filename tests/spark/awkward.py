@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from replview.spark.pg_values import convert
-from replview.spark.slices import SliceTable
+from replview.parquet.pg_values import convert
+from replview.parquet.slices import SliceTable
 from replview.store.models import Change, LargeValue, RelationVersion, Transaction
 from tests.conftest import SourceDatabase
 

@@ -6,20 +6,20 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from replview.spark import reading
-from replview.spark.archive import reading as archive_reading
-from replview.spark.archive.counting import count
-from replview.spark.archive.pg_texts import pg_text
-from replview.spark.archive.reading import ArchivedLife
-from replview.spark.pg_values import convert
-from replview.spark.slices import Slice
-from replview.spark.writing import planning
-from replview.spark.writing.exporting import export
-from replview.spark.writing.layout import life_folder
-from replview.spark.writing.manifests import Manifest, manifests
-from replview.spark.writing.targets import Target
-from replview.store.archive import Counts, counts_of, difference
+from replview.parquet import reading
+from replview.parquet.archive import reading as archive_reading
+from replview.parquet.archive.counting import count
+from replview.parquet.archive.pg_texts import pg_text
+from replview.parquet.archive.reading import ArchivedLife
+from replview.parquet.pg_values import convert
+from replview.parquet.slices import Slice
+from replview.parquet.writing import planning
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.layout import life_folder
+from replview.parquet.writing.manifests import Manifest, manifests
+from replview.parquet.writing.targets import Target
 from replview.store.models import AbortedSubtransaction, Change, Relation, Transaction
+from replview.store.retention.archive import Counts, counts_of, difference
 from tests.spark.awkward import write_awkward
 
 

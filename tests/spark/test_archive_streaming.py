@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow.dataset as pads
 import pytest
 
-from replview.spark import reading
-from replview.spark.archive import streaming
-from replview.spark.archive.streaming import archive
-from replview.spark.slices import Slice
-from replview.spark.writing.exporting import export
-from replview.spark.writing.problems import TargetProblem
-from replview.spark.writing.targets import Target
+from replview.parquet import reading
+from replview.parquet.slices import Slice
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target
+from replview.spark import archive_streaming as streaming
+from replview.spark.archive_streaming import archive
 from tests.exports.conftest import history as history  # a fixture
 from tests.exports.test_archiving import files
 from tests.store.history_rows import History, insert

@@ -15,11 +15,11 @@ import orjson
 import psycopg
 import pytest
 
-from replview.demo.ports import free_port
-from replview.spark import reading
+from replview.parquet import reading
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.targets import Target
+from replview.runtime.ports import free_port
 from replview.spark.sessions import SparkProblem, session
-from replview.spark.writing.exporting import export
-from replview.spark.writing.targets import Target
 from tests.spark.test_job import ended
 from tests.spark.test_job import job as job  # a fixture
 from tests.spark.test_writing import digests
@@ -122,7 +122,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 @pytest.fixture
 def history(transactional_db) -> History:
     """Three transactions of orders, committed: another process sees them."""
-    from replview.store.tidy import make_partitions
+    from replview.store.retention.tidy import make_partitions
 
     make_partitions()
     made = History()
@@ -163,7 +163,7 @@ def test_an_export_has_the_same_bytes_and_every_history_job_runs_over_it(
     told = {"slice": part.to_json(), "target": str(tmp_path / "there"), "dsn_env": "STORE"}
     (tmp_path / "job.json").write_bytes(orjson.dumps({**told, "spark": server}))
     ran = subprocess.run(
-        [sys.executable, "-m", "replview.spark.writing.job", str(tmp_path / "job.json")],
+        [sys.executable, "-m", "replview.parquet.writing.job", str(tmp_path / "job.json")],
         capture_output=True, env={**os.environ, "STORE": store_dsn}, timeout=300,
     )  # fmt: skip
     assert orjson.loads(ran.stdout.splitlines()[-1])["event"] == "done", ran.stderr[-3000:]

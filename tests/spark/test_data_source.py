@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from replview.spark import reading
+from replview.parquet import reading
 from tests.spark.awkward import expected_rows, write_awkward
 
 pytestmark = pytest.mark.slow

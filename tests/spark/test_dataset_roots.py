@@ -8,26 +8,26 @@ import orjson
 import pyarrow.dataset as pads
 import pytest
 
-from replview.spark import reading
-from replview.spark.archive.counting import count
-from replview.spark.archive.increments import Chain, write_next
-from replview.spark.archive.reading import ArchivedLife
-from replview.spark.erasing.roots import Root
-from replview.spark.erasing.wanted import Span, Wanted
+from replview.parquet import reading
+from replview.parquet.archive.counting import count
+from replview.parquet.archive.increments import Chain, write_next
+from replview.parquet.archive.reading import ArchivedLife
+from replview.parquet.erasing.roots import Root
+from replview.parquet.erasing.wanted import Span, Wanted
+from replview.parquet.slices import Slice
+from replview.parquet.writing.dataset_roots import newly_opened
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.layout import life_folder
+from replview.parquet.writing.manifests import Manifest
+from replview.parquet.writing.targets import Target
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.schema_versions import schema_versions
 from replview.spark.history.snapshots import as_of
 from replview.spark.history.who_changed import who_changed
 from replview.spark.sessions import SparkProblem
-from replview.spark.slices import Slice
 from replview.spark.snippets import snippets
-from replview.spark.writing.dataset_roots import newly_opened
-from replview.spark.writing.exporting import export
-from replview.spark.writing.layout import life_folder
-from replview.spark.writing.manifests import Manifest
-from replview.spark.writing.targets import Target
-from replview.store.archive import Counts, counts_of, difference
 from replview.store.models import Relation
+from replview.store.retention.archive import Counts, counts_of, difference
 
 pytestmark = pytest.mark.slow
 

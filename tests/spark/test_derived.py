@@ -5,12 +5,12 @@ import datetime as dt
 import pytest
 from django.db import connection
 
-from replview.spark import reading
-from replview.store.before_images import before_images
-from replview.store.changes import changes_of
+from replview.parquet import reading
 from replview.store.keys import signed_hash
 from replview.store.models import LargeValue, Quarantine, Transaction
-from replview.store.partitions import ensure_partitions
+from replview.store.read.changes.page import changes_of
+from replview.store.read.row_history.before_images import before_images
+from replview.store.write.partitions import ensure_partitions
 from tests.receiver.baselines import take
 from tests.receiver.conftest import record as record  # a fixture
 from tests.store.history_rows import History, insert

@@ -4,9 +4,10 @@ import datetime as dt
 
 import pytest
 
-from replview.spark.erasing.roots import Root
-from replview.spark.erasing.wanted import Span as FileSpan
-from replview.spark.erasing.wanted import Wanted
+from replview.parquet.erasing.roots import Root
+from replview.parquet.erasing.wanted import Span as FileSpan
+from replview.parquet.erasing.wanted import Wanted
+from replview.parquet.slices import TableVersion
 from replview.spark.history.churn import churn, hot_rows
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.masking import without_masked
@@ -17,7 +18,6 @@ from replview.spark.history.spans import Span
 from replview.spark.history.transactions import transaction_rates, transaction_sizes
 from replview.spark.history.who_changed import who_changed
 from replview.spark.sessions import SparkProblem
-from replview.spark.slices import TableVersion
 from tests.spark.told_history import BEGAN, OID, V1, History, column
 
 pytestmark = pytest.mark.slow

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from decoder.scalars import LSN
-from replview.spark import reading
+from replview.parquet import reading
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.targets import Target
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.snapshots import as_of
-from replview.spark.writing.exporting import export
-from replview.spark.writing.targets import Target
 from tests.receiver.baselines import take
 from tests.store.row_ledger import Ledger
 

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from decoder.scalars import LSN
-from replview import history_running
+from replview.features.history import job as history_running
 from replview.store.models import Export, HistoryJob
 from tests.people import make_user
 from tests.spark.test_history_as_of import exported

@@ -15,8 +15,8 @@ import orjson
 import psycopg
 import pytest
 
-from replview.spark import reading
-from replview.store.partitions import ensure_partitions
+from replview.parquet import reading
+from replview.store.write.partitions import ensure_partitions
 from tests.spark.test_writing import digests
 from tests.store.history_rows import History, insert
 
@@ -57,7 +57,7 @@ def job(store_dsn, tmp_path):
         path = tmp_path / "job.json"
         path.write_bytes(orjson.dumps({**told, "spark": spark}))
         process = subprocess.Popen(
-            [sys.executable, "-m", "replview.spark.writing.job", path],
+            [sys.executable, "-m", "replview.parquet.writing.job", path],
             env={**os.environ, "STORE": store_dsn},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from replview.spark import reading
-from replview.spark.reading import transactions
+from replview.parquet import reading
+from replview.parquet.reading import transactions
 from tests.spark.awkward import as_rows, expected_rows, write_awkward
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replview.spark import parquet_slices
-from replview.spark.parquet_slices import SliceWriter
+from replview.parquet import change_slices as parquet_slices
+from replview.parquet.change_slices import SliceWriter
 
 COLUMNS = [
     {"name": "id", "type_oid": 23, "typmod": -1, "type": "integer", "key": True},

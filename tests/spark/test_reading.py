@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from replview.spark import reading
-from replview.spark.reading import csv_copies, packed_columns, transactions, typed_cells
-from replview.spark.slices import Range, Slice, SliceTable
+from replview.parquet import reading
+from replview.parquet.reading import csv_copies, packed_columns, transactions, typed_cells
+from replview.parquet.slices import Range, Slice, SliceTable
 from replview.store.models import AbortedSubtransaction, Change, LargeValue, Transaction
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
 

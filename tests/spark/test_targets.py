@@ -7,12 +7,12 @@ import pyarrow.fs as pa_fs
 import pyspark
 import pytest
 
+from replview.parquet.writing import targets
+from replview.parquet.writing.addresses import Address
+from replview.parquet.writing.problems import TargetProblem, problem_of
+from replview.parquet.writing.targets import Target
 from replview.spark.connectors import naming_connectors
 from replview.spark.sessions import SparkProblem
-from replview.spark.writing import targets
-from replview.spark.writing.addresses import Address
-from replview.spark.writing.problems import TargetProblem, problem_of
-from replview.spark.writing.targets import Target
 
 
 def refusal(url: str) -> TargetProblem:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.spark.pg_values import convert, parse_array
-from replview.spark.type_mapping import (
+from replview.parquet.pg_values import convert, parse_array
+from replview.parquet.type_mapping import (
     TIMESTAMP,
     TIMESTAMPTZ,
     map_column,

@@ -11,15 +11,15 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
-from replview.spark import reading
-from replview.spark.slices import Slice
-from replview.spark.writing import estimating, parts, planning
-from replview.spark.writing.dataset_schemas import table_document
-from replview.spark.writing.estimating import estimate
-from replview.spark.writing.exporting import export
-from replview.spark.writing.manifests import manifests, read_manifest
-from replview.spark.writing.problems import Cancelled, TargetProblem
-from replview.spark.writing.targets import Target
+from replview.parquet import reading
+from replview.parquet.slices import Slice
+from replview.parquet.writing import estimating, parts, planning
+from replview.parquet.writing.dataset_schemas import table_document
+from replview.parquet.writing.estimating import estimate
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.manifests import manifests, read_manifest
+from replview.parquet.writing.problems import Cancelled, TargetProblem
+from replview.parquet.writing.targets import Target
 from tests.spark.awkward import expected_rows, write_awkward
 
 pytestmark = pytest.mark.slow

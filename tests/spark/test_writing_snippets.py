@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replview.spark.slices import SliceTable, TableVersion
+from replview.parquet.slices import SliceTable, TableVersion
+from replview.parquet.writing.dataset_schemas import table_document
 from replview.spark.snippets import snippets
-from replview.spark.writing.dataset_schemas import table_document
 
 ODD = "a \"b`.c'\\"
 KEY = {"name": "id", "type_oid": 23, "type": "integer", "typmod": -1}

@@ -9,11 +9,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS
+from replview.parquet.slices import Slice, SliceTable, TableVersion
+from replview.parquet.writing import layout
+from replview.parquet.writing.dataset_schemas import table_document
 from replview.spark.history.datasets import Dataset
-from replview.spark.slice_schemas import EVENTS, TRANSACTIONS
-from replview.spark.slices import Slice, SliceTable, TableVersion
-from replview.spark.writing import layout
-from replview.spark.writing.dataset_schemas import table_document
 
 BEGAN = dt.datetime(2026, 11, 20, 23, 50, tzinfo=dt.UTC)
 OID = 16384

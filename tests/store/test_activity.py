@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 import pytest
 from django.db import connection
 
-from replview.store import activity, tidy
 from replview.store.models import (
     AbortedSubtransaction,
     ActivityMark,
@@ -19,7 +18,9 @@ from replview.store.models import (
     RelationActivity,
     Transaction,
 )
-from replview.store.tidy import make_partitions
+from replview.store.retention import tidy
+from replview.store.retention.tidy import make_partitions
+from replview.store.sums import activity
 from tests.store.history_rows import WHEN, History, insert
 
 OPS = "IUDT"

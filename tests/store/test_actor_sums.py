@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from replview.store import actor_sums
-from replview.store.activity import roll
-from replview.store.actor_sums import (
+from replview.store.retention.tidy import make_partitions
+from replview.store.sums import actor_sums
+from replview.store.sums.activity import roll
+from replview.store.sums.actor_sums import (
     ActorSum,
     actors_of,
     doings_of,
     span_of,
 )
-from replview.store.tidy import make_partitions
 from tests.store.history_rows import WHEN, History, insert
 
 DAY = dt.timedelta(days=1)

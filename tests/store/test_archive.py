@@ -9,9 +9,7 @@ from django.core.management.base import CommandError
 from django.test import Client
 from django.utils import timezone
 
-from replview.store import archive, archived, instance_settings, retention, store_size
-from replview.store.archive import Counts, counts_of, difference, fail, move, next_step
-from replview.store.coverage import coverage_of
+from replview.store import instance_settings
 from replview.store.models import (
     AbortedSubtransaction,
     AccessRecord,
@@ -20,8 +18,13 @@ from replview.store.models import (
     SlotEvent,
     Transaction,
 )
-from replview.web.coverage_words import coverage_words
-from replview.web.words import day_second_words
+from replview.store.read.coverage import coverage_of
+from replview.store.retention import archive, archived
+from replview.store.retention import deletion as retention
+from replview.store.retention import size as store_size
+from replview.store.retention.archive import Counts, counts_of, difference, fail, move, next_step
+from replview.text.formats import day_second_words
+from replview.ui.coverage_words import coverage_words
 from tests.people import make_user
 from tests.store.history_rows import insert
 from tests.store.test_retention import Days, days_ago, history, the  # noqa: F401 (a fixture)

@@ -7,13 +7,13 @@ import pytest
 from django.db import connection
 
 from decoder.scalars import LSN
-from replview.store.before_images import before_columns, before_images
-from replview.store.changes import changes_of
 from replview.store.keys import signed_hash
 from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
-from replview.store.partitions import ensure_partitions
-from replview.store.row_as_of import row_as_of
-from replview.store.row_history import row_history
+from replview.store.read.changes.page import changes_of
+from replview.store.read.row_history.as_of import row_as_of
+from replview.store.read.row_history.before_images import before_columns, before_images
+from replview.store.read.row_history.history import row_history
+from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import WHEN, History, insert
 
 HASH = signed_hash(["42"])
@@ -220,13 +220,13 @@ def test_many_rows_together_are_what_each_is_by_itself(shop, monkeypatch) -> Non
         made.append(shop.commit(change, state=state))
     changes = [change for each in made for change in changes_of(each)]
     singly = before_images(changes)
-    monkeypatch.setattr("replview.store.before_images.MANY", 1)
+    monkeypatch.setattr("replview.store.read.row_history.before_images.MANY", 1)
 
     assert len(singly) > 50
     assert before_images(changes) == singly
     # Where one row has too many changes, it is looked for by itself.
-    monkeypatch.setattr("replview.store.earlier_places._PLACES_A_ROW", 0)
-    monkeypatch.setattr("replview.store.earlier_places._PLACES_MORE", 3)
+    monkeypatch.setattr("replview.store.read.row_history.earlier_places._PLACES_A_ROW", 0)
+    monkeypatch.setattr("replview.store.read.row_history.earlier_places._PLACES_MORE", 3)
     assert before_images(changes) == singly
 
 

@@ -8,18 +8,19 @@ from types import SimpleNamespace
 import pytest
 
 from decoder.scalars import LSN
-from replview.store import activity, browsing_streams
-from replview.store.browsing import (
+from replview.store.models import Relation, SlotIncarnation, Source, Transaction
+from replview.store.read.history import TransactionRow, transactions_by_id
+from replview.store.read.history_places import Life
+from replview.store.read.transactions import streams as browsing_streams
+from replview.store.read.transactions.listing import (
     Cursor,
     TransactionFilter,
     cursor_at_beginning,
     find_transactions,
 )
-from replview.store.browsing_streams import PlacedStream
-from replview.store.history import TransactionRow, transactions_by_id
-from replview.store.history_places import Life
-from replview.store.models import Relation, SlotIncarnation, Source, Transaction
-from replview.store.partitions import transaction_id
+from replview.store.read.transactions.streams import PlacedStream
+from replview.store.sums import activity
+from replview.store.write.partitions import transaction_id
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 WHEN = dt.datetime(2026, 11, 20, 7, 0, tzinfo=dt.UTC)
@@ -35,7 +36,11 @@ class RandomRecord:
         self.dice = random.Random(seed)
         self.shaken = bool(seed % 2)
         monkeypatch.setattr(activity, "BLOCK", 10)
-        for module in ("browsing_streams", "browsing_reading", "history_places"):
+        for module in (
+            "read.transactions.streams",
+            "read.transactions.reading",
+            "read.history_places",
+        ):
             monkeypatch.setattr(f"replview.store.{module}.BLOCK", 10)
         source = Source.objects.create(name="shop", conninfo="")
         self.relations = []

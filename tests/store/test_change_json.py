@@ -5,10 +5,10 @@ import json
 import pytest
 
 from decoder.scalars import LSN
-from replview.store import change_stream
-from replview.store.change_stream import Cursor, iterate_changes, last_cursor
 from replview.store.models import AbortedSubtransaction
-from replview.store.tidy import make_partitions
+from replview.store.read.changes import stream as change_stream
+from replview.store.read.changes.stream import Cursor, iterate_changes, last_cursor
+from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
 pytestmark = pytest.mark.django_db

@@ -6,12 +6,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from replview.store.before_images import before_images
-from replview.store.change_sql import change_as_sql, undo_sql
-from replview.store.changes import ChangeRow
-from replview.store.sql_text import KEY_WORDS, identifier, literal, string
-from replview.store.transaction_changes import first_changes_whole
-from replview.store.transaction_undo import undo_transaction
+from replview.store.read.changes.as_sql import change_as_sql, undo_sql
+from replview.store.read.changes.of_transaction import first_changes_whole
+from replview.store.read.changes.page import ChangeRow
+from replview.store.read.row_history.before_images import before_images
+from replview.store.read.sql_text import KEY_WORDS, identifier, literal, string
+from replview.store.read.transactions.transaction_undo import undo_transaction
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
 from tests.receiver.conftest import record as record  # a fixture

@@ -5,10 +5,10 @@ import datetime as dt
 import pytest
 
 from decoder.scalars import LSN
-from replview.store.coverage import coverage_of
 from replview.store.models import Baseline, SlotEvent, SlotIncarnation, SlotSample
 from replview.store.publication_looks import store_publication_look
-from replview.store.tidy import make_partitions
+from replview.store.read.coverage import coverage_of
+from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
 pytestmark = pytest.mark.django_db

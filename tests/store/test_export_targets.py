@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from replview.exports.policy import Policy, Refused
-from replview.exports.targets import check_again, target_of
+from replview.targets.policy import Policy, Refused
+from replview.targets.targets import check_again, target_of
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 from django.db import connection
 
-from replview.store import exports
-from replview.store.exports import AlreadyRunning, Asked, Claim
+from replview.jobs import exports
+from replview.jobs.exports import AlreadyRunning, Asked, Claim
 from replview.store.models import Export
 from tests.store.history_rows import History
 

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from decoder.scalars import LSN
-from replview.store import activity
-from replview.store.browsing import (
+from replview.store.models import AbortedSubtransaction, Change, Transaction
+from replview.store.read.transactions.listing import (
     Cursor,
     TransactionFilter,
     cursor_at_lsn,
@@ -17,9 +17,9 @@ from replview.store.browsing import (
     seq_at_time,
     seq_range,
 )
-from replview.store.models import AbortedSubtransaction, Change, Transaction
-from replview.store.tidy import make_partitions
-from replview.store.transaction_filter import read_time
+from replview.store.read.transactions.transaction_filter import read_time
+from replview.store.retention.tidy import make_partitions
+from replview.store.sums import activity
 from tests.store.history_rows import WHEN, History, insert
 
 SECOND = dt.timedelta(seconds=1)
@@ -28,7 +28,12 @@ SECOND = dt.timedelta(seconds=1)
 @pytest.fixture
 def history(db, monkeypatch) -> History:
     """35 commits, one each ten seconds, 29 of them summed up; LSNs 1900, 2900, …"""
-    for module in ("activity", "browsing_streams", "browsing_reading", "history_places"):
+    for module in (
+        "sums.activity",
+        "read.transactions.streams",
+        "read.transactions.reading",
+        "read.history_places",
+    ):
         monkeypatch.setattr(f"replview.store.{module}.BLOCK", 10)
     make_partitions()
     made = History()
@@ -109,7 +114,7 @@ def test_what_a_subtransaction_took_back_was_not_done(history) -> None:
 
 
 def test_a_search_that_runs_out_of_time_says_how_far_it_came(history, monkeypatch) -> None:
-    monkeypatch.setattr("replview.store.browsing_streams._FIRST_CHUNK_OF_VALUES", 10)
+    monkeypatch.setattr("replview.store.read.transactions.streams._FIRST_CHUNK_OF_VALUES", 10)
     wanted = TransactionFilter(text="nowhere to be found")
 
     found = find_transactions(wanted, budget_seconds=0)

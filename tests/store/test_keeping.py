@@ -10,19 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from decoder.scalars import LSN
-from replview.store import (
-    activity,
-    forecast,
-    instance_settings,
-    keeping,
-    kept_days,
-    retention,
-    retention_shares,
-    store_size,
-)
-from replview.store.coverage import coverage_of
-from replview.store.keeping import DaySum, Keeping, change_keeping, days_of, doomed_through, enforce
-from replview.store.keeping_loss import loss_of
+from replview.store import instance_settings
 from replview.store.models import (
     AccessRecord,
     Baseline,
@@ -35,8 +23,25 @@ from replview.store.models import (
     StoreMoment,
     Transaction,
 )
-from replview.store.partitions import ensure_partitions, first_id_of
-from replview.store.row_as_of import row_as_of
+from replview.store.read.coverage import coverage_of
+from replview.store.read.row_history.as_of import row_as_of
+from replview.store.retention import day_sizes as kept_days
+from replview.store.retention import deletion as retention
+from replview.store.retention import forecast
+from replview.store.retention import policy as keeping
+from replview.store.retention import shares as retention_shares
+from replview.store.retention import size as store_size
+from replview.store.retention.loss import loss_of
+from replview.store.retention.policy import (
+    DaySum,
+    Keeping,
+    change_keeping,
+    days_of,
+    doomed_through,
+    enforce,
+)
+from replview.store.sums import activity
+from replview.store.write.partitions import ensure_partitions, first_id_of
 from tests.people import make_user
 from tests.store.test_retention import TODAY, Days, days_ago, row, the
 

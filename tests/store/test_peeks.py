@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from replview.store import peeks
+from replview.jobs import peeks
 from replview.store.models import SlotPeek, Source
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from replview.store import prepared
-from replview.store.prepared import prepared_rows
+from replview.store.read import prepared
+from replview.store.read.prepared import prepared_rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from replview.store import relation_minutes
 from replview.store.models import MinuteMark, RelationMinute, Transaction
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
+from replview.store.sums import relation_minutes
 from tests.store.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.django_db

@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from replview.store.models import ActivityMark, HistoryBlock, RelationActivity, Transaction
-from replview.store.relation_sums import last_changes, rates_of, sums_of_slot
+from replview.store.sums.relation_sums import last_changes, rates_of, sums_of_slot
 from tests.store.history_rows import WHEN, History
 
 HOUR = dt.timedelta(hours=1)
@@ -112,7 +112,7 @@ def test_what_is_not_summed_up_is_drawn_at_its_commit(history: History) -> None:
 def test_transactions_that_nothing_counts_are_told(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replview.store.relation_sums.TAIL", 2)
+    monkeypatch.setattr("replview.store.sums.relation_sums.TAIL", 2)
     for _ in range(5):
         history.commit(relations={str(history.orders.relation_id): [1, 0, 0, 0]})
     sums = sums_of_slot(history.slot.pk)

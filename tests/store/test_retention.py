@@ -10,9 +10,7 @@ from django.db import connection
 from django.test import Client
 
 from decoder.scalars import LSN
-from replview.store import activity, instance_settings, retention, store_size
-from replview.store.browsing import TransactionFilter, find_transactions
-from replview.store.coverage import coverage_of
+from replview.store import instance_settings
 from replview.store.keys import signed_hash
 from replview.store.models import (
     AbortedSubtransaction,
@@ -26,9 +24,14 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
-from replview.store.partitions import ensure_partitions, first_id_of, transaction_id
-from replview.store.row_as_of import row_as_of
-from replview.store.row_history import row_history
+from replview.store.read.coverage import coverage_of
+from replview.store.read.row_history.as_of import row_as_of
+from replview.store.read.row_history.history import row_history
+from replview.store.read.transactions.listing import TransactionFilter, find_transactions
+from replview.store.retention import deletion as retention
+from replview.store.retention import size as store_size
+from replview.store.sums import activity
+from replview.store.write.partitions import ensure_partitions, first_id_of, transaction_id
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 

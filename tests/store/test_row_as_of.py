@@ -3,10 +3,10 @@
 import pytest
 
 from decoder.scalars import LSN
-from replview.store.before_images import before_images
-from replview.store.changes import changes_of
 from replview.store.models import Relation
-from replview.store.row_as_of import row_as_of
+from replview.store.read.changes.page import changes_of
+from replview.store.read.row_history.as_of import row_as_of
+from replview.store.read.row_history.before_images import before_images
 from tests.receiver.conftest import record as record  # a fixture
 from tests.store.row_ledger import Ledger
 

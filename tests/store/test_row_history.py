@@ -3,11 +3,17 @@
 import pytest
 
 from replview.store.models import Relation
-from replview.store.row_as_of import row_as_of
-from replview.store.row_cursors import CursorError
-from replview.store.row_history import Mark, RowHistory, changed_columns, history_of, row_history
-from replview.store.row_keys import tables_named
-from replview.store.row_walk import Walk
+from replview.store.read.row_history.as_of import row_as_of
+from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.cursors import CursorError
+from replview.store.read.row_history.history import (
+    Mark,
+    RowHistory,
+    changed_columns,
+    history_of,
+    row_history,
+)
+from replview.store.read.row_history.keys import tables_named
 from tests.receiver.conftest import record as record  # a fixture
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,8 @@ import pytest
 from django.db import connection
 
 from decoder.scalars import LSN
-from replview.store import instance_settings, sample_rollups
+from replview.features.sampling import rollups as sample_rollups
+from replview.store import instance_settings
 from replview.store.models import (
     SampleMark,
     Slot,
@@ -17,7 +18,7 @@ from replview.store.models import (
     Source,
     WatchedSlot,
 )
-from replview.store.partitions import ensure_partitions
+from replview.store.write.partitions import ensure_partitions
 
 pytestmark = pytest.mark.django_db
 NOW = dt.datetime.now(dt.UTC)

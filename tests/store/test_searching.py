@@ -5,15 +5,15 @@ import random
 
 import pytest
 
-from replview.store.activity import roll
-from replview.store.before_images import before_images
-from replview.store.change_walk import Walk
 from replview.store.keys import signed_hash
 from replview.store.models import AbortedSubtransaction
-from replview.store.searching import WhereError, search_changes
-from replview.store.tidy import make_partitions
-from replview.store.value_filter import ValueFilter
-from replview.store.wanted_changes import WantedChanges
+from replview.store.read.changes.search import WhereError, search_changes
+from replview.store.read.changes.walk import Walk
+from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.row_history.before_images import before_images
+from replview.store.read.value_filter import ValueFilter
+from replview.store.retention.tidy import make_partitions
+from replview.store.sums.activity import roll
 from tests.store.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.django_db
@@ -262,7 +262,7 @@ def test_aborted_subtransactions_are_not_found(history) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 @pytest.mark.parametrize("rolled", [False, True])
 def test_pages_hold_every_change_once(history, monkeypatch, limit, rolled) -> None:
-    monkeypatch.setattr("replview.store.walk_places.BLOCK", 1000)
+    monkeypatch.setattr("replview.store.read.changes.walk_places.BLOCK", 1000)
     for size in (1, 3, 2):
         history.commit(*[insert(10 * size + n) for n in range(size)])
     history.life.commit_seq += 1000
@@ -289,8 +289,8 @@ def test_pages_hold_every_change_once(history, monkeypatch, limit, rolled) -> No
 def test_out_of_time_it_says_how_far_and_goes_on_from_there(history, monkeypatch, where) -> None:
     for number in range(6):
         history.commit(insert(number), insert(number + 10))
-    monkeypatch.setattr("replview.store.searching._FIRST_READ", 3)
-    monkeypatch.setattr("replview.store.searching._MOST_READ", 3)
+    monkeypatch.setattr("replview.store.read.changes.search._FIRST_READ", 3)
+    monkeypatch.setattr("replview.store.read.changes.search._MOST_READ", 3)
     seen, cursor, steps = [], None, 0
     while True:
         found = search(history, where, cursor=cursor, budget_seconds=0)
@@ -306,8 +306,8 @@ def test_out_of_time_it_says_how_far_and_goes_on_from_there(history, monkeypatch
 
 
 def test_a_large_transaction_is_read_in_windows(history, monkeypatch) -> None:
-    monkeypatch.setattr("replview.store.searching._FIRST_READ", 4)
-    monkeypatch.setattr("replview.store.searching._MOST_READ", 4)
+    monkeypatch.setattr("replview.store.read.changes.search._FIRST_READ", 4)
+    monkeypatch.setattr("replview.store.read.changes.search._MOST_READ", 4)
     history.commit(*[insert(n) for n in range(20)])
     seen, cursor = [], None
     while True:
@@ -324,9 +324,11 @@ def test_a_large_transaction_is_read_in_windows(history, monkeypatch) -> None:
 def test_a_page_finds_what_a_walk_that_asks_for_every_before_image_finds(
     history, monkeypatch, seed, where
 ) -> None:
-    monkeypatch.setattr("replview.store.change_batches._UNSURE_AT_FIRST", 2)
+    monkeypatch.setattr("replview.store.read.changes.batches._UNSURE_AT_FIRST", 2)
     # Looked for row by row, or all rows together.
-    monkeypatch.setattr("replview.store.before_images.MANY", 1 if seed % 2 else 1000)
+    monkeypatch.setattr(
+        "replview.store.read.row_history.before_images.MANY", 1 if seed % 2 else 1000
+    )
     rng = random.Random(seed)
     for _ in range(30):
         history.commit(*(_any_change(rng) for _ in range(rng.randint(1, 5))))

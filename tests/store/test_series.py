@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoder.scalars import LSN
+from replview.features.lag.series import read_series
 from replview.store.models import SampleMark, Setting
-from replview.store.series import read_series
 
 pytestmark = pytest.mark.django_db
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from replview.store import instance_settings, store_size
+from replview.store import instance_settings
 from replview.store.models import Slot, SlotEvent, Source
-from replview.store.tidy import make_partitions
+from replview.store.retention import size as store_size
+from replview.store.retention.tidy import make_partitions
 
 pytestmark = pytest.mark.django_db
 

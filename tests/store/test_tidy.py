@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from replview.store import tidy
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -15,7 +14,8 @@ from replview.store.models import (
     Source,
     Transaction,
 )
-from replview.store.partitions import transaction_id
+from replview.store.retention import tidy
+from replview.store.write.partitions import transaction_id
 
 pytestmark = pytest.mark.django_db
 SOON = 60.0

@@ -15,9 +15,7 @@ from replview.store.models import (
     RelationVersion,
     Transaction,
 )
-from replview.store.neighbours import neighbours_of
-from replview.store.partitions import ensure_partitions
-from replview.store.transaction_changes import (
+from replview.store.read.changes.of_transaction import (
     CUT_CHARACTERS,
     ChangeFilter,
     ChangePage,
@@ -25,6 +23,8 @@ from replview.store.transaction_changes import (
     first_changes_whole,
     one_change,
 )
+from replview.store.read.transactions.neighbours import neighbours_of
+from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import History, insert
 
 

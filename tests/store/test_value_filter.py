@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.store.value_filter import Condition, Value, ValueFilter, WhereError
+from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereError
 
 ANY = None
 

@@ -12,7 +12,7 @@ from replview.demo.trouble.maker import KINDS, _clean_up
 from replview.demo.trouble.place import OUR_SLOT, Place
 from replview.demo.trouble.rules import switch_on
 from replview.demo.trouble.trouble import Trouble
-from replview.store import troubles
+from replview.store import demo_troubles as troubles
 from replview.store.models import AlertRule
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -9,10 +9,10 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from replview.sampling.sample import sample_source
+from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotSample, Source, WatchedSlot
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
 from tests.people import make_user
 

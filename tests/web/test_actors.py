@@ -8,9 +8,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.store.tidy import make_partitions
-from replview.web.actors_page import context_lines
-from replview.web.addresses import actor_url
+from replview.features.actors.page import context_lines
+from replview.store.retention.tidy import make_partitions
+from replview.text.addresses import actor_url
 from tests.store.history_rows import History, insert
 
 NOW = timezone.now()
@@ -135,7 +135,7 @@ def test_nothing_at_all(signed_in, db) -> None:
 
 
 def test_a_page_of_many_goes_on_where_it_ended(signed_in, shop, monkeypatch) -> None:
-    monkeypatch.setattr("replview.web.actors_page.PAGE_ACTORS", 2)
+    monkeypatch.setattr("replview.features.actors.page.PAGE_ACTORS", 2)
     first = page(signed_in, "/actors/?sort=transactions")
     [following] = [part for part in first.split('"') if "after=" in part]
 

@@ -8,10 +8,10 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from replview.alerts.built_in import BUILT_IN, ensure
+from replview.access.rights import Role, set_role
+from replview.features.alerts.rules.built_in import BUILT_IN, ensure
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
-from replview.store.partitions import ensure_partitions
-from replview.store.rights import Role, set_role
+from replview.store.write.partitions import ensure_partitions
 from tests.alerts.conftest import GB, Told, told
 from tests.web.test_alerts import page
 

@@ -8,14 +8,15 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from replview import archiving
-from replview.managing.sources import rename_source
-from replview.spark.archive import job
-from replview.store import instance_settings, retention
+from replview.acts.sources import rename_source
+from replview.features.archive import job as archiving
+from replview.parquet.archive import job
+from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.keys import signed_hash
 from replview.store.models import Transaction
-from replview.store.partitions import ensure_partitions
+from replview.store.retention import deletion as retention
+from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
 from tests.store.test_retention import TODAY, Days, days_ago, row, the
 

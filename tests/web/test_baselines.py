@@ -8,11 +8,11 @@ from django.test import Client
 from django.utils import timezone
 
 from decoder.scalars import LSN
-from replview.store import baselines
-from replview.store.coverage import coverage_of
+from replview.jobs import baselines
 from replview.store.models import Baseline, Slot, SlotEvent, Transaction
 from replview.store.publication_looks import store_publication_look
-from replview.store.tidy import make_partitions
+from replview.store.read.coverage import coverage_of
+from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
 PAGE = "/slots/shop/replview/baselines/"
@@ -203,7 +203,7 @@ def test_it_takes_few_reads(signed_in: Client, slot: Slot, django_assert_max_num
 
 def covered(slot: Slot, **more) -> str:
     """The lines under an answer."""
-    template = Template('{% include "evidence/_coverage.html" %}')
+    template = Template('{% include "ui/evidence/_coverage.html" %}')
     return template.render(Context({"coverage": coverage_of(slot, **more)}))
 
 

@@ -12,8 +12,8 @@ from django.db import connections
 from django.test import AsyncClient
 from django.urls import reverse
 
-from replview.store.tidy import make_partitions
-from replview.web import change_files
+from replview.features.downloads import files as change_files
+from replview.store.retention.tidy import make_partitions
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(signed_in, history, words
 
 
 def test_too_many_are_refused_where_the_counters_tell(signed_in, history, monkeypatch) -> None:
-    monkeypatch.setattr("replview.web.views.download.MOST_CHANGES", 2)
+    monkeypatch.setattr("replview.features.downloads.views.MOST_CHANGES", 2)
     answer = get(signed_in)
     assert answer.status_code == 422
     assert "holds 3 or more" in answer.content.decode()

@@ -7,11 +7,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from replview.exports import estimating
+from replview.access.rights import Role, set_role
+from replview.features.exports import estimating
 from replview.store import instance_settings
 from replview.store.models import Export
-from replview.store.rights import Role, set_role
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 

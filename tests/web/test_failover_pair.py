@@ -7,12 +7,12 @@ import psycopg
 import pytest
 from django.test import Client
 
-from replview.demo.postgres import EmbeddedPostgres
-from replview.sampling.sample import sample_source
+from replview.features.sampling.sample import sample_source
+from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.dsn import set_dsn
 from replview.store.failover_readiness import OnStandby, read_standbys
 from replview.store.models import Source
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.crashes.standby import PHYSICAL_SLOT, Pair
 from tests.crashes.waiting import wait_for
 from tests.people import make_user

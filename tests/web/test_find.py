@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from replview.store.keys import signed_hash
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 
 
@@ -114,9 +114,9 @@ def test_changes_that_nobody_knows_of_are_told(signed_in, history) -> None:
 
 
 def test_a_search_out_of_time_goes_on(signed_in, history, monkeypatch) -> None:
-    monkeypatch.setattr("replview.web.find_page._BUDGET_SECONDS", 0)
-    monkeypatch.setattr("replview.store.searching._FIRST_READ", 1)
-    monkeypatch.setattr("replview.store.searching._MOST_READ", 1)
+    monkeypatch.setattr("replview.features.find.page._BUDGET_SECONDS", 0)
+    monkeypatch.setattr("replview.store.read.changes.search._FIRST_READ", 1)
+    monkeypatch.setattr("replview.store.read.changes.search._MOST_READ", 1)
     html = text(signed_in, table="public.orders", where="status = none")
     assert "Searched back to" in html
     assert ">Continue</a>" in html

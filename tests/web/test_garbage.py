@@ -10,7 +10,7 @@ kept = len(gc.get_objects())
 assert gc.get_freeze_count() > 50_000, gc.get_freeze_count()
 assert kept < 1000, kept
 import sys
-assert "replview.web.transactions_page" in sys.modules
+assert "replview.features.transactions.list_page" in sys.modules
 """
 
 

@@ -15,11 +15,11 @@ from django.db import OperationalError, connection, transaction
 from django.test import Client, RequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from replview.demo.problems import StackProblem
-from replview.logs import PlainFormatter
-from replview.management.hardened import check_hardened
-from replview.web.request_size import BoundedRequests
-from replview.web.slow_statements import SlowStatementMiddleware
+from replview.management.output.hardened import check_hardened
+from replview.runtime.logs import PlainFormatter
+from replview.runtime.problems import StackProblem
+from replview.ui.request_size import BoundedRequests
+from replview.ui.slow_statements import SlowStatementMiddleware
 from tests import audit
 from tests.people import make_user
 
@@ -199,7 +199,7 @@ def test_a_saved_filter_leads_back_to_its_page(admin: Client, evil: str) -> None
 
 def unsafe_operations() -> list[tuple[str, str]]:
     """Method and address of every call of the API that is no mere look."""
-    from replview.api.api import api
+    from replview.urls import api
 
     found = []
     for path, methods in api.get_openapi_schema()["paths"].items():
@@ -295,7 +295,7 @@ async def test_one_that_is_small_goes_through_and_long_polls_are_not_cut() -> No
 
 
 def test_the_web_server_itself_takes_little(settings) -> None:
-    from replview.demo.programs import web
+    from replview.runtime.programs import web
 
     argv = web("127.0.0.1", 1).argv
     for option in ("--ws-max-size", "--limit-concurrency", "--h11-max-incomplete-event-size"):

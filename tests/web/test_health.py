@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from decoder.scalars import LSN
+from replview.health.findings import slot_health, source_health
+from replview.health.states import Level, Prepared, Reading
 from replview.store.models import Slot, Source
-from replview.web.findings import slot_health, source_health
-from replview.web.health import Level, Prepared, Reading
 
 NOW = datetime(2026, 11, 20, 7, 57, 12, tzinfo=UTC)
 GB = 1 << 30

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from replview.history_running import arguments
-from replview.spark.reading import connect, resolve
-from replview.spark.writing.exporting import export
-from replview.spark.writing.targets import Target
-from replview.store import history_jobs, instance_settings
+from replview.features.history.job import arguments
+from replview.jobs import history_jobs
+from replview.parquet.reading import connect, resolve
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.targets import Target
+from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, HistoryJob
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 

@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from decoder.scalars import LSN
+from replview.health.resolving import literal
 from replview.store.models import (
     AbortedSubtransaction,
     Relation,
@@ -19,7 +20,6 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
-from replview.web.resolving import literal
 from tests.web.scene import MB, Scene
 
 EVIL = "<img src=x onerror=\"alert('1')\">"

@@ -6,10 +6,10 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from replview.sampling.sample import sample_source
+from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Transaction
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
 from tests.people import make_user
 from tests.receiver.conftest import record as record  # a fixture

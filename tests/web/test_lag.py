@@ -15,6 +15,7 @@ from django.db import connection
 from django.http import QueryDict
 from django.test import Client
 
+from replview.features.lag.series_of_record import read_table_rates, read_transaction_sizes
 from replview.store.models import (
     Alert,
     AlertRule,
@@ -24,8 +25,7 @@ from replview.store.models import (
     TransactionSizeMinute,
     WatchedSlot,
 )
-from replview.store.series_of_record import read_table_rates, read_transaction_sizes
-from replview.web.lag_query import CHARTS, RANGES, LagQuery
+from replview.ui.charts.query import CHARTS, RANGES, LagQuery
 from tests.web.scene import GB, Scene
 from tests.web.test_security import directives
 from tests.web.watched_scene import watch

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from django.test import Client
 
 from replview.store.models import AbortedSubtransaction, Change, Slot, Transaction
-from replview.store.partitions import transaction_id
-from replview.web.life import life_of
+from replview.store.write.partitions import transaction_id
+from replview.ui.changes.stages import life_of
 from tests.web.scene import Scene
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -6,21 +6,21 @@ import pytest
 from django.test import Client
 
 from decoder.scalars import LSN
+from replview.access.tokens import make_token
+from replview.acts import adopting, dropping, moving
+from replview.acts.addresses import try_address
+from replview.acts.credentials import take_into_use
+from replview.acts.slot_making import make_slot
+from replview.acts.sources import plan_remove, remove_source
 from replview.catalog.connections import connect
-from replview.catalog.plan import Plan, make_plan
+from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble
-from replview.catalog.wishes import Wish
-from replview.managing import adopting, dropping, moving
-from replview.managing.addresses import try_address
-from replview.managing.credentials import take_into_use
-from replview.managing.sources import plan_remove, remove_source
-from replview.sampling.sample import sample_source
-from replview.slot_making import make_slot
-from replview.store import intentions
+from replview.features.sampling.sample import sample_source
+from replview.jobs import intentions
 from replview.store.dsn import DSNError, full_conninfo, set_dsn
 from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, Source
-from replview.store.tidy import make_partitions, remove_slots
-from replview.store.tokens import make_token
+from replview.store.retention.tidy import make_partitions, remove_slots
 from tests.catalog.test_plan import left_on
 from tests.people import make_user
 

@@ -9,9 +9,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from replview.alerts.built_in import ensure
+from replview.features.alerts.rules.built_in import ensure
 from replview.store.models import Alert, AlertRule, Source
-from replview.web import shell
+from replview.ui import shell
 from tests.web.scene import Scene
 
 

@@ -17,20 +17,20 @@ from django.urls import reverse
 from django.utils import timezone
 
 import replview.catalog
-from replview import onboarding
-from replview.catalog.answered import wish_of
+from replview.acts.slot_making import make_slot
 from replview.catalog.connections import connect
 from replview.catalog.personal_columns import looks_like
-from replview.catalog.plan import Plan, make_plan
+from replview.catalog.plan.answered import wish_of
+from replview.catalog.plan.plan import Plan, make_plan
 from replview.catalog.problems import Trouble
 from replview.catalog.server import read_server_facts
 from replview.catalog.tables import read_tables
-from replview.draft_work import Work, take_back_lost
-from replview.slot_making import make_slot
-from replview.store import drafts
+from replview.features.onboarding import job as onboarding
+from replview.features.onboarding.draft_work import Work, take_back_lost
+from replview.features.onboarding.text import for_page
+from replview.features.onboarding.watch import Watching
+from replview.jobs import drafts
 from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source, SourceDraft
-from replview.watching import Watching
-from replview.web.onboarding.browser_words import for_page
 from tests.catalog.test_plan import left_on
 from tests.conftest import SourceDatabase
 from tests.people import make_user

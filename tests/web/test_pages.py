@@ -9,8 +9,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import get_resolver
 
+from replview.access.allowed import ALLOWED, EVERYONE
 from replview.store.models import Slot, SlotEvent, Source
-from replview.web.allowed import ALLOWED, EVERYONE
 from tests.web.scene import Scene
 
 PAGES = ["/", "/sources/", "/slots/", "/components/", "/search/?q=1", "/shell/health/", "/live/"]

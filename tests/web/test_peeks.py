@@ -9,12 +9,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from replview import peeking
-from replview.demo.binaries import debian_postgres15
-from replview.store import peeks
+from replview.features.peeks import job as peeking
+from replview.features.peeks.text import Found
+from replview.jobs import peeks
+from replview.runtime.binaries import debian_postgres15
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotPeek, Source
-from replview.web.peek_words import Found
 
 EVIL = "<img src=x onerror=alert(1)>"
 

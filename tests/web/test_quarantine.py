@@ -8,9 +8,9 @@ from django.test import Client
 from django.utils import timezone
 
 from decoder.scalars import LSN
+from replview.features.slots.quarantine_text import hex_dump
 from replview.store.models import Quarantine, Slot
 from replview.store.quarantine import decide, open_quarantine, raw_length, raw_part
-from replview.web.quarantine_words import hex_dump
 from tests.people import make_user
 from tests.web.scene import Scene
 

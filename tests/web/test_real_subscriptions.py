@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from replview.catalog.subscriptions import read_subscription_columns, read_subscriptions
-from replview.sampling.sample import sample_source
+from replview.catalog.state.subscriptions import read_subscription_columns, read_subscriptions
+from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Source, WatchedSubscription
-from replview.store.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase, fresh_database
 from tests.crashes.waiting import wait_for
 

@@ -17,7 +17,7 @@ from replview.store.models import (
     RelationVersion,
     Slot,
 )
-from replview.store.partitions import ensure_partitions
+from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import History, insert
 
 LIST = "/relations/?slot=shop/replview"

@@ -7,8 +7,8 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from replview.store.partitions import ensure_partitions
-from replview.web.addresses import row_url
+from replview.store.write.partitions import ensure_partitions
+from replview.text.addresses import row_url
 from tests.store.history_rows import History, insert
 
 URL = "/rows/"

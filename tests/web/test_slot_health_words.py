@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from decoder.scalars import LSN
+from replview.health.findings import slot_health
+from replview.health.findings_others import forgotten, watched_health
+from replview.health.findings_wal import behind_words
+from replview.health.samples import Pace
+from replview.health.server_slot import ServerSlot, lost_reason, server_slot
+from replview.health.slot_steps import steps_of
+from replview.health.source_looks import Look
+from replview.health.states import Health, Level, Reading
+from replview.health.wal_limits import limit_of, loss_seconds
+from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
-from replview.web.findings import slot_health
-from replview.web.findings_others import forgotten, watched_health
-from replview.web.findings_wal import behind_words
-from replview.web.health import Health, Level, Reading
-from replview.web.samples import Pace
-from replview.web.server_slot import ServerSlot, lost_reason, server_slot
-from replview.web.slot_steps import steps_of
-from replview.web.source_looks import Look
-from replview.web.wal_limits import limit_of, loss_seconds
-from replview.web.watched import reading_of
 from tests.web.watched_scene import COLUMNS_15, COLUMNS_18, LOST_15, LOST_16, LOST_18, unread
 
 NOW = datetime(2026, 11, 20, 7, 57, 12, tzinfo=UTC)

@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
 from decoder.scalars import LSN
+from replview.features.slots.views import LOG_LINES
 from replview.store.models import Slot, SlotEvent, SlotIncarnation
-from replview.web.slot_log import KINDS, detail_of, kind_of, query_of
-from replview.web.views.slot import LOG_LINES
+from replview.ui.slot_log import KINDS, detail_of, kind_of, query_of
 from tests.web.scene import Scene
 
 BILLING = "/slots/billing-eu/replview_billing/"

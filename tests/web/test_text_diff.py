@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replview.web.text_diff import LONGEST, text_diff
+from replview.ui.changes.text_diff import LONGEST, text_diff
 
 WORDS = st.lists(st.sampled_from(["a", "bc", "d e", "\n", "-", "ü", "1"]), max_size=30)
 NOTE = "leave it with the neighbour, ring twice. Gift wrap for the blue mug."

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from decoder.scalars import LSN
 from replview.store.models import AbortedSubtransaction, Transaction
-from replview.store.partitions import ensure_partitions
+from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import WHEN, History, insert
 
 EVIL = "<img src=x onerror=alert(1)>"

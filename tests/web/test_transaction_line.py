@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from replview.store.history import TransactionRow
-from replview.web.open_transactions import Touched
-from replview.web.transaction_line_html import transaction_line_html
-from replview.web.transaction_lines import TransactionLine
+from replview.health.open_transactions import Touched
+from replview.store.read.history import TransactionRow
+from replview.ui.changes.transaction_line_html import transaction_line_html
+from replview.ui.changes.transaction_lines import TransactionLine
 
 HOSTILE = "\"><img src=x onerror=1>'"
 NOW = dt.datetime(2026, 3, 1, 7, 57, 11, tzinfo=dt.UTC)

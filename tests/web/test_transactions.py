@@ -18,7 +18,7 @@ from tests.web.test_in_flight import EVIL, plain, text_of
 @pytest.fixture
 def history(db) -> History:
     """Three hundred commits a second apart, each of one order."""
-    from replview.store.tidy import make_partitions
+    from replview.store.retention.tidy import make_partitions
 
     make_partitions()
     made = History()

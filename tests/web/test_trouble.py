@@ -3,9 +3,9 @@
 import pytest
 from django.test import Client
 
-from replview.store import troubles
+from replview.store import demo_troubles as troubles
+from replview.store.demo_troubles import State
 from replview.store.models import Setting
-from replview.store.troubles import State
 
 
 def _text(response) -> str:

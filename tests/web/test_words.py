@@ -2,9 +2,9 @@
 
 import pytest
 
-from replview.web.remedies import split_remedy
-from replview.web.sparkline import sparkline
-from replview.web.words import age_words, bytes_words, rate_words, short_words, version_words
+from replview.text.formats import age_words, bytes_words, rate_words, short_words, version_words
+from replview.text.remedies import split_remedy
+from replview.ui.charts.sparkline import sparkline
 
 GB = 1 << 30
 

@@ -13,9 +13,9 @@ from django.utils import timezone
 from replview.demo.trouble import rules
 from replview.demo.trouble.trouble import CannotMake, Trouble
 from replview.demo.workload.outage import one_line
-from replview.store import troubles
+from replview.store import demo_troubles as troubles
 from replview.store.connecting import orm_connection
-from replview.store.troubles import State
+from replview.store.demo_troubles import State
 
 log = logging.getLogger("replview.demo.trouble")
 

@@ -17,7 +17,7 @@ from replview.demo.trouble.slots import IdleSlot, LostSlot
 from replview.demo.trouble.transactions import LongTransaction, PreparedTransaction
 from replview.demo.trouble.trouble import Trouble
 from replview.demo.workload.outage import one_line
-from replview.store import troubles
+from replview.store import demo_troubles as troubles
 from replview.store.connecting import orm_connection
 
 log = logging.getLogger("replview.demo.trouble")

@@ -10,8 +10,8 @@ from typing import LiteralString
 
 import psycopg
 
-from replview.demo.leftovers import marked_processes
 from replview.demo.workload.session import connect
+from replview.runtime.leftovers import marked_processes
 
 #: Of the slot that the demo receives.
 OUR_SLOT = "replview"

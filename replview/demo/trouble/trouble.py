@@ -14,7 +14,7 @@ class CannotMake(Exception):
 class Trouble(ABC):
     """One way in which replication goes wrong."""
 
-    #: As ``store.troubles.NAMES`` has it.
+    #: As ``store.demo_troubles.NAMES`` has it.
     name: ClassVar[str]
     #: It ends by itself after so long.
     lasts_seconds: ClassVar[float] = 300.0

@@ -9,13 +9,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.management.instance import InstanceCommand, table_of
-from replview.store.access_reading import AccessFilter, forget, forgettable, record_json, walk
-from replview.store.access_record import Action, Via, note
+from replview.access.reading import AccessFilter, forget, forgettable, record_json, walk
+from replview.features.access_record.page import Line, csv_pieces, json_pieces
+from replview.management.output.instance import InstanceCommand, table_of
 from replview.store.models import AccessRecord
-from replview.store.transaction_filter import TransactionFilter
-from replview.web.access_page import Line, csv_pieces, json_pieces
-from replview.web.words import plural
+from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.store.write.access_record import Action, Via, note
+from replview.text.formats import plural
 
 
 class Command(InstanceCommand):

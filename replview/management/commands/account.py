@@ -11,12 +11,12 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.management.base import CommandError
 
-from replview.management.instance import InstanceCommand, find_source, table_of
-from replview.store import accounts
-from replview.store.access_record import note
-from replview.store.accounts import AccountProblem
+from replview.access import accounts
+from replview.access.accounts import AccountProblem
+from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
+from replview.management.output.instance import InstanceCommand, find_source, table_of
 from replview.store.models import Grant
-from replview.store.rights import Role, ensure_roles, role_of, users_with_rights
+from replview.store.write.access_record import note
 
 _ROLES = [role.word for role in Role]
 

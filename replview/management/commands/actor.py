@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.management import actor_stamp
-from replview.management.instance import PlainCommand
+from replview.management.output import actor_stamp
+from replview.management.output.instance import PlainCommand
 
 _DSN = "a libpq connection string, service=NAME, env:VARIABLE, or a source's name"
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.alerts import built_in
-from replview.alerts.amounts import AmountError, amount_words, parse_amount
-from replview.alerts.kinds import KINDS, Unit
-from replview.alerts.trying import try_rule
-from replview.management.instance import InstanceCommand, find_source, table_of
+from replview.features.alerts.pages.rules_page import condition_words
+from replview.features.alerts.rules import built_in
+from replview.features.alerts.rules.amounts import AmountError, amount_words, parse_amount
+from replview.features.alerts.rules.kinds import KINDS, Unit
+from replview.features.alerts.rules.trying import try_rule
+from replview.management.output.instance import InstanceCommand, find_source, table_of
 from replview.store.models import Alert, AlertRule, WatchedSlot
-from replview.web.alert_rules_page import condition_words
-from replview.web.words import NO_BREAK
+from replview.text.formats import NO_BREAK
 
 _MOST = 1000
 

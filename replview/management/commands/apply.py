@@ -9,14 +9,14 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.fleet.applying import apply_plan
-from replview.fleet.declared import Fleet
-from replview.fleet.faults import FleetFaults
-from replview.fleet.planning import plan_fleet
-from replview.fleet.plans import Plan
-from replview.fleet.reading import read_fleet
-from replview.fleet.telling import done_lines, json_of, lines_of
-from replview.management.instance import InstanceCommand
+from replview.management.fleet.applying import apply_plan
+from replview.management.fleet.declared import Fleet
+from replview.management.fleet.faults import FleetFaults
+from replview.management.fleet.output import done_lines, json_of, lines_of
+from replview.management.fleet.planning import plan_fleet
+from replview.management.fleet.plans import Plan
+from replview.management.fleet.reading import read_fleet
+from replview.management.output.instance import InstanceCommand
 
 #: Exit status: something could not be done; something would change (``--check``).
 _TROUBLED, _DIFFERS = 1, 3

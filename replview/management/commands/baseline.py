@@ -6,11 +6,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.management.instance import InstanceCommand, find_slot, table_of
-from replview.sampling.publications import look_at_publications
-from replview.store import baselines
+from replview.acts.publications import look_at_publications
+from replview.features.baselines.text import COST, BaselineRow, rows_of
+from replview.jobs import baselines
+from replview.management.output.instance import InstanceCommand, find_slot, table_of
 from replview.store.models import Baseline, Slot
-from replview.web.baseline_words import COST, BaselineRow, rows_of
 
 _TURN_SECONDS = 0.5
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib.auth.management.commands.changepassword import Command as DjangoCommand
 
-from replview.store.access_record import command_user, note
+from replview.store.write.access_record import command_user, note
 
 
 class Command(DjangoCommand):

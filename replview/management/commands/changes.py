@@ -13,19 +13,19 @@ import orjson
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
-from replview.management.changes_options import add_filters, number, selection_of
-from replview.management.instance import InstanceCommand, find_slot
-from replview.store.access_record import Action, note
-from replview.store.change_csv import csv_lines
-from replview.store.change_json import Record
-from replview.store.change_stream import Cursor, RecordWriter, iterate_found, last_cursor
-from replview.store.change_walk import ALL_OF_IT
+from replview.features.downloads.files import write_parquet
+from replview.management.output.changes_options import add_filters, number, selection_of
+from replview.management.output.instance import InstanceCommand, find_slot
 from replview.store.models import Slot
-from replview.store.search_records import searched_changes
-from replview.store.searching import WhereError, check_where
-from replview.store.selections import Selection
-from replview.store.walk_places import Place
-from replview.web.change_files import write_parquet
+from replview.store.read.changes.as_csv import csv_lines
+from replview.store.read.changes.as_json import Record
+from replview.store.read.changes.search import WhereError, check_where
+from replview.store.read.changes.search_records import searched_changes
+from replview.store.read.changes.selections import Selection
+from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found, last_cursor
+from replview.store.read.changes.walk import ALL_OF_IT
+from replview.store.read.changes.walk_places import Place
+from replview.store.write.access_record import Action, note
 
 #: Between two looks for new transactions: one small read by primary key each.
 _LOOK_SECONDS = 0.25

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.management.commands.createsuperuser import Command as DjangoCommand
 
-from replview.store.access_record import note
+from replview.store.write.access_record import note
 
 
 class Command(DjangoCommand):

@@ -5,11 +5,11 @@ from typing import Any
 
 from django.conf import settings
 
-from replview.demo.data_folder import DataFolder
-from replview.demo.foreground import run_in_foreground
-from replview.demo.narration import Narration
-from replview.demo.stack import Stack
-from replview.management.instance import PlainCommand
+from replview.management.output.instance import PlainCommand
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.foreground import run_in_foreground
+from replview.runtime.narration import Narration
+from replview.runtime.stack import Stack
 
 
 class Command(PlainCommand):

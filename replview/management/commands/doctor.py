@@ -5,9 +5,9 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from replview.catalog.doctor import examine
-from replview.catalog.findings import Finding, Grade, blocks
-from replview.management.instance import PlainCommand, store_system_identifier
+from replview.catalog.doctor.doctor import examine
+from replview.catalog.doctor.findings import Finding, Grade, blocks
+from replview.management.output.instance import PlainCommand, store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.erasing import carry_out
-from replview.management.erase_lines import found_lines, listed, state_lines
-from replview.management.instance import InstanceCommand, find_slot
-from replview.store import erasing
-from replview.store.access_record import command_user, note
-from replview.store.erasing_wishes import Unerasable, read_wish
+from replview.features.erasure.job import carry_out
+from replview.jobs import erasures as erasing
+from replview.jobs.erasure_request import Unerasable, read_wish
+from replview.management.output.erase_lines import found_lines, listed, state_lines
+from replview.management.output.instance import InstanceCommand, find_slot
 from replview.store.models import Erasure, Slot
+from replview.store.write.access_record import command_user, note
 
 _EARLIER = 20
 

@@ -9,17 +9,23 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.exporting import carry_out
-from replview.exports.asking import Wish, ask, nothing_words, read_wish
-from replview.exports.estimating import Outlook, outlook_of
-from replview.exports.policy import DEFAULT_SCHEMES, Refused, read_policy
+from replview.features.exports.estimating import Outlook, outlook_of
+from replview.features.exports.job import carry_out
+from replview.features.exports.request import Wish, ask, nothing_words, read_wish
+from replview.jobs import exports
 from replview.live.publisher import Publisher
-from replview.management.changes_options import add_filters, words_of
-from replview.management.export_lines import ended_lines, estimate_lines, listed, progress_line
-from replview.management.instance import InstanceCommand, find_slot
-from replview.store import exports, instance_settings
-from replview.store.access_record import Action, command_user, note
+from replview.management.output.changes_options import add_filters, words_of
+from replview.management.output.export_lines import (
+    ended_lines,
+    estimate_lines,
+    listed,
+    progress_line,
+)
+from replview.management.output.instance import InstanceCommand, find_slot
+from replview.store import instance_settings
 from replview.store.models import Export, Slot
+from replview.store.write.access_record import Action, command_user, note
+from replview.targets.policy import DEFAULT_SCHEMES, Refused, read_policy
 
 _BY = "the command line"
 _EARLIER = 20

@@ -6,9 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.management.instance import InstanceCommand, table_of
-from replview.store.access_record import command_user
-from replview.store.mask_making import (
+from replview.access.mask_making import (
     NotARule,
     add_rule,
     all_rules,
@@ -17,7 +15,9 @@ from replview.store.mask_making import (
     remove_rule,
     wished,
 )
+from replview.management.output.instance import InstanceCommand, table_of
 from replview.store.models import MaskRule
+from replview.store.write.access_record import command_user
 
 
 class Command(InstanceCommand):

@@ -3,8 +3,8 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from replview.api.monitoring import FILES, text_of
-from replview.management.instance import PlainCommand
+from replview.features.monitoring.files import FILES, text_of
+from replview.management.output.instance import PlainCommand
 
 
 class Command(PlainCommand):

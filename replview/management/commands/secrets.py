@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.management.instance import InstanceCommand
-from replview.store.access_record import note
+from replview.management.output.instance import InstanceCommand
 from replview.store.secrets import rotate_all
-from replview.web.words import plural
+from replview.store.write.access_record import note
+from replview.text.formats import plural
 
 
 class Command(InstanceCommand):

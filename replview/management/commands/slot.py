@@ -8,11 +8,14 @@ from typing import Any
 import psycopg
 from django.core.management.base import CommandError
 
+from replview.acts.noting import note_slot
 from replview.catalog.connections import connected
-from replview.catalog.plan import Plan, make_plan
+from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.slot_request import Wish, parse_columns
 from replview.catalog.problems import SourceTrouble, explain
-from replview.catalog.wishes import Wish, parse_columns
-from replview.management import (
+from replview.jobs import baselines
+from replview.management.commands import baseline
+from replview.management.output import (
     slot_acts,
     slot_budget,
     slot_interface,
@@ -20,14 +23,11 @@ from replview.management import (
     slot_peek,
     slot_quarantine,
 )
-from replview.management.commands import baseline
-from replview.management.instance import InstanceCommand, find_source, table_of
-from replview.management.slot_changes import lines_of_plan, make_slot
-from replview.managing.noting import note_slot
-from replview.store import baselines
+from replview.management.output.instance import InstanceCommand, find_source, table_of
+from replview.management.output.slot_changes import lines_of_plan, make_slot
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
-from replview.web.words import plural
+from replview.text.formats import plural
 
 #: Options of the output plugin a user may set, with the values that make sense.
 OPTIONS: dict[str, tuple[str, ...]] = {

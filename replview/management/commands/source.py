@@ -6,12 +6,12 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.catalog.doctor import examine
-from replview.catalog.findings import Grade
-from replview.management import source_acts
+from replview.acts.sources import add_source, check_new_name
+from replview.catalog.doctor.doctor import examine
+from replview.catalog.doctor.findings import Grade
 from replview.management.commands.doctor import lines_of
-from replview.management.instance import InstanceCommand, store_system_identifier, table_of
-from replview.managing.sources import add_source, check_new_name
+from replview.management.output import source_acts
+from replview.management.output.instance import InstanceCommand, store_system_identifier, table_of
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Source
 

@@ -5,16 +5,16 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.catalog.wal_budget import parse_size
-from replview.management.archive_command import archive_command
-from replview.management.instance import InstanceCommand
+from replview.catalog.state.wal_budget import parse_size
+from replview.management.output.archive_command import archive_command
+from replview.management.output.instance import InstanceCommand
 from replview.store import instance_settings
-from replview.store.access_record import Action, note
-from replview.store.forecast import forecast
 from replview.store.models import Slot
-from replview.store.store_size import StoreSize, chosen, measure, order_of_sacrifice
-from replview.web.keeping_words import full_sentence, rate_of
-from replview.web.words import bytes_words
+from replview.store.retention.forecast import forecast
+from replview.store.retention.size import StoreSize, chosen, measure, order_of_sacrifice
+from replview.store.write.access_record import Action, note
+from replview.text.formats import bytes_words
+from replview.ui.retention_text import full_sentence, rate_of
 
 _BY = "the command line"
 

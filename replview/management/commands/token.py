@@ -9,10 +9,10 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from replview.management.instance import InstanceCommand, table_of
-from replview.store.access_record import note
+from replview.access.tokens import ScopeRefused, make_token
+from replview.management.output.instance import InstanceCommand, table_of
 from replview.store.models import ApiToken
-from replview.store.tokens import ScopeRefused, make_token
+from replview.store.write.access_record import note
 
 
 class Command(InstanceCommand):

@@ -8,10 +8,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from replview.management.instance import InstanceCommand, table_of
-from replview.store import troubles
-from replview.store.access_record import Action, note
-from replview.store.troubles import State, Told
+from replview.management.output.instance import InstanceCommand, table_of
+from replview.store import demo_troubles as troubles
+from replview.store.demo_troubles import State, Told
+from replview.store.write.access_record import Action, note
 
 #: How long a trouble may take to come or to go before the command stops waiting.
 _WAIT_SECONDS = 120.0

@@ -13,15 +13,15 @@ from django.db import connections
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from replview.demo.alone import KINDS, become, program
-from replview.demo.data_folder import DataFolder
-from replview.demo.foreground import run_in_foreground
-from replview.demo.problems import StackProblem
-from replview.demo.stack import Stack
-from replview.environment import is_given
-from replview.management.hardened import check_hardened
-from replview.management.instance import PlainCommand
-from replview.store.setup_codes import new_code
+from replview.access.setup_codes import new_code
+from replview.management.output.hardened import check_hardened
+from replview.management.output.instance import PlainCommand
+from replview.runtime.alone import KINDS, become, program
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.environment import is_given
+from replview.runtime.foreground import run_in_foreground
+from replview.runtime.problems import StackProblem
+from replview.runtime.stack import Stack
 
 
 class Command(PlainCommand):

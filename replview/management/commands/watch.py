@@ -14,28 +14,28 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.urls import reverse
 
-from replview.catalog.carry_out import carry_out, undo
-from replview.catalog.plan import Plan
+from replview.catalog.plan.carry_out import carry_out, undo
+from replview.catalog.plan.plan import Plan
 from replview.catalog.readable_together import existing_publications
-from replview.demo.data_folder import DataFolder
-from replview.demo.narration import Narration
-from replview.demo.problems import StackProblem, Stopped
-from replview.demo.stack import Stack
-from replview.demo.stopping import stop_on_signals
+from replview.features.onboarding.watch import Watching
+from replview.features.receiving.tasks import publisher
+from replview.jobs.drafts import watch_name
 from replview.management.commands.slot import (
     add_plan_options,
     parse_options,
     plan_for,
     wish_from,
 )
-from replview.management.instance import PlainCommand, require_instance
-from replview.management.slot_changes import lines_of_plan
-from replview.store.access_record import Action, note
-from replview.store.drafts import watch_name
+from replview.management.output.instance import PlainCommand, require_instance
+from replview.management.output.slot_changes import lines_of_plan
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.narration import Narration
+from replview.runtime.problems import StackProblem, Stopped
+from replview.runtime.stack import Stack
+from replview.runtime.stopping import stop_on_signals
 from replview.store.dsn import resolve
 from replview.store.models import Slot
-from replview.tasks import publisher
-from replview.watching import Watching
+from replview.store.write.access_record import Action, note
 
 #: How the DSN reaches the process that watches, off everybody's list of processes.
 _DSN_VARIABLE = "REPLVIEW_WATCH_DSN"

@@ -8,11 +8,16 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.alerts.delivery import deliver_next
-from replview.alerts.webhooks import NotAWebhook, add_webhook, remove_webhook, send_test
-from replview.management.instance import InstanceCommand, table_of
-from replview.store.access_record import command_user
+from replview.features.alerts.delivery import deliver_next
+from replview.features.alerts.rules.webhooks import (
+    NotAWebhook,
+    add_webhook,
+    remove_webhook,
+    send_test,
+)
+from replview.management.output.instance import InstanceCommand, table_of
 from replview.store.models import AlertRule, Delivery, Webhook
+from replview.store.write.access_record import command_user
 
 #: Holds the address for ``add``, so that it is in no process list and no history.
 URL_VARIABLE = "REPLVIEW_WEBHOOK_URL"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 import pyarrow as pa
 
+from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, Column
+from replview.parquet.slices import Slice, SliceTable, TableVersion
+from replview.parquet.writing import layout
+from replview.parquet.writing.targets import Target
 from replview.spark.history.roots import DatasetRoot, as_one, merged
 from replview.spark.sessions import SparkProblem
-from replview.spark.slice_schemas import EVENTS, TRANSACTIONS, Column
-from replview.spark.slices import Slice, SliceTable, TableVersion
-from replview.spark.writing import layout
-from replview.spark.writing.targets import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

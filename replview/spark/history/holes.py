@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from replview.parquet.slices import Slice
 from replview.spark.history.datasets import Dataset, Life
-from replview.spark.slices import Slice
 
 
 def deleted(life: Life, after: int, last: int) -> int:

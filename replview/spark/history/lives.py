@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
+from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
-from replview.spark.slice_schemas import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

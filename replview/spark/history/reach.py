@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decoder.scalars import LSN
+from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.holes import deleted, holes
 from replview.spark.history.lives import STREAM, Truncation, placed, quoted
-from replview.spark.slice_schemas import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from replview.spark.archive.pg_texts import pg_text
-from replview.spark.quoting import tick
+from replview.parquet.archive.pg_texts import pg_text
+from replview.parquet.quoting import tick
+from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
+from replview.parquet.slices import SliceTable, TableVersion
+from replview.parquet.writing import layout
+from replview.parquet.writing.targets import Target
 from replview.spark.sessions import SparkProblem
-from replview.spark.slice_schemas import CHANGE_FIELDS, Column
-from replview.spark.slices import SliceTable, TableVersion
-from replview.spark.writing import layout
-from replview.spark.writing.targets import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from decoder.scalars import LSN
+from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.lives import (
     NEXT,
@@ -18,7 +19,6 @@ from replview.spark.history.lives import (
 from replview.spark.history.reach import Moment, Reach, doubts, read_reach
 from replview.spark.history.results import Result
 from replview.spark.history.snapshots import named, some_move_unsent, told_rows
-from replview.spark.slice_schemas import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

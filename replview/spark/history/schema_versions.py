@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
+from replview.parquet.slices import TableVersion
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.results import Result
 from replview.spark.history.span_doubts import span_doubts
 from replview.spark.history.spans import Span
-from replview.spark.slices import TableVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
+from replview.parquet.writing.targets import Target, test_write
 from replview.spark.connectors import missing_connector
 from replview.spark.history.datasets import spark_url
 from replview.spark.history.results import Result
 from replview.spark.sessions import SparkProblem
-from replview.spark.writing.targets import Target, test_write
 
 #: What Spark raises, here and by Spark Connect.
 _SPARKS_OWN = (

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
+from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.lives import (
     GONE,
@@ -20,7 +21,6 @@ from replview.spark.history.lives import (
 )
 from replview.spark.history.reach import Moment, doubts, read_reach
 from replview.spark.history.results import Result
-from replview.spark.slice_schemas import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

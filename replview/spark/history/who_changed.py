@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.lives import (
     GONE,
@@ -20,7 +21,6 @@ from replview.spark.history.results import Result
 from replview.spark.history.snapshots import named
 from replview.spark.history.span_doubts import span_doubts
 from replview.spark.history.spans import Span
-from replview.spark.slice_schemas import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

@@ -1,6 +1,6 @@
 """What the record holds, summed up: a table or an actor is found in it without reading it all.
 
-Filled behind the receivers (``store.activity``), a block of a thousand places in history at a
+Filled behind the receivers (``store.sums.activity``), a block of a thousand places in history at a
 time, from transactions whose place is final: never on the write path, and exact.
 """
 

@@ -28,7 +28,7 @@ class AlertRule(models.Model):
         UNSAFE_FAILOVER = "unsafe_failover"  # no threshold
 
     class Severity(models.TextChoices):
-        """How urgent; the words of ``web.health``."""
+        """How urgent; the words of ``health.states``."""
 
         NOW = "now"
         LOOK = "look"
@@ -47,7 +47,8 @@ class AlertRule(models.Model):
     enabled = models.BooleanField(default=True)
     #: Came with replview: may be changed and switched off, not deleted.
     built_in = models.BooleanField(default=False)
-    #: Which of replview's own it is (``alerts.built_in``), whatever was changed of it.
+    #: Which of replview's own it is (``features.alerts.rules.built_in``), whatever was changed of
+    #: it.
     key = models.CharField(max_length=40, default="", blank=True)
     #: Only for this slot, instead of the rule it overrides; both None: for all.
     slot = models.ForeignKey("WatchedSlot", null=True, on_delete=models.CASCADE)

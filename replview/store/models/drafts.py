@@ -39,7 +39,7 @@ class SourceDraft(models.Model):
     conninfo = models.TextField(default="", blank=True)
     sealed_password = models.TextField(default="", blank=True)
     password_ref = models.TextField(default="", blank=True)
-    #: What was chosen in each step; see ``store.drafts``.
+    #: What was chosen in each step; see ``jobs.drafts``.
     answers = models.JSONField(default=dict, blank=True)
     #: The steps of carrying it out: ``[{"title", "sql", "state", "said"}]``.
     progress = models.JSONField(default=list, blank=True)

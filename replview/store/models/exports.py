@@ -34,7 +34,7 @@ class Export(models.Model):
     slot_name = models.TextField()
     #: Of those that continue *since last*; empty: a single one.
     name = models.CharField(max_length=100, default="", blank=True)
-    #: ``spark.slices.Slice`` as JSON: fixed ends, so that doing it again gives the same files.
+    #: ``parquet.slices.Slice`` as JSON: fixed ends, so that doing it again gives the same files.
     slice = models.JSONField()
     #: The words of the filter it came from, as an address has them.
     words = models.JSONField(default=dict)

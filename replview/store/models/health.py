@@ -1,7 +1,7 @@
 """What regular looks at the sources saw: every slot and subscription, over time.
 
 Raw samples are kept for a day, a row a minute for a month, a row an hour for a year (settings);
-see ``store.sample_rollups``. None is unknown, never zero.
+see ``features.sampling.rollups``. None is unknown, never zero.
 """
 
 from django.db import models
@@ -56,7 +56,7 @@ class SampledValues(models.Model):
     """What a sample, or a period of samples, tells of a slot in columns.
 
     Of a period: the highest of what is bad when high, the lowest of what is bad when low, the last
-    of positions and totals (``store.sample_rollups`` says which).
+    of positions and totals (``features.sampling.rollups`` says which).
     """
 
     slot_id = models.BigIntegerField()

@@ -11,7 +11,7 @@ class Transaction(models.Model):
 
     The identifier is given when a transaction is first seen and orders nothing: its upper bits
     are the hour of that moment, so that ranges of identifiers are ranges of time
-    (``store.partitions``). History's order is ``commit_seq``.
+    (``store.write.partitions``). History's order is ``commit_seq``.
     """
 
     class State(models.TextChoices):

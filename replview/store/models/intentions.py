@@ -10,7 +10,7 @@ class SlotIntention(models.Model):
     """A slot with its publications, until the store has the slot or nothing is left of it.
 
     Whoever makes them may be killed in between: what is there then is found by this row and taken
-    back (``replview.slot_sweeping``).
+    back (``replview.acts.slot_sweeping``).
     """
 
     #: None: a source that comes into the store with its slot. Then the address stands here.

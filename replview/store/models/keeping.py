@@ -6,8 +6,8 @@ from django.db import models
 class KeptDay(models.Model):
     """One life of a slot on one day of the store: the transactions first seen then.
 
-    Counted behind the receivers (``store.kept_days``): of today up to the last whole hour; of a day
-    that is over once, and then it stays as it is.
+    Counted behind the receivers (``store.retention.day_sizes``): of today up to the last whole
+    hour; of a day that is over once, and then it stays as it is.
     """
 
     incarnation = models.ForeignKey(

@@ -59,7 +59,7 @@ class SourceLook(models.Model):
     running = models.JSONField(null=True)
     #: ``slots`` (``{slot name: {"restart_lsn", "catalog_xmin_age", "xmin_age", …}}``),
     #: ``standbys``, ``waiting``, ``next_xid`` and the settings that matter here; see
-    #: ``sampling.look``.
+    #: ``features.sampling.source_state``.
     holders = models.JSONField(null=True)
 
     class Meta:
@@ -88,7 +88,7 @@ class SlotPeek(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.REQUESTED)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    #: What waits in the slot; see ``receiver.peeking``.
+    #: What waits in the slot; see ``receiver.peeks.peek``.
     result = models.JSONField(null=True)
     problem_code = models.TextField(default="", blank=True)
     problem_cause = models.TextField(default="", blank=True)

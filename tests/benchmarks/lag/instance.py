@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from replview.demo import programs
-from replview.demo.ports import free_port
-from replview.demo.postgres import EmbeddedPostgres
-from replview.demo.redis import EmbeddedRedis
+from replview.runtime import programs
+from replview.runtime.ports import free_port
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.redis import EmbeddedRedis
 from tests.benchmarks.bench_servers import STORE
 from tests.benchmarks.processes import Failed, module, run, running, said
 from tests.benchmarks.stack import LOGIN, answers, sign_in

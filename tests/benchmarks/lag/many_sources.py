@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from replview.demo.postgres import EmbeddedPostgres
+from replview.runtime.servers.postgres import EmbeddedPostgres
 
 #: Reads what a monitoring role may read.
 ROLE, _PASSWORD = "sampler", "bench-sampler"

@@ -81,7 +81,7 @@ def roll_up() -> dict[str, float]:
     """Sum up all that is there, then once more with nothing new."""
     from django.db import connection
 
-    from replview.store.sample_rollups import roll
+    from replview.features.sampling.rollups import roll
 
     def count() -> tuple[int, int]:
         with connection.cursor() as cursor:
@@ -103,7 +103,7 @@ def roll_up() -> dict[str, float]:
 
 def evaluations(now: dt.datetime, times: int) -> dict[str, Any]:
     """So many in a row, five seconds apart; the first makes the alerts."""
-    from replview.alerts.evaluation import evaluate
+    from replview.features.alerts.evaluation import evaluate
     from replview.store.models import Alert
     from tests.benchmarks.pages.measuring import Cost, read_cost
 

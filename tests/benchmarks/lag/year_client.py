@@ -123,7 +123,7 @@ def main(count: int, requests: int) -> None:
     rows = fill(slots, now)
     filled = {"rows": rows, "seconds": time.monotonic() - started}
     chosen = urlencode([("slot", f"bench/slot_{number:02}") for number in range(count)], safe="/")
-    from replview.web.lag_query import CHARTS
+    from replview.ui.charts.query import CHARTS
 
     every = ",".join(CHARTS)
     addresses = {

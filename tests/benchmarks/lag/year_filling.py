@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from django.db import connection
 
-from replview.store.partitions import ensure_partitions
+from replview.store.write.partitions import ensure_partitions
 
 _HOURS, _MINUTES_DAYS, _RAW_HOURS = 366 * 24, 30, 24
 RAW_SECONDS = 5

@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 
-from replview.store import change_rows, transaction_rows
+from replview.store.write import change_rows, transaction_rows
 
 
 @dataclass

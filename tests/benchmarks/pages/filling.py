@@ -16,9 +16,10 @@ from typing import Any
 import psycopg
 
 from decoder.scalars import LSN
-from replview.store import models, transaction_rows
-from replview.store.change_rows import COPY_HEADER, COPY_TRAILER
-from replview.store.partitions import ensure_partitions
+from replview.store import models
+from replview.store.write import transaction_rows
+from replview.store.write.change_rows import COPY_HEADER, COPY_TRAILER
+from replview.store.write.partitions import ensure_partitions
 from tests.benchmarks.pages.around import write_events, write_evidence, write_open, write_samples
 from tests.benchmarks.pages.scale import Plan, Scale
 from tests.benchmarks.pages.shared import moment, shared_row

@@ -16,7 +16,7 @@ def all_reads() -> Iterator[tuple[str, float, Read]]:
 
 
 def _row_history(draws: Draws, count: int, *, hot: bool = False) -> Measured:
-    from replview.store.row_history import row_history
+    from replview.store.read.row_history.history import row_history
 
     measured = Measured()
     rows = draws.rows(count, hot=hot)
@@ -32,7 +32,7 @@ def _hot_row_history(draws: Draws, count: int) -> Measured:
 
 
 def _hub(draws: Draws, count: int) -> Measured:
-    from replview.store.history import committed_before
+    from replview.store.read.history import committed_before
 
     life = draws.slot.incarnation_id
     assert life is not None

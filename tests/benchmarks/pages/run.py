@@ -21,8 +21,8 @@ _REFERENCES = 5
 
 def roll_up(say: Say) -> Iterator[Result]:
     """Sum the record up, as the beat's task does; what a transaction costs it."""
-    from replview.store.activity import roll
     from replview.store.models import HistoryBlock
+    from replview.store.sums.activity import roll
 
     before, started = HistoryBlock.objects.count(), time.monotonic()
     ours = resource.getrusage(resource.RUSAGE_SELF)
@@ -50,7 +50,7 @@ def roll_up(say: Say) -> Iterator[Result]:
 
 def measure(scale: Scale, requests: int, only: list[str], say: Say) -> list[Result]:
     """Every kind, and before and after each the reference."""
-    from replview.web.garbage import spare_what_stays
+    from replview.ui.garbage import spare_what_stays
 
     # As a web process does when it starts.
     spare_what_stays()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psycopg
 
-from replview.demo.postgres import EmbeddedPostgres
-from replview.store.partitions import IDS_PER_HOUR, ensure_partitions
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.store.write.partitions import IDS_PER_HOUR, ensure_partitions
 from tests.benchmarks.bench_servers import STORE
 
 CHANGES = 2_000_000

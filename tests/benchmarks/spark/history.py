@@ -43,9 +43,9 @@ def history(dsn: str, changes: int) -> list[Result]:
 
 
 def _export(dsn: str, root: str) -> None:
-    from replview.spark import reading
-    from replview.spark.writing.exporting import export
-    from replview.spark.writing.targets import Target
+    from replview.parquet import reading
+    from replview.parquet.writing.exporting import export
+    from replview.parquet.writing.targets import Target
 
     with reading.connect(dsn) as store:
         part = reading.resolve(store, source="shop", slot="histories")

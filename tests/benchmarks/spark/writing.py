@@ -38,8 +38,8 @@ _STORE_BYTES = """
 
 def writing(dsn: str, changes: int) -> list[Result]:
     """The bars of exports."""
-    from replview.spark import reading
-    from replview.spark.writing.planning import Plan
+    from replview.parquet import reading
+    from replview.parquet.writing.planning import Plan
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -90,7 +90,7 @@ def writing(dsn: str, changes: int) -> list[Result]:
 
 
 def _read_alone(dsn: str, plan: Any) -> None:
-    from replview.spark import reading
+    from replview.parquet import reading
 
     def read(part: Any) -> None:
         with reading.connect(dsn) as store:
@@ -104,8 +104,8 @@ def _read_alone(dsn: str, plan: Any) -> None:
 
 
 def _export(dsn: str, part: Any, folder: Path) -> None:
-    from replview.spark.writing.exporting import export
-    from replview.spark.writing.targets import Target
+    from replview.parquet.writing.exporting import export
+    from replview.parquet.writing.targets import Target
 
     export(part, Target.of(str(folder)), dsn=dsn)
 
@@ -124,7 +124,7 @@ def _job(dsn: str, part: Any, folder: Path, spark: str | None) -> _Ended:
     order.write_bytes(orjson.dumps(told))
     ended, started = _Ended(), time.monotonic()
     with subprocess.Popen(
-        [sys.executable, "-m", "replview.spark.writing.job", order],
+        [sys.executable, "-m", "replview.parquet.writing.job", order],
         env={**os.environ, "STORE": dsn, "SPARK_LOCAL_IP": "127.0.0.1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -1,0 +1,1 @@
+"""The inlined path of Insert, Update and Delete."""

@@ -1,0 +1,1 @@
+"""Text output plugins: test_decoding and wal2json."""

@@ -1,0 +1,235 @@
+"""test_decoding, PostgreSQL's example output plugin: text rows in, events out.
+
+Transactions come whole and in commit order; with a two-phase slot, prepared
+ones at their PREPARE. The lsn beside a row is, as seen on PostgreSQL 15: of
+BEGIN the transaction's first record; of a change its record's start; of a
+message its record's end; of COMMIT, PREPARE TRANSACTION, COMMIT PREPARED and
+ROLLBACK PREPARED the *end* of that record, which is what to confirm.
+
+What the plugin cannot tell, and what stands here instead:
+
+=========================================  ===========================================
+a table's oid, a type's oid, a typmod      0, 0, -1; ``Column.type_name`` has the type's
+                                           name, without its modifier
+the replica identity, the primary key      ``None``; no column has the key flag
+an old row's kind                          ``O`` if it has every column of the table,
+                                           else ``K``: a key of all columns reads as ``O``
+a NULL in an old row under FULL            not printed: ``NOT_SENT``, and the row a ``K``
+the old key of a delete where there is     ``old`` is ``None``
+no replica identity
+where a commit or prepare record begins    ``commit_lsn``, ``prepare_lsn``: ``None``
+a rolled back prepare's own LSN and time   ``None``
+that a transaction will be prepared        it opens as ``plain``; its kind is ``prepared``
+                                           from its PREPARE on
+subtransactions                            ``subxid`` is ``None``
+the replication origin                     ``None``, as without one
+a message from its first NUL byte on       lost, but not through a walsender; content that
+                                           is not in the session's encoding is as the
+                                           caller decoded it
+=========================================  ===========================================
+
+Publications mean nothing to it: every table of the database comes with all its
+columns and rows, stored generated columns too, and each partition by its own name.
+
+Source: contrib/test_decoding/test_decoding.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import ClassVar, Final, Literal
+
+from decoder.events import PreparedCommitted, PreparedRolledBack, TransactionPrepared, Truncation
+from decoder.messages import Column, LogicalMessage
+from decoder.plugins.relations import ColumnsOf, Layout, TableName, ToldColumn
+from decoder.plugins.run import PluginCollector
+from decoder.plugins.test_decoding_scanner import KIND, Scanner
+from decoder.plugins.type_names import without_modifier
+from decoder.scalars import LSN, XID
+from decoder.tuples import NOT_SENT, Value
+
+#: The options under which the plugin tells most. Not ``skip-empty-xacts``: with
+#: it, a message may come without the BEGIN of its transaction. Not
+#: ``stream-changes``: it prints no values of streamed changes.
+TEST_DECODING_OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {"include-xids": "true", "include-timestamp": "true", "skip-empty-xacts": "false"}
+)
+
+_XIDS: Final = 2**32
+#: How lines of a streamed transaction begin.
+_STREAMED: Final = ("opening a", "closing a", "streaming", "aborting", "committing", "preparing")
+#: What stands for a row that is not in the WAL.
+_NO_ROW: Final = " (no-tuple-data)"
+_MOST_TABLES: Final = 20_000
+
+
+def _as_told(column: Column) -> ToldColumn:
+    name = column.type_name
+    return ToldColumn(
+        column.name, None if name is None else without_modifier(name, column.type_oid), 0
+    )
+
+
+class TestDecodingAssembler(PluginCollector):
+    """Turns the rows of one session, or one peek, into transaction events.
+
+    Rows are as ``pg_logical_slot_peek_changes()`` returns them; through a
+    walsender, with the message's ``wal_start`` and xid 0. Give the plugin
+    ``TEST_DECODING_OPTIONS``, and the session ``bytea_output=hex`` and ISO dates.
+    """
+
+    #: It is no test, whatever its name makes of it.
+    __test__: ClassVar[bool] = False
+
+    __slots__ = ("_heads", "_tables", "_takers")
+
+    plugin: ClassVar[str] = KIND
+
+    def __init__(self, *, columns_of: ColumnsOf | None = None) -> None:
+        """``columns_of``: asked for the columns of a table first seen in a delete or truncate."""
+        super().__init__(columns_of, _as_told, keys_told=False)
+        self._heads: dict[str, ToldColumn] = {}
+        self._tables: dict[str, TableName] = {}
+        self._takers: dict[str, Callable[[Scanner, int, int], None]] = {
+            "table ": self._table,
+            "BEGIN": self._begins,
+            "COMMIT PREPARED ": self._commit_prepared,
+            "COMMIT": self._commits,
+            "PREPARE TRANSACTION ": self._prepared,
+            "ROLLBACK PREPARED ": self._rollback_prepared,
+            "message: transactional: ": self._message_line,
+        }
+
+    def _take(self, lsn: int, xid: int, text: str) -> None:
+        scan = Scanner(text, self._heads)
+        for beginning, taker in self._takers.items():
+            if scan.skip(beginning):
+                taker(scan, lsn, xid)
+                return
+        if text.startswith(_STREAMED):
+            self._refuse("whole transactions: stream-changes prints no values", 0)
+        self._refuse("a row of test_decoding", 0)
+
+    # Transactions.
+
+    def _begins(self, scan: Scanner, lsn: int, xid: int) -> None:
+        if scan.skip(" "):
+            xid = scan.number(_XIDS)
+        scan.end()
+        self._begin(xid, lsn)
+
+    def _commits(self, scan: Scanner, lsn: int, xid: int) -> None:
+        # Without include-xids the time, if any, stands right here.
+        with_xid = not scan.text.startswith(" (", scan.at) and scan.skip(" ")
+        told = scan.number(_XIDS) if with_xid else None
+        self._commit(told, None, lsn, scan.time())
+
+    def _gid_xid_time(self, scan: Scanner, xid: int) -> tuple[str, XID, int | None]:
+        gid = scan.quoted_literal()
+        if scan.skip(", txid "):
+            xid = scan.number(_XIDS)
+        if not 0 < xid < _XIDS:
+            raise scan.error("a transaction id: give include-xids")
+        return gid, XID(xid), scan.time()
+
+    def _prepared(self, scan: Scanner, lsn: int, xid: int) -> None:
+        gid, told, time_us = self._gid_xid_time(scan, xid)
+        # Not left out when empty: its end will be told, too.
+        self._open()
+        transaction = self._ending(told, lsn)
+        transaction.kind, transaction.gid = "prepared", gid
+        self._events.append(TransactionPrepared(transaction, gid, None, LSN(lsn), time_us))
+
+    def _commit_prepared(self, scan: Scanner, lsn: int, xid: int) -> None:
+        gid, told, time_us = self._gid_xid_time(scan, xid)
+        self._outside(scan)
+        self._events.append(PreparedCommitted(gid, told, None, self._moved_to(lsn), time_us))
+
+    def _rollback_prepared(self, scan: Scanner, lsn: int, xid: int) -> None:
+        gid, told, time_us = self._gid_xid_time(scan, xid)
+        self._outside(scan)
+        end_lsn = self._moved_to(lsn)
+        self._events.append(PreparedRolledBack(gid, told, None, end_lsn, None, time_us))
+
+    def _outside(self, scan: Scanner) -> None:
+        if self._current is not None:
+            raise scan.error(f"it outside transaction {self._current.xid}")
+
+    # Changes.
+
+    def _table(self, scan: Scanner, lsn: int, xid: int) -> None:
+        table = self._table_name(scan)
+        if scan.skip(": INSERT:"):
+            self._row(scan, lsn, table, "I")
+        elif scan.skip(": UPDATE:"):
+            self._row(scan, lsn, table, "U")
+        elif scan.skip(": DELETE:"):
+            self._delete(scan, lsn, table)
+        else:
+            self._truncate(scan, lsn, table)
+        scan.end()
+
+    def _table_name(self, scan: Scanner) -> TableName:
+        start = scan.at
+        guess = scan.text.find(":", start)
+        known = self._tables.get(scan.text[start:guess])
+        if known is not None and guess > start:
+            scan.at = guess
+            return known
+        schema = scan.identifier()
+        scan.expect(".")
+        table = schema, scan.identifier()
+        if scan.at == guess:
+            if len(self._tables) >= _MOST_TABLES:
+                self._tables.clear()
+            self._tables[scan.text[start:guess]] = table
+        return table
+
+    def _row(self, scan: Scanner, lsn: int, table: TableName, op: Literal["I", "U"]) -> None:
+        old: tuple[Layout, list[Value]] | None = None
+        if op == "U" and scan.skip(" old-key:"):
+            old = scan.columns()
+            scan.expect(" new-tuple:")
+        if scan.skip(_NO_ROW):
+            # The row was there; its values are not in the WAL.
+            self._add(lsn, self._relations.named(table), op, None, None, None)
+            return
+        told, values = scan.columns()
+        relation = self._relations.whole(table, told)
+        if old is None:
+            self._add(lsn, relation, op, None, None, values)
+            return
+        fit = self._relations.part(table, old[0])
+        if fit.relation is not relation:
+            raise scan.error("an old row of the new row's columns")
+        kind = self._relations.old_kind(table, len(old[1]))
+        self._add(lsn, relation, op, kind, fit.place(old[1], NOT_SENT), values)
+
+    def _delete(self, scan: Scanner, lsn: int, table: TableName) -> None:
+        if scan.skip(_NO_ROW):
+            self._add(lsn, self._relations.named(table), "D", None, None, None)
+            return
+        told, values = scan.columns()
+        fit = self._relations.part(table, told)
+        kind = self._relations.old_kind(table, len(values))
+        self._add(lsn, fit.relation, "D", kind, fit.place(values, NOT_SENT), None)
+
+    def _truncate(self, scan: Scanner, lsn: int, table: TableName) -> None:
+        tables = [table]
+        while scan.skip(", "):
+            tables.append(self._table_name(scan))
+        scan.expect(": TRUNCATE:")
+        how = Truncation(restart_identity=scan.skip(" restart_seqs"), cascade=scan.skip(" cascade"))
+        if not (how.cascade or how.restart_identity):
+            scan.expect(" (no-flags)")
+        for name in tables:
+            self._add(lsn, self._relations.named(name), "T", None, None, how)
+
+    def _message_line(self, scan: Scanner, lsn: int, xid: int) -> None:
+        transactional = scan.number(2) == 1
+        prefix, content = scan.prefix_and_content()
+        message = LogicalMessage(
+            transactional=transactional, lsn=LSN(lsn), prefix=prefix, content=content
+        )
+        self._message(message)

@@ -1,0 +1,230 @@
+"""A cursor over one row of ``test_decoding``: names, types and literals.
+
+Everything is read as the plugin writes it: names through ``quote_identifier()``,
+types through ``format_type_be()``, values through ``print_literal()``. Offsets
+count characters.
+
+Source: PostgreSQL, contrib/test_decoding/test_decoding.c.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from decoder.errors import ProtocolError
+from decoder.plugins.relations import ToldColumn
+from decoder.timestamps import us_from_text
+from decoder.tuples import UNCHANGED, Value
+
+_BARE_FIRST: Final = frozenset("abcdefghijklmnopqrstuvwxyz_")
+_DIGITS: Final = frozenset("0123456789")
+_BARE: Final = _BARE_FIRST | _DIGITS
+_NUMBER: Final = frozenset("0123456789+-.e")
+_WORDS: Final[dict[str, Value]] = {
+    "null": None,
+    "unchanged-toast-datum": UNCHANGED,
+    "true": "t",
+    "false": "f",
+    "NaN": "NaN",
+    "Infinity": "Infinity",
+    "-Infinity": "-Infinity",
+}
+#: What stands before the values of known columns; bounded, for the tables' names are.
+_MOST_HEADS: Final = 20_000
+
+_SIZE: Final = b", sz: "
+_CONTENT: Final = b" content:"
+
+KIND: Final = "TestDecoding"
+
+
+class Scanner:
+    """Reads one row from its beginning to its end. Raises ``ProtocolError`` and nothing else."""
+
+    __slots__ = ("_heads", "at", "text")
+
+    def __init__(self, text: str, heads: dict[str, ToldColumn]) -> None:
+        """``heads`` remembers, over many rows, what ``name[type]:`` says."""
+        self.text = text
+        self.at = 0
+        self._heads = heads
+
+    def error(self, expected: str) -> ProtocolError:
+        return ProtocolError(KIND, self.at, expected)
+
+    def skip(self, literal: str) -> bool:
+        """Step over ``literal`` if it stands here."""
+        if not self.text.startswith(literal, self.at):
+            return False
+        self.at += len(literal)
+        return True
+
+    def expect(self, literal: str) -> None:
+        if not self.skip(literal):
+            raise self.error(repr(literal))
+
+    def end(self) -> None:
+        if self.at != len(self.text):
+            raise self.error("the end of the row")
+
+    def identifier(self) -> str:
+        """A name, bare or quoted."""
+        text, start = self.text, self.at
+        if self.skip('"'):
+            name = self._until_quote('"')
+            if not name:
+                raise self.error("a name")
+            return name
+        if text[start : start + 1] not in _BARE_FIRST:
+            raise self.error("a name")
+        end = start + 1
+        while text[end : end + 1] in _BARE and end < len(text):
+            end += 1
+        self.at = end
+        return text[start:end]
+
+    def _until_quote(self, quote: str) -> str:
+        """What stands before the closing quote, doubled ones undone; the opening one is read."""
+        text, start = self.text, self.at
+        end = text.find(quote, start)
+        doubled = False
+        while end >= 0 and text.startswith(quote, end + 1):
+            doubled = True
+            end = text.find(quote, end + 2)
+        if end < 0:
+            raise self.error(f"a closing {quote}")
+        self.at = end + 1
+        value = text[start:end]
+        return value.replace(quote * 2, quote) if doubled else value
+
+    def quoted_literal(self) -> str:
+        """``quote_literal()`` undone: with a backslash in it, an ``E`` stands before."""
+        escaped = self.skip("E")
+        self.expect("'")
+        value = self._until_quote("'")
+        return value.replace("\\\\", "\\") if escaped else value
+
+    def number(self, limit: int) -> int:
+        """An unsigned number below ``limit``."""
+        start = self.at
+        end = start
+        while self.text[end : end + 1] in _DIGITS and end < len(self.text) and end - start < 21:
+            end += 1
+        if end == start or int(self.text[start:end]) >= limit:
+            raise self.error(f"a number below {limit}")
+        self.at = end
+        return int(self.text[start:end])
+
+    def columns(self) -> tuple[tuple[ToldColumn, ...], list[Value]]:
+        """Columns and their values, up to the end or to ``new-tuple:``."""
+        text, size = self.text, len(self.text)
+        heads, find = self._heads, self.text.find
+        told: list[ToldColumn] = []
+        values: list[Value] = []
+        while self.at < size:
+            # What stood before one value reads the same before another: a known
+            # head is the column's, wherever its ]: may stand.
+            start = self.at
+            at = find("]:", start) + 2
+            head = heads.get(text[start:at])
+            if head is None:
+                if text.startswith(" new-tuple:", start):
+                    break
+                head = self._head()
+            else:
+                self.at = at
+            told.append(head)
+            values.append(self._value())
+        return tuple(told), values
+
+    def _head(self) -> ToldColumn:
+        """`` name[type]:``, the space before it too."""
+        start = self.at
+        self.expect(" ")
+        name = self.identifier()
+        self.expect("[")
+        type_name = self._type()
+        self.expect("]:")
+        told = ToldColumn(name, type_name, 0)
+        if len(self._heads) >= _MOST_HEADS:
+            self._heads.clear()
+        self._heads[self.text[start : self.at]] = told
+        return told
+
+    def _type(self) -> str:
+        """A type's name: quotes may hold anything, brackets come only in pairs."""
+        text, start = self.text, self.at
+        while (here := text[self.at : self.at + 1]) != "]":
+            if not here:
+                raise self.error("a type and its closing ]")
+            if here == "[":
+                self.expect("[]")
+                continue
+            self.at += 1
+            if here == '"':
+                self._until_quote('"')
+        if self.at == start:
+            raise self.error("a type")
+        return text[start : self.at]
+
+    def _value(self) -> Value:
+        text, at = self.text, self.at
+        first = text[at : at + 1]
+        if first == "'":
+            self.at = at + 1
+            return self._until_quote("'")
+        end = text.find(" ", at)
+        word = text[at:] if end < 0 else text[at:end]
+        if word in _WORDS:
+            self.at = at + len(word)
+            return _WORDS[word]
+        if word and _NUMBER.issuperset(word):
+            self.at = at + len(word)
+            return word
+        if first == "B" and text.startswith("'", at + 1):
+            self.at = at + 2
+            return self._until_quote("'")
+        raise self.error("a value")
+
+    def time(self) -> int | None:
+        """What ends a row: `` (at …)``, or nothing."""
+        time_us = None
+        if self.skip(" (at "):
+            end = self.text.find(")", self.at)
+            try:
+                time_us = us_from_text(self.text[self.at : max(end, self.at)])
+            except ValueError:
+                raise self.error("a time and its closing )") from None
+            self.at = end + 1
+        self.end()
+        return time_us
+
+    def prefix_and_content(self) -> tuple[str, bytes]:
+        """The rest of a message's row: `` prefix: p, sz: 5 content:hello``.
+
+        A prefix may itself read like what follows it: then it is the split whose
+        size is right that counts. No size is right where the content has a NUL
+        byte, or the database has another encoding than the session: then the
+        first one.
+        """
+        self.expect(" prefix: ")
+        try:
+            rest = self.text[self.at :].encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise self.error("text that can be encoded") from None
+        found: tuple[int, int] | None = None
+        place = rest.find(_SIZE)
+        while place >= 0:
+            at = rest.find(_CONTENT, place, place + 40)
+            digits = rest[place + len(_SIZE) : max(at, 0)]
+            if digits.isdigit():
+                at += len(_CONTENT)
+                right = int(digits) == len(rest) - at
+                if right or found is None:
+                    found = place, at
+                if right:
+                    break
+            place = rest.find(_SIZE, place + 1)
+        if found is None:
+            raise self.error("a prefix, a size and a content")
+        return rest[: found[0]].decode("utf-8", "surrogateescape"), rest[found[1] :]

@@ -1,0 +1,220 @@
+"""wal2json, formats 1 and 2: JSON rows in, events out.
+
+Transactions come whole and in commit order; a prepared one comes as any other,
+at its COMMIT PREPARED: the plugin knows nothing of two phases.
+
+Format 2 has a row for the begin, each change and the commit. Format 1 has one
+row for all of a transaction, however large (more than 1 GB ends the slot's
+stream for good), unless it is given ``write-in-chunks``, as ``wal2json_options``
+does: then it has a row for each, too, and tells where each change is. Both ways
+are read.
+
+The lsn beside a row is, as seen on PostgreSQL 15: of a begin the transaction's
+first record; of a change its record's start; of a message its record's end; of
+a commit the commit record's *end*, which ``nextlsn`` tells as well and which is
+what to confirm. Beside format 1's one row the SQL functions give that end, but a
+walsender the first record: there ``include-lsn`` is needed.
+
+What the plugin cannot tell, and what stands here instead:
+
+=========================================  ===========================================
+a table's oid, a typmod                    0, -1; ``Column.type_name`` has the type's
+                                           name with its modifier (of a name that is
+                                           all in quotes, without them)
+the replica identity                       ``None``; the key flag is the primary key's,
+                                           which version 2.5 tells in format 1 only where
+                                           it is the replica identity
+an old row's kind                          ``O`` if it has every column of the table
+                                           and these are not all its key, else ``K``
+that an update has no old row              an identity that only repeats the new row is
+                                           left out; under FULL, format 1 has NULLs
+                                           left out, so a row with NULLs that did not
+                                           change loses its old row, too
+a NULL in an old row under FULL            format 1: not written: ``NOT_SENT``, and the
+                                           row a ``K``. Format 2: ``None``
+NaN and ±Infinity of float and numeric     ``None``, as for NULL
+unchanged TOAST                            the column is missing: ``UNCHANGED``, so a
+                                           dropped column that could be TOASTed is
+                                           that, too, until the table's next insert
+updates and deletes without a replica      not there at all
+identity
+TRUNCATE                                   format 1: not there at all. Format 2:
+                                           CASCADE and RESTART IDENTITY are ``None``
+where the commit record begins             format 1: ``commit_lsn`` is ``None``
+where a change is                          format 1 without chunks: 0
+prepared transactions                      plain ones, with the COMMIT PREPARED's
+                                           position and time; no gid
+subtransactions                            ``subxid`` is ``None``
+the replication origin's name, its LSN     ``#`` and the origin's number; ``None``
+a message from its first NUL byte on       lost; other content that is not in the
+                                           session's encoding is as the caller decoded it
+=========================================  ===========================================
+
+Publications mean nothing to it: every table of the database comes with all its
+columns and rows, stored generated columns too, and each partition by its own name.
+
+Source: wal2json.c, versions 2.5 and 2.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from decoder.plugins.relations import ColumnsOf
+from decoder.plugins.wal2json_changes import Wal2JsonChanges
+from decoder.plugins.wal2json_rows import (
+    Object,
+    RowReader,
+    lsn_of,
+    message_of,
+    names_of,
+    number_of,
+    refused,
+    table_of,
+    time_us_of,
+)
+from decoder.plugins.wal2json_text import read_object
+
+FormatVersion = Literal[1, 2]
+
+_ALWAYS: Final = (
+    "include-xids",
+    "include-timestamp",
+    "include-lsn",
+    "include-types",
+    "include-typmod",
+    "include-type-oids",
+    "include-origin",
+    "include-pk",
+)
+_OPERATIONS: Final[Mapping[str, Literal["I", "U", "D"]]] = {
+    "insert": "I",
+    "update": "U",
+    "delete": "D",
+}
+
+
+def wal2json_options(format_version: FormatVersion) -> Mapping[str, str]:
+    """The options under which the plugin tells most.
+
+    Not ``include-default``, which it writes without escaping it, and not
+    ``numeric-data-types-as-string``, which would tell NaN from NULL but ends
+    the session before version 2.6.
+    """
+    in_parts = {1: "write-in-chunks", 2: "include-transaction"}[format_version]
+    return {"format-version": str(format_version), in_parts: "true"} | dict.fromkeys(
+        _ALWAYS, "true"
+    )
+
+
+class Wal2JsonAssembler(Wal2JsonChanges):
+    """Turns the rows of one session, or one peek, into transaction events.
+
+    Rows are as ``pg_logical_slot_peek_changes()`` returns them; through a
+    walsender, with the message's ``wal_start`` and xid 0. Give the plugin
+    ``wal2json_options()``, and the session ``bytea_output=hex``.
+    """
+
+    __slots__ = ("_begun", "_format", "_reader")
+
+    def __init__(
+        self, *, format_version: FormatVersion, columns_of: ColumnsOf | None = None
+    ) -> None:
+        """``columns_of``: asked for the columns of a table first seen in anything but an insert.
+
+        Raises ``ValueError`` for a format there is not.
+        """
+        if format_version not in (1, 2):
+            raise ValueError(f"format_version must be 1 or 2, not {format_version!r}")
+        super().__init__(columns_of)
+        self._format = format_version
+        self._reader = RowReader()
+        #: Format 1: what the row that began the open transaction said.
+        self._begun: Object = {}
+
+    def _take(self, lsn: int, xid: int, text: str) -> None:
+        if self._format == 2:
+            self._take_2(lsn, xid, text)
+        else:
+            self._take_1(lsn, xid, text)
+
+    # Format 2.
+
+    def _take_2(self, lsn: int, xid: int, text: str) -> None:
+        row = read_object(text)
+        action = row.get("action")
+        if action == "B":
+            self._began(row, lsn, xid)
+            return
+        if action == "C":
+            end_lsn = lsn_of(row, "nextlsn") or lsn
+            self._commit(number_of(row, "xid"), lsn_of(row, "lsn"), end_lsn, time_us_of(row))
+            return
+        lsn = lsn_of(row, "lsn") or lsn
+        if action == "M":
+            self._message(message_of(row, lsn))
+        elif action == "T":
+            self._truncate(lsn, table_of(row))
+        elif action in ("I", "U", "D"):
+            new = None if action == "D" else self._reader.objects(row.get("columns"))
+            old = self._reader.objects(row["identity"]) if "identity" in row else None
+            self._row(lsn, action, table_of(row), names_of(row.get("pk", [])), new, old)
+        else:
+            raise refused("an action of B, C, I, U, D, T or M")
+
+    # Format 1.
+
+    def _take_1(self, lsn: int, xid: int, text: str) -> None:
+        row = text.strip()
+        if row.endswith("["):
+            self._begun = read_object(row + "]}")
+            self._began(self._begun, lsn, xid)
+        elif len(row) < 8 and "".join(row.split()) == "]}":
+            self._ended(self._begun, lsn)
+        else:
+            part = read_object(row.removeprefix(","))
+            if "change" in part:
+                self._whole(part, lsn, xid)
+            else:
+                self._part(part, lsn)
+
+    def _ended(self, begun: Object, lsn: int) -> None:
+        self._commit(None, None, lsn_of(begun, "nextlsn") or lsn, time_us_of(begun))
+
+    def _whole(self, row: Object, lsn: int, xid: int) -> None:
+        changes = row["change"]
+        if not isinstance(changes, list) or not all(isinstance(part, dict) for part in changes):
+            raise refused("change as a list of objects")
+        if changes and all(part.get("transactional") is False for part in changes):
+            # They belong to no transaction, though they came beside one's xid.
+            for part in changes:
+                self._part(part, lsn)
+            return
+        if not xid and "nextlsn" not in row:
+            raise refused("nextlsn beside a walsender's rows: give include-lsn")
+        self._began(row, 0, xid)
+        size, rest = divmod(self._row_size_bytes, max(len(changes), 1))
+        for index, part in enumerate(changes):
+            self._row_size_bytes = size + (index < rest)
+            self._part(part, 0)
+        self._ended(row, lsn)
+
+    def _part(self, part: Object, lsn: int) -> None:
+        kind = part.get("kind")
+        if kind == "message":
+            self._message(message_of(part, lsn))
+            return
+        if not isinstance(kind, str) or kind not in _OPERATIONS:
+            raise refused("a kind of insert, update, delete or message")
+        new = None if kind == "delete" else self._reader.lists(part, "column")
+        old = None
+        if "oldkeys" in part:
+            if not isinstance(part["oldkeys"], dict):
+                raise refused("oldkeys as an object")
+            old = self._reader.lists(part["oldkeys"], "key")
+        key = part.get("pk", {"pknames": []})
+        if not isinstance(key, dict):
+            raise refused("pk as an object")
+        names = names_of(key.get("pknames"))
+        self._row(lsn, _OPERATIONS[kind], table_of(part), names, new, old)

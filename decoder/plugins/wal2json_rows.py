@@ -1,0 +1,190 @@
+"""What the objects in wal2json's rows say: columns, values, positions, messages.
+
+Format 2 gives columns as objects, format 1 as parallel lists. Each function
+takes a part of a decoded row and raises ``ProtocolError`` if it is of another form.
+
+Source: wal2json.c.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from decoder.errors import ProtocolError
+from decoder.messages import LogicalMessage
+from decoder.plugins.relations import Layout, TableName, ToldColumn
+from decoder.plugins.wal2json_text import KIND
+from decoder.scalars import LSN
+from decoder.timestamps import us_from_text
+from decoder.tuples import Value
+
+_BYTEA: Final = 17
+_OIDS: Final = 2**32
+_MOST_LAYOUTS: Final = 10_000
+
+Object = dict[str, Any]
+RawLayout = tuple[tuple[Any, Any, Any], ...]
+
+
+class ToldRow(NamedTuple):
+    """The columns that a row tells, and their values."""
+
+    layout: Layout
+    values: list[Value]
+
+
+class RowReader:
+    """Reads columns; remembers, over many rows, the layouts that come again and again."""
+
+    __slots__ = ("_layouts",)
+
+    def __init__(self) -> None:
+        self._layouts: dict[RawLayout, Layout] = {}
+
+    def objects(self, columns: object) -> ToldRow:
+        """Format 2's ``columns`` or ``identity``."""
+        if not isinstance(columns, list):
+            raise refused("a list of columns")
+        try:
+            raw = tuple([(c["name"], c.get("type"), c.get("typeoid")) for c in columns])
+            told = [c["value"] for c in columns]
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise refused("columns with name and value") from None
+        return self._row(raw, told)
+
+    def lists(self, part: Object, prefix: str) -> ToldRow:
+        """Format 1's ``columnnames`` and its like, or ``keynames`` and its like."""
+        names = part.get(prefix + "names")
+        told = part.get(prefix + "values")
+        if not isinstance(names, list) or not isinstance(told, list):
+            raise refused(f"lists {prefix}names and {prefix}values")
+        nothing = [None] * len(names)
+        types = part.get(prefix + "types", nothing)
+        oids = part.get(prefix + "typeoids", nothing)
+        try:
+            raw = tuple(zip(names, types, oids, strict=True))
+        except (TypeError, ValueError):
+            raise refused(f"as many types as {prefix}names") from None
+        if len(told) != len(raw):
+            raise refused(f"as many values as {prefix}names")
+        return self._row(raw, told)
+
+    def _row(self, raw: RawLayout, told: list[Any]) -> ToldRow:
+        try:
+            layout = self._layouts.get(raw)
+        except TypeError:
+            raise refused("names of columns and types as text") from None
+        if layout is None:
+            layout = tuple(_column(*column) for column in raw)
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[raw] = layout
+        return ToldRow(
+            layout, [_value(value, column) for value, column in zip(told, layout, strict=True)]
+        )
+
+
+def _column(name: Any, type_name: Any, type_oid: Any) -> ToldColumn:
+    if not isinstance(name, str) or not isinstance(type_name, str | None):
+        raise refused("names of columns and types as text")
+    oid = 0 if type_oid is None else _number(type_oid)
+    # Format 2 writes the unsigned oid as a signed number.
+    if not -_OIDS < oid < _OIDS:
+        raise refused("the oid of a type")
+    return ToldColumn(name, type_name, oid % _OIDS)
+
+
+def _value(value: Any, column: ToldColumn) -> Value:
+    """The server's text: booleans are its ``t`` and ``f``, bytea has its ``\\x`` again."""
+    if isinstance(value, str):
+        is_bytea = column.type_oid == _BYTEA
+        return "\\x" + value if is_bytea or (column[1:] == ("bytea", 0)) else value
+    if value is None:
+        return None
+    if value is True:
+        return "t"
+    if value is False:
+        return "f"
+    raise refused("a value that is a text, a number, a boolean or null")
+
+
+def table_of(part: Object) -> TableName:
+    """``schema`` and ``table``."""
+    return text_of(part, "schema"), text_of(part, "table")
+
+
+def text_of(part: Object, key: str) -> str:
+    """The text under ``key``."""
+    value = part.get(key)
+    if not isinstance(value, str):
+        raise refused(f"{key} as text")
+    return value
+
+
+def number_of(part: Object, key: str) -> int | None:
+    """The number under ``key``; ``None`` where there is none."""
+    value = part.get(key)
+    return None if value is None else _number(value)
+
+
+def lsn_of(part: Object, key: str) -> LSN | None:
+    """The position under ``key``; ``None`` where there is none."""
+    value = part.get(key)
+    if value is None:
+        return None
+    try:
+        return LSN.parse(value)
+    except (AttributeError, ValueError):
+        raise refused(f"{key} as a position in the WAL") from None
+
+
+def time_us_of(part: Object) -> int | None:
+    """``timestamp``; ``None`` where there is none."""
+    value = part.get("timestamp")
+    if value is None:
+        return None
+    try:
+        return us_from_text(value)
+    except (AttributeError, ValueError):
+        raise refused("timestamp as a time") from None
+
+
+def names_of(columns: object) -> tuple[str, ...]:
+    """The names of a primary key: a list of objects in format 2, of texts in format 1."""
+    if not isinstance(columns, list):
+        raise refused("the primary key as a list")
+    told = [column.get("name") if isinstance(column, dict) else column for column in columns]
+    names = tuple(name for name in told if isinstance(name, str))
+    if len(names) != len(told):
+        raise refused("the primary key's columns by name")
+    return names
+
+
+def message_of(part: Object, lsn: int) -> LogicalMessage:
+    """The message; ``lsn`` where it does not tell its own."""
+    transactional = part.get("transactional")
+    if not isinstance(transactional, bool):
+        raise refused("transactional as true or false")
+    try:
+        content = text_of(part, "content").encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise refused("a content that can be encoded") from None
+    return LogicalMessage(
+        transactional=transactional,
+        lsn=lsn_of(part, "lsn") or LSN(lsn),
+        prefix=text_of(part, "prefix"),
+        content=content,
+    )
+
+
+def refused(expected: str) -> ProtocolError:
+    """The error for a row that is JSON, but not as wal2json writes it."""
+    return ProtocolError(KIND, None, expected)
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, str) and len(value) <= 20 and value.isascii():
+        digits = value.removeprefix("-")
+        if digits.isdigit():
+            return int(value)
+    raise refused("a whole number")

@@ -1,0 +1,1 @@
+"""Accounts, roles, grants, visibility, sign-in, tokens and the access record."""

@@ -1,0 +1,193 @@
+"""What is done to accounts, by an admin's browser and by the command alike; each act is recorded.
+
+There is always an admin: the last one that can sign in is neither closed nor given another role.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.contrib.auth.password_validation import validate_password
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.contrib.sessions.models import Session
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from replview.access.rights import Role, admins, forget_rights, role_of, set_role
+from replview.store.models import Grant, Source
+from replview.store.write.access_record import note
+
+_CHANGED = "changed_settings"
+_MAX_PATTERNS = 200
+
+
+class AccountProblem(Exception):
+    """Why it cannot be done; ``field`` names what was written wrongly."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
+
+
+@transaction.atomic
+def create_account(name: str, role: Role | None, password: str | None) -> Any:
+    """A new account; without a password it signs in by single sign-on alone.
+
+    Raises ``AccountProblem``.
+    """
+    users = get_user_model()
+    # As it will be kept: whether it is taken is asked of that.
+    name = users.normalize_username(name.strip())
+    if not name:
+        raise AccountProblem("a name is needed", "name")
+    try:
+        UnicodeUsernameValidator()(name)
+    except ValidationError as error:
+        raise AccountProblem(error.messages[0], "name") from None
+    if len(name) > 150:
+        raise AccountProblem("a name has 150 characters at most", "name")
+    if users._default_manager.filter(username__iexact=name).exists():
+        raise AccountProblem(f"there is an account {name} already", "name")
+    if password is not None:
+        check_password(password, users(username=name))
+    user = users._default_manager.create_user(name, password=password)
+    set_role(user, role)
+    _note("account created", user, role=role.word if role else "none")
+    return user
+
+
+def check_password(password: str, user: Any = None) -> None:
+    """Raises ``AccountProblem`` where the policy refuses the password."""
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise AccountProblem(" ".join(error.messages), "password") from None
+
+
+@transaction.atomic
+def change_role(user: Any, role: Role | None) -> None:
+    """Give the account this role alone. Raises ``AccountProblem`` for the last admin."""
+    if role is not Role.ADMIN:
+        _not_the_last_admin(user)
+    before = role_of(user)
+    if user.is_superuser and role is not Role.ADMIN:
+        user.is_superuser = user.is_staff = False
+        user.save(update_fields=["is_superuser", "is_staff"])
+    set_role(user, role)
+    words = [one.word if one else "none" for one in (before, role)]
+    _note("role changed", user, before=words[0], after=words[1])
+
+
+@transaction.atomic
+def close_account(user: Any) -> None:
+    """Nobody signs in with it any more, nor do its tokens. Raises ``AccountProblem``."""
+    _not_the_last_admin(user)
+    user.is_active = False
+    user.save(update_fields=["is_active"])
+    forget_rights(user)
+    _end_sessions(user)
+    _note("account closed", user)
+
+
+def open_account(user: Any) -> None:
+    """It may be used again, with the role and the grants it had."""
+    user.is_active = True
+    user.save(update_fields=["is_active"])
+    forget_rights(user)
+    _note("account opened", user)
+
+
+@transaction.atomic
+def change_password(user: Any, password: str) -> None:
+    """A new password; whoever signed in with the old one is signed out. Raises
+    ``AccountProblem``.
+    """
+    check_password(password, user)
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    _end_sessions(user)
+    _note("password changed", user)
+
+
+def sign_out(user: Any) -> int:
+    """End every session of the account; returns how many there were."""
+    ended = _end_sessions(user)
+    _note("signed out everywhere", user, sessions=ended)
+    return ended
+
+
+def sessions_of(user: Any) -> list[Session]:
+    """The sessions in which the account is signed in."""
+    alive = Session.objects.filter(expire_date__gt=timezone.now())
+    return [row for row in alive if row.get_decoded().get("_auth_user_id") == str(user.pk)]
+
+
+@transaction.atomic
+def give_grant(
+    holder: Any, source: Source | None, tables: Sequence[str] = (), *, by: str = ""
+) -> Grant:
+    """Let an account, or a group, see the source (None: every one) and these tables of it.
+
+    Raises ``AccountProblem``.
+    """
+    patterns = read_patterns(tables)
+    to = {"group": holder} if isinstance(holder, Group) else {"user": holder}
+    Grant.objects.filter(source=source, **to).delete()
+    grant = Grant.objects.create(source=source, tables=patterns, created_by=by, **to)
+    note(
+        _CHANGED, subject=f"grant to {holder}", source_id=source.pk if source else None,
+        details={"act": "granted", "to": str(holder), "source": source.name if source else "*",
+                 "tables": patterns or ["*"]},
+    )  # fmt: skip
+    return grant
+
+
+def take_grant(grant: Grant) -> None:
+    """It is no longer seen by that account or group."""
+    holder = str(grant.user or grant.group)
+    source = grant.source.name if grant.source else "*"
+    note(
+        _CHANGED, subject=f"grant to {holder}", source_id=grant.source_id,
+        details={"act": "revoked", "from": holder, "source": source, "tables": grant.tables},
+    )  # fmt: skip
+    grant.delete()
+
+
+def read_patterns(tables: Sequence[str]) -> list[str]:
+    """``schema.table`` with ``*``. Raises ``AccountProblem``."""
+    found = []
+    for text in tables:
+        pattern = text.strip()
+        if not pattern:
+            continue
+        if "." not in pattern and pattern != "*":
+            raise AccountProblem(f"{pattern}: write schema.table, as in public.*", "tables")
+        if len(pattern) > 200 or "\0" in pattern:
+            raise AccountProblem("a pattern is too long", "tables")
+        found.append(pattern)
+    if len(found) > _MAX_PATTERNS:
+        raise AccountProblem(f"{_MAX_PATTERNS} patterns at most", "tables")
+    return [] if "*" in found else found
+
+
+def _not_the_last_admin(user: Any) -> None:
+    # Of two admins who close each other at once the second waits here, and sees it then.
+    found = list(admins().values_list("pk", flat=True))
+    rows = get_user_model()._default_manager.select_for_update().filter(pk__in=found)
+    list(rows.order_by("pk"))
+    if list(admins().values_list("pk", flat=True)) == [user.pk]:
+        raise AccountProblem(f"{user.get_username()} is the last admin: make another one first")
+
+
+def _end_sessions(user: Any) -> int:
+    found = sessions_of(user)
+    for row in found:
+        row.delete()
+    return len(found)
+
+
+def _note(act: str, user: Any, **more: Any) -> None:
+    name = user.get_username()
+    note(_CHANGED, subject=f"account {name}", details={"act": act, "account": name, **more})

@@ -1,0 +1,163 @@
+"""Making and removing mask rules, and what a rule would match of what is recorded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.db import connection, transaction
+
+from replview.store.masks import LONGEST_PATTERN, NamedColumn, Rule
+from replview.store.models import MaskRule, Source
+from replview.store.read import visibility as sight
+from replview.store.write.access_record import note
+
+_LONGEST_NOTE = 500
+_VERSIONS = """
+    SELECT o.id, o.name, s.name, v.schema, v."table", v.number,
+           v.id IS NOT DISTINCT FROM r.current_version_id, v.columns, v.key_columns
+    FROM relation_version v JOIN relation r ON r.id = v.relation_id
+    JOIN slot s ON s.id = r.slot_id JOIN source o ON o.id = s.source_id
+    WHERE %(source)s::bigint IS NULL OR o.id = %(source)s
+    ORDER BY o.name, s.name, v.schema, v."table", r.id, v.number
+"""
+
+
+class NotARule(ValueError):
+    """What was typed makes no rule; ``field`` names the box, the message says why."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(slots=True, kw_only=True)
+class Matched:
+    """A table a rule matches: in one slot, by one name."""
+
+    source: str
+    slot: str
+    schema: str
+    table: str
+    #: ``{column: type}``, in the order of the newest version that has it.
+    columns: dict[str, str | None] = field(default_factory=dict)
+    #: Of those, what rows are known by.
+    keys: list[str] = field(default_factory=list)
+    #: Versions that have such a column, and whether the one in force is among them.
+    versions: list[int] = field(default_factory=list)
+    now: bool = False
+
+    @property
+    def version_words(self) -> str:
+        """``version 3``, ``versions 1–3``; those that are no more are said to be so."""
+        numbers = self.versions
+        run = numbers == list(range(numbers[0], numbers[-1] + 1))
+        shown = f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
+        if len(numbers) == 1:
+            shown = str(numbers[0])
+        former = "" if self.now else ", not in force now"
+        return f"version{'s' if len(numbers) > 1 else ''} {shown}{former}"
+
+
+def matched_by(rule: Rule) -> list[Matched]:
+    """The recorded tables that a rule matches, by source, slot and name."""
+    with connection.cursor() as cursor:
+        cursor.execute(_VERSIONS, {"source": rule.source_id})
+        rows = cursor.fetchall()
+    found: dict[tuple[str, str, str, str], Matched] = {}
+    for source_id, source, slot, schema, table, number, now, columns, keys in rows:
+        if not rule.matches_table(source_id, schema, table):
+            continue
+        named = [NamedColumn(str(c["name"]), c.get("type")) for c in _loaded(columns)]
+        hit = [c for c in named if rule.matches_column(c.name, c.type_name)]
+        if not hit:
+            continue
+        at = (source, slot, schema, table)
+        one = found.setdefault(at, Matched(source=source, slot=slot, schema=schema, table=table))
+        one.columns |= {column.name: column.type_name for column in hit}
+        one.keys = sorted({*one.keys, *(c.name for c in hit if c.name in _loaded(keys))})
+        one.versions = sorted({*one.versions, number})
+        one.now = one.now or now
+    return list(found.values())
+
+
+def wished(
+    *,
+    source: str = "",
+    table: str = "",
+    column: str = "",
+    type_name: str = "",
+    when: str = "",
+    note: str = "",
+    by: str = "",
+) -> MaskRule:
+    """The rule these words make, not saved; no ``source`` is every one. Raises ``NotARule``."""
+    found = Source.objects.filter(name=source).first() if source else None
+    if source and found is None:
+        raise NotARule("source", f"there is no source {source[:63]}")
+    if when not in MaskRule.When.values:
+        raise NotARule("when", "choose where the values are taken away")
+    patterns = {"table": table.strip() or "*", "column": column.strip() or "*"}
+    for name, pattern in {**patterns, "type": type_name.strip()}.items():
+        if len(pattern) > LONGEST_PATTERN or "\0" in pattern:
+            raise NotARule(name, f"a pattern has at most {LONGEST_PATTERN} characters")
+    if not type_name.strip() and {*patterns["table"], *patterns["column"]} <= set("*."):
+        raise NotARule("column", "name a table, a column or a type: this would mask everything")
+    return MaskRule(
+        source=found,
+        table_pattern=patterns["table"],
+        column_pattern=patterns["column"],
+        type_pattern=type_name.strip(),
+        when=when,
+        note=note.strip().replace("\0", "")[:_LONGEST_NOTE],
+        created_by=by,
+    )
+
+
+def add_rule(rule: MaskRule, *, user: Any = None) -> MaskRule:
+    """Save it: it is obeyed at once, by receivers with the next thing they store."""
+    with transaction.atomic():
+        rule.save()
+        _note("mask rule added", rule, user)
+    sight.forget()
+    return rule
+
+
+def remove_rule(rule: MaskRule, *, user: Any = None) -> None:
+    """Remove it: what it hid on display is seen again, what it took away at ingest never."""
+    with transaction.atomic():
+        _note("mask rule removed", rule, user)
+        rule.delete()
+    sight.forget()
+
+
+def as_rule(rule: MaskRule) -> Rule:
+    """Ready to be matched."""
+    return Rule(
+        rule.pk or 0, rule.source_id, rule.table_pattern, rule.column_pattern, rule.type_pattern,
+        "ingest" if rule.when == MaskRule.When.INGEST else "display",
+    )  # fmt: skip
+
+
+def all_rules() -> Sequence[MaskRule]:
+    """Every rule, the oldest first."""
+    return list(MaskRule.objects.select_related("source"))
+
+
+def _note(what: str, rule: MaskRule, user: Any) -> None:
+    note(
+        "changed_settings",
+        user=user,
+        subject=what,
+        source_id=rule.source_id,
+        details={
+            "tables": rule.table_pattern,
+            "columns": rule.column_pattern,
+            "type": rule.type_pattern,
+            "when": rule.when,
+        },
+    )
+
+
+def _loaded(value: Any) -> Any:
+    return orjson.loads(value) if isinstance(value, str) else value

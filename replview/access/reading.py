@@ -1,0 +1,181 @@
+"""Reading the access record: a page at a time by its place, the newest first; nothing is counted.
+
+Also forgetting it, by whole months: the one way in which it becomes shorter.
+"""
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from django.db import connection, transaction
+from django.db.models import QuerySet
+
+from replview.store.models import AccessRecord
+from replview.store.read.changes.as_json import utc_text
+from replview.store.write.access_record import Action, note
+
+_WALKED = 1000
+_MONTHS = """
+    SELECT to_date(right(c.relname, 6), 'YYYYMM'), c.oid::regclass::text
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'access_record'::regclass AND c.relname ~ '^access_record_[0-9]{6}$'
+    ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A record's place: before it comes what is older."""
+
+    at: dt.datetime
+    number: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """As ``str`` wrote it; None: it did not."""
+        at, _, number = text.partition("~")
+        try:
+            moment = dt.datetime.fromisoformat(at)
+        except ValueError:
+            return None
+        usable = number.isascii() and number.isdigit() and len(number) < 19
+        return cls(moment, int(number)) if usable and moment.tzinfo is not None else None
+
+    def __str__(self) -> str:
+        return f"{self.at.isoformat()}~{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessFilter:
+    """Which records are wanted; empty: whatever it is."""
+
+    action: str = ""
+    user: str = ""
+    source: str = ""
+    #: ``schema.table``.
+    table: str = ""
+    via: str = ""
+    since: dt.datetime | None = None
+    until: dt.datetime | None = None
+
+    def narrow(self, records: QuerySet[AccessRecord]) -> QuerySet[AccessRecord]:
+        """Those that are wanted."""
+        exact = {"action": self.action, "user_name": self.user, "source_name": self.source,
+                 "via": self.via}  # fmt: skip
+        records = records.filter(**{name: word for name, word in exact.items() if word})
+        if self.table:
+            records = records.filter(tables__contains=[self.table])
+        if self.since is not None:
+            records = records.filter(at__gte=self.since)
+        if self.until is not None:
+            records = records.filter(at__lte=self.until)
+        return records
+
+
+def read(
+    wanted: AccessFilter, *, before: Place | None = None, limit: int = 100
+) -> tuple[list[AccessRecord], Place | None]:
+    """Records, the newest first, and where to go on; None: there are no older ones."""
+    records = wanted.narrow(AccessRecord.objects.all())
+    if before is not None:
+        # As one comparison of rows, which the index of each month answers.
+        records = records.filter(at__lte=before.at).extra(
+            where=["(at, id) < (%s, %s)"], params=[before.at, before.number]
+        )
+    found = list(records.order_by("-at", "-id")[: limit + 1])
+    rows = found[:limit]
+    older = Place(rows[-1].at, rows[-1].pk) if len(found) > limit else None
+    return rows, older
+
+
+def walk(wanted: AccessFilter) -> Iterator[AccessRecord]:
+    """All of them, the newest first, in memory a thousand at a time."""
+    place: Place | None = None
+    while True:
+        rows, place = read(wanted, before=place, limit=_WALKED)
+        yield from rows
+        if place is None:
+            return
+
+
+def record_json(record: AccessRecord) -> dict[str, Any]:
+    """One record as the API, the command and the files tell it."""
+    return {
+        "id": record.pk,
+        "at": utc_text(record.at),
+        "action": record.action,
+        "user": record.user_name or None,
+        "via": record.via,
+        "address": record.address or None,
+        "request_id": record.request_id or None,
+        "page": record.page or None,
+        "subject": record.subject,
+        "source": record.source_name or None,
+        "tables": record.tables,
+        "details": record.details,
+    }
+
+
+def names_of(column: str, *, most: int = 100) -> list[str]:
+    """The different names in a column, for a choice, by jumps through its index."""
+    found: list[str] = []
+    name = ""
+    while len(found) < most:
+        rows = AccessRecord.objects.filter(**{f"{column}__gt": name}).order_by(column)
+        following = rows.values_list(column, flat=True).first()
+        if following is None:
+            break
+        name = str(following)
+        found.append(name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Months that are, or would be, gone."""
+
+    months: tuple[dt.date, ...]
+    records: int
+
+
+def forgettable(before: dt.date) -> Forgotten:
+    """The whole months before a date, and how many records they hold."""
+    months = [(month, name) for month, name in _months() if _next(month) <= before]
+    return Forgotten(tuple(month for month, _ in months), sum(_count(name) for _, name in months))
+
+
+def forget(before: dt.date, *, user: Any = None) -> Forgotten:
+    """Drop the whole months before a date; that is recorded too. None of this month goes."""
+    with transaction.atomic():
+        gone = forgettable(min(before, dt.datetime.now(dt.UTC).date()))
+        if not gone.months:
+            return gone
+        with connection.cursor() as cursor:
+            for month, name in _months():
+                if month in gone.months:
+                    cursor.execute(f"DROP TABLE {name}")
+        note(
+            Action.FORGOT_ACCESS_RECORD,
+            user=user,
+            subject=f"all before {_next(gone.months[-1])}",
+            details={"months": [f"{month:%Y-%m}" for month in gone.months],
+                     "records": gone.records},
+        )  # fmt: skip
+    return gone
+
+
+def _months() -> list[tuple[dt.date, str]]:
+    with connection.cursor() as cursor:
+        cursor.execute(_MONTHS)
+        return [(month, str(name)) for month, name in cursor.fetchall()]
+
+
+def _count(table: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {table}")  # noqa: S608 (a partition of ours)
+        return int(cursor.fetchone()[0])
+
+
+def _next(month: dt.date) -> dt.date:
+    return (month + dt.timedelta(days=32)).replace(day=1)

@@ -1,0 +1,229 @@
+"""Who may do and see what: a role for each account, and grants on sources and their tables.
+
+The role is a group of Django's: ``viewer``, ``operator`` or ``admin``; a superuser is an admin. An
+admin sees everything. Anybody else sees the sources of their grants, and theirs are those of every
+group they are in. A plain install grants each role every source (``ensure_roles``); who takes that
+grant away makes rights explicit.
+
+All of it is one query, and none where the account was loaded by ``users_with_rights`` (as the
+login's back end does). It is remembered on the user's object, which mostly lives as long as a
+request; where it lives longer (a socket, a download) it is read again after some seconds.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import models
+from django.db.models.expressions import RawSQL
+
+from replview.store.globs import glob
+from replview.store.models import Grant, Source
+
+#: Rights that were read longer ago are read again.
+FRESH_SECONDS = 5.0
+
+#: On a user's object: until when (monotonic), and its rights.
+_ATTRIBUTE = "replview_rights"
+#: Groups and grants of the ``auth_user`` of the surrounding query.
+_RIGHTS_SQL = """
+jsonb_build_object(
+    'active', auth_user.is_active,
+    'superuser', auth_user.is_superuser,
+    'groups', (
+        SELECT jsonb_agg(g.name) FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id
+         WHERE m.user_id = auth_user.id),
+    'grants', (
+        SELECT jsonb_agg(jsonb_build_array(r.source_id, to_jsonb(r.tables))) FROM rights_grant r
+         WHERE r.user_id = auth_user.id OR r.group_id IN (
+            SELECT m.group_id FROM auth_user_groups m WHERE m.user_id = auth_user.id)))
+"""
+#: As ``store.masks.rules_of_rows`` takes them.
+_RULES_SQL = """
+(SELECT coalesce(jsonb_agg(jsonb_build_array(m.id, m.source_id, m.table_pattern, m.column_pattern,
+                                             m.type_pattern, m."when") ORDER BY m.id), '[]')
+   FROM mask_rule m)
+"""
+
+
+class Role(IntEnum):
+    """What somebody may do; each may all that those before it may."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+    @property
+    def word(self) -> str:
+        """``viewer``: also the name of the group that has the role."""
+        return self.name.lower()
+
+    @classmethod
+    def of_word(cls, word: str) -> "Role | None":
+        """The role of this name; None where there is none."""
+        return next((role for role in cls if role.word == word), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What one account may, as of when it was read."""
+
+    role: Role | None
+    #: Sources (None: every one) with patterns of tables (none: all of them).
+    grants: tuple[tuple[int | None, tuple[str, ...]], ...] = ()
+
+
+NOTHING = Rights(None)
+
+
+def users_with_rights() -> models.QuerySet[Any]:
+    """Accounts, each with its rights and the rules of masks, read in the same query.
+
+    ``store.read.visibility`` asks for both on every page.
+    """
+    rights = RawSQL(_RIGHTS_SQL, (), output_field=models.JSONField())
+    rules = RawSQL(_RULES_SQL, (), output_field=models.JSONField())
+    return get_user_model()._default_manager.annotate(read_rights=rights, read_rules=rules)
+
+
+def rights_of(user: Any) -> Rights:
+    """What this account may; nothing where nobody has signed in or the account is closed."""
+    if user is None or not user.is_authenticated or not user.is_active:
+        return NOTHING
+    until, known = getattr(user, _ATTRIBUTE, (0.0, None))
+    now = time.monotonic()
+    if known is None or now >= until:
+        known = _first(user) if known is None else _again(user)
+        setattr(user, _ATTRIBUTE, (now + FRESH_SECONDS, known))
+    return known
+
+
+def forget_rights(user: Any) -> None:
+    """Read them anew the next time: they have changed."""
+    for name in (_ATTRIBUTE, "read_rights"):
+        if name in user.__dict__:
+            delattr(user, name)
+
+
+def role_of(user: Any) -> Role | None:
+    """The account's role; None: it has none, and may nothing."""
+    return rights_of(user).role
+
+
+def may(user: Any, role: Role, source_id: int | None = None) -> bool:
+    """Whether the account has the role, and a grant on the source where one is named."""
+    has = role_of(user)
+    if has is None or has < role:
+        return False
+    return source_id is None or sees_source(user, source_id)
+
+
+def visible_sources(user: Any) -> frozenset[int] | None:
+    """Ids of the sources the account may see; None: all of them."""
+    rights = rights_of(user)
+    if rights.role is None:
+        return frozenset()
+    if rights.role is Role.ADMIN or any(source is None for source, _ in rights.grants):
+        return None
+    return frozenset(source for source, _ in rights.grants if source is not None)
+
+
+def sees_source(user: Any, source_id: int | None) -> bool:
+    """Whether the source is one of those; of something without a source: whether all are."""
+    visible = visible_sources(user)
+    return visible is None or source_id in visible
+
+
+def table_patterns(user: Any) -> Mapping[int, tuple[str, ...]] | None:
+    """Patterns of the tables whose rows the account may see, by source; None: all of all.
+
+    A source that is absent has none. ``*`` is every table.
+    """
+    rights = rights_of(user)
+    if rights.role is None:
+        return {}
+    if rights.role is Role.ADMIN:
+        return None
+    everywhere = _patterns(rights.grants, None)
+    if "*" in everywhere:
+        return None
+    named = {source for source, _ in rights.grants if source is not None}
+    if everywhere:
+        named |= set(Source.objects.values_list("pk", flat=True))
+    return {source: (*everywhere, *_patterns(rights.grants, source)) for source in named}
+
+
+def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
+    """Whether a pattern is of this table; only ``*`` means anything but itself."""
+    name = f"{schema}.{table}"
+    return any(_expression(pattern).fullmatch(name) for pattern in patterns)
+
+
+def ensure_roles() -> dict[Role, Group]:
+    """The groups of the roles; one made now gets its default grant: every source."""
+    groups = {}
+    for role in Role:
+        group, made = Group.objects.get_or_create(name=role.word)
+        if made and role is not Role.ADMIN:
+            Grant.objects.create(group=group)
+        groups[role] = group
+    return groups
+
+
+def set_role(user: Any, role: Role | None) -> None:
+    """Make it the account's one role, or take every role away."""
+    groups = ensure_roles()
+    user.groups.remove(*[group for other, group in groups.items() if other is not role])
+    if role is not None:
+        user.groups.add(groups[role])
+    forget_rights(user)
+
+
+def admins() -> models.QuerySet[Any]:
+    """Accounts that are open and have the role of an admin."""
+    is_admin = models.Q(is_superuser=True) | models.Q(groups__name=Role.ADMIN.word)
+    found = get_user_model()._default_manager.filter(is_admin, is_active=True)
+    return found.distinct().order_by("username")
+
+
+@lru_cache(maxsize=1000)
+def _expression(pattern: str) -> re.Pattern[str]:
+    return glob(pattern)
+
+
+def _patterns(
+    grants: Sequence[tuple[int | None, tuple[str, ...]]], source: int | None
+) -> tuple[str, ...]:
+    """Of the grants on this source; a grant without patterns is on all tables."""
+    found = [tables or ("*",) for granted, tables in grants if granted == source]
+    return tuple(dict.fromkeys(pattern for tables in found for pattern in tables))
+
+
+def _first(user: Any) -> Rights:
+    """By what the object already knows, where it does."""
+    if user.is_superuser:
+        return Rights(Role.ADMIN)
+    found = getattr(user, "read_rights", None)
+    return _again(user) if found is None else _read(found)
+
+
+def _again(user: Any) -> Rights:
+    row = users_with_rights().filter(pk=user.pk).values_list("read_rights", flat=True)
+    return _read(row.first() or {})
+
+
+def _read(found: Mapping[str, Any]) -> Rights:
+    if not found.get("active"):
+        return NOTHING
+    if found["superuser"]:
+        return Rights(Role.ADMIN)
+    roles = [Role.of_word(name) for name in found.get("groups") or ()]
+    role = max((role for role in roles if role is not None), default=None)
+    grants = tuple((source, tuple(tables)) for source, tables in found.get("grants") or ())
+    return Rights(role, grants)

@@ -1,0 +1,115 @@
+"""Tokens with which programs use the API: made, known again, revoked.
+
+A token is shown once, when it is made; the store keeps its SHA-256, which is enough to know it
+again and of no use to anybody who reads the store.
+"""
+
+import datetime as dt
+import hashlib
+import secrets
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import Q
+from django.utils import timezone
+
+from replview.access.rights import Role, role_of, visible_sources
+from replview.store.models import ApiToken
+
+Scope = ApiToken.Scope
+
+#: What every token begins with, so that it is recognised where it leaks to.
+PREFIX = "rv_"
+_HINT_CHARACTERS = 8
+#: Its use is noted no more often than this.
+_NOTED_SECONDS = 60
+
+
+#: The role that somebody needs to have a token of this scope.
+NEEDED = {
+    Scope.METRICS: Role.OPERATOR,
+    Scope.READ: Role.VIEWER,
+    Scope.EXPORT: Role.OPERATOR,
+    Scope.OPERATE: Role.OPERATOR,
+}
+
+
+class ScopeRefused(Exception):
+    """The scope is more than its user may."""
+
+
+def check_scope(user: AbstractBaseUser, scope: str) -> None:
+    """Raises ``ScopeRefused`` where the scope exceeds what the user may."""
+    role, needed = role_of(user), NEEDED[Scope(scope)]
+    if role is None or role < needed:
+        has = role.word if role else "none"
+        raise ScopeRefused(f"a token that may {scope!r} needs the role {needed.word}, not {has}")
+    if scope == Scope.METRICS and visible_sources(user) is not None:
+        raise ScopeRefused("metrics tell of every source, and this account sees some of them")
+
+
+def scopes_for(user: AbstractBaseUser) -> list[Scope]:
+    """Those that the user may have."""
+    found = []
+    for scope in Scope:
+        try:
+            check_scope(user, scope)
+        except ScopeRefused:
+            continue
+        found.append(scope)
+    return found
+
+
+def may_read_metrics(row: ApiToken) -> bool:
+    """Metrics tell of every source: with a token made for them, or any of an admin."""
+    if role_of(row.user) is Role.ADMIN:
+        return True
+    if row.scope != Scope.METRICS:
+        return False
+    try:
+        check_scope(row.user, row.scope)
+    except ScopeRefused:
+        return False
+    return True
+
+
+def make_token(
+    user: AbstractBaseUser, name: str, *, days: int | None = None, scope: str = Scope.READ
+) -> tuple[str, ApiToken]:
+    """A new token for this user, and its row; ``days``: how long it is good for.
+
+    Raises ``ScopeRefused``.
+    """
+    check_scope(user, scope)
+    token = PREFIX + secrets.token_urlsafe(32)
+    expires_at = None if days is None else timezone.now() + dt.timedelta(days=days)
+    row = ApiToken.objects.create(
+        user_id=user.pk,
+        name=name,
+        digest=_digest(token),
+        hint=token[:_HINT_CHARACTERS],
+        scope=scope,
+        expires_at=expires_at,
+    )
+    return token, row
+
+
+def good_token(token: str) -> ApiToken | None:
+    """The token's row with its user; None where it is unknown, revoked, expired, or its user's
+    account is closed.
+    """
+    now = timezone.now()
+    row = (
+        ApiToken.objects.select_related("user")
+        .filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now))
+        .filter(digest=_digest(token), revoked_at__isnull=True, user__is_active=True)
+        .first()
+    )
+    if row is not None and (
+        row.last_used_at is None or (now - row.last_used_at).total_seconds() > _NOTED_SECONDS
+    ):
+        ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
+    return row
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

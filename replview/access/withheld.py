@@ -1,0 +1,265 @@
+"""What is withheld from whoever takes something out: tables they have no right to see, and columns
+that nobody is to see.
+
+An export carries both with its request, as plain data: what is written is what whoever asked could
+see then. What files hold already is held against rights and rules when it is shown.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q, QuerySet
+
+from replview.store.models import (
+    Export,
+    HistoryJob,
+    Relation,
+    RelationVersion,
+    Slot,
+    SlotEvent,
+    Source,
+)
+from replview.store.read.visibility import NO_RIGHT, Sight, current_sight
+from replview.store.write.access_record import current_visit
+from replview.targets.policy import Refused
+
+if TYPE_CHECKING:
+    from replview.parquet.slices import Slice
+
+_NEW_NAME = "Export into another folder under another name, or without since-last"
+
+
+def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
+    """The tables that are taken out, none for all; and whether some are left out for want of a
+    right. Raises ``Refused`` where one that is asked for, or every one, is.
+    """
+    sight = current_sight()
+    if not sight.restricted:
+        return list(asked), False
+    seen, hidden = _seen_and_hidden(slot, sight)
+    for name in asked:
+        if name in hidden:
+            raise Refused(
+                f"you have {NO_RIGHT} of {name}", "Ask an admin for the right, or leave it out"
+            )
+    # Messages go along with all tables, and with no tables that are named.
+    if asked or not (hidden or sight.hides_messages(slot.source_id)):
+        return list(asked), False
+    if not seen:
+        raise Refused(f"you have {NO_RIGHT} of any table of {slot}", "Ask an admin for the right")
+    return seen, True
+
+
+def searchable(slot: Slot) -> tuple[tuple[str, ...] | None, bool]:
+    """The tables in whose values a text may be looked for, None for all; and whether it may be in
+    messages.
+    """
+    sight = current_sight()
+    if not sight.restricted:
+        return None, True
+    seen, hidden = _seen_and_hidden(slot, sight)
+    return tuple(seen) if hidden else None, not sight.hides_messages(slot.source_id)
+
+
+def _seen_and_hidden(slot: Slot, sight: Sight) -> tuple[list[str], set[str]]:
+    """The names of a slot's tables; one that some hidden table has is hidden."""
+    relations = list(Relation.objects.filter(slot=slot).order_by("pk"))
+    sight.learn([relation.pk for relation in relations])
+    hidden = {str(relation) for relation in relations if sight.hides(relation.pk)}
+    return list(dict.fromkeys(str(r) for r in relations if str(r) not in hidden)), hidden
+
+
+def same_masks(last: Export, part: "Slice") -> None:
+    """Refuse to go on where other columns are masked than before: files of one dataset would
+    differ. Raises ``Refused``.
+    """
+    masked = last.slice.get("masked") or {}
+    before, now = {name: tuple(masked[name]) for name in masked}, dict(part.masked)
+    told = (last.result or {}).get("tables") or []
+    for name in [f"{one['schema']}.{one['table']}" for one in told]:
+        if before.get(name, ()) == now.get(name, ()):
+            continue
+        more = sorted({*now.get(name, ())} - {*before.get(name, ())})
+        less = sorted({*before.get(name, ())} - {*now.get(name, ())})
+        words = f"{', '.join(more)} is masked now" if more else f"{', '.join(less)} is not any more"
+        raise Refused(f"the masks of {name} are others than in export {last.pk}: {words}",
+                      _NEW_NAME)  # fmt: skip
+
+
+def visible_exports() -> QuerySet[Export]:
+    """Of the sources there are for whoever asks; of a slot that is gone for those who see all."""
+    sources = current_sight().sources
+    rows = Export.objects.all()
+    return rows if sources is None else rows.filter(slot__source__in=sources)
+
+
+def withholds_text(row: Export) -> bool:
+    """Whether it was narrowed by a text that only whoever typed it is told again: it may be a
+    value of a table that another has no right to see, or of a column that is masked by now.
+    """
+    visit = current_visit()
+    if visit is None or not row.words.get("q") or current_sight().open:
+        return False
+    user = visit.who()
+    return user is None or user.get_username() != row.requested_by
+
+
+def shown_words(row: Export) -> dict[str, str]:
+    """What it was narrowed by, as far as whoever asks is told."""
+    hidden = ("q",) if withholds_text(row) else ()
+    return {name: text for name, text in row.words.items() if name not in hidden}
+
+
+def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, Any]:
+    """The same of its slice, or of the one that its manifest tells."""
+    if not withholds_text(row) or not part.get("narrowed"):
+        return part
+    narrowed = {name: told for name, told in part["narrowed"].items() if name != "text"}
+    return {**part, "narrowed": narrowed}
+
+
+def visible_jobs() -> QuerySet[HistoryJob]:
+    """The same of history jobs, which name a life of a slot and not the slot."""
+    sources = current_sight().sources
+    rows = HistoryJob.objects.all()
+    if sources is None:
+        return rows
+    mine = Q(pk__in=[])
+    for name in Source.objects.filter(pk__in=sources).values_list("name", flat=True):
+        mine |= Q(words__life__startswith=f"{name}/")
+    return rows.filter(mine)
+
+
+def slot_of_life(life: str) -> Slot | None:
+    """The slot of ``source/slot-number``; None: it is gone, or no such life is named."""
+    source, _, rest = life.partition("/")
+    name = rest.rpartition("-")[0]
+    found = Slot.objects.select_related("source").filter(source__name=source, name=name).first()
+    if found is None:
+        # Files keep the name that the source had when they were written.
+        renamed = SlotEvent.objects.filter(
+            slot__name=name, detail__act="rename", message__startswith=f"The source {source} is "
+        )
+        event = renamed.select_related("slot__source").order_by("-pk").first()
+        found = event.slot if event else None
+    sources = current_sight().sources
+    return found if found and (sources is None or found.source_id in sources) else None
+
+
+@dataclass(slots=True)
+class Withheld:
+    """What is withheld of the tables of one slot, by every name they have had."""
+
+    hidden: set[str] = field(default_factory=set)
+    masked: dict[str, set[str]] = field(default_factory=dict)
+    #: For tables that the record does not know; None: everything may be seen.
+    sight: Sight | None = None
+    #: 0: of a slot that is gone.
+    source_id: int = 0
+    #: Whose rules count; 0: those for every source alone.
+    rules_of: int = 0
+
+    def hides(self, table: str) -> bool:
+        """No right on the table."""
+        if self.sight is None or table in self.hidden:
+            return self.sight is not None
+        schema, _, name = table.partition(".")
+        gone = not self.source_id and self.sight.restricted
+        return gone or self.sight.hides_table(self.source_id, schema, name)
+
+    def columns(self, table: str, names: Iterable[str] = ()) -> frozenset[str]:
+        """Those nobody is to see; ``names``: what else the table may have."""
+        if self.sight is None:
+            return frozenset()
+        schema, _, name = table.partition(".")
+        shape = [{"name": each} for each in names]
+        more = self.sight.masked_of_table(self.rules_of, schema, name, shape)
+        return frozenset(self.masked.get(table, ())) | more
+
+
+def withheld(slot: Slot | None, sight: Sight | None = None, *, name: str = "") -> Withheld:
+    """Of a slot's tables; of a slot that is gone, called ``source/slot``, its source's rules and
+    those for every source count, and whoever is restricted sees nothing.
+    """
+    sight = sight or current_sight()
+    if sight.open:
+        return Withheld()
+    found = Withheld(sight=sight, source_id=slot.source_id if slot else 0)
+    found.rules_of = found.source_id
+    if slot is None:
+        source = Source.objects.filter(name=name.partition("/")[0]).first()
+        found.rules_of = source.pk if source else 0
+        return found
+    names: dict[int, set[str]] = {}
+    for relation in Relation.objects.filter(slot=slot):
+        names[relation.pk] = {str(relation)}
+    versions = RelationVersion.objects.filter(relation__slot=slot)
+    for pk, schema, table in versions.values_list("relation_id", "schema", "table"):
+        names[pk].add(f"{schema}.{table}")
+    sight.learn(list(names))
+    for pk, mine in names.items():
+        if sight.hides(pk):
+            found.hidden |= mine
+        for name in mine:
+            found.masked.setdefault(name, set()).update(sight.masked(pk))
+    found.masked = {name: columns for name, columns in found.masked.items() if columns}
+    return found
+
+
+def masked_for(life: str) -> dict[str, list[str]]:
+    """Tables and columns of a life that nobody is to see, as a history job is told of them."""
+    found = withheld(slot_of_life(life)).masked
+    return {name: sorted(columns) for name, columns in sorted(found.items())}
+
+
+def shown_counts(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], of: Withheld
+) -> list[list[Any]]:
+    """Rows that count changes by ``table`` and ``column``, as they may be shown.
+
+    Of a masked column nobody is told whether it changed, and of a table without a right not which
+    of its columns did: there one row is left for all of them, without their number.
+    """
+    table, column = columns.index("table"), columns.index("column")
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    for number, row in enumerate(rows):
+        cells, name = list(row), row[column]
+        if name is not None and of.hides(str(row[table])):
+            cells[column] = NO_RIGHT
+            if "changes" in columns:
+                cells[columns.index("changes")] = None
+            found.setdefault(tuple(cells), cells)
+        elif name is None or name not in of.columns(str(row[table]), [str(name)]):
+            found[(number,)] = cells
+    return list(found.values())
+
+
+def shown_cells(
+    table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], of: Withheld,
+    names: Mapping[str, str] | None = None,
+) -> list[list[Any]]:  # fmt: skip
+    """Rows of a table as they may be shown: masked columns say so, a hidden table's all do.
+
+    ``names``: a column in the file → on the source, where they differ.
+    """
+    own = names or {}
+    source = [own.get(column, column) for column in columns]
+    masked, hidden = of.columns(table, source), of.hides(table)
+    place = {n for n, name in enumerate(source) if name in masked}
+    raw = columns.index("_pg_raw") if "_pg_raw" in columns else None
+    found = []
+    for row in rows:
+        cells = [
+            NO_RIGHT
+            if hidden and not columns[n].startswith("_")
+            else "masked"
+            if n in place
+            else value
+            for n, value in enumerate(row)
+        ]
+        if raw is not None and (hidden or place):
+            # It may hold the text of such a value.
+            cells[raw] = None
+        found.append(cells)
+    return found

@@ -1,0 +1,137 @@
+"""New credentials of a source: tried on the same server and database, sealed, taken into use."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+from psycopg import conninfo as libpq
+
+from replview.acts.act import Act
+from replview.acts.addresses import Tried, check_same_place, needs_walsender, try_address
+from replview.acts.noting import log_slot, note_source
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.store.dsn import DSNError, full_conninfo, resolve, set_dsn
+from replview.store.models import Slot, Source
+from replview.store.reopening import reopen_all
+
+#: The columns of a source that say how it is reached.
+ADDRESS = ("conninfo", "sealed_password", "password_ref")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What is new; what is left empty stays as it is. Its text shows no secret."""
+
+    #: A whole address, as ``source add`` takes it.
+    dsn: str = field(default="", repr=False)
+    #: The role to connect as.
+    user: str = ""
+    password: str = field(default="", repr=False)
+    #: Where the password is kept instead: ``env:NAME``, ``file:/path``.
+    password_ref: str = ""
+
+    @property
+    def given(self) -> bool:
+        """Whether anything is new."""
+        return bool(self.dsn or self.user or self.password or self.password_ref)
+
+
+def plan_credentials(source: Source) -> Act:
+    """What changing them means; nothing is asked of the source."""
+    running = Slot.objects.filter(source=source, desired=Slot.Desired.RUNNING).count()
+    receivers = {0: "No slot is being received", 1: "Its receiver ends its session and connects"}
+    return Act(
+        title=f"Change the credentials of {source}",
+        on=source.name,
+        consequences=(
+            "They are tried first: they must lead to the same cluster and database, and, where a "
+            "slot is read through a replication connection, open one. What does not work is not "
+            "kept.",
+            f"{receivers.get(running, f'Its {running} receivers end their sessions and connect')}"
+            f"{' anew within two seconds; nothing is lost' if running else ''}. Sampling uses them "
+            "from its next look on; no worker restarts.",
+            "The password is sealed with this instance's key and never shown again, here or "
+            "elsewhere. The former one is forgotten here; on the server it is as it was: "
+            "ALTER ROLE … PASSWORD is yours to run.",
+        ),
+    )
+
+
+def set_credentials(source: Source, new: Credentials, *, by: str) -> Tried:
+    """Try, then seal and take into use. Raises ``SourceTrouble`` and ``DSNError``: nothing was
+    changed then.
+    """
+    candidate = _candidate(source, new)
+    tried = try_address(full_conninfo(candidate), replication=needs_walsender(source))
+    check_same_place(source, tried)
+    if tried.replication is not None:
+        raise SourceTrouble(tried.replication)
+    take_into_use(source, candidate)
+    what = [name for name in ("dsn", "user", "password", "password_ref") if getattr(new, name)]
+    write_down(source, by, "credentials", "The credentials of the source were changed.", what=what)
+    return tried
+
+
+def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
+    """Give the source the candidate's address, and have everybody who reads it connect anew.
+    Raises ``SourceTrouble`` where somebody else changed it while the candidate was tried.
+    """
+    former = {name: getattr(source, name) for name in ADDRESS}
+    wanted = {name: getattr(candidate, name) for name in ADDRESS}
+    nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
+    with transaction.atomic():
+        unchanged = Source.objects.filter(pk=source.pk, **former)
+        if not unchanged.update(**wanted, **nothing, **facts):
+            raise SourceTrouble(
+                Trouble(
+                    "changed",
+                    f"the address of {source} was changed by somebody else in the meantime",
+                    "Look at it and try again; nothing was changed",
+                )
+            )
+        # In the same transaction: no receiver may begin with what was before.
+        reopen_all(source.pk)
+    source.refresh_from_db()
+
+
+def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -> None:
+    """Who changed the address when, in the source's row, its slots' logs and the record."""
+    Source.objects.filter(pk=source.pk).update(credentials_at=timezone.now(), credentials_by=by)
+    for slot in Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING):
+        log_slot(slot, act, message, by=by)
+    note_source(source, act, by=by, **detail)
+
+
+def candidate_of(source: Source, dsn: str, password_ref: str = "") -> Source:
+    """The source as it would be with this address; not saved. Raises ``DSNError``."""
+    found = Source(pk=source.pk, name=source.name)
+    set_dsn(found, dsn, password_ref, known=source.conninfo)
+    return found
+
+
+def _candidate(source: Source, new: Credentials) -> Source:
+    """The source as it would be. Raises ``DSNError``."""
+    if not new.given:
+        raise DSNError("nothing is new: give a password, where it is kept, or a DSN")
+    if new.password and new.password_ref:
+        raise DSNError("the password is given twice: itself, and by where it is kept")
+    if new.dsn:
+        if new.user or new.password:
+            raise DSNError("a whole DSN holds its own user and password: give either")
+        return candidate_of(source, new.dsn, new.password_ref)
+    if source.conninfo.startswith("env:"):
+        raise DSNError(
+            f"the whole DSN of {source} is in the environment ({source.conninfo}): change it there "
+            "and start replview anew, or give a DSN here"
+        )
+    parts = libpq.conninfo_to_dict(resolve(source.conninfo))
+    if new.user:
+        parts["user"] = new.user
+    if new.password:
+        return candidate_of(source, libpq.make_conninfo("", **parts, password=new.password))
+    found = candidate_of(source, libpq.make_conninfo("", **parts), new.password_ref)
+    if not new.password_ref:
+        # Another role with the password that is kept.
+        found.sealed_password, found.password_ref = source.sealed_password, source.password_ref
+    return found

@@ -1,0 +1,246 @@
+"""Giving a slot up: dropped on its source with the publications replview made, its record kept or
+deleted. What others made is never dropped.
+"""
+
+import time
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from replview.acts.act import Act, Statement
+from replview.acts.definitions import made_by_us, read_definitions
+from replview.acts.noting import note_slot
+from replview.acts.receiving import silent
+from replview.catalog.connections import connected
+from replview.catalog.plan.carry_out import Say, drop
+from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.slots import read_slots
+from replview.store.dsn import full_conninfo
+from replview.store.given_up import give_up
+from replview.store.models import Slot
+
+#: A receiver confirms and lets its slot go within five seconds.
+_RELEASE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drops:
+    """What taking a slot off its source means."""
+
+    #: The slot itself, where replview made it.
+    slot: bool
+    #: Publications that replview made and no other slot of ours reads.
+    publications: tuple[str, ...]
+    #: Publications that replview made, which another slot of ours reads.
+    shared: tuple[str, ...]
+
+    def statements(self, slot: Slot, *, there: bool = True) -> list[sql.Composed]:
+        """In the order they run; ``there``: whether the source still has the slot."""
+        found = []
+        if self.slot and there:
+            found.append(
+                sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(slot.name))
+            )
+        for name in self.publications:
+            found.append(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+        return found
+
+
+def drops_of(slot: Slot) -> Drops:
+    """As the store knows it."""
+    others = Slot.objects.filter(source=slot.source).exclude(pk=slot.pk)
+    others = others.exclude(desired=Slot.Desired.REMOVING)
+    read = {name for names in others.values_list("publications", flat=True) for name in names}
+    made = made_by_us(slot)
+    return Drops(
+        slot=slot.owned and not slot.temporary,
+        publications=tuple(name for name in made if name not in read),
+        shared=tuple(name for name in made if name in read),
+    )
+
+
+def plan_drop(slot: Slot, *, keep_record: bool = False, leave_on_source: bool = False) -> Act:
+    """What would run, and what becomes of the record. Nothing is asked of the source."""
+    drops = drops_of(slot)
+    statements = tuple(
+        Statement(sql=statement.as_string(None), needs=needs, costs=costs)
+        for statement in drops.statements(slot)
+        for needs, costs in [_needs_and_costs(statement)]
+    )
+    return Act(
+        title=_title(slot, keep_record=keep_record),
+        on=slot.source.name,
+        statements=() if leave_on_source else statements,
+        consequences=tuple(
+            _consequences(slot, drops, keep_record=keep_record, leave_on_source=leave_on_source)
+        ),
+        typed=slot.name,
+        refusal=_refusal(slot, keep_record=keep_record),
+    )
+
+
+def drop_slot(
+    slot: Slot,
+    *,
+    by: str,
+    keep_record: bool = False,
+    leave_on_source: bool = False,
+    say: Say = silent,
+) -> None:
+    """Stop, wait until nobody reads it, drop, then keep or delete the record. Raises
+    ``SourceTrouble``, and before anything was changed ``DSNError`` and ``SecretKeyChanged``. Where
+    the source cannot be reached nothing was changed either; where it refuses, the slot is stopped.
+    """
+    plan_drop(slot, keep_record=keep_record, leave_on_source=leave_on_source).check()
+    drops = drops_of(slot)
+    statements = [one.as_string(None) for one in drops.statements(slot)]
+    definitions: list[dict[str, str]] = []
+    if statements and not leave_on_source:
+        conninfo = full_conninfo(slot.source)
+        definitions = _read_definitions(slot, drops, conninfo)
+        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
+        _drop_on_source(slot, drops, conninfo, say)
+    detail = {"statements": [] if leave_on_source else statements}
+    if keep_record:
+        give_up(slot, by)
+        words = "The slot was dropped on the source; its record is kept, and ends here."
+        note_slot(slot, "drop", words, by=by, **detail, dropped_publications=definitions)
+        return
+    Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.REMOVING)
+    words = "The slot was removed; its record is being deleted."
+    note_slot(slot, "drop", words, by=by, **detail, record="deleted")
+
+
+def _read_definitions(slot: Slot, drops: Drops, conninfo: str) -> list[dict[str, str]]:
+    """How to make its publications again; and whether the source can be reached at all."""
+    try:
+        with connected(conninfo) as connection:
+            return read_definitions(connection, drops.publications)
+    except psycopg.Error as error:
+        raise _not_dropped(slot, drops, conninfo, error, "Nothing was changed") from None
+
+
+def _drop_on_source(slot: Slot, drops: Drops, conninfo: str, say: Say) -> None:
+    """Drop what is ours there."""
+    try:
+        there = _wait_for_release(slot, conninfo, say) if drops.slot else False
+        drop(conninfo, drops.statements(slot, there=there))
+    except psycopg.Error as error:
+        what = "The slot is stopped, nothing else was changed here"
+        raise _not_dropped(slot, drops, conninfo, error, what) from None
+
+
+def _not_dropped(
+    slot: Slot, drops: Drops, conninfo: str, error: psycopg.Error, what: str
+) -> SourceTrouble:
+    if error.sqlstate:
+        cause = (error.diag.message_primary or "the server refused").splitlines()[0]
+    else:
+        cause = explain(error, conninfo).cause
+    left = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
+    return SourceTrouble(
+        Trouble(
+            "not_dropped",
+            f"{cause}. {what}",
+            "Try again, or forget it here with --leave-on-source and run on the source yourself: "
+            f"{left}",
+        )
+    )
+
+
+def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
+    """Until no reader holds it; False if it is not there any more."""
+    until = time.monotonic() + _RELEASE_SECONDS
+    told = False
+    with connected(conninfo, deadline_seconds=_RELEASE_SECONDS + 10) as connection:
+        while True:
+            found = next((s for s in read_slots(connection) if s.slot_name == slot.name), None)
+            if found is None or not found.active:
+                return found is not None
+            if time.monotonic() > until:
+                raise SourceTrouble(
+                    Trouble(
+                        "slot_in_use",
+                        f"process {found.active_pid} on the source still reads slot {slot.name}",
+                        f"End it with SELECT pg_terminate_backend({found.active_pid}) and try "
+                        "again",
+                    )
+                )
+            if not told:
+                say("waiting until the receiver lets the slot go")
+                told = True
+            time.sleep(0.2)
+
+
+def _title(slot: Slot, *, keep_record: bool) -> str:
+    if keep_record:
+        return f"Drop {slot} and keep its record"
+    return f"Remove {slot} with its record"
+
+
+def _consequences(
+    slot: Slot, drops: Drops, *, keep_record: bool, leave_on_source: bool
+) -> list[str]:
+    found = []
+    left = "; ".join(one.as_string(None) for one in drops.statements(slot))
+    if leave_on_source and left:
+        found.append(f"Left on {slot.source}, to be run there by you: {left}. Until then it is "
+                     "there, and a slot holds WAL.")  # fmt: skip
+    elif drops.slot:
+        found.append(f"{slot.source} keeps no more WAL for it: what it held is free again.")
+    elif left:
+        found.append(
+            f"replview did not make this slot: it stays on {slot.source} and holds WAL there."
+        )
+    else:
+        found.append(
+            f"Nothing is dropped on {slot.source}, for replview made nothing there: the slot "
+            "stays and holds WAL."
+        )
+    if drops.shared:
+        names = ", ".join(drops.shared)
+        found.append(f"Another slot of replview's reads {names}: not dropped.")
+    stored = f"{slot.transactions_stored:,} transactions"
+    if keep_record:
+        found.append(
+            f"The record ({stored} of its present life) stays and can be browsed. What is "
+            "committed from now on is not in it; starting the slot again creates it anew, and "
+            "history shows the gap."
+        )
+    else:
+        found.append(
+            f"The record ({stored} of its present life) is deleted in the background. It cannot "
+            "be had again, except what was exported or archived."
+        )
+    return found
+
+
+def _refusal(slot: Slot, *, keep_record: bool) -> Trouble | None:
+    if slot.temporary:
+        return Trouble(
+            "temporary",
+            f"slot {slot} is a temporary one: it goes with its connection",
+            "End the watch it belongs to",
+        )
+    if keep_record and slot.desired == Slot.Desired.REMOVING:
+        return Trouble("removing", f"the record of {slot} is being deleted", "Nothing to do")
+    if keep_record and not slot.owned:
+        return Trouble(
+            "not_ours",
+            f"replview did not make slot {slot.name}, and never drops it",
+            "Stop receiving it, or remove it with its record",
+        )
+    return None
+
+
+def _needs_and_costs(statement: sql.Composed) -> tuple[str, str]:
+    if "pg_drop_replication_slot" in statement.as_string(None):
+        return (
+            "REPLICATION (or a role that grants it)",
+            "nothing: it frees the WAL and the catalog rows that the slot held",
+        )
+    return (
+        "ownership of the publication",
+        "a moment's exclusive lock on the publication; subscriptions that read it fail from then",
+    )

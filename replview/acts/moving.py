@@ -1,0 +1,165 @@
+"""Moving a source to another address: the same cluster, a promoted standby, or another cluster."""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+from psycopg import conninfo as libpq
+
+from replview.acts.act import Act
+from replview.acts.addresses import Tried, needs_walsender, try_address
+from replview.acts.credentials import candidate_of, take_into_use, write_down
+from replview.acts.move_outcome import Fate, fate_of, identity_of, row_of
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.store.dsn import full_conninfo
+from replview.store.models import Slot, Source
+
+#: Ways to prove a password without letting the server read it, or none at all.
+_UNREAD = "scram-sha-256,gss,sspi,none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A move as it is shown before it is done. Its password, where it has one, is sealed."""
+
+    act: Act
+    #: The source as it would be; not saved.
+    candidate: Source
+    #: ``same``: the same cluster and timeline; ``timeline``: the same cluster on another one, as
+    #: after a failover; ``other``: another cluster; ``unknown``: one of both does not tell.
+    kind: str
+    fates: tuple[Fate, ...]
+    tried: Tried
+
+
+def plan_move(
+    source: Source, dsn: str, password_ref: str = "", *, keep_password: bool = False
+) -> Move:
+    """Try the address and foresee what becomes of each slot. Raises ``SourceTrouble`` where it
+    cannot be reached, and ``DSNError``.
+
+    ``keep_password``: an address without a password gets the one that is kept. It is sent to a
+    server that asks for it properly (SCRAM) and to no other.
+    """
+    return _plan(source, _candidate(source, dsn, password_ref, keep_password))
+
+
+def move_source(
+    source: Source,
+    dsn: str,
+    password_ref: str = "",
+    *,
+    by: str,
+    keep_password: bool = False,
+    agreed: str = "",
+) -> Move:
+    """Try the address once more, for it was shown a while ago, and take it into use. Raises
+    ``SourceTrouble`` and ``DSNError``: nothing was changed.
+
+    ``agreed``: the kind that was shown; where it is another one by now, nothing is done.
+    """
+    move = plan_move(source, dsn, password_ref, keep_password=keep_password)
+    if agreed and agreed != move.kind:
+        raise SourceTrouble(
+            Trouble(
+                "changed",
+                "the server at this address is another one than a moment ago",
+                "Look at what would become of the slots once more",
+            )
+        )
+    carry_out_move(source, move, by=by)
+    return move
+
+
+def carry_out_move(source: Source, move: Move, *, by: str) -> None:
+    """Take an address into use that was tried just now: it is not tried again. Raises
+    ``SourceTrouble``: nothing was changed.
+    """
+    move.act.check()
+    server, identity = move.tried.server, identity_of(move.tried)
+    take_into_use(
+        source,
+        move.candidate,
+        server_version=server.version,
+        system_identifier=identity.system_identifier or source.system_identifier,
+        timeline=identity.timeline,
+        in_recovery=server.in_recovery,
+        encoding=server.encoding,
+        max_slot_wal_keep_bytes=server.max_slot_wal_keep_bytes,
+    )
+    fates = {fate.name: fate.word for fate in move.fates}
+    write_down(source, by, "move", "The source was moved to another address.", kind=move.kind,
+               slots=fates)  # fmt: skip
+
+
+def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool) -> Source:
+    found = candidate_of(source, dsn, password_ref)
+    if keep_password and not found.sealed_password and not password_ref:
+        found.sealed_password, found.password_ref = source.sealed_password, source.password_ref
+        kept = found.sealed_password or found.password_ref
+        if settings.SERVES_PAGES and kept and not found.conninfo.startswith("env:"):
+            # For good: the server might ask properly now, and for plain text once it is in use.
+            found.conninfo = libpq.make_conninfo(found.conninfo, require_auth=_UNREAD)
+    return found
+
+
+def _plan(source: Source, candidate: Source) -> Move:
+    slots = list(
+        Slot.objects.filter(source=source, temporary=False)
+        .exclude(desired=Slot.Desired.REMOVING)
+        .select_related("incarnation")
+        .order_by("name")
+    )
+    rows = [row_of(slot) for slot in slots]
+    timelines = frozenset(row.timeline for row in rows if row.timeline is not None)
+    conninfo = full_conninfo(candidate)
+    if candidate.sealed_password and candidate.sealed_password == source.sealed_password:
+        # A server that somebody put there must not get the kept password to read.
+        conninfo += f" require_auth={_UNREAD}"
+    tried = try_address(conninfo, replication=needs_walsender(source), timelines=timelines)
+    if tried.replication is not None:
+        raise SourceTrouble(tried.replication)
+    kind = _kind(source, tried)
+    fates = tuple(fate_of(row, tried) for row in rows)
+    act = Act(
+        title=f"Move {source} to another address",
+        on=source.name,
+        consequences=(_words(source, kind, tried), *(fate.sentence for fate in fates)),
+        typed="" if kind == "same" else source.name,
+        rests_on=(
+            kind,
+            identity_of(tried).system_identifier,
+            *(f"{fate.name} {fate.word}" for fate in fates),
+        ),
+    )
+    return Move(act=act, candidate=candidate, kind=kind, fates=fates, tried=tried)
+
+
+def _kind(source: Source, tried: Tried) -> str:
+    identity = identity_of(tried)
+    known = source.system_identifier
+    if not identity.system_identifier or known in (None, "", "unknown"):
+        return "unknown"
+    if identity.system_identifier != known:
+        return "other"
+    return "same" if identity.timeline in (source.timeline, 0) else "timeline"
+
+
+def _words(source: Source, kind: str, tried: Tried) -> str:
+    place = f"{'a standby' if tried.server.in_recovery else 'a primary'} of PostgreSQL "
+    place += f"{tried.server.version_text}, database {tried.server.database}"
+    if kind == "same":
+        return f"It is the same cluster on the same timeline ({place}): everything goes on."
+    if kind == "timeline":
+        return (
+            f"It is the same cluster on another timeline ({place}): a failover or a restore. What "
+            "both have in common goes on without a gap."
+        )
+    if kind == "other":
+        return (
+            f"It is another cluster ({place}). LSNs of one mean nothing in the other: each slot "
+            "begins a new life there, and history shows a gap before it."
+        )
+    return (
+        f"Whether it is the cluster that {source} was is unknown: one of both does not tell its "
+        f"system identifier ({place})."
+    )

@@ -1,0 +1,47 @@
+"""Who did what: a line in the slot's log and one in the access record."""
+
+from typing import Any
+
+from replview.store.models import Slot, SlotEvent, Source
+from replview.store.write.access_record import note
+
+#: The kind of a line that tells what somebody did to the slot by hand.
+MANAGED = "managed"
+
+
+def note_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> None:
+    """A slot was created, adopted, started, stopped, dropped, or its tables were changed.
+
+    ``message``: one sentence, without the name of who did it.
+    """
+    log_slot(slot, act, message, by=by, **detail)
+    note(
+        "changed_slot",
+        subject=str(slot),
+        source_id=slot.source_id,
+        details={"act": act, "by": by, **detail},
+    )
+
+
+def log_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> None:
+    """In the slot's log alone: for what is noted of its source."""
+    slot.refresh_from_db(fields=["incarnation", "checkpoint_lsn"])
+    SlotEvent.objects.create(
+        slot=slot,
+        incarnation_id=slot.incarnation_id,
+        kind=MANAGED,
+        message=f"{message} Done by {by}.",
+        lsn=slot.checkpoint_lsn,
+        after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
+        detail={"act": act, "by": by, **detail},
+    )
+
+
+def note_source(source: Source, act: str, *, by: str, **detail: Any) -> None:
+    """A source was added, renamed, moved, removed, or got other credentials."""
+    note(
+        "changed_source",
+        subject=source.name,
+        source_id=source.pk,
+        details={"act": act, "by": by, **detail},
+    )

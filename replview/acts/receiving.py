@@ -1,0 +1,182 @@
+"""Starting and stopping to receive a slot; a slot that its source no longer has is made anew."""
+
+from replview.acts.act import Act, Statement
+from replview.acts.definitions import remade_steps
+from replview.acts.noting import note_slot
+from replview.acts.slot_making import record_made
+from replview.catalog.connections import reading
+from replview.catalog.plan.carry_out import Say, carry_out
+from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.slot_request import Wish
+from replview.catalog.plan.steps import Step
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.state.wal_budget import size_words
+from replview.store.dsn import full_conninfo
+from replview.store.given_up import GIVEN_UP
+from replview.store.models import Slot, SlotEvent, WatchedSlot
+from replview.store.slot_budgets import DROPPED, forget_problem
+
+#: Problems after which the source has no such slot.
+GONE = (DROPPED, GIVEN_UP, "slot_missing")
+_DEADLINE_SECONDS = 60.0
+
+
+def silent(line: str) -> None:
+    """For whom nobody listens to."""
+
+
+def plan_stop(slot: Slot) -> Act:
+    """To receive no more: the slot stays on its source, and goes on holding WAL."""
+    title = f"Stop receiving {slot}"
+    if (refusal := _unchangeable(slot)) is not None:
+        return Act(title=title, on=slot.source.name, refusal=refusal)
+    if slot.desired == Slot.Desired.STOPPED:
+        already = Trouble("stopped", f"slot {slot} is stopped already", "Start it, or drop it")
+        return Act(title=title, on=slot.source.name, refusal=already)
+    return Act(
+        title=title,
+        on=slot.source.name,
+        consequences=(
+            f"The slot stays on {slot.source} and keeps WAL for us until it is started again"
+            f"{_held(slot)}.",
+            _limit(slot),
+            "Nothing is lost: when it is started, it goes on where the record ends.",
+        ),
+    )
+
+
+def stop(slot: Slot, *, by: str) -> None:
+    """The receiver ends within a second or two. Raises ``SourceTrouble``."""
+    if (refusal := _unchangeable(slot)) is not None:
+        raise SourceTrouble(refusal)
+    wanted = Slot.objects.filter(pk=slot.pk).exclude(desired=Slot.Desired.STOPPED)
+    if not wanted.update(desired=Slot.Desired.STOPPED):
+        return
+    note_slot(slot, "stop", "Receiving was stopped.", by=by)
+
+
+def plan_start(slot: Slot) -> Act:
+    """To receive again, or to create the slot anew first. Raises ``SourceTrouble`` where the
+    source cannot be asked, and what a DSN may raise.
+    """
+    title = f"Start receiving {slot}"
+    if (refusal := _unchangeable(slot)) is not None:
+        return Act(title=title, on=slot.source.name, refusal=refusal)
+    plan = _anew(slot)
+    if plan is not None:
+        return Act(
+            title=f"Create {slot} anew and receive it",
+            on=slot.source.name,
+            statements=tuple(_statement(step) for step in plan.steps),
+            consequences=(
+                "What was committed since the record ended is not to be had: a new life of the "
+                "slot begins, and history shows the gap.",
+                *(f"{note[:1].upper()}{note[1:]}." for note in plan.notes),
+                *(f"The slot would now wait for {item}." for item in plan.waits_for),
+            ),
+        )
+    if slot.desired == Slot.Desired.RUNNING and slot.problem_code not in GONE:
+        started = Trouble("started", f"slot {slot} is being received already", "Stop it first")
+        return Act(title=title, on=slot.source.name, refusal=started)
+    return Act(
+        title=title,
+        on=slot.source.name,
+        consequences=(
+            "It goes on where the record ends, within a few seconds.",
+            f"The source sends what it kept for us{_held(slot)}.",
+        ),
+    )
+
+
+def start(slot: Slot, *, by: str, say: Say = silent) -> None:
+    """Receive it; of a slot that is not there any more, create it first. Raises
+    ``SourceTrouble``.
+    """
+    if (refusal := _unchangeable(slot)) is not None:
+        raise SourceTrouble(refusal)
+    plan = _anew(slot)
+    if plan is not None:
+        carry_out(full_conninfo(slot.source), plan, say)
+        record_made(slot, plan)
+        Slot.objects.filter(pk=slot.pk).update(owned=True)
+    if slot.problem_code in GONE:
+        # Created, or there after all: the receiver tells whether history has a gap.
+        forget_problem(slot)
+    Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
+    words = "The slot was created anew." if plan else "Receiving was started."
+    statements = [str(step) for step in plan.steps] if plan else []
+    note_slot(slot, "start", words, by=by, statements=statements)
+
+
+def _anew(slot: Slot) -> Plan | None:
+    """What creating it takes, as it was made before; None where it is there, or is not ours to
+    make: replview makes slots of pgoutput alone.
+    """
+    if slot.problem_code not in GONE or slot.plugin != "pgoutput":
+        return None
+    made = _as_made(slot)
+    wish = Wish(
+        slot_name=slot.name,
+        publications=tuple(slot.publications),
+        two_phase=bool(made.get("two_phase")),
+        failover=bool(made.get("failover")),
+        wal_budget_bytes=slot.wal_budget_bytes,
+        protect=slot.protect,
+        heartbeat_seconds=slot.heartbeat_seconds,
+    )
+    conninfo = full_conninfo(slot.source)
+    try:
+        with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+            return make_plan(connection, wish, remade=remade_steps(connection, slot))
+    except SourceTrouble as trouble:
+        if trouble.trouble.code != "slot_exists":
+            raise
+        return None
+
+
+def _as_made(slot: Slot) -> dict[str, object]:
+    """What the log says of how it was made."""
+    found = SlotEvent.objects.filter(slot=slot, kind__in=["created", "adopted"]).order_by("-pk")
+    event = found.first()
+    return {} if event is None else event.detail
+
+
+def _statement(step: Step) -> Statement:
+    return Statement(sql=str(step), needs=step.needs, costs=step.costs)
+
+
+def _unchangeable(slot: Slot) -> Trouble | None:
+    if slot.desired == Slot.Desired.REMOVING:
+        return Trouble("removing", f"slot {slot} is being removed", "Add it anew when it is gone")
+    if slot.temporary:
+        return Trouble(
+            "temporary",
+            f"slot {slot} is a temporary one: it lives as long as its connection",
+            "End the watch it belongs to",
+        )
+    return None
+
+
+def _held(slot: Slot) -> str:
+    """``, 2.1 GB by now``, as last seen; nothing where it is not known."""
+    watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
+    held = watched.facts.get("retained_wal_bytes") if watched else None
+    return f", {size_words(int(held))} by now" if held is not None else ""
+
+
+def _limit(slot: Slot) -> str:
+    """What bounds the WAL it holds, in a sentence."""
+    if slot.wal_budget_bytes is not None and slot.protect == Slot.Protect.DATABASE:
+        return (
+            f"At its WAL budget of {size_words(slot.wal_budget_bytes)} replview drops the slot, "
+            "and the record has a gap."
+        )
+    limit = slot.source.max_slot_wal_keep_bytes
+    if limit is None:
+        return "Whether the server limits what a slot may hold is unknown."
+    if limit < 0:
+        return "No limit is set: a slot that nobody reads can fill the disk of the source."
+    return (
+        f"At max_slot_wal_keep_size ({size_words(limit)}) the server invalidates the slot, and the "
+        "record has a gap."
+    )

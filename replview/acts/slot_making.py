@@ -1,0 +1,154 @@
+"""Making a slot, on the source and in the store together: for commands, pages and ``apply``."""
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+from django.db import DatabaseError, transaction
+
+from replview.acts.publications import look_at_publications
+from replview.acts.slot_sweeping import sweep
+from replview.catalog.plan.carry_out import OnStep, Say, carry_out, undo
+from replview.catalog.plan.plan import Plan
+from replview.catalog.plan.steps import Step
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.jobs import intentions
+from replview.store.models import Slot, SlotEvent, SlotIntention, Source, SourceDraft
+from replview.store.recorded_elsewhere import is_seen, recorded_elsewhere
+
+#: Why a statement failed for certain: the server said so, and has made nothing.
+_REFUSED = {"missing_right", "locked", "failed"}
+_SWEPT = Trouble(
+    "swept",
+    "it took so long that what was made was taken back meanwhile, as if this process had died",
+    "Try again",
+)
+
+
+def make_slot(
+    source: Source,
+    conninfo: str,
+    plan: Plan,
+    say: Say,
+    *,
+    stopped: bool,
+    options: dict[str, Any],
+    interface: str = "walsender",
+    keep_aborted: bool = False,
+    stop: threading.Event | None = None,
+    on_step: OnStep = lambda step, state: None,
+    draft: SourceDraft | None = None,
+) -> Slot:
+    """Carry the plan out, then make the slot known; if the latter fails, take the former back.
+
+    A source that is not in the store yet comes into it with its slot, or not at all. What is about
+    to be made is noted first: of a process that is killed on the way nothing stays on the source.
+    ``draft``: what is being carried out, with signs of life.
+    """
+    if not plan.owned:
+        check_unrecorded(source, plan.slot_name)
+    intention = intentions.begin(source, plan.slot_name, plan.position, draft)
+    told = _noting(intention, on_step)
+    try:
+        done = carry_out(conninfo, plan, say, stop=stop, on_step=told)
+    except BaseException as error:
+        _came_to_nothing(intention, error)
+        raise
+    try:
+        with transaction.atomic():
+            intentions.fulfil(intention)
+            if source.pk is None:
+                source.save()
+            slot = Slot.objects.create(
+                source=source,
+                name=plan.slot_name,
+                plugin=plan.plugin,
+                interface=interface,
+                publications=list(plan.publications),
+                options=options,
+                owned=plan.owned,
+                column_rules=plan.column_rules,
+                keep_aborted=keep_aborted,
+                wal_budget_bytes=plan.wal_budget_bytes,
+                protect=plan.protect,
+                heartbeat_seconds=plan.heartbeat_seconds,
+                desired=Slot.Desired.STOPPED if stopped else Slot.Desired.RUNNING,
+            )
+            record_made(slot, plan)
+            if draft is not None:
+                # Its worker may be lost before it says so, and the source be renamed meanwhile.
+                SourceDraft.objects.filter(pk=draft.pk).update(source=source, slot=slot)
+    except BaseException as error:
+        undo(conninfo, done, say, told)
+        _came_to_nothing(intention, error)
+        if isinstance(error, intentions.Swept):
+            raise SourceTrouble(_SWEPT) from None
+        raise
+    # At once: what is published from the beginning on is part of what the record can vouch for.
+    look_at_publications(source)
+    return slot
+
+
+def check_unrecorded(source: Source, name: str) -> None:
+    """Raise ``SourceTrouble`` where another source of the same server has this slot already: a slot
+    has one reader, and two records of it would each have gaps.
+    """
+    slot = recorded_elsewhere(source).get(name)
+    if slot is None:
+        return
+    cause, remedy = "through another source of the same server", "Ask an admin for it"
+    if is_seen(slot):
+        cause = f"as {slot}: {slot.source} and {source} lead to the same server"
+        remedy = f"Use {slot}; start it if it is stopped"
+    raise SourceTrouble(Trouble("ours", f"replview receives slot {name} already, {cause}", remedy))
+
+
+def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
+    """Each statement is in the store before it runs, and until it is taken back."""
+
+    def told(step: Step, state: str) -> None:
+        if state == "running":
+            try:
+                intentions.add(intention, step.kind, step.name, str(step), _undo_of(step))
+            except intentions.Swept:
+                raise SourceTrouble(_SWEPT) from None
+        elif state == "taken back":
+            # The rest is taken back though the store is away: a sweep finds this one gone.
+            with suppress(DatabaseError):
+                intentions.take_out(intention, _undo_of(step))
+        on_step(step, state)
+
+    return told
+
+
+def _came_to_nothing(intention: SlotIntention, error: BaseException) -> None:
+    """Nothing is forgotten before it is known to be gone: a connection that broke, or Ctrl-C,
+    tells nothing of what became of the last statement.
+    """
+    with suppress(DatabaseError):
+        if isinstance(error, SourceTrouble) and error.trouble.code in _REFUSED and intention.begun:
+            # It did not make what is there by that name.
+            intentions.take_out(intention, intention.begun[-1]["undo"])
+        if intention.begun:
+            sweep(intention, maker_gone=True)
+        else:
+            intentions.forget(intention)
+
+
+def _undo_of(step: Step) -> str:
+    return step.undo.as_string(None)
+
+
+def record_made(slot: Slot, plan: Plan) -> None:
+    """Write into the slot's log what replview made on the source: only that is ever dropped."""
+    SlotEvent.objects.create(
+        slot=slot,
+        kind="created" if plan.owned else "adopted",
+        message="The slot was created." if plan.owned else "The slot was adopted as it is.",
+        detail={
+            "statements": [str(step) for step in plan.steps],
+            "made_publications": list(plan.made_publications),
+            "two_phase": plan.two_phase,
+            "failover": plan.failover,
+        },
+    )

@@ -1,0 +1,161 @@
+"""Taking back what a killed process left on a source: a slot it was making, and its publications.
+
+Only what an intention names, and only what is still ours: a slot of that name that nobody reads,
+that goes back no further than the intention, and that no slot of the store stands for.
+"""
+
+import logging
+import threading
+
+import psycopg
+from psycopg import sql
+
+from replview.catalog.connections import Connection, writing
+from replview.catalog.problems import SourceTrouble
+from replview.catalog.server import read_server_facts
+from replview.catalog.state.left_behind import (
+    ABSENT,
+    BEING_MADE,
+    IDLE,
+    TAKEN,
+    end_making,
+    publication_left,
+    slot_left,
+)
+from replview.jobs import intentions
+from replview.store.connecting import orm_connection
+from replview.store.dsn import DSNError
+from replview.store.models import SlotIntention, SourceDraft
+from replview.store.secrets import SecretKeyChanged
+from replview.store.write.access_record import note
+
+log = logging.getLogger(__name__)
+
+_DEADLINE_SECONDS = 20.0
+_sweeping = threading.Lock()
+
+
+def serve() -> None:
+    """Look after what makers left, in a thread of its own: no task waits for a source."""
+    with orm_connection():
+        if not intentions.anything_left() or not _sweeping.acquire(blocking=False):
+            return
+    threading.Thread(target=_serve, name="sweeping", daemon=True).start()
+
+
+def _serve() -> None:
+    try:
+        with orm_connection():
+            for intention in intentions.due():
+                # A draft that is no longer carried out has no maker; a command may be alive.
+                sweep(intention, maker_gone=intention.draft_id is not None)
+    except Exception as error:
+        # Named by its type alone: its text may hold what a source sent.
+        log.error("taking back what was left: %s", type(error).__name__)
+    finally:
+        _sweeping.release()
+
+
+def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
+    """Take back what is left of it. Returns the statements that are still to be run: empty, and
+    the intention is forgotten.
+
+    ``maker_gone``: whoever made it has ended for certain. Else what is there must have been there
+    for a while, with nobody reading or making it.
+    """
+    try:
+        conninfo = intentions.conninfo_of(intention)
+        with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+            done = _Sweep(connection, intention, maker_gone=maker_gone).run()
+    except (SourceTrouble, DSNError, SecretKeyChanged) as error:
+        log.warning("intention %s: not looked after (%s)", intention.pk, type(error).__name__)
+        return [one["undo"] for one in intention.begun]
+    if done:
+        log.warning("taken back what a lost process left of intention %s", intention.pk)
+        note(
+            "changed_slot",
+            user="replview",
+            subject=str(intention),
+            source_id=intention.source_id,
+            details={"act": "swept", "by": "replview", "statements": done},
+        )
+    _tell_draft(intention)
+    if not intention.begun:
+        intentions.forget(intention)
+    return [one["undo"] for one in intention.begun]
+
+
+class _Sweep:
+    """One look, and what is done after it."""
+
+    def __init__(
+        self, connection: Connection, intention: SlotIntention, *, maker_gone: bool
+    ) -> None:
+        self._connection, self._intention = connection, intention
+        self._maker_gone = maker_gone
+        server = read_server_facts(connection)
+        self._database = server.database
+        self._in_store, self._read = intentions.taken_into_store(
+            intention, server.system_identifier
+        )
+
+    def run(self) -> list[str]:
+        """Returns what was run."""
+        left = []
+        for one in reversed(self._intention.begun):
+            state = self._state(one)
+            if state == BEING_MADE and not self._maker_gone:
+                return []
+            if state == TAKEN and one["kind"] == "slot":
+                # Whoever has it now reads it through the publications that were made for it.
+                intentions.forget(self._intention)
+                self._intention.begun = []
+                return []
+            if state in (IDLE, BEING_MADE):
+                left.append((one, state))
+            else:
+                intentions.take_out(self._intention, one["undo"])
+        if left and not self._maker_gone and not intentions.saw(self._intention):
+            return []
+        if not left or not intentions.claim(self._intention):
+            return []
+        return [one["undo"] for one, state in left if self._take_back(one, state)]
+
+    def _state(self, one: dict[str, str]) -> str:
+        if one["kind"] == "slot":
+            if self._in_store:
+                return TAKEN
+            name, after = one["name"], self._intention.after_lsn
+            return slot_left(self._connection, name, one["create"], after, self._database)
+        if one["name"] in self._read:
+            return TAKEN
+        return IDLE if publication_left(self._connection, one["name"]) else ABSENT
+
+    def _take_back(self, one: dict[str, str], state: str) -> bool:
+        """Whether it is gone."""
+        try:
+            if state == BEING_MADE:
+                gone = end_making(self._connection, one["name"], one["create"])
+                if not gone:
+                    return False
+            else:
+                # Composed by psycopg when the step was planned.
+                self._connection.execute(sql.SQL(one["undo"]))  # type: ignore[arg-type]
+        except psycopg.Error as error:
+            if error.sqlstate is None:
+                raise
+            return False
+        intentions.take_out(self._intention, one["undo"])
+        return True
+
+
+def _tell_draft(intention: SlotIntention) -> None:
+    """The page of what failed says what is left now."""
+    if intention.draft is None:
+        return
+    # Of another attempt something may be left, too.
+    rows = intentions.of_draft(intention.draft)
+    left = [one["undo"] for row in rows for one in row.begun]
+    columns = {"undo": left} if left else {"undo": left, "problem_remedy": "Try again"}
+    failed = SourceDraft.objects.filter(pk=intention.draft_id, state=SourceDraft.State.FAILED)
+    failed.update(**columns)

@@ -1,0 +1,207 @@
+"""Sources added, renamed, and removed, with their slots where that is asked for."""
+
+import re
+
+from django.db import IntegrityError, transaction
+from django.http import QueryDict
+from django.utils import timezone
+
+from replview.acts.act import Act
+from replview.acts.dropping import drop_slot, plan_drop
+from replview.acts.noting import log_slot, note_source
+from replview.acts.receiving import silent
+from replview.catalog.plan.carry_out import Say
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.jobs import intentions
+from replview.store.dsn import resolve, set_dsn
+from replview.store.models import SavedFilter, Slot, Source
+from replview.store.reachable import check_address
+from replview.store.retention.archive_homes import keep_homes
+
+#: Words of addresses under /sources/.
+_TAKEN = {"new"}
+_LONGEST = 63
+
+
+def name_fault(name: str) -> str:
+    """Why a source cannot be called so; empty: it can."""
+    if not name.strip() or len(name) > _LONGEST or "/" in name or not name.isprintable():
+        return f"a source's name has 1 to {_LONGEST} characters, and no slash"
+    if name != name.strip() or name in _TAKEN or re.fullmatch(r"\.+", name):
+        return f"{name.strip()!r} cannot be a source's name"
+    return ""
+
+
+def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Source:
+    """Make it known; whether it can be reached is not looked at. Raises ``DSNError`` and
+    ``SourceTrouble``.
+    """
+    check_new_name(name)
+    source = Source(name=name, credentials_by=by)
+    set_dsn(source, dsn, password_ref)
+    check_address(resolve(source.conninfo))
+    try:
+        with transaction.atomic():
+            source.save()
+    except IntegrityError:
+        raise _taken(name) from None
+    note_source(source, "add", by=by)
+    return source
+
+
+def plan_rename(source: Source, name: str = "") -> Act:
+    """What another name means; nothing is changed on the server."""
+    fault = name_fault(name) if name else ""
+    other = bool(name) and not fault and name != source.name
+    taken = other and Source.objects.filter(name=name).exists()
+    refusal = None
+    if fault or taken:
+        cause = fault or f"there is already a source {name}"
+        refusal = Trouble("bad_name", cause, "Choose another name")
+    return Act(
+        title=f"Rename {source}",
+        on=source.name,
+        consequences=(
+            "Its record, its slots and their logs stay as they are: only the name changes, and "
+            "with it the addresses of its pages.",
+            "Saved filters are changed with it. Links that were sent to others, commands in "
+            "scripts, dashboards and fleet files that say the former name no longer find it.",
+            "Exports that were made keep the name it had; later ones have the new one.",
+        ),
+        refusal=refusal,
+    )
+
+
+def rename_source(source: Source, name: str, *, by: str) -> Source:
+    """Give it another name. Raises ``SourceTrouble``."""
+    former = source.name
+    if name == former:
+        return source
+    check_new_name(name)
+    try:
+        with transaction.atomic():
+            source.name = name
+            source.save(update_fields=["name"])
+            _rename_in_filters(former, name)
+            keep_homes(source, former)
+    except IntegrityError:
+        source.name = former
+        raise _taken(name) from None
+    for slot in Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING):
+        log_slot(slot, "rename", f"The source {former} is called {name} now.", by=by, former=former)
+    note_source(source, "rename", by=by, former=former)
+    return source
+
+
+def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bool = False) -> Act:
+    """What removing it takes: every slot's statements too, where ``with_slots``.
+
+    What somebody who is gone left on the source would never be taken back after it: refused.
+    """
+    title = f"Remove {source}"
+    slots = list(Slot.objects.filter(source=source, temporary=False).order_by("name"))
+    wanted = [slot for slot in slots if slot.desired != Slot.Desired.REMOVING]
+    refusal = None
+    if source.removing_at is not None:
+        refusal = Trouble("removing", f"{source} is being removed", "Nothing to do")
+    elif wanted and not with_slots:
+        names = ", ".join(slot.name for slot in wanted)
+        refusal = Trouble(
+            "has_slots",
+            f"source {source} still has slots ({names}), which hold WAL on it",
+            f"Remove each first with 'replview slot remove {source} SLOT', or all of them with "
+            "the source (--with-slots)",
+        )
+    making, undo = intentions.left_on(source)
+    if making and not leave_on_source and refusal is None:
+        refusal = _being_made(source, making, undo)
+    acts = [plan_drop(slot, leave_on_source=leave_on_source) for slot in wanted]
+    consequences = [
+        f"{slot.name}: {sentence}"
+        for slot, act in zip(wanted, acts, strict=True)
+        for sentence in act.consequences
+    ]
+    if undo:
+        consequences.append(
+            f"Left on {source} by whoever was making {', '.join(making)}, to be run there by you: "
+            f"{'; '.join(undo)}. Until then it is there, and a slot holds WAL."
+        )
+    if not wanted:
+        consequences.append(f"Nothing is changed on the server of {source}.")
+    consequences.append(
+        "Its samples, its alerts and what was told of others' slots are deleted. It is gone once "
+        "the records of its slots are."
+        if slots
+        else "Its samples, its alerts and what was told of others' slots are deleted at once."
+    )
+    return Act(
+        title=title,
+        on=source.name,
+        statements=tuple(statement for act in acts for statement in act.statements),
+        consequences=tuple(consequences),
+        typed=source.name,
+        refusal=refusal,
+    )
+
+
+def remove_source(
+    source: Source,
+    *,
+    by: str,
+    with_slots: bool = False,
+    leave_on_source: bool = False,
+    say: Say = silent,
+) -> bool:
+    """Drop what is ours there, then forget it; returns whether it is gone already, and not only
+    when the records of its slots are. Raises ``SourceTrouble``: slots that were dropped by then
+    stay dropped.
+    """
+    plan_remove(source, with_slots=with_slots, leave_on_source=leave_on_source).check()
+    for slot in Slot.objects.filter(source=source, temporary=False).order_by("name"):
+        if slot.desired != Slot.Desired.REMOVING:
+            drop_slot(slot, by=by, leave_on_source=leave_on_source, say=say)
+    note_source(source, "remove", by=by)
+    if Slot.objects.filter(source=source).exists():
+        Source.objects.filter(pk=source.pk).update(removing_at=timezone.now())
+        return False
+    source.delete()
+    return True
+
+
+def _being_made(source: Source, making: list[str], undo: list[str]) -> Trouble:
+    return Trouble(
+        "being_made",
+        f"slot {', '.join(making)} is being made on {source}, or was by a process that was lost",
+        "Wait until it is there, or taken back by replview (within a minute or two, where the "
+        "source can be reached), and try again. Or forget the source with --leave-on-source and "
+        f"run there yourself: {'; '.join(undo)}",
+    )
+
+
+def check_new_name(name: str) -> None:
+    """Raise ``SourceTrouble`` unless a source can be called so, and none is."""
+    if fault := name_fault(name):
+        raise SourceTrouble(Trouble("bad_name", fault, "Choose another name"))
+    if Source.objects.filter(name=name).exists():
+        raise _taken(name)
+
+
+def _taken(name: str) -> SourceTrouble:
+    return SourceTrouble(
+        Trouble(
+            "name_taken",
+            f"there is already a source {name}",
+            "Remove it first, or choose another name",
+        )
+    )
+
+
+def _rename_in_filters(former: str, name: str) -> None:
+    """``slot=former/…`` in what people saved."""
+    for row in SavedFilter.objects.filter(query__contains="slot="):
+        asked = QueryDict(row.query, mutable=True)
+        source, slash, slot = asked.get("slot", "").rpartition("/")
+        if slash and source == former:
+            asked["slot"] = f"{name}/{slot}"
+            row.query = asked.urlencode(safe="/")
+            row.save(update_fields=["query"])

@@ -1,0 +1,187 @@
+"""Changing which tables a slot of ours records: its own publications altered, nobody else's."""
+
+import datetime as dt
+import time
+from collections.abc import Sequence
+
+from replview.acts.act import Act
+from replview.acts.altering import look_at, plan_alteration, run_together, texts_of
+from replview.acts.definitions import made_by_us
+from replview.acts.noting import note_slot
+from replview.acts.publications import look_at_publications
+from replview.catalog.connections import Connection
+from replview.catalog.doctor.findings import some_of
+from replview.catalog.plan.publication_changes import Changes, plan_changes
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.server import read_position
+from replview.store.models import Slot, SlotEvent
+from replview.store.reopening import reopen
+
+#: How long a stream that is caught up may take to pass a statement that has just committed.
+_PASS_SECONDS = 20.0
+
+
+def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Act:
+    """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
+    asked; a refusal is in the act.
+    """
+    return plan_alteration(
+        slot,
+        f"Change the tables of {slot}",
+        lambda connection: _changes(connection, slot, add, remove),
+        lambda changes: _consequences(slot, changes),
+        _REFUSALS,
+    )
+
+
+def change_tables(
+    slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = (), by: str
+) -> Changes:
+    """Run it, in one transaction, and look at once at what is published now. Returns what was
+    done, with ``joining`` to offer a baseline of. Raises ``SourceTrouble``.
+    """
+    changes = look_at(slot, lambda connection: _changes(connection, slot, add, remove))
+    run_together(slot, changes)
+    _write_down(slot, changes, by)
+    if changes.new_publications:
+        after = look_at(slot, read_position)
+        if after is not None:
+            _take_into_use(slot, changes.new_publications, int(after))
+    look_at_publications(slot.source)
+    return changes
+
+
+def _changes(
+    connection: Connection, slot: Slot, add: Sequence[str], remove: Sequence[str]
+) -> Changes:
+    """What would run. Raises ``SourceTrouble`` where it cannot."""
+    left_out = {
+        table: frozenset(column for column, rule in rules.items() if rule == "drop")
+        for table, rules in slot.column_rules.items()
+    }
+    changes = plan_changes(
+        connection, slot.name, made_by_us(slot), add=add, remove=remove, left_out=left_out
+    )
+    # One that an earlier change made, and the slot was too far behind to read.
+    changes.new_publications += [name for name in changes.own if name not in slot.publications]
+    _check(slot, changes)
+    return changes
+
+
+def _check(slot: Slot, changes: Changes) -> None:
+    if slot.desired == Slot.Desired.REMOVING:
+        raise SourceTrouble(Trouble("removing", f"slot {slot} is being removed", "Nothing to do"))
+    if not changes.statements and not changes.new_publications:
+        already = some_of(changes.already) if changes.already else ""
+        cause = f"{already} is published already" if already else "no table is named"
+        raise SourceTrouble(Trouble("nothing", cause, "Choose tables to add or to remove"))
+    if changes.new_publications and slot.state != Slot.State.STREAMING:
+        # A stream looks publications up as of the WAL it is at: in one that does not exist there
+        # yet it fails, again and again.
+        raise SourceTrouble(
+            Trouble(
+                "not_streaming",
+                f"these tables need a publication of their own ({changes.new_publications[0]}), "
+                "which the slot can read only once it has come that far, and it does not stream",
+                "Start the slot, wait until it is caught up, and try again",
+            )
+        )
+
+
+def _consequences(slot: Slot, changes: Changes) -> list[str]:
+    found = ["The statements run in one transaction: all of them, or none."]
+    if changes.joining:
+        found.append(
+            f"Changes of {some_of(changes.joining)} are recorded from then on. The rows that are "
+            "there already are not in the record: take a baseline afterwards."
+        )
+    if changes.inserts_only:
+        found.append(
+            f"Of {some_of(changes.inserts_only)} only inserts and truncations are published: "
+            "without a usable replica identity (a primary key, or REPLICA IDENTITY FULL or USING "
+            "INDEX) the application's own UPDATE and DELETE would fail."
+        )
+    if changes.whole_now:
+        found.append(
+            f"{some_of(changes.whole_now)} has a usable replica identity by now: its updates and "
+            "deletes are published, too."
+        )
+    if changes.leaving:
+        found.append(
+            f"Changes of {some_of(changes.leaving)} are recorded no more. What is recorded stays; "
+            "its history says from when on it is blind."
+        )
+    if changes.already:
+        found.append(f"{some_of(changes.already)} is published already: nothing changes for it.")
+    if changes.via_root_now:
+        found.append(
+            "Partitions come under the name of their root from then on, those that are published "
+            f"by {some_of(changes.via_root_now)} already, too."
+        )
+    if changes.new_publications:
+        found.append(
+            f"The slot reads {some_of(changes.new_publications)} as soon as its stream has come "
+            "that far: the receiver connects anew then, and loses nothing."
+        )
+    return found
+
+
+def _write_down(slot: Slot, changes: Changes, by: str) -> None:
+    """At once: what was made is ours to drop, whatever happens next."""
+    parts = [
+        f"{words} {some_of(tables)}"
+        for words, tables in (
+            ("added", changes.joining),
+            ("with updates and deletes now", changes.whole_now),
+            ("removed", changes.leaving),
+        )
+        if tables
+    ]
+    said = f"The tables of the slot were changed: {'; '.join(parts)}."
+    if changes.new_publications:
+        SlotEvent.objects.create(
+            slot=slot,
+            incarnation_id=slot.incarnation_id,
+            at=dt.datetime.now(dt.UTC),
+            kind="tables",
+            message=f"replview made {some_of(changes.new_publications)} for the slot.",
+            detail={"made_publications": changes.new_publications},
+        )
+    note_slot(
+        slot,
+        "tables",
+        said,
+        by=by,
+        statements=texts_of(changes),
+        added=changes.joining,
+        removed=changes.leaving,
+    )
+
+
+def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
+    """Have the slot read publications that were made just now, once its stream is past them."""
+    until = time.monotonic() + _PASS_SECONDS
+    while time.monotonic() < until:
+        slot.refresh_from_db(fields=["checkpoint_lsn", "publications"])
+        if slot.checkpoint_lsn is not None and int(slot.checkpoint_lsn) >= after_lsn:
+            wanted = [*slot.publications, *(n for n in names if n not in slot.publications)]
+            Slot.objects.filter(pk=slot.pk).update(publications=wanted)
+            reopen(slot)
+            slot.refresh_from_db()
+            return
+        time.sleep(0.1)
+    raise SourceTrouble(
+        Trouble(
+            "behind",
+            f"publication {some_of(names)} was made, but the slot is too far behind to read it yet",
+            "Change the tables once more when the slot is caught up",
+        )
+    )
+
+
+#: What is wrong with the choice, not with reaching the source.
+_REFUSALS = {
+    "all_tables", "contradiction", "identity_column", "no_columns", "no_such_table", "no_tables",
+    "not_owner", "not_ours", "not_published", "not_streaming", "nothing", "removing", "row_filter",
+    "may_not_publish",
+}  # fmt: skip

@@ -1,1 +1,0 @@
-"""Alerts: rules over what the store knows, the course they take, and who is told."""

@@ -1,1 +1,0 @@
-"""Doctor's checks, a file for each thing they look at."""

@@ -1,0 +1,1 @@
+"""Doctor: what a source lacks to be replicated, one module a kind of check."""

@@ -1,0 +1,127 @@
+"""Version, wal_level, free slots and walsenders, disk limit, encoding, standby."""
+
+from collections.abc import Iterator
+
+from replview.catalog.doctor.findings import Finding, note, ok, problem, warning
+from replview.catalog.server import ServerFacts
+
+#: Before this there is no logical replication.
+FIRST_USABLE = 10
+#: The oldest that the PostgreSQL project still maintained when this was written.
+FIRST_TESTED = 14
+
+
+def check_version(server: ServerFacts) -> Iterator[Finding]:
+    """Logical replication begins with 10; we test from 14 on."""
+    if server.major < FIRST_USABLE:
+        yield problem(
+            "unsupported_version",
+            f"PostgreSQL {server.version_text} has no logical replication by pgoutput",
+            "Upgrade to 14 or later",
+        )
+    elif server.major < FIRST_TESTED:
+        yield warning(
+            "old_version",
+            f"PostgreSQL {server.version_text} is older than what replview is tested with",
+            "Upgrade to 14 or later: streamed and two-phase transactions need it",
+        )
+    else:
+        yield ok("version", f"PostgreSQL {server.version_text}")
+
+
+def check_wal_level(server: ServerFacts) -> Iterator[Finding]:
+    """Decoding needs wal_level = logical (19 raises it by itself: the effective one counts)."""
+    if server.wal_level == "logical":
+        yield ok("wal_level", "wal_level is logical")
+    elif server.major >= 19 and server.wal_level == "replica":
+        yield ok("wal_level", "wal_level is replica; the first logical slot raises it")
+    else:
+        yield problem(
+            "wal_level",
+            f"wal_level is {server.wal_level}, it must be logical",
+            "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
+        )
+
+
+def check_room(server: ServerFacts) -> Iterator[Finding]:
+    """A slot and a walsender must be free."""
+    slots_free = server.max_replication_slots - server.slots_used
+    if slots_free > 0:
+        yield ok("slots", f"{slots_free} of {server.max_replication_slots} slots are free")
+    else:
+        yield problem(
+            "no_free_slot",
+            f"all {server.max_replication_slots} replication slots are in use",
+            f"ALTER SYSTEM SET max_replication_slots = {server.slots_used + 4}; then restart the "
+            "server, or drop a slot nobody needs: SELECT pg_drop_replication_slot('…')",
+        )
+    senders_free = server.max_wal_senders - server.walsenders_used
+    if senders_free > 0:
+        yield ok("walsenders", f"{senders_free} of {server.max_wal_senders} walsenders are free")
+    else:
+        yield problem(
+            "no_free_walsender",
+            f"all {server.max_wal_senders} walsenders are in use",
+            f"ALTER SYSTEM SET max_wal_senders = {server.walsenders_used + 4}; then restart the "
+            "server",
+        )
+
+
+def check_disk(server: ServerFacts) -> Iterator[Finding]:
+    """A slot whose reader stops keeps WAL; only max_slot_wal_keep_size bounds it."""
+    limit = server.max_slot_wal_keep_bytes
+    if limit is None:
+        yield warning(
+            "no_wal_limit",
+            "this version cannot limit the WAL a slot keeps: a stopped reader can fill the disk",
+            "Watch the disk; upgrade to 13 or later and set max_slot_wal_keep_size",
+        )
+    elif limit < 0:
+        yield warning(
+            "no_wal_limit",
+            "max_slot_wal_keep_size is -1: a slot whose reader stops keeps WAL until the disk is "
+            "full",
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '10GB'; SELECT pg_reload_conf() "
+            "(a slot behind by more is then lost instead)",
+        )
+    else:
+        yield ok("wal_limit", f"slots keep at most {limit // 1024**2:,} MB of WAL")
+
+
+def check_kind(server: ServerFacts) -> Iterator[Finding]:
+    """Encoding, standby, prepared transactions, and walsenders that never give up."""
+    if server.encoding == "SQL_ASCII":
+        yield warning(
+            "sql_ascii",
+            f"database {server.database} is SQL_ASCII: its text has no known encoding, and bytes "
+            "that are not UTF-8 are kept in a marked form",
+            "Nothing to do for replication; for clean text, dump and restore into a UTF8 database",
+        )
+    if server.in_recovery:
+        yield from _standby(server)
+    if server.max_prepared_transactions == 0:
+        yield note(
+            "no_two_phase",
+            "max_prepared_transactions is 0: there are no prepared transactions to show",
+        )
+    if server.wal_sender_timeout_ms == 0:
+        yield note(
+            "wal_sender_timeout",
+            "wal_sender_timeout is 0; replview's own sessions set it to 10 s",
+        )
+
+
+def _standby(server: ServerFacts) -> Iterator[Finding]:
+    if server.major < 16:
+        yield problem(
+            "standby",
+            "this server is a standby; logical slots on one need PostgreSQL 16",
+            "Give the DSN of the primary",
+        )
+    else:
+        yield warning(
+            "standby",
+            "this server is a standby: publications are made on its primary, and creating a slot "
+            "waits until the primary logs a snapshot",
+            "On the primary: CREATE PUBLICATION …; then SELECT pg_log_standby_snapshot()",
+        )

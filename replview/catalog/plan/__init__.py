@@ -1,0 +1,1 @@
+"""Plans: the statements that change a source, shown before they run."""

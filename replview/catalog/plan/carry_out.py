@@ -1,0 +1,153 @@
+"""Carries a plan out on the source; whatever stops it, nothing half-done stays behind."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from replview.catalog.connections import Connection, connect
+from replview.catalog.doctor.findings import some_of
+from replview.catalog.plan.plan import Plan
+from replview.catalog.plan.steps import Step
+from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.state.open_transactions import read_open_transactions
+
+#: How often to say what slot creation is still waiting for.
+_PROGRESS_SECONDS = 2.0
+_STOPPED = Trouble("stopped", "stopped before it was done", "Run the command again")
+Say = Callable[[str], None]
+#: Told what becomes of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
+OnStep = Callable[[Step, str], None]
+
+
+def carry_out(
+    conninfo: str,
+    plan: Plan,
+    say: Say,
+    *,
+    stop: threading.Event | None = None,
+    on_step: OnStep = lambda step, state: None,
+) -> list[Step]:
+    """Run the plan's statements in order; returns the steps done, for ``undo``.
+
+    If one fails, or ``stop`` is set (or Ctrl-C pressed) while slot creation waits, what this run
+    has created is dropped again and the error raised: ``SourceTrouble`` with the cause.
+    """
+    stop = stop or threading.Event()
+    done: list[Step] = []
+    begun: Step | None = None
+    try:
+        for step in plan.steps:
+            if stop.is_set():
+                raise SourceTrouble(_STOPPED)
+            begun = step
+            on_step(step, "running")
+            _run(conninfo, step, say, stop)
+            done.append(step)
+            begun = None
+            on_step(step, "done")
+    except BaseException as error:
+        if begun is not None:
+            on_step(begun, "failed")
+        undo(conninfo, done, say, on_step)
+        if isinstance(error, psycopg.Error):
+            trouble = _trouble(error, step) if error.sqlstate else explain(error, conninfo)
+            raise SourceTrouble(trouble) from None
+        raise
+    return done
+
+
+def undo(
+    conninfo: str, steps: list[Step], say: Say, on_step: OnStep = lambda step, state: None
+) -> None:
+    """Take steps back, the last first. Says which statement is left to the user, if any."""
+    for step in reversed(steps):
+        statement = step.undo.as_string(None)
+        try:
+            with connect(conninfo, read_only=False) as connection:
+                connection.execute(step.undo)
+            say(f"taken back: {statement}")
+            on_step(step, "taken back")
+        except psycopg.Error:
+            say(f"could not take {step.kind} {step.name} back; run this yourself: {statement}")
+            on_step(step, "left")
+
+
+def drop(conninfo: str, statements: list[sql.Composed]) -> None:
+    """Drop what replview made when its slot is removed. Raises ``psycopg.Error``."""
+    with connect(conninfo, read_only=False) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def waiting_for(conninfo: str) -> str:
+    """What the slot being created still waits for, as a sentence; Ctrl-C is a way out."""
+    try:
+        with connect(conninfo) as connection:
+            waiting = [str(item) for item in read_open_transactions(connection)]
+    except psycopg.Error:
+        waiting = []
+    what = some_of(waiting, 5) if waiting else "open transactions"
+    return f"the slot waits for: {what}. Ctrl-C stops and leaves nothing behind"
+
+
+def _run(conninfo: str, step: Step, say: Say, stop: threading.Event) -> None:
+    # A new slot waits for each open transaction by a lock, as long as that takes.
+    is_slot = step.kind == "slot"
+    with connect(
+        conninfo, read_only=False, statement_timeout_ms=0, wait_for_locks=is_slot
+    ) as connection:
+        if is_slot:
+            _create_slot(conninfo, connection, step, say, stop)
+        else:
+            connection.execute(step.statement)
+
+
+def _create_slot(
+    conninfo: str, connection: Connection, step: Step, say: Say, stop: threading.Event
+) -> None:
+    """Run it in a thread of its own, so that waiting can be told and ended."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(connection.execute, step.statement)
+        try:
+            _watch(running, conninfo, say, stop)
+        except BaseException:
+            if not running.done():
+                connection.cancel_safe(timeout=5)
+            # Cancelled or not, the statement has ended when this returns.
+            if running.exception() is None:
+                undo(conninfo, [step], say)
+            raise
+    running.result()
+
+
+def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event) -> None:
+    said_at = time.monotonic()
+    while not running.done():
+        if stop.wait(0.05):
+            raise SourceTrouble(_STOPPED)
+        if time.monotonic() - said_at >= _PROGRESS_SECONDS:
+            said_at = time.monotonic()
+            say(waiting_for(conninfo))
+
+
+def _trouble(error: psycopg.Error, step: Step) -> Trouble:
+    """Why a statement failed, in the server's own first line (it names tables, not values)."""
+    said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return Trouble(
+            "missing_right", f"creating {step.kind} {step.name}: {said}", f"It needs {step.needs}"
+        )
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return Trouble(
+            "locked",
+            f"creating {step.kind} {step.name}: a table is locked by VACUUM or ALTER TABLE",
+            "Try again when it has ended; nothing was left behind",
+        )
+    return Trouble(
+        "failed", f"creating {step.kind} {step.name}: {said}", "Nothing was left behind; try again"
+    )

@@ -1,0 +1,100 @@
+"""Installs or removes the stamp a table at a time, never holding up the application for long."""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg import sql
+
+from replview.catalog.connections import connect
+from replview.catalog.plan.carry_out import Say, undo
+from replview.catalog.plan.stamp_plan import StampPlan
+from replview.catalog.plan.steps import Step
+from replview.catalog.problems import SourceTrouble, Trouble, explain
+
+#: How long a table's writers may be held up by us waiting for its lock.
+LOCK_TIMEOUT_MS = 2000
+#: Between tries they get on.
+TRIES, PAUSE_SECONDS = 5, 1.0
+
+
+@dataclass(slots=True)
+class Carried:
+    """What was done, and the steps whose table was in use at every try."""
+
+    done: list[Step] = field(default_factory=list)
+    left: list[Step] = field(default_factory=list)
+
+
+def carry_stamp(
+    conninfo: str, plan: StampPlan, say: Say, *, taking_back: bool = True,
+    lock_timeout_ms: int = LOCK_TIMEOUT_MS, stop: threading.Event | None = None,
+) -> Carried:  # fmt: skip
+    """Run the plan. A table in use is told and left out; any other failure takes all of it back.
+
+    With every table left out, what was made before them is taken back too. What comes last is run
+    only when no table is left. ``taking_back`` is off for removal, which goes on where it ended.
+    """
+    carried = Carried()
+    stop = stop or threading.Event()
+    try:
+        for step in plan.before:
+            _run(conninfo, step, lock_timeout_ms)
+            carried.done.append(step)
+        for step in plan.tables:
+            _table(conninfo, step, carried, say, lock_timeout_ms, stop)
+        if not carried.left:
+            for step in plan.after:
+                _run(conninfo, step, lock_timeout_ms)
+                carried.done.append(step)
+    except BaseException as error:
+        if taking_back:
+            undo(conninfo, _undoable(carried.done), say)
+        if isinstance(error, psycopg.Error):
+            raise SourceTrouble(_trouble(error, step, conninfo)) from None
+        raise
+    if taking_back and plan.tables and len(carried.left) == len(plan.tables):
+        undo(conninfo, _undoable(carried.done), say)
+        carried.done.clear()
+    return carried
+
+
+def _table(
+    conninfo: str, step: Step, carried: Carried, say: Say, lock_timeout_ms: int,
+    stop: threading.Event,
+) -> None:  # fmt: skip
+    for attempt in range(1, TRIES + 1):
+        try:
+            _run(conninfo, step, lock_timeout_ms)
+        except psycopg.errors.LockNotAvailable:
+            more = f"try {attempt + 1} of {TRIES} follows" if attempt < TRIES else "left for later"
+            say(f"{step.name} is in use: {more}")
+            if attempt < TRIES and stop.wait(PAUSE_SECONDS):
+                break
+        else:
+            say(f"done: {step.name}")
+            carried.done.append(step)
+            return
+    carried.left.append(step)
+
+
+def _run(conninfo: str, step: Step, lock_timeout_ms: int) -> None:
+    """One statement, in a transaction of its own that gives up waiting for locks soon."""
+    with connect(conninfo, read_only=False) as connection, connection.transaction():
+        bound = sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(lock_timeout_ms))
+        connection.execute(bound)
+        connection.execute(step.statement)
+
+
+def _undoable(steps: Iterable[Step]) -> list[Step]:
+    """Without those that go with another."""
+    return [step for step in steps if step.undo.as_string(None) != "SELECT 1"]
+
+
+def _trouble(error: psycopg.Error, step: Step, conninfo: str) -> Trouble:
+    """Why a statement failed, in the server's own first line (it names tables, not values)."""
+    if not error.sqlstate:
+        return explain(error, conninfo)
+    said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
+    return Trouble("refused", f"{step.kind} {step.name}: {said}", f"It needs {step.needs}")

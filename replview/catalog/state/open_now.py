@@ -1,0 +1,188 @@
+"""What is open on a source and what waits for it, beside a look at its slots: two statements.
+
+``holders.read_holders`` asks the same in nine; where the one statement is refused (a managed
+service forbids one of its views), those tell what may be told.
+"""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from decoder.scalars import LSN
+from replview.catalog.connections import Connection
+from replview.catalog.queries import Query
+from replview.catalog.state import holders
+from replview.catalog.state.holders import Holders, read_holders
+from replview.catalog.state.slot_states import SlotStates
+
+OPEN_NOW = Query(
+    name="open_now",
+    about="As RUNNING, WAITING, HORIZON and POSITION of ``holders`` together, with how many "
+    "subscriptions the database has. The activity of all sessions is gone through once.",
+    sql="""
+        WITH activity AS MATERIALIZED (
+            SELECT pid, datname, usename, application_name, state, xact_start, backend_xid,
+                   backend_xmin, backend_type, usesysid, wait_event_type
+              FROM pg_stat_activity
+        ), running AS MATERIALIZED (
+            SELECT pid, datname AS database, usename AS role, application_name, state,
+                   xact_start AS xact_started_at, backend_xid::text::bigint AS xid,
+                   age(backend_xmin) AS backend_xmin_age,
+                   greatest(age(backend_xid), age(backend_xmin)) AS age
+              FROM activity
+             WHERE (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)
+               AND pid <> pg_backend_pid()
+               AND coalesce(backend_type, '') NOT IN ('walsender', 'autovacuum worker')
+               AND usesysid IS NOT NULL
+               AND pid NOT IN (SELECT pid FROM pg_stat_get_wal_senders() WHERE pid IS NOT NULL)
+        ), role AS MATERIALIZED (
+            SELECT pg_has_role('pg_read_all_stats', 'USAGE') AS may_read_stats
+        )
+        SELECT (age('4'::xid)::bigint + 4) & 4294967295 AS next_xid, role.may_read_stats,
+               CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                    ELSE pg_current_wal_lsn() END::text AS lsn,
+               clock_timestamp() AS now,
+               (SELECT count(*) FROM running) AS running_count,
+               (SELECT min(xact_started_at) FROM running) AS oldest_started_at,
+               (SELECT json_agg(row_to_json(r)) FROM (
+                    SELECT pid, database, role, application_name, state, xact_started_at, xid,
+                           backend_xmin_age
+                      FROM running ORDER BY age DESC, xact_started_at LIMIT %s) AS r) AS running,
+               CASE WHEN role.may_read_stats
+                     AND EXISTS (SELECT FROM activity WHERE wait_event_type = 'Lock')
+                    THEN (SELECT json_agg(row_to_json(w)) FROM (
+                        SELECT transactionid::text::bigint AS xid, count(*) AS sessions
+                          FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted
+                         GROUP BY 1 ORDER BY 2 DESC LIMIT %s) AS w) END AS waiting,
+               (SELECT count(*) FROM pg_subscription AS s
+                 WHERE s.subdbid = (SELECT oid FROM pg_database
+                                     WHERE datname = current_database())) AS subscriptions
+          FROM role
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenNow:
+    """Open transactions, and what a look keeps of them over time; None is unknown."""
+
+    holders: Holders
+    prepared: int | None = None
+    oldest_prepared_seconds: float | None = None
+    #: Sessions with an xid or a snapshot.
+    running: int | None = None
+    #: By when its transaction began; only sessions whose start this role may see.
+    oldest_running_seconds: float | None = None
+    #: Of this database; None: not told.
+    subscriptions: int | None = None
+
+
+def read_open_now(
+    connection: Connection, states: SlotStates, *, may_be_prepared: bool = True
+) -> OpenNow:
+    """Look after ``states`` was read, on the same connection.
+
+    ``may_be_prepared``: False where the server's settings allow no prepared transaction.
+    """
+    prepared: list[dict[str, Any]] | None = []
+    try:
+        if may_be_prepared:
+            prepared = _prepared(connection)
+        row = OPEN_NOW.json_row(connection, holders.RUNNING_LIMIT, holders.WAITING_LIMIT)
+    except psycopg.ProgrammingError:
+        return _told_apart(connection)
+    found = _holders(states, prepared, row)
+    started = row["oldest_started_at"]
+    return OpenNow(
+        holders=found,
+        prepared=None if prepared is None else len(prepared),
+        oldest_prepared_seconds=_oldest_prepared(found, row["now"]),
+        running=row["running_count"],
+        oldest_running_seconds=None if started is None else _seconds(started, row["now"]),
+        subscriptions=row["subscriptions"],
+    )
+
+
+def _told_apart(connection: Connection) -> OpenNow:
+    """By statements of their own, each of which may be refused."""
+    found = read_holders(connection)
+    now = dt.datetime.now(dt.UTC)
+    started = [row["xact_started_at"] for row in found.running or () if row["xact_started_at"]]
+    return OpenNow(
+        holders=found,
+        prepared=None if found.prepared is None else len(found.prepared),
+        oldest_prepared_seconds=_oldest_prepared(found, now),
+        running=None if found.running is None else len(found.running),
+        oldest_running_seconds=_seconds(min(started), now) if started else None,
+    )
+
+
+def _prepared(connection: Connection) -> list[dict[str, Any]] | None:
+    """None where this server refuses the list, or a name is no text."""
+    try:
+        return holders.PREPARED.rows(connection, holders.PREPARED_LIMIT + 1)
+    except (psycopg.ProgrammingError, UnicodeDecodeError):
+        return None
+
+
+def _holders(
+    states: SlotStates, prepared: list[dict[str, Any]] | None, row: dict[str, Any]
+) -> Holders:
+    after = None if row["lsn"] is None else LSN.parse(row["lsn"])
+    before = states.current_lsn
+    limit = holders.PREPARED_LIMIT
+    waiting = {str(item["xid"]): item["sessions"] for item in row["waiting"] or ()}
+    return Holders(
+        prepared=None if prepared is None else prepared[:limit],
+        prepared_limit=limit if prepared is not None and len(prepared) > limit else None,
+        prepared_between=None if before is None or after is None else (before, after),
+        running=row["running"] or [],
+        slots={name: _horizon(slot) for name, slot in states.slots.items()},
+        standbys=_standbys(states),
+        waiting=waiting if row["may_read_stats"] else None,
+        next_xid=row["next_xid"],
+        may_read_stats=row["may_read_stats"],
+    )
+
+
+def _horizon(slot: dict[str, Any]) -> dict[str, Any]:
+    """What a slot keeps, as ``holders.SLOT_HORIZONS`` tells it."""
+    told = {name: slot.get(name) for name in holders.HORIZON_COLUMNS}
+    for name in ("catalog_xmin", "xmin"):
+        told[name] = None if slot.get(name) is None else int(slot[name])
+    return told
+
+
+def _standbys(states: SlotStates) -> list[dict[str, Any]]:
+    """As ``holders.STANDBYS`` tells them: those that keep most first."""
+    by_pid = {slot["active_pid"]: slot for slot in states.slots.values() if slot["active_pid"]}
+    found = []
+    for pid, walsender in states.walsenders.items():
+        slot = by_pid.get(pid, {})
+        if slot.get("slot_type") == "logical":
+            continue
+        if walsender["application_name"] == "pg_basebackup":
+            continue
+        found.append(
+            {
+                "pid": pid,
+                "application_name": walsender["application_name"],
+                "backend_xmin_age": walsender["backend_xmin_age"],
+                "slot_name": slot.get("slot_name"),
+                "slot_xmin_age": slot.get("xmin_age"),
+            }
+        )
+    found.sort(key=lambda s: -max(s["backend_xmin_age"] or -1, s["slot_xmin_age"] or -1))
+    return found[: holders.STANDBYS_LIMIT]
+
+
+def _oldest_prepared(found: Holders, now: dt.datetime) -> float | None:
+    if not found.prepared:
+        return None
+    return _seconds(found.prepared[0]["prepared_at"], now)
+
+
+def _seconds(since: dt.datetime, now: dt.datetime) -> float:
+    return max((now - since).total_seconds(), 0.0)

@@ -1,0 +1,1 @@
+"""The access record: who read or changed what in replview."""

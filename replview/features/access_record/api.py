@@ -1,0 +1,58 @@
+"""The access record for programs: of admins alone."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Query, Router, Schema
+
+from replview.access.reading import AccessFilter, Place, read, record_json
+from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.store.write.access_record import Action, first_look, note
+from replview.ui.api.answers import BadRequest
+from replview.ui.api.filters import PAGE, PAGE_MOST
+
+router = Router(tags=["access record"])
+
+
+class AccessWords(Schema):
+    """Which records; an absent word leaves out nothing."""
+
+    action: str = Field("", description=", ".join(Action.values))
+    user: str = Field("", description="an account's name, exactly")
+    source: str = Field("", description="a source's name")
+    table: str = Field("", description="`schema.table`")
+    via: str = Field("", description="page, api, socket or command")
+    since: str = Field("", description="an ISO time, or an age: `2h`, `7d`")
+    until: str = Field("", description="the same")
+    cursor: str = Field("", description="`older` of an earlier answer")
+    limit: int = Field(PAGE, ge=1, le=PAGE_MOST)
+
+
+class AccessOut(Schema):
+    """A page of the record, the newest first."""
+
+    items: list[dict[str, Any]]
+    #: Where to go on; null: there is nothing older.
+    older: str | None
+
+
+@router.get("/access", response=AccessOut, summary="Who did what, when, from where")
+def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, Any]:
+    """Append-only, the newest first; asking for it is recorded too."""
+    if words.action and words.action not in Action.values:
+        raise BadRequest(f"there is no action {words.action!r}", ", ".join(Action.values))
+    before = Place.parse(words.cursor) if words.cursor else None
+    if words.cursor and before is None:
+        raise BadRequest("not a cursor", "give back `older` of an earlier answer")
+    times = TransactionFilter.from_words({"since": words.since, "until": words.until})
+    if times.misread:
+        raise BadRequest(f"not understood: {', '.join(times.misread)}", "an ISO time, or an age")
+    wanted = AccessFilter(
+        action=words.action, user=words.user, source=words.source, table=words.table,
+        via=words.via, since=times.since_at, until=times.until_at,
+    )  # fmt: skip
+    rows, older = read(wanted, before=before, limit=words.limit)
+    asked = {name: word for name, word in words.dict().items() if word and name != "cursor"}
+    if first_look((Action.VIEWED_ACCESS_RECORD, request.user.pk, tuple(sorted(asked.items())))):
+        note(Action.VIEWED_ACCESS_RECORD, details=asked)
+    return {"items": [record_json(row) for row in rows], "older": str(older) if older else None}

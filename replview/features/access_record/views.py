@@ -1,0 +1,56 @@
+"""The access record: looked at and taken out as a file."""
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_GET
+
+from replview.access.reading import read, walk
+from replview.features.access_record.filters import choices, wanted_of
+from replview.features.access_record.page import (
+    PAGE_RECORDS,
+    AccessPage,
+    Line,
+    csv_pieces,
+    json_pieces,
+)
+from replview.store.write.access_record import Action, first_look, note
+from replview.ui.streaming import stream
+
+_FILES = {
+    "csv": (csv_pieces, "text/csv; charset=utf-8"),
+    "jsonl": (json_pieces, "application/jsonl; charset=utf-8"),
+}
+
+
+@require_GET
+def access_record(request: HttpRequest) -> HttpResponse:
+    """The record, a page at a time; looking at it is in it."""
+    wanted = wanted_of(request)
+    rows, older = read(wanted.filter, before=wanted.before, limit=PAGE_RECORDS)
+    page = AccessPage(
+        wanted,
+        [Line(record) for record in rows],
+        wanted.url(before=older) if older else "",
+        choices(wanted),
+    )
+    user = request.user.get_username()
+    if first_look((Action.VIEWED_ACCESS_RECORD, user, tuple(wanted.words().items()))):
+        note(Action.VIEWED_ACCESS_RECORD, details=dict(wanted.words()))
+    return render(request, "access_record/access.html", {"page": page, "wanted": wanted})
+
+
+@require_GET
+def as_file(request: HttpRequest) -> HttpResponseBase:
+    """All that is asked for, as CSV or JSON lines."""
+    wanted = wanted_of(request)
+    form = request.GET.get("format", "csv")
+    form = form if form in _FILES else "csv"
+    note(Action.EXPORTED, subject="the access record", details={**wanted.words(), "format": form})
+    write, content_type = _FILES[form]
+    answer = stream(request, write(walk(wanted.filter)), content_type)
+    name = f"replview-access-{timezone.now():%Y%m%dT%H%M%SZ}.{form}"
+    answer["Content-Disposition"] = content_disposition_header(True, name)
+    answer["Cache-Control"] = "no-store"
+    return answer

@@ -1,0 +1,1 @@
+"""Accounts, one's own account, and the first admin."""

@@ -1,0 +1,150 @@
+"""One's own account: password, sessions, tokens for programs."""
+
+from typing import Any
+
+from django.contrib.auth import authenticate, update_session_auth_hash
+from django.db import IntegrityError, transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from replview.access import accounts, session_policy
+from replview.access.accounts import AccountProblem
+from replview.access.rights import role_of, table_patterns, visible_sources
+from replview.access.signing_in import locked_until
+from replview.access.tokens import ScopeRefused, make_token, scopes_for
+from replview.store.models import ApiToken
+from replview.store.write.access_record import note
+from replview.text.formats import age_words
+
+_MAX_DAYS = 3650
+_THERE = "There is a token of this name already."
+_SCOPE_WORDS = {
+    "metrics": "read /metrics, of every source",
+    "read": "read whatever this account may",
+    "export": "read, and ask for exports",
+    "operate": "whatever this account may, changes too",
+}
+
+
+@never_cache
+@require_GET
+def me(request: HttpRequest) -> HttpResponse:
+    """What this account may, and what belongs to it."""
+    return _show(request)
+
+
+@never_cache
+@require_POST
+def password(request: HttpRequest) -> HttpResponse:
+    """A new password; every other session is signed out."""
+    user: Any = request.user
+    until = locked_until(request, user.get_username())
+    # A try counts as one at the login does: a session that was taken guesses no more often.
+    if until is None and not _is_present(request, request.POST.get("old", "")):
+        until = locked_until(request, user.get_username())
+        if until is None:
+            return _show(request, errors={"old": "This is not the present password."})
+    if until is not None:
+        wait = age_words(until - timezone.now())
+        return _show(request, errors={"old": f"Too many failed tries. Try again in {wait}."})
+    new = request.POST.get("new", "")
+    if new != request.POST.get("again", ""):
+        return _show(request, errors={"again": "The two are not the same."})
+    try:
+        accounts.change_password(user, new)
+    except AccountProblem as problem:
+        return _show(request, errors={"new": str(problem)})
+    # This one goes on, under another key.
+    update_session_auth_hash(request, user)
+    session_policy.begin(request.session)
+    return redirect("me")
+
+
+def _is_present(request: HttpRequest, typed: str) -> bool:
+    user: Any = request.user
+    return authenticate(request, username=user.get_username(), password=typed) is not None
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """End every session, this one too."""
+    accounts.sign_out(request.user)
+    # It is gone with the rest: nothing of it is to be saved.
+    request.session.flush()
+    return redirect("login")
+
+
+@never_cache
+@require_POST
+def new_token(request: HttpRequest) -> HttpResponse:
+    """A token, shown in the answer, once."""
+    user: Any = request.user
+    name = request.POST.get("name", "").replace("\0", "").strip()[:100]
+    days, scope = request.POST.get("days", "").strip(), request.POST.get("scope", "")
+    errors: dict[str, str] = {}
+    if not name:
+        errors["name"] = "A name is needed: what the token is for."
+    elif user.api_tokens.filter(name=name, revoked_at=None).exists():
+        errors["name"] = _THERE
+    whole = int(days) if days.isascii() and days.isdigit() and len(days) < 5 else 0
+    if days and not 1 <= whole <= _MAX_DAYS:
+        errors["days"] = f"Days from 1 to {_MAX_DAYS}, or empty."
+    if scope not in ApiToken.Scope.values:
+        errors["scope"] = "Choose what it may do."
+    if errors:
+        return _show(request, errors=errors)
+    try:
+        with transaction.atomic():
+            # A revoked one makes room.
+            user.api_tokens.filter(name=name, revoked_at__isnull=False).delete()
+            token, row = make_token(user, name, days=whole or None, scope=scope)
+    except ScopeRefused as refused:
+        return _show(request, errors={"scope": str(refused)})
+    except IntegrityError:
+        return _show(request, errors={"name": _THERE})
+    details = {"act": "created", "scope": scope, "days": whole or None}
+    note("changed_settings", subject=f"token {name} of {user}", details=details)
+    return _show(request, made=row, token=token)
+
+
+@require_POST
+def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Good for nothing, at once."""
+    user: Any = request.user
+    row = get_object_or_404(user.api_tokens, pk=token_id, revoked_at=None)
+    row.revoked_at = timezone.now()
+    row.save(update_fields=["revoked_at"])
+    note("changed_settings", subject=f"token {row.name} of {user}", details={"act": "revoked"})
+    return redirect("me")
+
+
+def _show(
+    request: HttpRequest,
+    *,
+    errors: dict[str, str] | None = None,
+    made: ApiToken | None = None,
+    token: str = "",
+) -> HttpResponse:
+    user: Any = request.user
+    role = role_of(user)
+    seen = visible_sources(user)
+    page = {
+        "role": role.word if role else "",
+        "everything": seen is None and table_patterns(user) is None,
+        "grants": user.grants.select_related("source"),
+        "tokens": user.api_tokens.filter(revoked_at=None).order_by("pk"),
+        "scopes": [(scope.value, _SCOPE_WORDS[scope.value]) for scope in scopes_for(user)],
+        "sessions": accounts.sessions_of(user),
+        "has_password": user.has_usable_password(),
+        "errors": errors or {},
+        "values": {name: request.POST.get(name, "") for name in ("name", "days", "scope")}
+        if errors
+        else {},
+        "made": made,
+        "token": token,
+        "now": timezone.now(),
+    }
+    return render(request, "accounts/me.html", page, status=422 if errors else 200)

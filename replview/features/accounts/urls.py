@@ -1,0 +1,42 @@
+"""Addresses of accounts, of one's own, of signing in otherwise, and of the first admin."""
+
+from django.contrib.auth.decorators import login_not_required
+from django.urls import path
+
+from replview.access import single_sign_on
+from replview.features.accounts import me_views as me
+from replview.features.accounts import setup_views as setup
+from replview.features.accounts import views as accounts
+
+_ONE = "accounts/<int:user_id>/"
+
+urlpatterns = [
+    path("accounts/", accounts.listing, name="accounts"),
+    path("accounts/me/", me.me, name="me"),
+    path("accounts/me/password/", me.password, name="me-password"),
+    path("accounts/me/sign-out/", me.sign_out, name="me-sign-out"),
+    path("accounts/me/tokens/", me.new_token, name="me-token"),
+    path("accounts/me/tokens/<int:token_id>/revoke/", me.revoke_token, name="me-token-revoke"),
+    path("accounts/grants/", accounts.give, name="grant-new"),
+    path("accounts/grants/<int:grant_id>/remove/", accounts.take, name="grant-remove"),
+    path(_ONE, accounts.account, name="account"),
+    path(f"{_ONE}role/", accounts.change_role, name="account-role"),
+    path(f"{_ONE}password/", accounts.password, name="account-password"),
+    path(f"{_ONE}active/", accounts.active, name="account-active"),
+    path(f"{_ONE}sign-out/", accounts.sign_out, name="account-sign-out"),
+    path(f"{_ONE}unlock/", accounts.unlock, name="account-unlock"),
+    path(
+        f"{_ONE}tokens/<int:token_id>/revoke/", accounts.revoke_token, name="account-token-revoke"
+    ),
+    path("setup/<str:code>/", setup.setup, name="setup"),
+    path(
+        "login/other/",
+        login_not_required(single_sign_on.Begin.as_view()),
+        name="oidc_authentication_init",
+    ),
+    path(
+        "login/other/back/",
+        login_not_required(single_sign_on.Callback.as_view()),
+        name="oidc_authentication_callback",
+    ),
+]

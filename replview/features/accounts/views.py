@@ -1,0 +1,225 @@
+"""Accounts, for admins: who there is, what each may, and what is done about it."""
+
+from typing import Any
+
+from axes.models import AccessAttempt
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from replview.access import accounts
+from replview.access.accounts import AccountProblem
+from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
+from replview.store.models import ApiToken, Grant, Source
+from replview.store.write.access_record import note
+from replview.text.formats import plural
+
+_MOST = 500
+
+
+@require_http_methods(["GET", "POST"])
+def listing(request: HttpRequest) -> HttpResponse:
+    """Everybody, and a form for one more."""
+    errors: dict[str, str] = {}
+    if request.method == "POST":
+        typed = request.POST.get("password", "")
+        name = request.POST.get("name", "").replace("\0", "")
+        try:
+            user = accounts.create_account(
+                name, Role.of_word(request.POST.get("role", "")), typed or None
+            )
+        except AccountProblem as problem:
+            errors = {problem.field: str(problem)}
+        else:
+            return redirect("account", user_id=user.pk)
+    return _list(request, errors)
+
+
+def _list(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
+    page: dict[str, Any] = {
+        "rows": _rows(),
+        "groups": _groups(),
+        "roles": [role.word for role in Role],
+        "sources": list(Source.objects.values_list("name", flat=True)),
+        "errors": errors,
+        "values": {name: request.POST.get(name, "") for name in ("name", "role")},
+    }
+    page["sentence"] = _sentence(page["rows"])
+    return render(request, "accounts/accounts.html", page, status=422 if errors else 200)
+
+
+@require_GET
+def account(request: HttpRequest, user_id: int) -> HttpResponse:
+    """One account: role, grants, sessions, tokens."""
+    return _show(request, _find(user_id))
+
+
+@require_POST
+def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Another role, or none."""
+    return _do(request, user_id, lambda user: accounts.change_role(user, _role(request)))
+
+
+@require_POST
+def password(request: HttpRequest, user_id: int) -> HttpResponse:
+    """A password, which the person should change."""
+    typed = request.POST.get("password", "")
+    return _do(request, user_id, lambda user: accounts.change_password(user, typed))
+
+
+@require_POST
+def active(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Close the account, or open it again."""
+    wanted = request.POST.get("active") == "1"
+    return _do(request, user_id, accounts.open_account if wanted else accounts.close_account)
+
+
+@require_POST
+def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
+    """End all its sessions."""
+    return _do(request, user_id, accounts.sign_out)
+
+
+@require_POST
+def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Forget its failed logins."""
+
+    def forget(user: Any) -> None:
+        AccessAttempt.objects.filter(username=user.get_username()).delete()
+        note("changed_settings", subject=f"account {user}", details={"act": "unlocked"})
+
+    return _do(request, user_id, forget)
+
+
+@require_POST
+def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpResponse:
+    """Make one of its tokens good for nothing."""
+
+    def revoke(user: Any) -> None:
+        found = ApiToken.objects.filter(pk=token_id, user=user, revoked_at=None)
+        row = found.first()
+        if row is None:
+            raise Http404("there is no such token")
+        found.update(revoked_at=timezone.now())
+        note("changed_settings", subject=f"token {row.name} of {user}", details={"act": "revoked"})
+
+    return _do(request, user_id, revoke)
+
+
+@require_POST
+def give(request: HttpRequest) -> HttpResponse:
+    """A grant to an account or a group."""
+    name = request.POST.get("source", "")
+    source = get_object_or_404(Source, name=name) if name else None
+    tables = request.POST.get("tables", "").replace("\0", "").replace(",", "\n").splitlines()
+    by = request.user.get_username()
+    if group_name := request.POST.get("group", "").replace("\0", "").strip():
+        ensure_roles()
+        try:
+            with transaction.atomic():
+                group, _ = Group.objects.get_or_create(name=group_name[:150])
+                accounts.give_grant(group, source, tables, by=by)
+        except AccountProblem as problem:
+            return _list(request, {problem.field: str(problem)})
+        return redirect("accounts")
+    user_id = request.POST.get("user", "")
+    if not (user_id.isascii() and user_id.isdigit() and len(user_id) < 10):
+        raise Http404("there is no such account")
+    return _do(request, int(user_id), lambda user: accounts.give_grant(user, source, tables, by=by))
+
+
+@require_POST
+def take(request: HttpRequest, grant_id: int) -> HttpResponse:
+    """Take a grant away."""
+    grant = get_object_or_404(Grant.objects.select_related("user", "group", "source"), pk=grant_id)
+    user_id = grant.user_id
+    accounts.take_grant(grant)
+    return redirect("accounts") if user_id is None else redirect("account", user_id=user_id)
+
+
+def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
+    """Do it, then show the account; what was refused is said there."""
+    user = _find(user_id)
+    try:
+        act(user)
+    except AccountProblem as problem:
+        return _show(request, user, problem=problem)
+    if user == request.user and not request.session.exists(request.session.session_key):
+        # One's own, ended with the rest: nothing of it is to be saved.
+        request.session.flush()
+    return redirect("account", user_id=user_id)
+
+
+def _show(
+    request: HttpRequest, user: Any, *, problem: AccountProblem | None = None
+) -> HttpResponse:
+    role = role_of(user) if user.is_active else None
+    groups = list(user.groups.values_list("name", flat=True))
+    page = {
+        "account": user,
+        "role": role.word if role else "",
+        "roles": [one.word for one in Role],
+        "groups": [name for name in groups if Role.of_word(name) is None],
+        "own_grants": user.grants.select_related("source"),
+        "group_grants": Grant.objects.filter(group__name__in=groups).select_related(
+            "source", "group"
+        ),
+        "sessions": accounts.sessions_of(user),
+        "tokens": user.api_tokens.filter(revoked_at=None).order_by("pk"),
+        "failures": AccessAttempt.objects.filter(username=user.get_username()).count(),
+        "identities": user.identities.all(),
+        "sources": list(Source.objects.values_list("name", flat=True)),
+        "problem": problem,
+        "now": timezone.now(),
+    }
+    return render(request, "accounts/account.html", page, status=422 if problem else 200)
+
+
+def _find(user_id: int) -> Any:
+    return get_object_or_404(get_user_model(), pk=user_id)
+
+
+def _role(request: HttpRequest) -> Role | None:
+    word = request.POST.get("role", "")
+    role = Role.of_word(word)
+    if role is None and word:
+        raise AccountProblem(f"there is no role {word}", "role")
+    return role
+
+
+def _rows() -> list[dict[str, Any]]:
+    found = users_with_rights().order_by("-is_active", "username")[:_MOST]
+    return [{"user": user, "role": _role_words(user)} for user in found]
+
+
+def _role_words(user: Any) -> str:
+    role = role_of(user) if user.is_active else None
+    return role.word if role else ""
+
+
+def _groups() -> list[dict[str, Any]]:
+    """Groups with their grants: those of the roles first."""
+    groups = ensure_roles()
+    rows = Group.objects.prefetch_related("grants__source").order_by("name")
+    roles = {group.pk: role for role, group in groups.items()}
+    found = [{"group": row, "role": roles.get(row.pk), "grants": row.grants.all()} for row in rows]
+    return sorted(found, key=lambda one: one["role"] or 9)
+
+
+def _sentence(rows: list[dict[str, Any]]) -> dict[str, str]:
+    admins = sum(1 for row in rows if row["role"] == "admin")
+    lacking = sum(1 for row in rows if not row["role"] and row["user"].is_active)
+    cause = f"{plural(admins, 'admin')} among them."
+    if lacking:
+        verb = "has" if lacking == 1 else "have"
+        return {
+            "level": "look",
+            "title": f"{plural(lacking, 'account')} {verb} no role yet.",
+            "cause": cause,
+            "next": "Give a role, or close what nobody uses.",
+        }
+    return {"level": "ok", "title": f"{plural(len(rows), 'account')}.", "cause": cause, "next": ""}

@@ -1,0 +1,1 @@
+"""Actors: who changed something, and how much."""

@@ -1,0 +1,110 @@
+"""Who changed what, in sums; the changes themselves: ``/changes?actor=``."""
+
+import datetime as dt
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from ninja import Query, Router
+
+from replview.store.read import history
+from replview.store.read.changes.as_json import utc_text
+from replview.store.sums.actor_sums import (
+    SORTS,
+    ActorSum,
+    Sums,
+    actor_of,
+    actors_of,
+    days_of,
+    span_of,
+    tables_of,
+)
+from replview.ui.api.coverage import coverage_json
+from replview.ui.api.slots import slot_named
+
+router = Router(tags=["actors"])
+_MOST = 1000
+
+
+@router.get("/actors", response=dict[str, Any], summary="Everybody seen")
+def actors(
+    request: HttpRequest,
+    slot: str = "",
+    q: str = "",
+    since: dt.date | None = None,
+    until: dt.date | None = None,
+    sort: str = Query("last", pattern=f"^({'|'.join(SORTS)})$"),
+) -> dict[str, Any]:
+    """Who changed something in a slot's record, whole days (UTC), the greatest first; an empty
+    `actor` stands for nobody named. At most 1,000; narrow it with `q`.
+    """
+    found = slot_named(slot)
+    span = span_of(found.pk, since, until)
+    listed = actors_of(span, text=q.replace("\0", "")[:200], sort=sort, limit=_MOST)
+    return {
+        "slot": str(found),
+        "items": [_actor(one) for one in listed.rows],
+        "more": listed.more,
+        "transactions_not_counted": span.left_out,
+        "coverage": coverage_json(found),
+    }
+
+
+@router.get("/actors/one", response=dict[str, Any], summary="One of them")
+def actor(
+    request: HttpRequest,
+    actor: str,
+    slot: str = "",
+    since: dt.date | None = None,
+    until: dt.date | None = None,
+) -> dict[str, Any]:
+    """What somebody changed, by table and by day; `actor=` (empty): what nobody named changed."""
+    found = slot_named(slot)
+    span = span_of(found.pk, since, until)
+    one = actor_of(span, actor.replace("\0", ""))
+    if one is None:
+        raise Http404(f"nothing by {actor[:100]!r} is in the record of that time")
+    tables = tables_of(span, [one.actor]).get(one.actor, [])
+    names = history.relation_names({table.relation_id for table in tables})
+    return {
+        "slot": str(found),
+        **_actor(one),
+        "tables": [
+            {
+                "relation": table.relation_id,
+                "schema": names.get(table.relation_id, (None, None))[0],
+                "table": names.get(table.relation_id, (None, None))[1],
+                **_counts(table),
+                "last_time": utc_text(table.last_time),
+            }
+            for table in tables
+        ],
+        "days": [
+            {"day": day.day.isoformat(), **_counts(day)}
+            for day in days_of(span, [one.actor]).get(one.actor, [])
+        ],
+        "transactions_not_counted": span.left_out,
+        "coverage": coverage_json(found),
+    }
+
+
+def _actor(one: ActorSum) -> dict[str, Any]:
+    """``claimed`` and ``stamped``: transactions in which the name is known so well."""
+    return {
+        "actor": one.actor,
+        "claimed": one.claimed,
+        "stamped": one.stamped,
+        **_counts(one),
+        "first_time": utc_text(one.first_time),
+        "last_time": utc_text(one.last_time),
+    }
+
+
+def _counts(sums: Sums) -> dict[str, int]:
+    return {
+        "transactions": sums.transactions,
+        "inserts": sums.inserts,
+        "updates": sums.updates,
+        "deletes": sums.deletes,
+        "truncates": sums.truncates,
+        "messages": sums.messages,
+    }

@@ -1,0 +1,74 @@
+"""What the addresses of the actors pages ask for."""
+
+import datetime as dt
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from replview.store.sums.actor_sums import SORTS
+from replview.text.addresses import actor_url
+
+#: Word in the address → days that are summed up, today among them; None: all there are.
+RANGES: dict[str, int | None] = {"1d": 1, "7d": 7, "30d": 30, "90d": 90, "all": None}
+SORT_WORDS = {"last": "Last seen", "transactions": "Transactions", "changes": "Changes"}
+_DEFAULT_RANGE = "30d"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the address asks for; anything else is as if not asked."""
+
+    q: str = ""
+    sort: str = "last"
+    range: str = _DEFAULT_RANGE
+    #: The ``order`` and name of the last actor shown before.
+    after: tuple[int, str] | None = None
+
+    def url(self, slot: object, **changed: Any) -> str:
+        """The list with some of it changed; from its beginning, unless told where."""
+        asked = replace(self, **{"after": None, **changed})
+        words = {
+            "slot": str(slot),
+            "q": asked.q,
+            "sort": asked.sort if asked.sort != "last" else "",
+            "range": asked.range if asked.range != _DEFAULT_RANGE else "",
+            "after": f"{asked.after[0]}~{asked.after[1]}" if asked.after else "",
+        }
+        query = {name: word for name, word in words.items() if word}
+        return f"{reverse('actors')}?{urlencode(query, safe='/')}"
+
+    def actor_url(self, slot: object, actor: str, **changed: Any) -> str:
+        """The page of one actor over the same time."""
+        span = changed.get("range", self.range)
+        more = "" if span == _DEFAULT_RANGE else "&" + urlencode({"range": span})
+        return actor_url(str(slot), actor) + more
+
+    def first_day(self, today: dt.date) -> dt.date | None:
+        """The first of the days that are summed up; None: from the beginning."""
+        days = RANGES[self.range]
+        return None if days is None else today - dt.timedelta(days=days - 1)
+
+    @property
+    def words(self) -> str:
+        """``in the last 30 days``."""
+        days = RANGES[self.range]
+        if days is None:
+            return "in all of the record"
+        return "today (UTC)" if days == 1 else f"in the last {days} days"
+
+
+def wanted_of(request: HttpRequest) -> Wanted:
+    """Read the address; whatever cannot be meant is left out."""
+    asked = request.GET
+    sort, span = asked.get("sort", ""), asked.get("range", "")
+    place, tilde, name = asked.get("after", "").replace("\0", "").partition("~")
+    known = tilde and place.isascii() and place.isdigit() and len(place) < 19
+    return Wanted(
+        q=asked.get("q", "").replace("\0", "").strip()[:200],
+        sort=sort if sort in SORTS else "last",
+        range=span if span in RANGES else _DEFAULT_RANGE,
+        after=(int(place), name[:300]) if known else None,
+    )

@@ -1,0 +1,302 @@
+"""The list of everybody who changed something, and the page of one of them."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.features.actors.filters import RANGES, SORT_WORDS, Wanted
+from replview.store.models import Slot
+from replview.store.read.transactions.listing import TransactionFilter, find_transactions
+from replview.store.sums.actor_sums import (
+    ActorList,
+    ActorSum,
+    DaySum,
+    Doings,
+    Span,
+    TableSum,
+    actors_of,
+    doings_of,
+    span_of,
+)
+from replview.text.addresses import find_url, transactions_url
+from replview.ui.changes.transaction_lines import TransactionLine, transaction_lines
+from replview.ui.day_bars import DayBars, day_bars
+
+PAGE_ACTORS = 50
+LATEST_TRANSACTIONS = 20
+_TABLES_NAMED = 2
+_TABLES_LISTED = 100
+_VALUES_SHOWN = 3
+_UNKNOWN_ACTOR = "?"
+
+
+@dataclass(slots=True, kw_only=True)
+class ActorRow:
+    """One line of the list."""
+
+    sums: ActorSum
+    url: str
+    transactions_url: str
+    bars: DayBars
+    #: The most changed tables of their last day, short and with their schema; how many more.
+    tables: list[tuple[str, str]]
+    more_tables: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ActorsPage:
+    """The list."""
+
+    slot: Slot
+    wanted: Wanted
+    found: ActorList
+    rows: list[ActorRow]
+    left_out: int
+
+    @property
+    def sorts(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen)."""
+        return [
+            (word, self.wanted.url(self.slot, sort=name), name == self.wanted.sort)
+            for name, word in SORT_WORDS.items()
+        ]
+
+    @property
+    def ranges(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen)."""
+        return [
+            (name, self.wanted.url(self.slot, range=name), name == self.wanted.range)
+            for name in RANGES
+        ]
+
+    @property
+    def clear_url(self) -> str:
+        """Without the search."""
+        return self.wanted.url(self.slot, q="")
+
+    @property
+    def all_url(self) -> str:
+        """Over all of the record."""
+        return self.wanted.url(self.slot, range="all")
+
+    @property
+    def following_url(self) -> str:
+        """The next page; empty: this is the last."""
+        if not self.found.more:
+            return ""
+        last = self.found.rows[-1]
+        return self.wanted.url(self.slot, after=(last.order, last.actor))
+
+    @property
+    def unknown_percent(self) -> int:
+        """Of the transactions, those of nobody named."""
+        return round(100 * self.found.unknown / max(self.found.transactions, 1))
+
+
+def read_actors_page(slot: Slot, wanted: Wanted, today: dt.date) -> ActorsPage:
+    """The list, in three queries."""
+    span = span_of(slot.pk, wanted.first_day(today))
+    found = actors_of(span, text=wanted.q, sort=wanted.sort, after=wanted.after, limit=PAGE_ACTORS)
+    names = [row.actor for row in found.rows]
+    # Of all days it would be too much for so many.
+    last_days = {
+        row.actor: row.last_time.astimezone(dt.UTC).date() for row in found.rows if row.last_time
+    }
+    doings = doings_of(span, names, tables_on=last_days)
+    rows = []
+    for row in found.rows:
+        done = doings.get(row.actor, Doings(row.actor))
+        named = [(table.table or "unknown", _name(table)) for table in done.tables[:_TABLES_NAMED]]
+        rows.append(
+            ActorRow(
+                sums=row,
+                url=wanted.actor_url(slot, row.actor),
+                transactions_url=_transactions(slot, row.actor, span.first_day),
+                bars=day_bars(done.days, span.first_day, today, width=120, height=24),
+                tables=named,
+                more_tables=len(done.tables) - len(named),
+            )
+        )
+    return ActorsPage(slot=slot, wanted=wanted, found=found, rows=rows, left_out=span.left_out)
+
+
+@dataclass(slots=True, kw_only=True)
+class TableLine:
+    """What the actor did to one table."""
+
+    sums: TableSum
+    name: str
+    transactions_url: str
+    find_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLine:
+    """A key of the context, with the values seen, the most frequent first."""
+
+    key: str
+    values: tuple[tuple[str, int], ...]
+    more: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ActorPage:
+    """The page of one actor; an empty name is nobody named."""
+
+    slot: Slot
+    wanted: Wanted
+    actor: str
+    today: dt.date
+    #: None: nothing in the span.
+    sums: ActorSum | None = None
+    days: list[DaySum] = field(default_factory=list)
+    bars: DayBars | None = None
+    tables: list[TableLine] = field(default_factory=list)
+    more_tables: int = 0
+    lines: list[TransactionLine] = field(default_factory=list)
+    #: Not all of the record was looked through for them.
+    searched_back_to: dt.datetime | None = None
+    context: list[ContextLine] = field(default_factory=list)
+    #: The latest transactions whose stamps contradict each other.
+    disagreeing: int = 0
+    left_out: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the page calls them."""
+        return self.actor or "Nobody named"
+
+    @property
+    def ranges(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen)."""
+        return [
+            (name, self.wanted.actor_url(self.slot, self.actor, range=name),
+             name == self.wanted.range)
+            for name in RANGES
+        ]  # fmt: skip
+
+    @property
+    def all_url(self) -> str:
+        """Over all of the record."""
+        return self.wanted.actor_url(self.slot, self.actor, range="all")
+
+    @property
+    def list_url(self) -> str:
+        """Everybody over the same time."""
+        return self.wanted.url(self.slot)
+
+    @property
+    def transactions_url(self) -> str:
+        """All of their transactions in the span."""
+        return _transactions(self.slot, self.actor, self.wanted.first_day(self.today))
+
+    @property
+    def day_urls(self) -> list[tuple[DaySum, str]]:
+        """The days, the newest first, each with its transactions."""
+        return [(day, self.day_url(day.day)) for day in reversed(self.days)]
+
+    @property
+    def bar_urls(self) -> list[tuple[Any, str]]:
+        """The bars, each with its day's transactions."""
+        return [(bar, self.day_url(bar.day)) for bar in self.bars.bars] if self.bars else []
+
+    def day_url(self, day: dt.date) -> str:
+        """Their transactions of one day."""
+        return _transactions(self.slot, self.actor, day, day)
+
+
+def read_actor_page(
+    slot: Slot, actor: str, wanted: Wanted, today: dt.date, recorded_since: dt.date | None
+) -> ActorPage:
+    """One actor's page."""
+    span = span_of(slot.pk, wanted.first_day(today))
+    done = doings_of(span, [actor]).get(actor)
+    page = ActorPage(slot=slot, wanted=wanted, actor=actor, today=today, left_out=span.left_out)
+    if done is None:
+        return page
+    page.sums, page.days = done.whole, done.days
+    page.bars = day_bars(
+        done.days, span.first_day, today, width=720, height=72, recorded_since=recorded_since
+    )
+    page.tables = [_table(page, span, table) for table in done.tables[:_TABLES_LISTED]]
+    page.more_tables = max(len(done.tables) - _TABLES_LISTED, 0)
+    names = {each.relation_id: (each.schema, each.table) for each in done.tables if each.table}
+    _read_latest(page, span, names)
+    return page
+
+
+def _table(page: ActorPage, span: Span, table: TableSum) -> TableLine:
+    since = f"{span.first_day}" if span.first_day else ""
+    name, more = _name(table), {"actor": page.actor or _UNKNOWN_ACTOR, "since": since}
+    return TableLine(
+        sums=table,
+        name=name,
+        transactions_url=transactions_url(page.slot, **_said({"tables": name, **more})),
+        find_url=find_url(page.slot, **_said({"table": name, **more})),
+    )
+
+
+def _read_latest(page: ActorPage, span: Span, names: dict[int, tuple[str, str]]) -> None:
+    words = {
+        "slot": str(page.slot),
+        "actor": page.actor or _UNKNOWN_ACTOR,
+        "states": "committed,message",
+        "since": f"{span.first_day}" if span.first_day else "",
+    }
+    found = find_transactions(
+        TransactionFilter.from_words(words), limit=LATEST_TRANSACTIONS, budget_seconds=0.1
+    )
+    page.lines = transaction_lines(found.rows, found.slots, names)
+    page.searched_back_to = found.searched_back_to
+    contexts = [row.context for row in found.rows if row.context]
+    page.context = context_lines(contexts)
+    page.disagreeing = sum("other_stamps" in context for context in contexts)
+
+
+def context_lines(contexts: Iterable[Mapping[str, Any]]) -> list[ContextLine]:
+    """The keys of some contexts and what they held; a stamp's as ``stamp.application_name``."""
+    seen: dict[str, dict[str, int]] = {}
+    for context in contexts:
+        for key, value in _flat(context):
+            values = seen.setdefault(key, {})
+            values[value] = values.get(value, 0) + 1
+    lines = []
+    for key, values in sorted(seen.items()):
+        ranked = sorted(values.items(), key=lambda item: (-item[1], item[0]))
+        shown = tuple(ranked[:_VALUES_SHOWN])
+        lines.append(ContextLine(key, shown, len(ranked) - len(shown)))
+    return lines
+
+
+def _flat(context: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for key, value in context.items():
+        # What begins with $ is the record's own, and other stamps are told apart.
+        if key[:1] == "$" or key == "other_stamps":
+            continue
+        if isinstance(value, Mapping):
+            for inner, each in value.items():
+                yield f"{key}.{inner}"[:80], _short(each)
+        else:
+            yield key[:80], _short(value)
+
+
+def _short(value: Any) -> str:
+    text = "null" if value is None else str(value)
+    return text if len(text) <= 120 else f"{text[:119]}…"
+
+
+def _name(table: TableSum) -> str:
+    return f"{table.schema}.{table.table}" if table.table else "a table not kept any more"
+
+
+def _transactions(
+    slot: Slot, actor: str, first: dt.date | None, last: dt.date | None = None
+) -> str:
+    until = f"{last + dt.timedelta(days=1)}" if last else ""
+    words = {"actor": actor or _UNKNOWN_ACTOR, "since": f"{first}" if first else "", "until": until}
+    return transactions_url(slot, **_said(words))
+
+
+def _said(words: Mapping[str, str]) -> dict[str, str]:
+    return {name: word for name, word in words.items() if word}

@@ -1,0 +1,63 @@
+"""Actors: everybody who changed something in a slot's record, and what one of them did."""
+
+from datetime import UTC
+
+from django.db.models import F
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from replview.features.actors.filters import wanted_of
+from replview.features.actors.page import read_actor_page, read_actors_page
+from replview.store.models import Slot
+from replview.store.read.coverage import coverage_of
+from replview.ui.shell import fleet_of
+
+
+@require_GET
+def actors(request: HttpRequest) -> HttpResponse:
+    """Everybody of one slot, nobody named among them."""
+    slot = _slot(request)
+    if slot is None:
+        return render(request, "actors/no_slot.html")
+    today = timezone.now().astimezone(UTC).date()
+    page = read_actors_page(slot, wanted_of(request), today)
+    content = {"page": page, "slot": slot, "coverage": coverage_of(slot)}
+    return render(request, "actors/actors.html", content)
+
+
+@require_GET
+def actor(request: HttpRequest) -> HttpResponse:
+    """One actor of one slot; an empty name is nobody named."""
+    slot = _slot(request)
+    if slot is None:
+        return render(request, "actors/no_slot.html")
+    name = request.GET.get("actor")
+    wanted = wanted_of(request)
+    if name is None:
+        return redirect(wanted.url(slot))
+    name = name.replace("\0", "")[:300]
+    today = timezone.now().astimezone(UTC).date()
+    coverage = coverage_of(slot)
+    since = coverage.recorded_since.astimezone(UTC).date() if coverage.recorded_since else None
+    page = read_actor_page(slot, name, wanted, today, since)
+    return render(request, "actors/actor.html", {"page": page, "slot": slot, "coverage": coverage})
+
+
+def _slot(request: HttpRequest) -> Slot | None:
+    """The slot named, or the one read last, which becomes the header's scope."""
+    fleet, name = fleet_of(request), request.GET.get("slot", "")
+    if name:
+        found = fleet.find_slot(name)
+        if found is None:
+            raise Http404(f"there is no slot {name!r}")
+        return found.slot
+    rows = Slot.objects.order_by(F("heartbeat_at").desc(nulls_last=True), "id")
+    first = rows.values_list("pk", flat=True).first()
+    found = next((view for view in fleet.slots if view.slot.pk == first), None)
+    if found is None:
+        return None
+    request.GET = request.GET.copy()  # type: ignore[assignment]
+    request.GET["slot"] = str(found.slot)  # type: ignore[index]
+    return found.slot

@@ -1,0 +1,1 @@
+"""Alerts: rules, their evaluation, and the delivery of what fired."""

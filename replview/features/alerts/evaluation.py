@@ -1,0 +1,182 @@
+"""Evaluates all rules: what begins to hold, fires, is over. All state is in the store.
+
+So a restart changes nothing, and whoever holds the advisory lock is the only evaluator.
+"""
+
+import datetime as dt
+import logging
+import math
+
+from replview.features.alerts import events
+from replview.features.alerts.lifecycle import advance, begin
+from replview.features.alerts.measured import Measured
+from replview.features.alerts.measuring import Measures
+from replview.features.alerts.messages import fired_message
+from replview.features.alerts.precedence import Standing, furthest_first
+from replview.features.alerts.queries import apart, one_evaluator
+from replview.features.alerts.rules import built_in, outbox
+from replview.features.alerts.rules.kinds import kind_of
+from replview.features.alerts.snapshot import Sight
+from replview.store import instance_settings
+from replview.store.models import Alert, AlertRule
+
+log = logging.getLogger(__name__)
+
+_State = Alert.State
+#: The setting that tells when rules were last evaluated.
+EVALUATED_AT = "alerts.evaluated_at"
+_MOVING = (
+    "state", "fired_at", "over_since", "cleared_at", "message", "value_fired", "value_worst",
+    "value_last", "rule_was", "detail", "source", "slot",
+)  # fmt: skip
+
+
+def evaluate(now: dt.datetime | None = None) -> list[Alert]:
+    """Take every rule one step on; returns the alerts that fired or were cleared."""
+    now = now or dt.datetime.now(dt.UTC)
+    built_in.ensure()
+    with one_evaluator() as mine:
+        if not mine:
+            return []
+        told = _evaluate(now)
+        # Pages say so where nobody evaluates any more.
+        instance_settings.write(EVALUATED_AT, now.isoformat(), "")
+        return told
+
+
+def _evaluate(now: dt.datetime) -> list[Alert]:
+    rules = list(AlertRule.objects.select_related("slot"))
+    overridden: dict[int, set[int]] = {}
+    for rule in rules:
+        if rule.overrides_id is not None and rule.slot_id is not None:
+            overridden.setdefault(rule.overrides_id, set()).add(rule.slot_id)
+    measures = Measures(Sight(now))
+    open_alerts: dict[int, list[Alert]] = {}
+    for alert in Alert.objects.filter(state__in=[_State.PENDING, _State.FIRING]):
+        open_alerts.setdefault(alert.rule_id, []).append(alert)
+    told: list[Alert] = []
+    standing = Standing()
+    for rule in furthest_first(rules):
+        known, others = open_alerts.get(rule.pk, []), overridden.get(rule.pk, set())
+        try:
+            with apart():
+                told += _one_rule(rule, known, others, measures, now, standing)
+        except Exception:
+            # The others are evaluated; this one is tried again next time.
+            log.exception("alert rule %s cannot be evaluated", rule.pk)
+    return told
+
+
+def _one_rule(
+    rule: AlertRule,
+    known: list[Alert],
+    others: set[int],
+    measures: Measures,
+    now: dt.datetime,
+    standing: Standing,
+) -> list[Alert]:
+    for alert in known:
+        alert.rule = rule
+    if not rule.enabled:
+        return _end_all(known, now)
+    if kind_of(rule).event:
+        begun, further = events.schema_changes(rule, others, now)
+        return _store(begun, further, [alert for alert in begun if _describe(alert, rule)], now)
+    by_subject = {alert.subject: alert for alert in known}
+    begun, moved, told = [], [], []
+    for measured in measures.of(rule, others):
+        if standing.stands_for(rule, measured.subject):
+            continue
+        value = _finite(measured.value)
+        alert = by_subject.pop(measured.subject, None)
+        if alert is None:
+            # Infinite is far beyond any threshold, and nothing to keep.
+            alert = begin(rule, measured.subject, measured.value, now)
+            if alert is None:
+                continue
+            begun.append(alert)
+            before = _State.PENDING
+        else:
+            before = _State(alert.state)
+            if not _step(alert, rule, measured, now):
+                continue
+            moved.append(alert)
+        _take(alert, measured)
+        if alert.state == _State.FIRING and before == _State.PENDING:
+            alert.message = fired_message(rule, measured.name, value, measured.detail)
+            _describe(alert, rule)
+            told.append(alert)
+        elif alert.state == _State.CLEARED and before == _State.FIRING:
+            told.append(alert)
+    for alert in by_subject.values():  # no longer there, or told by a graver rule
+        was = alert.state
+        if graver := standing.stands_for(rule, alert.subject):
+            alert.detail["over_because"] = f"“{graver.name}” now stands for it"
+        advance(alert, rule, None, now, gone=True)
+        moved.append(alert)
+        if alert.state == _State.CLEARED and was == _State.FIRING:
+            told.append(alert)
+    standing.note(rule, [*begun, *known])
+    return _store(begun, moved, told, now)
+
+
+def _step(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -> bool:
+    """One step on; False where nothing is to be stored."""
+    before = (alert.state, alert.value_last, alert.over_since)
+    last, worst = alert.value_last, alert.value_worst
+    advance(alert, rule, measured.value, now)
+    if measured.value is not None and math.isinf(measured.value):
+        alert.value_last, alert.value_worst = last, worst
+    return before != (alert.state, alert.value_last, alert.over_since)
+
+
+def _take(alert: Alert, measured: Measured) -> None:
+    alert.source_id, alert.slot_id = measured.source_id, measured.slot_id
+    if alert.state != _State.CLEARED:  # of a cleared one, what it was about while it fired
+        alert.detail = {"name": measured.name, **measured.detail}
+
+
+def _describe(alert: Alert, rule: AlertRule) -> bool:
+    """Keep the rule as it is now: it may be changed while the alert is open."""
+    alert.rule_was = {
+        "name": rule.name,
+        "kind": rule.kind,
+        "severity": rule.severity,
+        "threshold": rule.threshold,
+        "clear_threshold": rule.clear_threshold,
+        "hold_seconds": rule.hold_seconds,
+        "clear_seconds": rule.clear_seconds,
+    }
+    return True
+
+
+def _end_all(known: list[Alert], now: dt.datetime) -> list[Alert]:
+    """The rule was switched off."""
+    told = []
+    for alert in known:
+        if alert.state == _State.FIRING:
+            alert.detail["over_because"] = "the rule was switched off"
+            told.append(alert)
+        alert.state, alert.cleared_at = _State.CLEARED, now
+    return _store([], known, told, now)
+
+
+def _store(
+    begun: list[Alert], moved: list[Alert], told: list[Alert], now: dt.datetime
+) -> list[Alert]:
+    """Store what has moved; forget what never fired; leave word of what fired or was cleared."""
+    for alert in begun:
+        alert.save()
+    forgotten = [a.pk for a in moved if a.state == _State.CLEARED and a.fired_at is None]
+    if forgotten:
+        Alert.objects.filter(pk__in=forgotten).delete()
+    kept = [alert for alert in moved if alert.fired_at is not None or alert.state != _State.CLEARED]
+    if kept:
+        Alert.objects.bulk_update(kept, _MOVING)
+    for alert in told:
+        outbox.tell(alert, now)
+    return told
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value

@@ -1,0 +1,174 @@
+"""The alerts page: what fires, worst first, then what is over, newest first."""
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from replview.features.alerts.pages.filters import RANGES, Wanted
+from replview.features.alerts.pages.lines import AlertLine
+from replview.features.alerts.rules.kinds import KINDS
+from replview.health.states import Level
+from replview.store import instance_settings
+from replview.store.models import Alert, AlertRule, Source
+from replview.text.formats import age_words, plural
+
+PAGE_ALERTS = 50
+_MOST_FIRING = 500
+#: Rules are evaluated every few seconds: for longer, nobody has.
+_EVALUATED_WITHIN = dt.timedelta(seconds=30)
+_RELATED = ("rule", "source", "slot")
+
+
+@dataclass(slots=True, kw_only=True)
+class AlertsPage:
+    """What the page shows."""
+
+    wanted: Wanted
+    now: dt.datetime
+    firing: list[AlertLine] = field(default_factory=list)
+    history: list[AlertLine] = field(default_factory=list)
+    more: bool = False
+    rules_on: int = 0
+    evaluated_at: dt.datetime | None = None
+    sources: list[str] = field(default_factory=list)
+
+    @property
+    def following_url(self) -> str:
+        """The next page; empty: this is the last."""
+        if not self.more:
+            return ""
+        last = self.history[-1].alert
+        assert last.fired_at is not None
+        return self.wanted.url(after=(last.fired_at.isoformat(), last.pk))
+
+    @property
+    def first_url(self) -> str:
+        """The history from its newest on."""
+        return self.wanted.url()
+
+    @property
+    def clear_url(self) -> str:
+        """Without filters."""
+        return Wanted(range=self.wanted.range).url()
+
+    @property
+    def all_url(self) -> str:
+        """Over all of the time."""
+        return self.wanted.url(range="all")
+
+    @property
+    def ranges(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen)."""
+        return [
+            (word, self.wanted.url(range=name), name == self.wanted.range)
+            for name, (word, _) in RANGES.items()
+        ]
+
+    @property
+    def kinds(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen); the first is any."""
+        any_kind = ("Any kind", self.wanted.url(kind="", rule=None), not self.wanted.kind)
+        return [any_kind] + [
+            (kind.word, self.wanted.url(kind=str(name), rule=None), name == self.wanted.kind)
+            for name, kind in KINDS.items()
+        ]
+
+    @property
+    def source_choices(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen); the first is all."""
+        everywhere = ("All sources", self.wanted.url(source="", slot=""), not self.wanted.source)
+        return [everywhere] + [
+            (name, self.wanted.url(source=name, slot=""), name == self.wanted.source)
+            for name in self.sources
+        ]
+
+    @property
+    def kind_word(self) -> str:
+        """The kind asked for; empty: any."""
+        return KINDS[self.wanted.kind].word if self.wanted.kind else ""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether nobody has seen one of those that fire."""
+        return any(line.alert.seen_at is None for line in self.firing)
+
+    @property
+    def silent(self) -> bool:
+        """Nobody evaluates: what fires is of the past."""
+        return self.evaluated_at is None or self.now - self.evaluated_at > _EVALUATED_WITHIN
+
+    @property
+    def sentence(self) -> dict[str, Any]:
+        """State, cause, next step."""
+        if self.silent and self.rules_on:
+            since = f"for {age_words(self.now - self.evaluated_at)}" if self.evaluated_at else "yet"
+            return {
+                "level": Level.UNKNOWN,
+                "title": f"Unknown: alerts have not been evaluated {since}.",
+                "cause": "What is listed is as it was then.",
+                "next": "see that a worker and beat run: replview up.",
+            }
+        if not self.firing:
+            return {
+                "level": Level.OK if self.rules_on else Level.UNKNOWN,
+                "title": "Nothing is firing." if self.rules_on else "No rule is on.",
+                "cause": f"{plural(self.rules_on, 'rule')} on, evaluated every two seconds."
+                if self.rules_on
+                else "Nobody is told of anything.",
+            }
+        worst, bad = self.firing[0], sum(line.level == Level.NOW for line in self.firing)
+        count = bad or len(self.firing)
+        verb, need = ("needs", "you now") if bad else ("needs", "a look")
+        verb = verb if count == 1 else "need"
+        return {
+            "level": worst.level,
+            "title": f"{plural(count, 'alert')} {verb} {need}.",
+            "cause": worst.sentence,
+            "action_url": worst.url,
+            "action_label": "Open the worst",
+        }
+
+
+def read_alerts_page(wanted: Wanted, now: dt.datetime | None = None) -> AlertsPage:
+    """Five queries."""
+    now = now or timezone.now()
+    alerts = wanted.narrow(Alert.objects.select_related(*_RELATED), now)
+    firing = [
+        AlertLine(alert, now)
+        for alert in alerts.filter(state=Alert.State.FIRING).order_by("-fired_at")[:_MOST_FIRING]
+    ]
+    firing.sort(key=lambda line: line.level.rank)
+    over = wanted.within(alerts.filter(state=Alert.State.CLEARED, fired_at__isnull=False), now)
+    history = [AlertLine(alert, now) for alert in over[: PAGE_ALERTS + 1]]
+    return AlertsPage(
+        wanted=wanted,
+        now=now,
+        firing=firing,
+        history=history[:PAGE_ALERTS],
+        more=len(history) > PAGE_ALERTS,
+        rules_on=AlertRule.objects.filter(enabled=True).count(),
+        evaluated_at=read_evaluated_at(),
+        sources=list(Source.objects.values_list("name", flat=True)),
+    )
+
+
+def read_evaluated_at() -> dt.datetime | None:
+    """When the rules were last evaluated; None: never."""
+    text = instance_settings.read("alerts.evaluated_at", None)
+    return dt.datetime.fromisoformat(text) if isinstance(text, str) else None
+
+
+def find_line(alert_id: int) -> AlertLine | None:
+    """One alert; None: there is none of this number that has fired."""
+    found = (
+        Alert.objects.select_related(*_RELATED).filter(pk=alert_id, fired_at__isnull=False).first()
+    )
+    return None if found is None else AlertLine(found, timezone.now())
+
+
+def rule_url(rule: AlertRule) -> str:
+    """The rule's own page."""
+    return reverse("alert-rule", args=[rule.pk])

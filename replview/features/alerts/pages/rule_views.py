@@ -1,0 +1,148 @@
+"""Rules of alerts: list, switch, change, one for a slot, and try before saving."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from replview.access.permitted import NeedsRole
+from replview.access.rights import Role
+from replview.features.alerts.pages.rule_form import RuleForm
+from replview.features.alerts.pages.rules_page import out_of_reach, rule_rows
+from replview.features.alerts.pages.trial import trial_view
+from replview.features.alerts.queries import own_rule
+from replview.features.alerts.rules.built_in import ensure, original
+from replview.features.alerts.rules.kinds import KINDS
+from replview.store.models import AlertRule, WatchedSlot
+from replview.store.write.access_record import Action, note
+
+_SLOTS_OFFERED = 500
+
+
+@require_GET
+def rules(request: HttpRequest) -> HttpResponse:
+    """All rules, those of a slot below what they stand for."""
+    ensure()
+    rows = rule_rows()
+    kinds = [(name, kind.word) for name, kind in KINDS.items()]
+    on = sum(row.rule.enabled for row in rows)
+    # What is added here is for every source.
+    page = {"rows": rows, "kinds": kinds, "on": on, "all_sources": not out_of_reach(AlertRule())}
+    return render(request, "alerts/rules.html", page)
+
+
+@require_http_methods(["GET", "POST"])
+def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
+    """One rule's form."""
+    found = _find(rule_id)
+    form = RuleForm.of(found)
+    if request.method == "POST":
+        if form.read(request.POST):
+            return _save(request, found)
+        return _show(request, form, status=422)
+    return _show(request, form)
+
+
+@require_http_methods(["GET", "POST"])
+def new(request: HttpRequest) -> HttpResponse:
+    """A further rule of a kind, or one slot's instead of another."""
+    asked = request.POST if request.method == "POST" else request.GET
+    form = RuleForm.of(_unsaved(asked))
+    if request.method == "POST":
+        if form.read(request.POST):
+            return _save(request, form.rule)
+        return _show(request, form, status=422)
+    return _show(request, form)
+
+
+@require_POST
+def attempt(request: HttpRequest) -> HttpResponse:
+    """Try what the form holds against the past hour; nothing is saved."""
+    number = request.POST.get("rule", "")
+    known = _find(int(number)) if _is_number(number) else _unsaved(request.POST)
+    form = RuleForm.of(known)
+    if not form.read(request.POST):
+        return render(request, "alerts/_trial.html", {"errors": form.errors})
+    return render(request, "alerts/_trial.html", {"view": trial_view(form.rule)})
+
+
+@require_POST
+def change(request: HttpRequest, rule_id: int) -> HttpResponse:
+    """Switch on or off, delete, or set back to how it came."""
+    found, action = _find(rule_id), request.POST.get("action", "")
+    _check_reach(found)
+    if action in ("on", "off"):
+        found.enabled = action == "on"
+        _save(request, found)
+    elif action == "delete" and not found.built_in:
+        note(Action.CHANGED_SETTINGS, subject=f"alert rule {found.name}: deleted")
+        found.delete()
+    elif action == "reset" and (came := original(found)):
+        plain = {"clear_threshold": None, "hold_seconds": 0, "clear_seconds": 0, "tables": []}
+        for name, value in {**plain, **came}.items():
+            setattr(found, name, value)
+        return _save(request, found)
+    return redirect("alert-rules")
+
+
+def _check_reach(found: AlertRule) -> None:
+    """A rule for every slot is not for those to change who see some of the sources."""
+    if why := out_of_reach(found):
+        raise NeedsRole(Role.ADMIN, why)
+
+
+def _save(request: HttpRequest, found: AlertRule) -> HttpResponse:
+    _check_reach(found)
+    found.changed_at, found.changed_by = timezone.now(), request.user.get_username()
+    found.save()
+    note(Action.CHANGED_SETTINGS, subject=f"alert rule {found.name}: saved")
+    return redirect(f"{reverse('alert-rules')}#rule-{found.pk}")
+
+
+def _show(request: HttpRequest, form: RuleForm, *, status: int = 200) -> HttpResponse:
+    found = form.rule
+    page: dict[str, Any] = {"form": form, "rule": found}
+    if found.pk is not None:
+        page["came"] = original(found)
+        page["own"] = list(AlertRule.objects.filter(overrides=found).select_related("slot__source"))
+        if form.kind.per_slot and found.slot_id is None:
+            taken = [own.slot_id for own in page["own"]]
+            slots = WatchedSlot.objects.filter(gone_at=None).exclude(pk__in=taken)
+            page["slots"] = slots.select_related("source").order_by("source__name", "name")[
+                :_SLOTS_OFFERED
+            ]
+    return render(request, "alerts/rule.html", page, status=status)
+
+
+def _unsaved(asked: Any) -> AlertRule:
+    """What the address, or the form, wants: a kind, or a rule and a slot."""
+    base, slot = asked.get("overrides", ""), asked.get("slot", "")
+    if _is_number(base) and _is_number(slot):
+        found = _find(int(base))
+        watched = get_object_or_404(WatchedSlot.objects.select_related("source"), pk=int(slot))
+        if found.slot_id is not None or not KINDS[found.kind].per_slot:
+            raise Http404("this rule has none of a single slot")
+        # It may have been made meanwhile: then it is that one.
+        return own_rule(found, watched)
+    kind = asked.get("kind", "")
+    if kind not in KINDS:
+        raise Http404("there is no such kind of rule")
+    like = AlertRule.objects.filter(kind=kind, slot=None).first()
+    fresh = AlertRule(kind=kind, name=KINDS[kind].word)
+    if like is not None:
+        fresh.threshold, fresh.clear_threshold = like.threshold, like.clear_threshold
+        fresh.hold_seconds, fresh.clear_seconds = like.hold_seconds, like.clear_seconds
+    return fresh
+
+
+def _find(rule_id: int) -> AlertRule:
+    rows = AlertRule.objects.select_related("slot__source", "overrides")
+    found: AlertRule = get_object_or_404(rows, pk=rule_id)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19

@@ -1,0 +1,21 @@
+"""Addresses of alerts, their rules, and the webhooks that are told."""
+
+from django.urls import path
+
+from replview.features.alerts.pages import rule_views as alert_rules
+from replview.features.alerts.pages import views as alerts
+from replview.features.alerts.pages import webhook_views as webhooks
+
+urlpatterns = [
+    path("alerts/", alerts.alerts, name="alerts"),
+    path("alerts/seen/", alerts.all_seen, name="alerts-seen"),
+    path("alerts/<int:alert_id>/", alerts.alert, name="alert"),
+    path("alerts/<int:alert_id>/seen/", alerts.seen, name="alert-seen"),
+    path("alerts/rules/", alert_rules.rules, name="alert-rules"),
+    path("alerts/rules/new/", alert_rules.new, name="alert-rule-new"),
+    path("alerts/rules/try/", alert_rules.attempt, name="alert-rule-try"),
+    path("alerts/rules/<int:rule_id>/", alert_rules.rule, name="alert-rule"),
+    path("alerts/rules/<int:rule_id>/change/", alert_rules.change, name="alert-rule-change"),
+    path("alerts/webhooks/", webhooks.webhooks, name="webhooks"),
+    path("alerts/webhooks/<int:webhook_id>/", webhooks.change, name="webhook-change"),
+]

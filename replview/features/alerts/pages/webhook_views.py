@@ -1,0 +1,74 @@
+"""Webhooks: add, test, switch, delete; their addresses and secrets are never shown again."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from replview.features.alerts.rules.webhooks import (
+    NotAWebhook,
+    add_webhook,
+    remove_webhook,
+    send_test,
+    switch_webhook,
+)
+from replview.store.models import AlertRule, Delivery, Webhook
+
+_DELIVERIES_SHOWN = 50
+_SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def webhooks(request: HttpRequest) -> HttpResponse:
+    """The list and the form; a new webhook's secret is shown in the answer, once."""
+    page: dict[str, object] = {"values": {"format": "json"}, "errors": {}}
+    status = 200
+    if request.method == "POST":
+        sent = request.POST
+        try:
+            page["made"], page["secret"] = add_webhook(
+                sent.get("name", "").replace("\0", ""),
+                sent.get("url", "").replace("\0", ""),
+                by=request.user.get_username(),
+                secret=sent.get("secret", "").replace("\0", ""),
+                format=sent.get("format", ""),
+                allow_private=sent.get("allow_private") == "on",
+                severities=[AlertRule.Severity.NOW] if sent.get("only_now") == "on" else [],
+            )
+        except NotAWebhook as error:
+            page["values"] = {name: sent.get(name, "")[:200] for name in _SHOWN_AGAIN}
+            page["errors"] = {error.field: str(error)}
+            status = 422
+    htmx = request.headers.get("HX-Request") == "true"
+    template = "alerts/_webhooks.html" if htmx else "alerts/webhooks.html"
+    return render(request, template, {**page, **_listed()}, status=status)
+
+
+@require_POST
+def change(request: HttpRequest, webhook_id: int) -> HttpResponse:
+    """Send a test message, switch on or off, or delete."""
+    webhook, action = get_object_or_404(Webhook, pk=webhook_id), request.POST.get("action", "")
+    if action == "test":
+        send_test(webhook)
+    elif action in ("on", "off"):
+        switch_webhook(webhook, on=action == "on")
+    elif action == "delete":
+        remove_webhook(webhook)
+    return redirect(f"{reverse('webhooks')}#deliveries" if action == "test" else "webhooks")
+
+
+def _listed() -> dict[str, object]:
+    rows = list(Webhook.objects.all())
+    last: dict[int, Delivery] = {
+        delivery.webhook_id: delivery
+        for delivery in Delivery.objects.filter(attempts__gt=0)
+        .order_by("webhook_id", "-pk")
+        .distinct("webhook_id")
+    }
+    deliveries = Delivery.objects.select_related("webhook", "alert").order_by("-pk")
+    return {
+        "rows": [(row, last.get(row.pk)) for row in rows],
+        "deliveries": list(deliveries[:_DELIVERIES_SHOWN]),
+    }

@@ -1,0 +1,1 @@
+"""Alert rules: kinds, amounts, trials."""

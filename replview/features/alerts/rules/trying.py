@@ -1,0 +1,140 @@
+"""A rule tried against the past hour: when it would have fired, and on what. Changes nothing."""
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from replview.features.alerts.events import matches
+from replview.features.alerts.lifecycle import advance, begin, worse
+from replview.features.alerts.rules.past import TRIED, Point, Series, read_past
+from replview.store.models import Alert, AlertRule, Quarantine, Relation, SlotEvent
+
+WINDOW = dt.timedelta(hours=1)
+_K = AlertRule.Kind
+_LINES_READ = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """The rule would have fired, and (perhaps) been cleared."""
+
+    name: str
+    fired_at: dt.datetime
+    #: None: it would still be firing.
+    cleared_at: dt.datetime | None
+    worst: float | None
+    slot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What trying gave."""
+
+    since: dt.datetime
+    until: dt.datetime
+    episodes: list[Episode] = field(default_factory=list)
+    #: What was looked at: slots or sources that had samples.
+    subjects: int = 0
+    #: The series with the worst value: its name, its points without infinite ones.
+    shown: str = ""
+    points: list[Point] = field(default_factory=list)
+    #: Why it cannot be tried; empty: it was.
+    refusal: str = ""
+
+
+def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> Trial:
+    """Try a rule, which need not be saved, against the past hour."""
+    until = now or dt.datetime.now(dt.UTC)
+    since = until - WINDOW
+    if rule.kind == _K.SCHEMA_CHANGE:
+        return Trial(since=since, until=until, episodes=list(_schema_changes(rule, since, until)))
+    if rule.kind == _K.POISON_CHANGE:
+        return Trial(since=since, until=until, episodes=list(_poison_changes(since, until)))
+    if rule.kind not in TRIED:
+        refusal = "Of this, no samples are kept: it cannot be tried against the past."
+        return Trial(since=since, until=until, refusal=refusal)
+    overridden: set[int] = set()
+    if rule.pk is not None and rule.slot_id is None:
+        own = AlertRule.objects.filter(overrides=rule.pk, slot__isnull=False)
+        overridden = set(own.values_list("slot_id", flat=True))
+    series = read_past(rule, overridden, since, until)
+    episodes = [episode for one in series for episode in _episodes(rule, one)]
+    episodes.sort(key=lambda episode: episode.fired_at, reverse=True)
+    shown = _worst(rule, series, episodes)
+    return Trial(
+        since=since,
+        until=until,
+        episodes=episodes,
+        subjects=len(series),
+        shown=shown.name if shown else "",
+        points=[(at, _finite(value)) for at, value in shown.points] if shown else [],
+    )
+
+
+def _episodes(rule: AlertRule, series: Series) -> Iterator[Episode]:
+    alert: Alert | None = None
+    for at, value in series.points:
+        if alert is None:
+            alert = begin(rule, series.name, value, at)
+            continue
+        advance(alert, rule, value, at)
+        if alert.state == Alert.State.CLEARED:
+            if alert.fired_at is not None:
+                yield _episode(series, alert)
+            alert = None
+    if alert is not None and alert.fired_at is not None:
+        yield _episode(series, alert)
+
+
+def _episode(series: Series, alert: Alert) -> Episode:
+    assert alert.fired_at is not None
+    return Episode(
+        name=series.name,
+        fired_at=alert.fired_at,
+        cleared_at=alert.cleared_at,
+        worst=_finite(alert.value_worst),
+        slot_id=series.slot_id,
+    )
+
+
+def _worst(rule: AlertRule, series: list[Series], episodes: list[Episode]) -> Series | None:
+    """The one to draw: of those that would have fired, or of all."""
+    fired = {episode.name for episode in episodes}
+    best: tuple[float, Series] | None = None
+    for one in series:
+        value: float | None = None
+        for _, each in one.points:
+            value = worse(rule, value, _finite(each))
+        if value is None or (fired and one.name not in fired):
+            continue
+        if best is None or worse(rule, value, best[0]) == value != best[0]:
+            best = value, one
+    return best[1] if best else None
+
+
+def _schema_changes(rule: AlertRule, since: dt.datetime, until: dt.datetime) -> Iterator[Episode]:
+    lines = SlotEvent.objects.filter(
+        kind="schema", at__gt=since, at__lte=until, slot__isnull=False
+    ).order_by("-at")[:_LINES_READ]
+    numbers = {line.detail.get("relation_id") for line in lines}
+    tables = Relation.objects.select_related("slot__source").in_bulk(
+        [number for number in numbers if isinstance(number, int)]
+    )
+    for line in lines:
+        table = tables.get(line.detail.get("relation_id"))
+        if table is not None and matches(rule.tables, str(table)):
+            name = f"{table} of {table.slot}"
+            yield Episode(name=name, fired_at=line.at, cleared_at=line.at, worst=None)
+
+
+def _poison_changes(since: dt.datetime, until: dt.datetime) -> Iterator[Episode]:
+    rows = Quarantine.objects.filter(found_at__lte=until).select_related("slot__source")
+    for row in rows.defer("raw").order_by("-found_at")[:_LINES_READ]:
+        if row.settled_at is None or row.settled_at > since:
+            began = max(row.found_at, since)
+            yield Episode(name=str(row.slot), fired_at=began, cleared_at=row.settled_at, worst=None)
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else float(value)

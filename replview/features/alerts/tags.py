@@ -1,0 +1,30 @@
+"""Alerts on other pages: the overview's strip."""
+
+from typing import Any
+
+from django import template
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from replview.features.alerts.pages.lines import AlertLine
+from replview.store.models import Alert
+
+register = template.Library()
+
+_SHOWN = 5
+
+
+@register.inclusion_tag("alerts/_strip.html")
+def alerts_strip() -> dict[str, Any]:
+    """``{% alerts_strip %}``: what fires, worst first, then what was cleared today; two queries."""
+    now = timezone.now()
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    over = Q(state=Alert.State.CLEARED, fired_at__isnull=False, cleared_at__gte=today)
+    firing = Q(state=Alert.State.FIRING)
+    counts = Alert.objects.filter(firing | over).aggregate(
+        firing=Count("id", filter=firing), over=Count("id", filter=over)
+    )
+    rows = Alert.objects.select_related("rule", "source", "slot").filter(firing | over)
+    # In the words' own order: firing before cleared, now before look; then the newest first.
+    found = rows.order_by("-state", "-rule_was__severity", "-fired_at")[:_SHOWN]
+    return {"lines": [AlertLine(alert, now) for alert in found], **counts}

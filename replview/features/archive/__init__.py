@@ -1,0 +1,1 @@
+"""The archive: history as Parquet, and pages that it answers."""

@@ -1,0 +1,167 @@
+"""Serving the archive: what is due is written by a job process that a thread waits for, counted,
+and only then the mark moves (``store.retention.archive``).
+
+One process of all workers does it at a time. A crash anywhere leaves files and no moved mark: the
+next one finds the slice, whole or begun, and goes on with the same ends.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from django.conf import settings
+from django.db import connection
+
+from replview.jobs.stopping import stopping
+from replview.spark.processes import JobProcess
+from replview.store.connecting import orm_connection, store_conninfo
+from replview.store.retention import archive
+from replview.store.retention.archive import Counts, Step
+
+log = logging.getLogger(__name__)
+
+MODULE = "replview.parquet.archive.job"
+_LOOK_SECONDS = 0.2
+#: Serialises archiving among workers.
+_ARCHIVE_LOCK = 0x7265706C61726368
+#: A log that is longer begins anew.
+_LOG_BYTES = 4 * 1024 * 1024
+_STOPPED = 3
+_free = threading.Semaphore(1)
+
+
+def serve() -> None:
+    """Begin what is due, unless this process is at it; a look at the choice where there is none."""
+    with orm_connection():
+        if archive.chosen().target is None or stopping.is_set():
+            return
+    if not _free.acquire(blocking=False):
+        return
+    try:
+        # No daemon: the process does not end before its job has.
+        threading.Thread(target=_serve, name="archive", daemon=False).start()
+    except BaseException:
+        _free.release()
+        raise
+
+
+def _serve() -> None:
+    try:
+        with orm_connection():
+            work_off(stopping)
+    except Exception:
+        # The store is away: whoever looks next finds the mark where it was.
+        log.exception("the archive: left to the next look")
+    finally:
+        _free.release()
+
+
+def work_off(stop: threading.Event) -> int:
+    """Archive all that is due; how many slices went there."""
+    done = 0
+    with alone() as mine:
+        while mine and not stop.is_set():
+            step = archive.next_step()
+            if step is None:
+                break
+            done += carry_out(step, stop)
+    return done
+
+
+@contextmanager
+def alone() -> Iterator[bool]:
+    """Yields whether nobody else archives from this store now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ARCHIVE_LOCK])
+        mine = bool(cursor.fetchone()[0])
+    try:
+        yield mine
+    finally:
+        if mine:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [_ARCHIVE_LOCK])
+
+
+def carry_out(step: Step, stop: threading.Event) -> bool:
+    """One slice: written, counted, compared, the mark moved; else the mark tells why not."""
+    try:
+        status, told = _written(step, stop)
+    except OSError as error:
+        archive.fail(step, f"the job cannot be started: {error.strerror}", "See the data folder")
+        return False
+    if stop.is_set() and status != 0:
+        return False
+    if status != 0:
+        problem = str(told.get("problem") or f"the job ended with status {status}")
+        archive.fail(step, problem, str(told.get("remedy") or f"See {log_path()}"))
+        return False
+    through, there = int(told["through_seq"]), _counts(told)
+    here = archive.counts_of(step.life_id, step.after_seq, through)
+    if short := archive.difference(here, there):
+        archive.fail(
+            step,
+            f"{short} (commit_seq {step.after_seq + 1} to {through})",
+            "Nothing was deleted. Delete the slice's manifest in _manifests, and it is written "
+            "again; if that does not help, report it",
+        )
+        return False
+    moved = archive.move(step, through, there, int(told["bytes"]))
+    for folder, why in told.get("opened", ()) if moved else ():
+        archive.tell_of_root(step, str(folder), str(why))
+    return moved
+
+
+def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
+    """The job's exit status, and what it said. Raises ``OSError``."""
+    folder = log_path().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if log_path().exists() and log_path().stat().st_size > _LOG_BYTES:
+        log_path().unlink()
+    order, output = folder / "archive.json", folder / "archive.out"
+    order.write_bytes(orjson.dumps({"slice": _slice(step), "target": step.target}))
+    environment = {"REPLVIEW_STORE_URL": store_conninfo()}
+    # A job whose worker was killed may still be writing into the one before.
+    output.unlink(missing_ok=True)
+    with output.open("wb") as said:
+        job = JobProcess.start(
+            [str(order)], log=log_path(), module=MODULE, environment=environment, output=said
+        )
+    try:
+        while (status := job.wait(_LOOK_SECONDS)) is None:
+            if stop.is_set():
+                break
+    finally:
+        job.end()
+    if status is None:
+        return _STOPPED, {}
+    try:
+        told = orjson.loads(output.read_bytes())
+    except orjson.JSONDecodeError:
+        told = {}
+    return status, told
+
+
+def log_path() -> Path:
+    """What the jobs log."""
+    return Path(settings.DATA_DIR) / "archive-logs" / "archive.log"
+
+
+def _slice(step: Step) -> dict[str, Any]:
+    """As ``parquet.slices.Slice`` reads it: a worker that archives nothing loads no pyarrow."""
+    return {
+        "source": step.source,
+        "slot": step.slot,
+        "incarnation_id": step.life_id,
+        "incarnation": step.life,
+        "after_seq": step.after_seq,
+        "through_seq": step.through_seq,
+    }
+
+
+def _counts(told: Mapping[str, Any]) -> Counts:
+    changes = {(oid, operation): number for oid, operation, number in told["changes"]}
+    return Counts(int(told["transactions"]), changes)

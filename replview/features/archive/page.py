@@ -1,0 +1,191 @@
+"""What the archive tells, on pages: a transaction that only it has, a row's older changes.
+
+Values are the archive's: nothing is derived from the record, nothing can be undone from here.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import orjson
+from django.urls import reverse
+
+from replview.access.withheld import Withheld, withheld
+from replview.store.fields import LSN
+from replview.store.models import ArchiveMark, Slot, SlotIncarnation
+from replview.store.read.changes.page import ChangeRow
+from replview.store.read.visibility import current_sight
+from replview.store.retention.archive_homes import home_of
+from replview.store.retention.archived import Place
+from replview.text.formats import plural
+from replview.ui.changes.change_blocks import Block, blocks_of
+from replview.ui.changes.transaction_words import flat_context
+from replview.ui.changes.withheld_changes import seen_archived
+
+if TYPE_CHECKING:
+    from replview.parquet.archive.images import ArchivedChange
+
+#: Changes of a page.
+PAGE_CHANGES = 50
+_NOT_UNDONE = "it is in the archive, not in the store"
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchivedPage:
+    """A transaction's."""
+
+    place: Place
+    name: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    did: str = ""
+    context: list[tuple[str, str]] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    #: The address of what comes after; empty: nothing does.
+    later_url: str = ""
+    #: Why there is nothing to show, and what mends it.
+    problem: str = ""
+    remedy: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchivedLine:
+    """A change of a row with whose it was."""
+
+    block: Block
+    commit_time: dt.datetime | None
+    actor: str | None
+    xid: int | None
+    lsn: str
+    life: int
+    url: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchivedRow:
+    """A row's changes."""
+
+    lines: list[ArchivedLine] = field(default_factory=list)
+    older_url: str = ""
+    searched_back_to: dt.date | None = None
+    problem: str = ""
+    remedy: str = ""
+
+
+def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
+    """From the files; ``url`` is the page's own address."""
+    from replview.parquet.archive.reading import ArchivedLife
+    from replview.parquet.writing.problems import TargetProblem
+
+    page = ArchivedPage(place=place, name=f"number {place.commit_seq:,}")
+    try:
+        life = ArchivedLife.of(place.target, place.source, place.slot, place.life.number)
+        found = life.transaction(place.commit_seq, after=after, limit=PAGE_CHANGES)
+    except TargetProblem as error:
+        page.problem, page.remedy = error.problem, error.remedy
+        return page
+    if found is None:
+        page.problem = "the archive's files do not have this transaction"
+        page.remedy = "it was there when its day was deleted here: look whether files are missing"
+        return page
+    facts = page.facts = dict(found.facts)
+    page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))
+    page.did = _did(facts)
+    if not current_sight().hides_messages_of_life(place.life.pk):
+        # A message told it.
+        page.context = _context(facts["context"])
+    of = withheld(place.life.slot)
+    page.blocks = [block_of(change, place.life.slot, of) for change in found.changes]
+    if found.more:
+        page.later_url = f"{url}{'&' if '?' in url else '?'}after={found.changes[-1].seq}"
+    return page
+
+
+def read_row(
+    slot: Slot, oids: Sequence[int], key: Mapping[str, str | None], words: Mapping[str, Any],
+    address: str,
+) -> ArchivedRow:  # fmt: skip
+    """A row's changes in one life, the newest first; then on into the life before it."""
+    from replview.parquet.archive.reading import ArchivedLife
+    from replview.parquet.writing.problems import TargetProblem
+
+    page = ArchivedRow()
+    number, _, cursor = str(words.get("from", "")).partition(":")
+    lives, of = _lives(slot), withheld(slot)
+    last = int(number) if number.isascii() and number.isdigit() else None
+    known = [life for life in lives if last is None or life.number <= last]
+    for place, life in enumerate(known):
+        try:
+            target, home = lives[life].target, home_of(lives[life], slot)
+            found = ArchivedLife.of(target, home, slot.name, life.number).row(
+                oids, key, cursor=cursor if not place else None, limit=PAGE_CHANGES
+            )
+        except TargetProblem as error:
+            page.problem, page.remedy = error.problem, error.remedy
+            return page
+        page.lines += [_line(change, slot, life.number, of) for change in found.changes]
+        former = [each.number for each in known[place + 1 :]]
+        follows = found.older or (former and page.lines and len(page.lines) >= PAGE_CHANGES)
+        if follows:
+            begins = f"{life.number}:{found.older}" if found.older else f"{former[0]}:"
+            page.older_url = f"{address}&from={begins}"
+            page.searched_back_to = found.searched_back_to
+            break
+    return page
+
+
+def _lives(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
+    """Those that an archive has something of, the newest first, with how far."""
+    marks = ArchiveMark.objects.filter(incarnation__slot=slot, through_seq__gt=0)
+    found: dict[SlotIncarnation, ArchiveMark] = {}
+    for mark in marks.select_related("incarnation").order_by("-incarnation__number", "-moved_at"):
+        found.setdefault(mark.incarnation, mark)
+    return found
+
+
+def transaction_url(slot: Slot, life: int, lsn: int | None, moment: dt.datetime | None) -> str:
+    """A transaction of the archive by its commit."""
+    words = {"slot": str(slot), "life": life, "lsn": str(LSN(lsn or 0))}
+    if moment is not None:
+        words["time"] = moment.astimezone(dt.UTC).isoformat()
+    return f"{reverse('archive-transaction')}?{urlencode(words, safe='/:')}"
+
+
+def _line(change: "ArchivedChange", slot: Slot, life: int, of: Withheld) -> ArchivedLine:
+    return ArchivedLine(
+        block=block_of(change, slot, of),
+        commit_time=change.commit_time,
+        actor=change.actor,
+        xid=change.xid,
+        lsn=str(LSN(change.commit_lsn)) if change.commit_lsn is not None else "",
+        life=life,
+        url=transaction_url(slot, life, change.commit_lsn, change.commit_time),
+    )
+
+
+def block_of(change: "ArchivedChange", slot: Slot, of: Withheld) -> Block:
+    """As other pages show a change, without what is withheld of the table."""
+    row = ChangeRow(
+        transaction_id=0, seq=change.seq, lsn=change.lsn, subxid=None, op=change.op,
+        old_kind=change.old_kind, old=None if change.old is None else dict(change.old),
+        new=None if change.new is None else dict(change.new), relation_id=None, key_hash=None,
+        old_key_hash=None, schema=change.schema, table=change.table, version=change.version,
+        replica_identity=change.replica_identity, columns=[dict(c) for c in change.columns],
+        key_columns=list(change.key_columns),
+    )  # fmt: skip
+    row = seen_archived(row, slot.source_id, of, current_sight())
+    return blocks_of([row], before={}, not_undone=_NOT_UNDONE)[0]
+
+
+def _did(facts: Mapping[str, Any]) -> str:
+    words = (("inserts", "insert"), ("updates", "update"), ("deletes", "delete"),
+             ("truncates", "truncate"), ("messages", "message"))  # fmt: skip
+    told = [plural(facts[name], word) for name, word in words if facts[name]]
+    return ", ".join(told) or "no published change"
+
+
+def _context(text: str | None) -> list[tuple[str, str]]:
+    found = orjson.loads(text) if text else None
+    told = flat_context(found) if isinstance(found, dict) else ()
+    return [(key, v if isinstance(v, str) else orjson.dumps(v).decode()) for key, v in told]

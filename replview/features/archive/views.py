@@ -1,0 +1,102 @@
+"""Pages that the archive answers: slower than the store, and marked so."""
+
+import datetime as dt
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET
+
+from replview.features.archive.page import read_row, read_transaction
+from replview.features.rows.start import read_start
+from replview.store.fields import LSN
+from replview.store.models import ArchiveMark, Relation, Slot, SlotIncarnation, Transaction
+from replview.store.retention.archive_homes import home_of
+from replview.store.retention.archived import Place, place_at
+
+
+@require_GET
+def transaction(request: HttpRequest) -> HttpResponse:
+    """A transaction by its life and place in history, or by its commit's LSN and time."""
+    slot = _slot(request)
+    life = SlotIncarnation.objects.filter(slot=slot, number=_number(request, "life")).first()
+    if life is None:
+        raise Http404("there is no such life of the slot")
+    seq = _number(request, "seq")
+    if seq is None:
+        seq = _seq_of(request, slot, life)
+    kept = Transaction.objects.filter(incarnation=life, commit_seq=seq).first()
+    if kept is not None:
+        return redirect("transaction", kept.pk)
+    place = place_at(life.pk, seq) if seq is not None else None
+    if place is None:
+        raise Http404("the archive has no such transaction")
+    words = request.GET.copy()
+    words.pop("after", None)
+    return archived_transaction(request, place, f"{request.path}?{words.urlencode(safe='/:')}")
+
+
+def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpResponse:
+    """The page of a transaction that only the archive has."""
+    page = read_transaction(place, url, _number(request, "after") or 0)
+    request.GET = request.GET.copy()  # type: ignore[assignment]
+    request.GET["slot"] = f"{place.source}/{place.slot}"  # type: ignore[index]
+    content = {"page": page, "slot": place.life.slot}
+    status = 503 if page.problem else 200
+    return render(request, "archive/transaction.html", content, status=status)
+
+
+@require_GET
+def row(request: HttpRequest) -> HttpResponse:
+    """A row's changes in the archive."""
+    slot = _slot(request)
+    start = read_start(slot, request.GET)
+    if start.table is None or start.key is None:
+        raise Http404("name a table and a key")
+    words = request.GET.copy()
+    words.pop("from", None)
+    address = f"{request.path}?{words.urlencode(safe='/:')}"
+    relations = Relation.objects.filter(pk__in=start.table.relation_ids)
+    oids = list(relations.values_list("oid", flat=True))
+    page = read_row(slot, oids, start.key, request.GET, address)
+    content = {"slot": slot, "start": start, "page": page, "store_query": words.urlencode("/:")}
+    # An answer that shows rows is recorded, and no failure: one life may be told, another not.
+    failed = page.problem and not page.lines
+    return render(request, "archive/row.html", content, status=503 if failed else 200)
+
+
+def _slot(request: HttpRequest) -> Slot:
+    name = request.GET.get("slot", "")
+    source, _, slot = name.partition("/")
+    found = Slot.objects.select_related("source").filter(source__name=source, name=slot).first()
+    if found is None:
+        raise Http404(f"there is no slot {name!r}")
+    return found
+
+
+def _number(request: HttpRequest, word: str) -> int | None:
+    text = request.GET.get(word, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _seq_of(request: HttpRequest, slot: Slot, life: SlotIncarnation) -> int | None:
+    """By the store where it still has it, else by the archive's files."""
+    from replview.parquet.archive.reading import ArchivedLife
+    from replview.parquet.writing.problems import TargetProblem
+
+    try:
+        lsn = LSN.parse(request.GET.get("lsn", ""))
+        text = request.GET.get("time", "")
+        moment = dt.datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    kept = Transaction.objects.filter(incarnation=life, commit_time=moment, commit_lsn=lsn)
+    if moment is not None and (found := kept.first()) is not None:
+        return found.commit_seq
+    mark = ArchiveMark.objects.filter(incarnation=life, through_seq__gt=0).first()
+    if mark is None:
+        return None
+    try:
+        read = ArchivedLife.of(mark.target, home_of(mark, slot), slot.name, life.number)
+        return read.seq_at(int(lsn), moment)
+    except TargetProblem:
+        return None

@@ -1,0 +1,1 @@
+"""Baselines: a table's rows read once, as of one position."""

@@ -1,0 +1,204 @@
+"""A slot's baselines as their page shows them: how far each is, and what may be asked for."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from replview.store.models import Baseline, Slot, Transaction
+from replview.text.formats import age_words, count_words, plural
+
+#: Rows a second that a form offers; 0: as fast as it goes.
+RATES = (1_000, 10_000, 50_000, 0)
+USUAL_RATE = 10_000
+#: A worker that is there begins within a second or two.
+UNCLAIMED_SECONDS = 10
+WIDTH = 1000
+
+COST = (
+    "Each table is read once from beginning to end by one walsender, under ACCESS SHARE: reading "
+    "and writing go on, but ALTER TABLE, TRUNCATE and VACUUM FULL wait until it is read, and so "
+    "does vacuum for rows that die meanwhile (the snapshot holds back xmin). To begin, a temporary "
+    "replication slot is made, and dropped at once: it needs a free slot, and waits up to five "
+    "minutes, holding WAL, for the transactions that are open on the server, prepared ones too."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRow:
+    """One line of the list."""
+
+    baseline: Baseline
+    #: When its first row was read; None: not begun, or not known.
+    reading_since: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """``public.orders``."""
+        return f"{self.baseline.schema}.{self.baseline.table}"
+
+    @property
+    def waits(self) -> bool:
+        """It has not ended: it can be cancelled."""
+        return self.baseline.state in (Baseline.State.REQUESTED, Baseline.State.READING)
+
+    @property
+    def again(self) -> bool:
+        """It ended without rows: it can be asked for again."""
+        return self.baseline.state in (Baseline.State.FAILED, Baseline.State.CANCELLED)
+
+    @property
+    def level(self) -> str:
+        """The health's shape that stands for its state."""
+        return {
+            Baseline.State.DONE: "ok",
+            Baseline.State.FAILED: "look",
+            Baseline.State.READING: "unknown",
+        }.get(Baseline.State(self.baseline.state), "idle")
+
+    @property
+    def width(self) -> int | None:
+        """Of the bar, in thousandths; None: how many rows there are is not known."""
+        total = self.baseline.estimated_rows
+        if self.baseline.state == Baseline.State.DONE:
+            return WIDTH
+        if not total:
+            return None
+        return min(WIDTH - 10, round(self.baseline.rows / total * WIDTH))
+
+    @property
+    def rows(self) -> str:
+        """``41,000 of about 200,000``."""
+        if self.baseline.state == Baseline.State.REQUESTED:
+            return "not begun"
+        read = count_words(self.baseline.rows)
+        if self.baseline.state == Baseline.State.READING and self.baseline.lsn is None:
+            return "waits for the transactions that are open"
+        if self.baseline.state == Baseline.State.DONE:
+            return read
+        if self.again and not self.baseline.rows:
+            return "nothing read"
+        total = self.baseline.estimated_rows
+        return f"{read} of about {count_words(total)}" if total else f"{read} of an unknown number"
+
+    @property
+    def progress(self) -> str:
+        """``requested``, ``reading, 41,000 of about 200,000 rows``."""
+        if self.baseline.state == Baseline.State.REQUESTED:
+            return "requested"
+        return f"{self.rows}{'' if self.baseline.lsn is None else ' rows'}"
+
+    @property
+    def rate(self) -> str | None:
+        """``19,800 rows/s``; None: not begun, or too short to tell."""
+        begun = self.reading_since
+        until = self.baseline.finished_at or timezone.now()
+        seconds = (until - begun).total_seconds() if begun else 0
+        waits = self.baseline.state == Baseline.State.REQUESTED
+        if waits or seconds < 0.1 or not self.baseline.rows:
+            return None
+        return f"{count_words(round(self.baseline.rows / seconds))} rows/s"
+
+    @property
+    def unclaimed(self) -> bool:
+        """Asked for a while ago, and nobody begins."""
+        waited = timezone.now() - self.baseline.requested_at
+        asked = self.baseline.state == Baseline.State.REQUESTED
+        return asked and waited > timedelta(seconds=UNCLAIMED_SECONDS)
+
+    @property
+    def took(self) -> str | None:
+        """``4 min 26 s``."""
+        begun, ended = self.baseline.started_at, self.baseline.finished_at
+        return age_words(ended - begun) if begun and ended else None
+
+
+def rows_of(baselines: Iterable[Baseline]) -> list[BaselineRow]:
+    """Lines for baselines; waiting for a snapshot does not count into their rates."""
+    listed = list(baselines)
+    wanted = [row.transaction_id for row in listed if row.transaction_id is not None]
+    begun = dict(Transaction.objects.filter(pk__in=wanted).values_list("pk", "received_at"))
+    return [BaselineRow(row, begun.get(row.transaction_id or 0)) for row in listed]
+
+
+def rate_words(rows_per_second: int) -> str:
+    """A choice of the form."""
+    return f"{count_words(rows_per_second)} rows/s" if rows_per_second else "as fast as it goes"
+
+
+def sentence(slot: Slot, rows: list[BaselineRow]) -> dict[str, str]:
+    """State, cause, next step."""
+    reading = [row for row in rows if row.baseline.state == Baseline.State.READING]
+    waiting = [row for row in rows if row.baseline.state == Baseline.State.REQUESTED]
+    done = {row.name for row in rows if row.baseline.state == Baseline.State.DONE}
+    if reading:
+        more = f"; {plural(len(waiting), 'more table waits', 'more tables wait')}"
+        first, tail = reading[0], more if waiting else ""
+        if first.baseline.lsn is None:
+            cause = f"Its snapshot waits for the transactions that are open{tail}."
+            return _said("unknown", f"About to read {first.name}.", cause)
+        return _said("unknown", f"Reading {first.name}.", f"{first.rows} rows so far{tail}.")
+    if waiting:
+        return _waiting_sentence(slot, waiting)
+    if rows and rows[0].baseline.state == Baseline.State.FAILED:
+        cause = rows[0].baseline.problem_cause
+        return _said("look", f"No baseline of {rows[0].name}.", f"{cause[:1].upper()}{cause[1:]}.")
+    if done:
+        title = f"{plural(len(done), 'table has', 'tables have')} a baseline."
+        return _said("ok", title, "The rows of each are in the record, as of one position.")
+    return _said(
+        "idle",
+        "No table of this slot has a baseline.",
+        "What a row was before its first recorded change is unknown without one.",
+        "choose tables, read the cost.",
+    )
+
+
+def _waiting_sentence(slot: Slot, waiting: list[BaselineRow]) -> dict[str, str]:
+    title = f"{plural(len(waiting), 'table waits', 'tables wait')} to be read."
+    if slot.incarnation_id is None:
+        return _said("look", title, "The slot was never connected: its record begins first.")
+    if any(row.unclaimed for row in waiting):
+        cause = "No worker has begun: none is running, or it reads another table of this source."
+        return _said("look", title, cause, "see that replview up runs.")
+    return _said("unknown", title, "It begins within a second or two.")
+
+
+def _said(level: str, title: str, cause: str, following: str = "") -> dict[str, str]:
+    return {"level": level, "title": title, "cause": cause, "next": following}
+
+
+@dataclass(slots=True)
+class BaselineForm:
+    """The tables that may be asked for, and what is chosen."""
+
+    #: ``PublicationLook.facts["tables"]``.
+    tables: list[Mapping[str, Any]]
+    #: Those that have a baseline of the slot's present life.
+    done: set[str]
+    chosen: set[str]
+    rate: int = USUAL_RATE
+    error: str = ""
+
+    @property
+    def choices(self) -> list[dict[str, Any]]:
+        """The tables with what is worth knowing of each."""
+        return [
+            {
+                "name": name,
+                "chosen": name in self.chosen,
+                "done": name in self.done,
+                "root": table["root"],
+                "row_filter": table["row_filter"],
+                "keyless": not table["primary_key"] and table["replica_identity"] != "INDEX",
+            }
+            for table in self.tables
+            for name in [f"{table['schema']}.{table['table']}"]
+        ]
+
+    @property
+    def rates(self) -> list[tuple[int, str, bool]]:
+        """Value, words, chosen."""
+        return [(rate, rate_words(rate), rate == self.rate) for rate in RATES]

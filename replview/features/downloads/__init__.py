@@ -1,0 +1,1 @@
+"""Downloads of a filtered view: JSON lines, CSV, Parquet."""

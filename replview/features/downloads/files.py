@@ -1,0 +1,177 @@
+"""Changes as files: JSON lines and CSV piece by piece, Parquet whole on disk."""
+
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from replview.parquet.change_slices import SliceWriter
+from replview.store.read.changes.as_csv import csv_lines
+from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.selections import Selection
+from replview.store.read.changes.stream import RecordWriter
+from replview.store.read.changes.walk import Found
+from replview.store.read.history import TransactionRow
+from replview.store.read.row_history.before_images import before_images
+
+#: Changes in one download.
+MOST_CHANGES = 100_000
+#: Format → content type and file ending.
+FORMATS = {
+    "jsonl": ("application/x-ndjson", "jsonl"),
+    "csv": ("text/csv; charset=utf-8", "csv"),
+    "parquet": ("application/vnd.apache.parquet", "parquet"),
+}
+#: Pieces of an answer are about so long.
+_PIECE_BYTES = 64 * 1024
+#: Changes whose before images are looked for at once.
+_AT_ONCE = 500
+
+
+@dataclass(slots=True)
+class Limited:
+    """The first changes of many; knows afterwards whether there were more."""
+
+    found: Iterator[Found]
+    limit: int
+    cut: bool = False
+
+    def __iter__(self) -> Iterator[Found]:
+        yield from islice(self.found, self.limit)
+        self.cut = next(self.found, None) is not None
+
+    @property
+    def words(self) -> str:
+        """What the reader of a cut file must know."""
+        return f"cut after {self.limit:,} changes, there are more: narrow the view, or use the command 'replview changes'"  # noqa: E501
+
+
+def json_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
+    """A line a change; one more, ``{"cut": …}``, where there would have been more."""
+    limited = Limited(selection.found(), limit)
+    writer = RecordWriter(selection.wanted.slot)
+
+    def lines() -> Iterator[bytes]:
+        for found in limited:
+            yield orjson.dumps(writer.record(found)) + b"\n"
+        if limited.cut:
+            yield orjson.dumps({"cut": limited.words}) + b"\n"
+
+    return _pieces(lines())
+
+
+def csv_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
+    """A line a change; one more, beginning with ``#``, where there would have been more."""
+    limited = Limited(selection.found(), limit)
+    writer = RecordWriter(selection.wanted.slot)
+
+    def lines() -> Iterator[bytes]:
+        yield from csv_lines(map(writer.record, limited))
+        if limited.cut:
+            yield f'"# {limited.words}"\r\n'.encode()
+
+    return _pieces(lines())
+
+
+def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines joined to pieces of an even size."""
+    waiting: list[bytes] = []
+    size = 0
+    for line in lines:
+        waiting.append(line)
+        size += len(line)
+        if size >= _PIECE_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFiles:
+    """A slice written into a folder."""
+
+    #: The tables', then ``_transactions`` and ``_events``.
+    paths: list[Path]
+    tables: int
+    events: int
+    cut: bool
+
+
+def write_parquet(selection: Selection, folder: Path, limit: int | None) -> ParquetFiles:
+    """Write a slice's files, typed; updates have their row before where it is known."""
+    limited = Limited(selection.found(), limit or 1 << 62)
+    writer = SliceWriter(folder)
+    records = RecordWriter(selection.wanted.slot)
+    try:
+        found = iter(limited)
+        while some := list(islice(found, _AT_ONCE)):
+            before = before_images([change for _, change in some if change.op == "U"])
+            for row, change in some:
+                image = before.get((change.transaction_id, change.seq))
+                record = records.record((row, change))
+                writer.add(
+                    record,
+                    change.columns,
+                    transaction=transaction_record(row, record["incarnation"]),
+                    whole_old=change.old_kind == "O",
+                    derived=image.image if image else None,
+                )
+        paths = writer.finish()
+        return ParquetFiles(paths, writer.tables, writer.events, limited.cut)
+    finally:
+        writer.close()
+
+
+def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, Any]:
+    """A line of a slice's transactions."""
+    names = ("commit_seq", "xid", "gid", "state", "origin", "actor", "actor_grade", "context",
+             "first_lsn", "commit_lsn", "end_lsn", "inserts", "updates", "deletes", "truncates",
+             "messages", "size_bytes")  # fmt: skip
+    record: dict[str, Any] = {name: getattr(row, name) for name in names}
+    times = {name: utc_text(getattr(row, name)) for name in ("commit_time", "prepared_at")}
+    return {"incarnation": incarnation, **record, **times}
+
+
+def parquet_download(selection: Selection, folder: Path) -> tuple[Path, bool]:
+    """One file to hand over: a table's alone, or a zip of all; and whether it was cut."""
+    files = write_parquet(selection, folder, MOST_CHANGES)
+    if files.tables == 1 and not files.events:
+        return files.paths[0], files.cut
+    packed = folder / "slice.zip"
+    # Parquet is compressed already.
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        for path in files.paths:
+            archive.write(path, path.name)
+    return packed, files.cut
+
+
+def file_pieces(path: Path, folder: "tempfile.TemporaryDirectory[str]") -> Iterator[bytes]:
+    """A file piece by piece; its folder goes when the last one was taken, or nobody wants more."""
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE_BYTES):
+                yield piece
+    finally:
+        folder.cleanup()
+
+
+def file_name(selection: Selection, ending: str, now: str) -> str:
+    """``shop-replview-public.orders-20261120T075712Z.jsonl``."""
+    asked = selection.wanted
+    parts = [asked.slot.source.name, asked.slot.name]
+    parts += asked.filter.tables[:3] if asked.filter.tables else ()
+    if asked.transaction_id is not None:
+        parts.append(f"transaction-{asked.transaction_id}")
+    if selection.key:
+        parts += [f"{name}-{value}"[:40] for name, value in selection.key.items()][:3]
+    if len(parts) == 2:
+        parts.append("changes")
+    plain = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", part) for part in [*parts, now])
+    return f"{plain[:180]}.{ending}"

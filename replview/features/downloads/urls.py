@@ -1,0 +1,7 @@
+"""Addresses of the download pages."""
+
+from django.urls import path
+
+from replview.features.downloads import views as download
+
+urlpatterns = [path("download/", download.download, name="download")]

@@ -1,0 +1,102 @@
+"""Downloads of a filtered view: JSON lines, CSV, typed Parquet."""
+
+import tempfile
+from pathlib import Path
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_GET
+
+from replview.features.downloads.files import (
+    FORMATS,
+    MOST_CHANGES,
+    csv_pieces,
+    file_name,
+    file_pieces,
+    json_pieces,
+    parquet_download,
+)
+from replview.features.live_page.views import _slot as find_slot
+from replview.store.models import Slot
+from replview.store.read.changes.search import WhereError, check_where
+from replview.store.read.changes.search_records import searched_changes
+from replview.store.read.changes.selections import Selection
+from replview.store.write.access_record import Action, note
+from replview.ui.streaming import stream
+
+
+@require_GET
+def download(request: HttpRequest) -> HttpResponseBase:
+    """The changes of a view as a file: the same words as the view's address, and ``format``."""
+    words = {name: ",".join(request.GET.getlist(name)) for name in request.GET}
+    slot = find_slot(words.get("slot", ""))
+    if slot is None:
+        return _refused(request, "there is no such slot", None)
+    form = words.get("format", "jsonl")
+    if form not in FORMATS:
+        return _refused(
+            request, f"there is no format of that name; there are {', '.join(FORMATS)}", slot
+        )
+    selection = Selection.from_words(slot, words)
+    trouble = selection.trouble or _trouble(selection)
+    if trouble:
+        return _refused(request, trouble, slot)
+    counted = selection.more_than(MOST_CHANGES)
+    if counted is not None:
+        return render(
+            request,
+            "find/refused.html",
+            {"slot": slot, "counted": counted, "most": MOST_CHANGES, "words": words},
+            status=422,
+        )
+    searched_changes(selection.wanted)
+    note(
+        Action.DOWNLOADED,
+        subject=f"changes of {slot}",
+        source_id=slot.source_id,
+        tables=selection.wanted.filter.tables,
+        details={"format": form},
+    )
+    return _answer(request, selection, form)
+
+
+def _trouble(selection: Selection) -> str:
+    """What is wrong with the conditions, before anything is sent."""
+    try:
+        check_where(selection.wanted)
+    except WhereError as error:
+        return str(error)
+    return ""
+
+
+def _refused(request: HttpRequest, why: str, slot: Slot | None) -> HttpResponse:
+    return render(request, "find/refused.html", {"why": why, "slot": slot}, status=422)
+
+
+def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpResponseBase:
+    content_type, ending = FORMATS[form]
+    cut = False
+    if form == "parquet":
+        # Types are known only when the last change is, and a Parquet file begins with its end.
+        folder = tempfile.TemporaryDirectory(prefix="replview-download-")
+        try:
+            path, cut = parquet_download(selection, Path(folder.name))
+        except BaseException:
+            folder.cleanup()
+            raise
+        pieces = file_pieces(path, folder)
+        if path.suffix == ".zip":
+            content_type, ending = "application/zip", "parquet.zip"
+    else:
+        pieces = (json_pieces if form == "jsonl" else csv_pieces)(selection)
+    answer = stream(request, pieces, content_type)
+    now = timezone.now().strftime("%Y%m%dT%H%M%SZ")
+    name = file_name(selection, ending, now)
+    answer["Content-Disposition"] = content_disposition_header(True, name)
+    answer["Cache-Control"] = "no-store"
+    answer["X-Content-Type-Options"] = "nosniff"
+    if cut:
+        answer["X-Replview-Cut"] = f"after {MOST_CHANGES} changes"
+    return answer

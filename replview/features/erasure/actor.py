@@ -1,0 +1,178 @@
+"""A name among the actors that is to be erased: it becomes ``erased actor 7`` wherever it stands.
+
+Who did something stays told apart from others: all that one person did bears the same new name.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+from django.db import connection, transaction
+
+from replview.store.models import Export, HistoryJob, SavedFilter, Slot, SlotIncarnation
+from replview.store.sums.activity import ADDED_TO_ACTOR
+
+#: Transactions changed in one transaction of the store.
+_PAGE = 1_000
+_NAMING = f"""
+    SELECT id, actor, context FROM transaction
+    WHERE id > %(after)s AND incarnation_id = ANY(%(lives)s)
+      AND (actor = %(name)s OR position(%(name)s IN context::text) > 0
+           OR position(%(quoted)s IN context::text) > 0)
+    ORDER BY id LIMIT {_PAGE}
+"""  # noqa: S608 (of constants)
+_MESSAGES = """
+    UPDATE change SET new = new - 'content_base64' || jsonb_build_object('content', %(mark)s::jsonb)
+    WHERE transaction_id = ANY(%(ids)s) AND transaction_id BETWEEN %(low)s AND %(high)s
+      AND op = 'M' AND (position(%(name)s IN new->>'content') > 0
+                        OR position(%(quoted)s IN new->>'content') > 0)
+"""
+_MARKS = "SELECT FROM activity_mark WHERE incarnation_id = ANY(%(lives)s) FOR UPDATE"
+# An earlier try may have left sums under the new name.
+_SUMS = f"""
+    WITH former AS (
+        DELETE FROM actor_activity WHERE actor = %(name)s AND incarnation_id = ANY(%(lives)s)
+        RETURNING *)
+    INSERT INTO actor_activity AS mine
+        (incarnation_id, actor, day, relation_id, grade, transactions, inserts, updates, deletes,
+         truncates, messages, first_time, last_time)
+    SELECT incarnation_id, %(new)s, day, relation_id, grade, transactions, inserts, updates,
+           deletes, truncates, messages, first_time, last_time FROM former
+    {ADDED_TO_ACTOR}
+"""  # noqa: S608 (of constants)
+
+
+def alias(erasure_id: int) -> str:
+    """The name that takes its place."""
+    return f"erased actor {erasure_id}"
+
+
+def count(slot: Slot, name: str) -> int:
+    """Transactions that name the actor."""
+    return sum(len(page) for page in _pages(slot, name))
+
+
+def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
+    """Transactions, their messages, and what is summed up by actor; how many transactions."""
+    done = 0
+    for page in _pages(slot, name):
+        with transaction.atomic(), connection.cursor() as cursor:
+            for identifier, actor, context in page:
+                told = None if context is None else orjson.loads(context)
+                cursor.execute(
+                    "UPDATE transaction SET actor = %s, context = %s::jsonb WHERE id = %s",
+                    [
+                        new if actor == name else actor,
+                        None if told is None else orjson.dumps(renamed(told, name, new)).decode(),
+                        identifier,
+                    ],
+                )
+            ids = [row[0] for row in page]
+            cursor.execute(
+                _MESSAGES,
+                {
+                    "ids": ids, "low": min(ids), "high": max(ids), "name": name,
+                    "quoted": _quoted(name), "mark": orjson.dumps(mark).decode(),
+                },
+            )  # fmt: skip
+        done += len(page)
+    wanted: dict[str, Any] = {"name": name, "new": new, "lives": _lives(slot)}
+    with transaction.atomic(), connection.cursor() as cursor:
+        # Whoever rolls sums up holds the mark, and may have read the name.
+        cursor.execute(_MARKS, wanted)
+        cursor.execute(_SUMS, wanted)
+    return done
+
+
+def _pages(slot: Slot, name: str) -> Iterator[list[tuple[Any, ...]]]:
+    wanted: dict[str, Any] = {
+        "after": 0,
+        "lives": _lives(slot),
+        "name": name,
+        "quoted": _quoted(name),
+    }
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(_NAMING, wanted)
+            page = list(cursor.fetchall())
+        if not page:
+            return
+        wanted["after"] = page[-1][0]
+        yield page
+
+
+def _quoted(name: str) -> str:
+    """As JSON writes it, where that is otherwise."""
+    return orjson.dumps(name).decode()[1:-1]
+
+
+def _lives(slot: Slot) -> list[int]:
+    return list(SlotIncarnation.objects.filter(slot=slot).values_list("pk", flat=True))
+
+
+def renamed(value: Any, name: str, new: str) -> Any:
+    """A document without the name, wherever it is a text or a part of one."""
+    if isinstance(value, str):
+        return value.replace(name, new)
+    if isinstance(value, dict):
+        return {renamed(key, name, new): renamed(each, name, new) for key, each in value.items()}
+    if isinstance(value, list):
+        return [renamed(each, name, new) for each in value]
+    return value
+
+
+def filters_naming(slot: Slot, name: str) -> set[int]:
+    """Saved filters for what the actor did."""
+    found = set()
+    for row in SavedFilter.objects.all():
+        words = dict(parse_qsl(row.query))
+        named = name in (words.get("actor"), row.name) or name in words.get("q", "")
+        if words.get("slot") in (None, str(slot)) and named:
+            found.add(row.pk)
+    return found
+
+
+def exports_naming(slot: Slot, name: str) -> list[Export]:
+    """Records of exports that were narrowed to the actor, or by a text with the name in it."""
+    rows = Export.objects.filter(slot=slot)
+    return [
+        row
+        for row in rows
+        if name in (row.slice.get("actors") or [])
+        or name in (row.slice.get("narrowed") or {}).get("text", "")
+    ]
+
+
+def rename_exports(rows: Collection[Export], name: str, new: str) -> int:
+    """What was taken out stays recorded, the name does not."""
+    for row in rows:
+        row.slice = _slice_renamed(row.slice, name, new)
+        row.words = {
+            word: renamed(text, name, new) if word in ("actor", "q") else text
+            for word, text in row.words.items()
+        }
+        if row.result and "slice" in row.result:
+            row.result = {
+                **row.result, "slice": _slice_renamed(row.result["slice"], name, new),
+            }  # fmt: skip
+        row.save(update_fields=["slice", "words", "result"])
+    return len(rows)
+
+
+def _slice_renamed(told: dict[str, Any], name: str, new: str) -> dict[str, Any]:
+    """Where it names the actor; its source, slot and tables may be called so, too."""
+    actors = [new if each == name else each for each in told.get("actors") or []]
+    narrowed = dict(told.get("narrowed") or {})
+    if "text" in narrowed:
+        narrowed["text"] = renamed(narrowed["text"], name, new)
+    return {**told, "actors": actors, **({"narrowed": narrowed} if narrowed else {})}
+
+
+def results_naming(name: str) -> list[int]:
+    """History jobs in whose kept rows the name stands."""
+    return [
+        row.pk
+        for row in HistoryJob.objects.filter(result__isnull=False)
+        if _quoted(name) in orjson.dumps(row.result).decode()
+    ]

@@ -1,0 +1,162 @@
+"""Erasing's way to files: which roots there are, what keeps one from being reached, and what files
+tell of a row's keys.
+
+Nothing of pyarrow is loaded before a root is looked into: a worker that erases nothing stays small.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replview.features.erasure.rows import ErasedTable
+from replview.features.erasure.trails import Key, Place, Touch, key_of
+from replview.store.models import ArchiveMark, Erasure, Export, Relation, Slot, SlotEvent
+from replview.store.retention import archive
+from replview.targets.policy import read_policy
+
+if TYPE_CHECKING:
+    from replview.parquet.archive.images import ArchivedChange
+    from replview.parquet.erasing.roots import Root
+
+#: What is known of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
+#: ``done``, ``left_out_by``.
+Told = dict[str, Any]
+_RENAMED = re.compile(r"The source (.+) is called .+ now\.")
+
+
+def roots_of(slot: Slot, row: Erasure) -> dict[str, Told]:
+    """Every folder or URL that something of the slot was written to, with what an earlier try
+    found of it.
+    """
+    found: dict[str, Told] = {}
+    target = archive.chosen().target
+    marks = ArchiveMark.objects.filter(incarnation__slot=slot).values_list("target", flat=True)
+    for url in dict.fromkeys([*([target] if target else []), *marks]):
+        found[url] = {"root": url, "what": "the archive" if url == target else "a former archive"}
+    exports = Export.objects.filter(slot=slot).exclude(state=Export.State.WAITING).order_by("pk")
+    for pk, url in exports.values_list("pk", "target"):
+        found.setdefault(url, {"root": url, "what": f"export {pk}"})
+    before = {each["root"]: each for each in row.roots}
+    return {url: {**told, **before.get(url, {})} for url, told in found.items()}
+
+
+def homes_of(slot: Slot) -> list[tuple[str, str]]:
+    """Source and slot as folders of files may be named: as now, as exports had them, and as the
+    source was called before.
+    """
+    slices = Export.objects.filter(slot=slot).values_list("slice", flat=True)
+    named = [(str(one.get("source")), str(one.get("slot"))) for one in slices]
+    renamed = SlotEvent.objects.filter(slot=slot, detail__act="rename").order_by("pk")
+    for former, message in renamed.values_list("detail__former", "message"):
+        # The log of an earlier version says it in its sentence alone.
+        said = _RENAMED.match(message)
+        if former or said:
+            named.append((former or said[1], slot.name))  # type: ignore[index]
+    return list(dict.fromkeys([(slot.source.name, slot.name), *named]))
+
+
+def reach(told: Told, work: Callable[[], None]) -> bool:
+    """Work on a root; what keeps it from being read or written becomes a word about it."""
+    import pyarrow as pa
+
+    from replview.parquet.erasing.roots import is_there
+    from replview.parquet.writing.problems import TargetProblem, problem_of
+
+    url = str(told["root"])
+    told |= {"problem": "", "remedy": ""}
+    try:
+        if is_there(url) or "://" in url:
+            work()
+            return True
+    except TargetProblem as error:
+        told |= {"problem": error.problem, "remedy": error.remedy}
+        return False
+    except (OSError, pa.ArrowException) as error:
+        found = problem_of(error)
+        told |= {"problem": found.problem, "remedy": found.remedy}
+        return False
+    if _was_deleted(url):
+        told |= {"files": 0, "rows": 0}
+        return True
+    remedy = "mount it again; if it is gone for good, leave it out"
+    told |= {"problem": "the folder is not there", "remedy": remedy}
+    return False
+
+
+def _was_deleted(url: str) -> bool:
+    """Whether a folder of the instance's own is gone, while all the others are there."""
+    root = read_policy().root.resolve()
+    return root.is_dir() and Path(url).resolve().is_relative_to(root)
+
+
+@dataclass(slots=True)
+class FileTrails:
+    """What the files below some roots tell of the keys of one table's rows."""
+
+    table: ErasedTable
+    roots: Sequence[tuple[Told, "Root"]]
+    _of: dict[Key, list[Touch]] = field(default_factory=dict)
+    _linked: dict[Key, set[Key]] = field(default_factory=dict)
+
+    def touches(self, key: Key) -> list[Touch]:
+        """What begins, ends or moves a row under the key."""
+        self.read([key])
+        return self._of[key]
+
+    def linked(self, key: Key) -> set[Key]:
+        """Keys that the same row had in shapes with another one."""
+        self.read([key])
+        return self._linked[key]
+
+    def read(self, keys: Sequence[Key]) -> None:
+        """All of those not read yet, in one go through the files."""
+        wanted = [key for key in dict.fromkeys(keys) if key not in self._of]
+        if not wanted:
+            return
+        for key in wanted:
+            self._of[key], self._linked[key] = [], set()
+        pks = list(self.table.table.relation_ids)
+        oids = list(Relation.objects.filter(pk__in=pks).values_list("oid", flat=True))
+        for told, root in self.roots:
+            reach(told, lambda root=root: self._read_root(root, oids, wanted))  # type: ignore[misc]
+
+    def _read_root(self, root: "Root", oids: Sequence[int], wanted: Sequence[Key]) -> None:
+        for life, change in root.changes_under(oids, wanted):
+            before = _key(change.key_columns, change.old, change.new)
+            after = _key(change.key_columns, change.new, change.old)
+            touch = _touch(life, change, before, after)
+            for key in wanted:
+                if key in (before, after):
+                    self._of[key].append(touch)
+                elif _has(change.old, key) or _has(change.new, key):
+                    others = {each for each in (before, after) if each is not None}
+                    self._linked[key] |= others
+
+
+def _touch(life: int, change: "ArchivedChange", before: Key | None, after: Key | None) -> Touch:
+    from replview.parquet.archive.answers import lsn_of
+
+    place = Place(life, lsn_of(change.lsn), change.seq, change.commit_lsn or 0)
+    return Touch(
+        place,
+        change.op,
+        None if change.op in ("I", "S") else before,
+        None if change.op == "D" else after,
+    )
+
+
+def _key(names: Sequence[str], *images: Mapping[str, Any] | None) -> Key | None:
+    values: dict[str, str | None] = {}
+    for name in names:
+        image = next((image for image in images if image and name in image), None)
+        if image is None or not (image[name] is None or isinstance(image[name], str)):
+            return None
+        values[name] = image[name]
+    return key_of(values) if values else None
+
+
+def _has(image: Mapping[str, Any] | None, key: Key) -> bool:
+    """Whether a row has the key's values, whatever its shape knows it by."""
+    return image is not None and all(name in image and image[name] == text for name, text in key)

@@ -1,0 +1,168 @@
+"""What holds values of a row beside the record itself: messages that stopped a slot, filters that
+somebody saved, looks into slots, first rows of history jobs.
+
+None of these is worth a careful cut: what names an erased key goes as a whole, and is counted.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+from django.db import connection
+
+from replview.features.erasure.rows import Found
+from replview.features.erasure.trails import Key
+from replview.store.models import HistoryJob, Quarantine, SavedFilter, Slot, SlotPeek
+from replview.store.read.row_history.keys import KeyProblem, parse_key
+
+#: A shorter text is in too many others to tell anything.
+TELLING = 4
+_NAMED_BY = """
+    SELECT DISTINCT f.id
+    FROM unnest(%(filters)s::bigint[], %(texts)s::text[]) AS f (id, text),
+         unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (id, seq)
+         JOIN change c ON c.transaction_id = w.id AND c.seq = w.seq,
+         LATERAL (SELECT * FROM jsonb_each_text(c.old)
+                  UNION ALL SELECT * FROM jsonb_each_text(c.new)) e
+    WHERE c.transaction_id BETWEEN %(low)s AND %(high)s
+      AND length(e.value) >= %(telling)s AND position(lower(e.value) IN lower(f.text)) > 0
+      AND (%(all)s OR e.key = ANY(%(columns)s::text[]))
+"""
+
+
+def filters_naming(slot: Slot, table: str, keys: Collection[Key]) -> set[int]:
+    """Saved filters that name one of the keys."""
+    texts = {text for key in keys for _, text in key if text}
+    telling = {text.casefold() for text in texts if len(text) >= TELLING}
+    found = set()
+    for row in SavedFilter.objects.all():
+        words = dict(parse_qsl(row.query))
+        if words.get("slot") not in (None, str(slot)):
+            continue
+        said = [text for name, text in words.items() if name not in ("slot", "tables", "table")]
+        other = " ".join([row.name, *said])
+        of_table = table in (words.get("tables", ""), words.get("table", table))
+        if any(text in other.casefold() for text in telling) or (
+            of_table and _names_key(words, keys, texts)
+        ):
+            found.add(row.pk)
+    return found
+
+
+def _names_key(words: dict[str, str], keys: Collection[Key], texts: Collection[str]) -> bool:
+    if any(name.startswith("key.") and value in texts for name, value in words.items()):
+        return True
+    for key in keys:
+        try:
+            if parse_key(words.get("key", ""), [n for n, _ in key]) == dict(key):
+                return True
+        except KeyProblem:
+            continue
+    return False
+
+
+def searching_filters(slot: Slot) -> list[tuple[int, str]]:
+    """Saved filters that look for a text: ``(id, all its words)``."""
+    found = []
+    for row in SavedFilter.objects.all():
+        words = dict(parse_qsl(row.query))
+        text = " ".join([row.name, *(words.get(name, "") for name in ("q", "where"))]).strip()
+        if text and words.get("slot") in (None, str(slot)):
+            found.append((row.pk, text))
+    return found
+
+
+def filters_with_values(
+    filters: Sequence[tuple[int, str]], page: Sequence[Found], columns: Sequence[str]
+) -> set[int]:
+    """Of these the ones in which a value of the changes stands."""
+    if not filters or not page:
+        return set()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _NAMED_BY,
+            {
+                "filters": [pk for pk, _ in filters],
+                "texts": [text for _, text in filters],
+                "ids": [each.transaction_id for each in page],
+                "seqs": [each.seq for each in page],
+                "low": min(each.transaction_id for each in page),
+                "high": max(each.transaction_id for each in page),
+                "telling": TELLING,
+                "all": not columns,
+                "columns": list(columns),
+            },
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def delete_filters(identifiers: Collection[int]) -> int:
+    """They are gone."""
+    return SavedFilter.objects.filter(pk__in=identifiers).delete()[0]
+
+
+def raw_messages(slot: Slot, tables: Collection[str], keys: Collection[Key]) -> list[int]:
+    """Messages in quarantine that hold one of the keys, or may: of binary ones nobody knows."""
+    texts = {text.encode() for key in keys for _, text in key if text}
+    telling = [text for text in texts if len(text) >= TELLING]
+    found = []
+    for row in Quarantine.objects.filter(slot=slot).defer("raw"):
+        of_table = row.relation in tables
+        if of_table and (slot.options or {}).get("binary"):
+            found.append(row.pk)
+            continue
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT EXISTS (SELECT FROM quarantine q, unnest(%s::bytea[]) AS t (text)"
+                " WHERE q.id = %s AND position(t.text IN q.raw) > 0)",
+                [list(texts if of_table else telling), row.pk],
+            )
+            if cursor.fetchone()[0]:
+                found.append(row.pk)
+    return found
+
+
+def empty_raw(identifiers: Collection[int]) -> int:
+    """The message is gone; that it stopped the slot, and what was decided, stays. A slot that
+    still waits receives it from its source again.
+    """
+    return Quarantine.objects.filter(pk__in=identifiers).update(raw=b"")
+
+
+def peeks_at(slot: Slot, tables: Collection[str]) -> list[int]:
+    """Looks into the source's slots that show changes of the tables."""
+    rows = SlotPeek.objects.filter(source=slot.source_id, result__isnull=False)
+    return [row.pk for row in rows if any(name in tables for name in _tables_of(row.result or {}))]
+
+
+def _tables_of(result: dict[str, Any]) -> set[str]:
+    changes = result.get("first_changes") or []
+    return {f"{each.get('schema')}.{each.get('table')}" for each in changes} | {
+        str(each.get("table")) for each in changes
+    }
+
+
+def delete_peeks(identifiers: Collection[int]) -> int:
+    """They are kept for a week anyway."""
+    return SlotPeek.objects.filter(pk__in=identifiers).delete()[0]
+
+
+def job_results(slot: Slot, tables: Collection[str]) -> list[tuple[int, str]]:
+    """History jobs whose kept rows are of the tables: ``(id, folder of all their rows)``."""
+    found = []
+    for row in HistoryJob.objects.filter(result__isnull=False):
+        named = str(row.words.get("table") or "")
+        life = str(row.words.get("life") or "")
+        mine = not life or life.rpartition("-")[0] == str(slot)
+        if mine and named in tables and (row.output or (row.result or {}).get("rows")):
+            found.append((row.pk, row.output))
+    return found
+
+
+def empty_results(identifiers: Collection[int]) -> int:
+    """Their rows are gone; that they ran stays."""
+    nothing = {
+        "columns": [], "rows": [], "more": False, "complete": False,
+        "reasons": ["its rows were deleted when a person was erased: run it again"], "told": {},
+    }  # fmt: skip
+    return HistoryJob.objects.filter(pk__in=identifiers).update(result=nothing, output="")

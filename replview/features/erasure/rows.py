@@ -1,0 +1,219 @@
+"""The changes of rows that are to be erased: found under every key the rows had, in every shape of
+their table, whether they count or not.
+
+What the pages hide is found as well: open and aborted transactions, subtransactions that aborted,
+baselines that are still being read. All of these hold values.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from decoder.scalars import LSN
+from replview.features.erasure.trails import Key, Place, Span, Touch, key_of
+from replview.store.read.row_history.keys import TableRows
+from replview.store.read.row_history.steps import NOT_ABORTED, OPEN_END
+
+#: Changes looked at in one statement.
+PAGE = 1_000
+
+_KEY_OF = (
+    "(SELECT jsonb_object_agg(k, {image}->k) FROM unnest(%(names)s::text[]) k WHERE {image} ? k)"
+)
+_COLUMNS = f"""
+    c.transaction_id, c.seq, i.number, (c.lsn - '0/0')::bigint,
+    coalesce((t.commit_lsn - '0/0')::bigint, {OPEN_END}), c.op::text, c.version_id,
+    {_KEY_OF.format(image="c.old")}, {_KEY_OF.format(image="c.new")},
+    c.key_hash, c.old_key_hash, t.state = 'committed' AND {NOT_ABORTED}
+"""
+_FROM = """
+    FROM change c JOIN transaction t ON t.id = c.transaction_id
+    JOIN slot_incarnation i ON i.id = t.incarnation_id
+"""
+# Two statements: one with OR would use neither index.
+_TOUCHES = (
+    f"""SELECT {_COLUMNS} {_FROM}
+    WHERE c.relation_id = ANY(%(relations)s) AND c.key_hash = ANY(%(hashes)s)
+      AND (c.op IN ('I', 'D') OR c.old_key_hash IS NOT NULL)""",
+    f"""SELECT {_COLUMNS} {_FROM}
+    WHERE c.relation_id = ANY(%(relations)s) AND c.old_key_hash = ANY(%(hashes)s)""",
+)  # fmt: skip
+_UNDER = (
+    f"""SELECT {_COLUMNS} {_FROM}
+    WHERE c.relation_id = %(relation)s AND c.key_hash = %(hash)s
+      AND (c.lsn, c.seq, c.transaction_id) > (%(lsn)s::pg_lsn, %(seq)s, %(id)s)
+    ORDER BY c.lsn, c.seq, c.transaction_id LIMIT {PAGE}""",
+    f"""SELECT {_COLUMNS} {_FROM}
+    WHERE c.relation_id = %(relation)s AND c.old_key_hash = %(hash)s
+      AND (c.lsn, c.seq, c.transaction_id) > (%(lsn)s::pg_lsn, %(seq)s, %(id)s)
+    ORDER BY c.lsn, c.seq, c.transaction_id LIMIT {PAGE}""",
+)  # fmt: skip
+# Of shapes in which rows were known by something else, or by nothing: every change is looked at.
+_LIKE = f"""SELECT {_COLUMNS} {_FROM}
+    WHERE c.relation_id = ANY(%(relations)s) AND c.version_id = ANY(%(versions)s)
+      AND (c.new @> %(key)s::jsonb OR c.old @> %(key)s::jsonb)
+      AND (c.transaction_id, c.seq) > (%(id)s, %(seq)s)
+    ORDER BY c.transaction_id, c.seq LIMIT {PAGE}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A change of a row, without its values."""
+
+    transaction_id: int
+    seq: int
+    place: Place
+    op: str
+    before: Key | None
+    after: Key | None
+    key_hash: int | None
+    old_key_hash: int | None
+    counts: bool
+
+    @property
+    def touch(self) -> Touch:
+        """As the trail of a row is followed by."""
+        return Touch(
+            self.place,
+            self.op,
+            None if self.op in ("I", "S") else self.before,
+            None if self.op == "D" else self.after,
+            self.transaction_id,
+            self.counts,
+        )
+
+
+@dataclass(slots=True)
+class ErasedTable:
+    """The rows of one table as they are found for erasing."""
+
+    table: TableRows
+    _names: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """``schema.table``, as last seen."""
+        return str(self.table.relation)
+
+    @property
+    def all_names(self) -> list[str]:
+        """The same with every other name it had."""
+        versions = self.table.shapes.versions.values()
+        return list(dict.fromkeys([self.name, *(f"{v.schema}.{v.table}" for v in versions)]))
+
+    @property
+    def names(self) -> list[str]:
+        """Every column that was ever a part of the key."""
+        if not self._names:
+            versions = self.table.shapes.versions.values()
+            self._names = sorted({name for v in versions for name in v.key_columns})
+        return self._names
+
+    def touches(self, key: Key) -> list[Touch]:
+        """What begins, ends or moves a row under a key."""
+        hashes = [each for each, _ in self.table.hashes(dict(key))]
+        if not hashes:
+            return []
+        wanted = {**self._asked(), "hashes": hashes}
+        found = {
+            (each.transaction_id, each.seq): each
+            for statement in _TOUCHES
+            for each in self._read(statement, wanted)
+            if key in (each.before, each.after)
+        }
+        return [each.touch for each in found.values()]
+
+    def linked(self, key: Key) -> set[Key]:
+        """Keys under which the same row was known in shapes with another key."""
+        return {
+            other
+            for page in self.like(key)
+            for each in page
+            for other in (each.before, each.after)
+            if other is not None and other != key
+        }
+
+    def like(self, key: Key) -> Iterator[list[Found]]:
+        """Changes of the row in shapes with another key, or none, some at a time."""
+        others = [
+            version.id
+            for version in self.table.shapes.versions.values()
+            if set(version.key_columns) != {name for name, _ in key}
+        ]
+        wanted = {
+            **self._asked(),
+            "versions": others,
+            "key": orjson.dumps(dict(key)).decode(),
+            "id": 0,
+            "seq": 0,
+        }
+        while others and (page := self._read(_LIKE, wanted)):
+            yield page
+            wanted |= {"id": page[-1].transaction_id, "seq": page[-1].seq}
+
+    def under(self, spans: Sequence[Span]) -> Iterator[list[Found]]:
+        """Every change that belongs to some of the spans, some at a time."""
+        by_key: dict[Key, list[Span]] = {}
+        for span in spans:
+            by_key.setdefault(span.key, []).append(span)
+        for key in by_key:
+            for key_hash, _ in self.table.hashes(dict(key)):
+                for relation in self.table.relation_ids:
+                    for statement in _UNDER:
+                        yield from self._pages(statement, relation, key_hash, by_key)
+
+    def _pages(
+        self, statement: str, relation: int, key_hash: int, spans: Mapping[Key, Sequence[Span]]
+    ) -> Iterator[list[Found]]:
+        wanted = {
+            **self._asked(), "relation": relation, "hash": key_hash,
+            "lsn": "0/0", "seq": 0, "id": 0,
+        }  # fmt: skip
+        while page := self._read(statement, wanted):
+            last = page[-1]
+            wanted |= {"lsn": str(LSN(last.place.lsn)), "seq": last.seq, "id": last.transaction_id}
+            if mine := [each for each in page if belongs(each, spans)]:
+                yield mine
+            if len(page) < PAGE:
+                return
+
+    def _asked(self) -> dict[str, Any]:
+        return {"relations": list(self.table.relation_ids), "names": self.names}
+
+    def _read(self, statement: str, wanted: Mapping[str, Any]) -> list[Found]:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, wanted)
+            return [self._found(row) for row in cursor.fetchall()]
+
+    def _found(self, row: Sequence[Any]) -> Found:
+        identifier, seq, life, lsn, commit, op, version_id = row[:7]
+        old, new = (None if image is None else orjson.loads(image) for image in row[7:9])
+        version = self.table.shapes.versions.get(version_id)
+        names = version.key_columns if version else []
+        place = Place(life, lsn, seq, commit)
+        before, after = _key(names, old, new), _key(names, new, old)
+        return Found(identifier, seq, place, op, before, after, row[9], row[10], bool(row[11]))
+
+
+def belongs(found: Found, spans: Mapping[Key, Sequence[Span]]) -> bool:
+    """Whether a change is of a row that one of the spans is of."""
+    return any(
+        span.holds(found.place, found.op, found.transaction_id)
+        for key in (found.before, found.after)
+        if key is not None
+        for span in spans.get(key, ())
+    )
+
+
+def _key(names: Iterable[str], *images: Mapping[str, Any] | None) -> Key | None:
+    """Its values, each from the first image that has it; None where one is no text, or in none."""
+    values: dict[str, str | None] = {}
+    for name in names:
+        image = next((image for image in images if image and name in image), None)
+        if image is None or not (image[name] is None or isinstance(image[name], str)):
+            return None
+        values[name] = image[name]
+    return key_of(values) if values else None

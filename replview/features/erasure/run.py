@@ -1,0 +1,324 @@
+"""One act of erasing: its rows followed through the store and every known root, then erased there.
+
+The store comes first, so that nothing that is written from it later holds what is erased; then the
+files, once nothing is being written that was read before. Every step may be done twice: a crash
+anywhere, and the next try goes on from the sealed plan.
+"""
+
+import datetime as dt
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+from psycopg import sql
+
+from replview.features.erasure import actor as erased_actor
+from replview.features.erasure import related_rows as erased_beside
+from replview.features.erasure.files import FileTrails, Told, homes_of, reach, roots_of
+from replview.features.erasure.related_data import FILTERS, Beside
+from replview.features.erasure.rows import ErasedTable, Found
+from replview.features.erasure.trails import Key, Span, key_of, spans_of
+from replview.features.erasure.values import Eraser, Tally, erased_mark
+from replview.jobs import erased_texts
+from replview.jobs import erasures as erasing
+from replview.jobs.erasure_request import Unerasable
+from replview.jobs.erasures import Claim
+from replview.store.connecting import connect_store
+from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
+from replview.store.read.row_history.keys import tables_named
+
+if TYPE_CHECKING:
+    from replview.parquet.erasing.roots import Root
+    from replview.parquet.erasing.wanted import Wanted
+
+#: How long an export or a history job that is under way is waited for.
+PATIENCE_SECONDS = 60.0
+_LOOK_SECONDS = 0.5
+
+
+class Stopped(Exception):
+    """Another has the act, or this worker is told to stop: it is gone on with later."""
+
+
+@dataclass(slots=True)
+class Act:
+    """Everything one try needs."""
+
+    row: Erasure
+    slot: Slot
+    claim: Claim
+    plan: dict[str, Any]
+    #: Raises ``Stopped``.
+    check: Callable[[], None]
+    tables: dict[str, ErasedTable] = field(default_factory=dict)
+    spans: dict[str, tuple[Span, ...]] = field(default_factory=dict)
+    roots: dict[str, Told] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, row: Erasure, claim: Claim, check: Callable[[], None]) -> "Act":
+        """Raises ``SecretKeyChanged``, ``Unerasable``."""
+        slot = row.slot
+        if slot is None:
+            raise Unerasable(
+                f"slot {row.slot_name} is removed, and its record with it",
+                "Its exports are not: delete them, or erase from them by hand",
+            )
+        act = cls(row, slot, claim, erasing.plan_of(row), check)
+        for name in row.tables:
+            table = tables_named(slot, name)
+            if table is None:
+                raise Unerasable(f"table {name} is not recorded any more", "")
+            act.tables[name] = ErasedTable(table)
+            known = [Span.from_json(told) for told in act.plan["spans"].get(name, [])]
+            asked = [Span(key_of(key)) for other, key in act.plan["pairs"] if other == name]
+            act.spans[name] = (*known, *asked)
+        act.roots = roots_of(slot, row)
+        return act
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Only these; empty: all."""
+        return tuple(self.plan["columns"])
+
+    @property
+    def actor(self) -> str:
+        """A name to be erased; empty: none."""
+        return str(self.plan["actor"])
+
+    @property
+    def day(self) -> dt.date:
+        """As marks tell it: one day for one act, however long it takes."""
+        return (self.row.confirmed_at or timezone.now()).date()
+
+    @property
+    def beside(self) -> Beside:
+        """What else names the rows, or the actor."""
+        keys: dict[str, set[Key]] = {}
+        for name, spans in self.spans.items():
+            # What was kept before the table was renamed says its former name.
+            for each in self.tables[name].all_names:
+                keys.setdefault(each, set()).update(span.key for span in spans)
+        return Beside(self.slot, keys, self.actor)
+
+    def follow(self) -> None:
+        """Every key the rows had, and how far each reaches; kept sealed."""
+        for name, table in self.tables.items():
+            self._step(f"following rows of {name}")
+            roots = [(told, self._root(url)) for url, told in self._asked_roots()]
+            files = FileTrails(table, [pair for pair in roots if pair[1] is not None])
+            known = list(self.spans[name])
+            while True:
+                files.read([span.key for span in known])
+                spans = spans_of(
+                    known,
+                    lambda key, table=table, files=files: [  # type: ignore[misc]
+                        *table.touches(key), *files.touches(key),
+                    ],
+                )  # fmt: skip
+                whole = [span.key for span in spans if span == Span(span.key)]
+                linked = {k for key in whole for k in table.linked(key) | files.linked(key)}
+                more = [Span(key) for key in linked if key not in whole]
+                if not more:
+                    break
+                known = [*spans, *more]
+            self.spans[name] = spans
+        told = {name: [span.to_json() for span in spans] for name, spans in self.spans.items()}
+        self.plan["spans"] = told
+        if not erasing.keep_plan(self.claim, self.plan):
+            raise Stopped
+
+    def look(self) -> dict[str, Any]:
+        """Counted, nothing changed; of roots it is told in ``roots``."""
+        tally, eraser = Tally(), self._eraser()
+        texts = erased_texts.texts_of(self.slot)
+        naming = erased_texts.naming(texts, self._erased_keys())
+        for name, table in self.tables.items():
+            self._step(f"counting changes of {name}")
+            seen = set[tuple[int, int]]()
+            for page in self._pages(name, table):
+                # A moved row is under two keys.
+                fresh = [each for each in page if (each.transaction_id, each.seq) not in seen]
+                seen |= {(each.transaction_id, each.seq) for each in fresh}
+                tally.add(name, fresh)
+                tally.large_values += eraser.large_values(fresh)
+                naming |= erased_texts.holding(texts, fresh, self.columns)
+        beside = {name: len(found) for name, found in self.beside.found().items()}
+        beside[erased_texts.TEXTS] = sum(text in naming for _, text in texts)
+        if self.actor:
+            beside["transactions of the actor"] = erased_actor.count(self.slot, self.actor)
+        for url, told in self._asked_roots():
+            self._step(f"looking into {told['what']}")
+            reach(told, lambda url=url, told=told: self._look_into(url, told))  # type: ignore[misc]
+        return {**tally.to_json(), "beside": {name: n for name, n in beside.items() if n}}
+
+    def erase_store(self) -> dict[str, Any]:
+        """The record, and what stands beside it."""
+        tally, eraser = Tally(), self._eraser()
+        beside, searching = self.beside.found(), erased_beside.searching_filters(self.slot)
+        filters, texts = 0, erased_texts.texts_of(self.slot)
+        self._keep_texts(erased_texts.naming(texts, self._erased_keys()))
+        for name, table in self.tables.items():
+            self._step(f"erasing changes of {name}")
+            for page in self._pages(name, table):
+                # Before the values: another try does not find those again.
+                self._keep_texts(erased_texts.holding(texts, page, self.columns))
+                naming = erased_beside.filters_with_values(searching, page, self.columns)
+                filters += erased_beside.delete_filters(naming)
+                tally.large_values += eraser.erase(page, table.names)
+                tally.add(name, page)
+        self._step("erasing what names it")
+        counts = self.beside.erase(beside)
+        counts[FILTERS] += filters
+        counts[erased_texts.TEXTS] = self.clear_texts()
+        if self.actor:
+            new = erased_actor.alias(self.row.pk)
+            counts["transactions of the actor"] = erased_actor.erase(
+                self.slot, self.actor, new, erased_mark(self.day)
+            )
+            rows = erased_actor.exports_naming(self.slot, self.actor)
+            erased_actor.rename_exports(rows, self.actor, new)
+        return {**tally.to_json(), "beside": {name: n for name, n in counts.items() if n}}
+
+    def clear_texts(self) -> int:
+        """In records of exports, those that ended meanwhile among them."""
+        new = erased_texts.alias(self.row.pk)
+        return erased_texts.clear(self.slot, self._texts, new)
+
+    def erase_roots(self) -> list[Told]:
+        """File by file; a root that cannot be reached is told of, and the others go on. Gives
+        those that are left.
+        """
+        # An export may have begun since, and have read what was not erased yet.
+        self.roots = {**roots_of(self.slot, self.row), **self.roots}
+        for url, told in self._asked_roots():
+            self._step(f"erasing from {told['what']}")
+            done = reach(told, lambda url=url, told=told: self._erase_from(url, told))  # type: ignore[misc]
+            told["done"] = done
+            erasing.beat(self.claim, roots=list(self.roots.values()))
+        return [told for _, told in self._asked_roots() if not told["done"]]
+
+    def wait_for_readers(self) -> str:
+        """Until those end that may have read what is erased now; else which do not."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        reading = self._readers()
+        while reading:
+            self.check()
+            reading &= self._readers()
+            if reading and time.monotonic() > until:
+                return " and ".join(sorted(reading))
+            if reading:
+                time.sleep(_LOOK_SECONDS)
+        return ""
+
+    def _readers(self) -> set[str]:
+        exports = Export.objects.filter(slot=self.slot, state=Export.State.RUNNING)
+        jobs = HistoryJob.objects.filter(state=HistoryJob.State.RUNNING)
+        return {f"export {pk}" for pk in exports.values_list("pk", flat=True)} | {
+            f"history job {pk}" for pk in jobs.values_list("pk", flat=True)
+        }
+
+    def vacuum(self, days: Sequence[str]) -> None:
+        """Rows that were written anew leave their former versions until they are vacuumed away."""
+        self._step("vacuuming what was erased")
+        names = [f"change_{day.replace('-', '')}" for day in days]
+        names += ["large_value", "saved_filter", "quarantine", "slot_peek", "history_job"]
+        names += ["transaction", "actor_activity"] if self.actor else []
+        names += ["export"] if self.actor or self._texts else []
+        with connect_store("replview erase") as session:
+            for name in names:
+                self.check()
+                there = session.execute("SELECT to_regclass(%s)", [name]).fetchone()
+                if there is not None and there[0] is not None:
+                    session.execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
+
+    def wanted(self) -> "Wanted":
+        """What is to be erased, as files need it."""
+        from replview.parquet.erasing.wanted import Span as FileSpan
+        from replview.parquet.erasing.wanted import Wanted
+
+        oids = dict(Relation.objects.filter(slot=self.slot).values_list("pk", "oid"))
+        tables: dict[int, list[FileSpan]] = {}
+        names: dict[int, list[str]] = {}
+        for name, table in self.tables.items():
+            # What an aborted transaction moved is in no file.
+            spans = [s.to_json() for s in self.spans[name] if s.transaction_id is None]
+            for relation in table.table.relation_ids:
+                tables.setdefault(oids[relation], []).extend(map(FileSpan.from_json, spans))
+                shapes = table.table.shapes.versions.values()
+                mine = [f"{v.schema}.{v.table}" for v in shapes if v.relation_id == relation]
+                names[oids[relation]] = list(dict.fromkeys([name, *mine]))
+        return Wanted(
+            erasure=self.row.pk, day=self.day.isoformat(), homes=homes_of(self.slot),
+            tables=tables, names=names, columns=self.columns,
+            actor=self.actor, alias=erased_actor.alias(self.row.pk),
+            texts=dict.fromkeys(self._texts, erased_texts.alias(self.row.pk)),
+        )  # fmt: skip
+
+    def _step(self, words: str) -> None:
+        self.check()
+        erasing.beat(self.claim, step=words)
+
+    @property
+    def _texts(self) -> list[str]:
+        """That exports were narrowed by, as far as they name what is erased."""
+        return list(self.plan.get("texts", ()))
+
+    def _keep_texts(self, found: set[str]) -> None:
+        """Sealed, before the record forgets them: files are told later, maybe by another try."""
+        texts = sorted({*self._texts, *found})
+        if texts != self._texts:
+            self.plan["texts"] = texts
+            if not erasing.keep_plan(self.claim, self.plan):
+                raise Stopped
+
+    def _erased_keys(self) -> set[Key]:
+        """The rows' keys, where they are erased too."""
+        return {
+            span.key
+            for name, spans in self.spans.items()
+            if not self.columns or {*self.columns} & {*self.tables[name].names}
+            for span in spans
+        }
+
+    def _eraser(self) -> Eraser:
+        return Eraser(self.day, self.columns, os.urandom(32))
+
+    def _asked_roots(self) -> list[tuple[str, Told]]:
+        return [(url, told) for url, told in self.roots.items() if not told.get("left_out_by")]
+
+    def _root(self, url: str) -> "Root | None":
+        from replview.parquet.erasing.roots import Root
+        from replview.parquet.writing.problems import TargetProblem
+
+        try:
+            return Root.of(url, self.wanted())
+        except TargetProblem:
+            # Said when it is looked into.
+            return None
+
+    def _look_into(self, url: str, told: Told) -> None:
+        from replview.parquet.erasing.roots import Root
+
+        standing = Root.of(url, self.wanted()).look()
+        told |= {"files": len(standing.files), "rows": standing.rows}
+
+    def _erase_from(self, url: str, told: Told) -> None:
+        from replview.parquet.erasing.roots import Root
+
+        standing = Root.of(url, self.wanted()).erase(lambda _: self.check())
+        # An earlier try may have written them anew.
+        told |= {"files": len(standing.files), "rows": standing.rows or told.get("rows", 0)}
+
+    def _pages(self, name: str, table: ErasedTable) -> Iterator[list[Found]]:
+        """Every change of the rows, some at a time; a moved one may come twice."""
+        spans = self.spans[name]
+        for page in table.under(spans):
+            self.check()
+            yield page
+        for key in [span.key for span in spans if span == Span(span.key)]:
+            for page in table.like(key):
+                self.check()
+                yield page

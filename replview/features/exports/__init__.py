@@ -1,0 +1,1 @@
+"""Exports: a slice of the record as Parquet."""

@@ -1,0 +1,216 @@
+"""Exports: a slice of the record as Parquet, asked for, followed and cancelled by programs."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from ninja import Field, Query, Router, Schema, Status
+
+from replview.access.rights import Role, may
+from replview.access.withheld import shown_slice, shown_words, visible_exports
+from replview.features.exports.estimating import outlook_of, spark_for
+from replview.features.exports.request import Before, Wish, ask, read_wish
+from replview.jobs import exports
+from replview.store.models import Export
+from replview.store.read.changes.as_json import utc_text
+from replview.store.write.access_record import Action, note
+from replview.targets.policy import Refused, read_policy
+from replview.ui.api.access import Token
+from replview.ui.api.answers import BadRequest, Refusal
+from replview.ui.api.slots import slot_named
+
+router = Router(tags=["exports"])
+_MOST = 200
+
+
+class SliceWords(Schema):
+    """Which changes: the words of a filter that an export is narrowed by."""
+
+    slot: str = Field("", description="`source/name`")
+    tables: str = Field("", description="`schema.table`, several with commas")
+    ops: str = Field("", description="some of I U D T M S: `ops=UD`")
+    actor: str = Field("", description="exactly; `?`: nobody was named")
+    since: str = Field("", description="an ISO time, or an age: `2h`, `7d`")
+    until: str = Field("", description="the same")
+    from_lsn: str = Field("", description="commits at or after it, of the slot's present life")
+    to_lsn: str = Field("", description="commits at or before it, of the slot's present life")
+    transaction: str = Field("", description="one transaction, by its id")
+    q: str = Field("", description="a text in names, or in the values of the first 200 changes")
+    id: str = Field("", description="exactly this xid or gid")
+    states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
+    origin: str = Field("", description="exactly; `-`: written on the source itself")
+    min_changes: str = Field("", description="of transactions with at least so many changes")
+    min_bytes: str = Field("", description="of transactions with at least so many bytes")
+    prepared_min: str = Field("", description="prepared for at least so many seconds")
+    before: Before = Field("sent", description="rows before an update: `sent`, or `derived` too")
+    name: str = Field("", max_length=100, description="to continue it later")
+    since_last: bool = Field(False, description="what was committed since the last of this name")
+
+    def wish(self) -> Wish:
+        """The slice. Raises ``BadRequest``."""
+        if self.since_last and not self.name:
+            raise BadRequest("since_last continues a name", "give name")
+        given = {word: text for word, text in self.dict().items() if text and isinstance(text, str)}
+        # What a wish is asked with, and no word of a filter.
+        for word in ("before", "name", "to"):
+            given.pop(word, None)
+        return read_wish(
+            slot_named(self.slot),
+            given,
+            name=self.name,
+            since_last=self.since_last,
+            before=self.before,
+        )
+
+
+class NewExport(SliceWords):
+    """What to export, and where to."""
+
+    model_config = {"extra": "forbid"}
+
+    to: str = Field(description="a folder within the instance's, for admins also a URL: `s3://…`")
+
+
+class EstimateOut(Schema):
+    """What it would take."""
+
+    slice: dict[str, Any]
+    rows: int
+    transactions: int
+    bytes: int
+    seconds: float
+    first_lsn: str | None
+    last_lsn: str | None
+    #: Of an empty slice: time and LSN of the nearest change outside of it.
+    nearest: dict[str, Any] | None
+    #: Too much for one process: a Spark session is started.
+    spark: bool
+    tables: list[dict[str, Any]]
+
+
+class ExportOut(Schema):
+    """One export."""
+
+    id: int
+    slot: str
+    name: str
+    state: str = Field(description="waiting, running, done, failed or cancelled")
+    slice: dict[str, Any]
+    words: dict[str, str]
+    target: str
+    requested_by: str
+    requested_how: str
+    requested_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    rows: int | None
+    total_rows: int | None
+    files: int | None
+    bytes: int | None
+    seconds_left: float | None
+    #: What keeps it from being done; empty: nothing.
+    problem: str
+    remedy: str
+    #: The manifest: every file with its rows and bytes.
+    result: dict[str, Any] | None
+
+
+@router.get("/exports/estimate", response=EstimateOut, summary="What an export would take")
+def estimate(request: HttpRequest, words: Query[SliceWords]) -> dict[str, Any]:
+    """Rows counted, bytes and seconds estimated; nothing is written."""
+    try:
+        read_policy().check()
+        wish = words.wish()
+        outlook = outlook_of(wish)
+    except Refused as refused:
+        raise BadRequest(refused.cause, refused.remedy) from None
+    return {"slice": wish.slice.to_json(), **outlook.facts()}
+
+
+@router.post(
+    "/exports", response={202: ExportOut}, auth=Token(), summary="Export a slice as Parquet"
+)
+def create(request: HttpRequest, wanted: NewExport) -> Any:
+    """Asked for; a worker begins within a second or two. Needs a token, not a browser's session."""
+    user = request.user
+    try:
+        # Before any look at the record: a switch that is off says so first.
+        read_policy().check()
+        wish = wanted.wish()
+        row = ask(
+            wish,
+            wanted.to,
+            by=user.get_username(),
+            how=Export.How.API,
+            anywhere=may(user, Role.ADMIN),
+            spark=spark_for(wish),
+        )
+    except Refused as refused:
+        raise BadRequest(refused.cause, refused.remedy) from None
+    return Status(202, export_json(row))
+
+
+@router.get("/exports", response=list[ExportOut], summary="What was taken out, and by whom")
+def all_exports(
+    request: HttpRequest, slot: str = "", limit: int = Query(50, ge=1, le=_MOST)
+) -> list[dict[str, Any]]:
+    """The newest first; without their files."""
+    rows = visible_exports().defer("result")
+    if slot:
+        rows = rows.filter(slot=slot_named(slot))
+    return [export_json(row, whole=False) for row in rows[:limit]]
+
+
+@router.get("/exports/{int:export_id}", response=ExportOut, summary="One export")
+def one(request: HttpRequest, export_id: int) -> dict[str, Any]:
+    """How far it is, then its files."""
+    return export_json(_found(export_id))
+
+
+@router.delete(
+    "/exports/{int:export_id}", response=ExportOut, auth=Token(), summary="Cancel an export"
+)
+def cancel(request: HttpRequest, export_id: int) -> dict[str, Any]:
+    """Give it up; its record stays, and what it had written is deleted again."""
+    row = _found(export_id)
+    if row.requested_by != request.user.get_username() and not may(request.user, Role.ADMIN):
+        raise Refusal("an export is cancelled by whoever asked for it, or by an admin")
+    if not exports.cancel(row.pk):
+        raise BadRequest(f"export {row.pk} is {_found(export_id).state} already")
+    note(Action.EXPORTED, subject=f"export {row.pk}", details={"act": "cancelled"})
+    return export_json(_found(export_id))
+
+
+def export_json(row: Export, *, whole: bool = True) -> dict[str, Any]:
+    """As the API tells it."""
+    result = row.result
+    if result and "slice" in result:
+        result = {**result, "slice": shown_slice(row, result["slice"])}
+    return {
+        "id": row.pk,
+        "slot": row.slot_name,
+        "name": row.name,
+        "state": row.state,
+        "slice": shown_slice(row, row.slice),
+        "words": shown_words(row),
+        "target": row.target,
+        "requested_by": row.requested_by,
+        "requested_how": row.requested_how,
+        "requested_at": utc_text(row.requested_at),
+        "started_at": utc_text(row.started_at),
+        "finished_at": utc_text(row.finished_at),
+        "rows": row.rows,
+        "total_rows": row.total_rows,
+        "files": row.files,
+        "bytes": row.size_bytes,
+        "seconds_left": row.seconds_left,
+        "problem": row.problem_cause,
+        "remedy": row.problem_remedy,
+        "result": result if whole else None,
+    }
+
+
+def _found(export_id: int) -> Export:
+    row = visible_exports().filter(pk=export_id).first()
+    if row is None:
+        raise Http404(f"there is no export {export_id}")
+    return row

@@ -1,0 +1,258 @@
+"""The export page: a slice as a sentence, what it would take, and whether it can be written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+from django.urls import reverse
+
+from replview.access.withheld import visible_exports
+from replview.features.exports.estimating import Outlook, TooLong, outlook_of
+from replview.features.exports.reading_back import ReadingBack, reading_before
+from replview.features.exports.request import WORDS, Wish, nothing_words, read_wish
+from replview.features.exports.schema import SchemaTab, schema_tabs
+from replview.features.exports.text import (
+    REMOVABLE,
+    UNCOUNTED_FIGURES,
+    Sentence,
+    chip_words,
+    figures_of,
+    sentence_of,
+)
+from replview.store.models import Export, Relation, Slot
+from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
+from replview.targets.policy import Policy, Refused, read_policy
+from replview.targets.targets import default_target, target_of
+
+#: What the chip of operations offers; any other set of them is offered once it is chosen.
+OPERATION_CHOICES = (
+    ("", "all changes"),
+    ("IUD", "inserts, updates and deletes"),
+    ("I", "inserts"),
+    ("U", "updates"),
+    ("D", "deletes"),
+    ("UD", "updates and deletes"),
+    ("TM", "truncates and messages"),
+    ("S", "rows of baselines"),
+)
+_NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
+          "S": "baselines"}  # fmt: skip
+_TABLES_OFFERED = 500
+_EARLIER = 3
+#: Words of this page alone, beside those of a filter.
+OWN_WORDS = ("to", "before", "name", "since_last", "read")
+_LISTS = ("tables", "states")
+
+
+@dataclass(slots=True, kw_only=True)
+class ExportPage:
+    """All the template needs."""
+
+    slot: Slot
+    words: dict[str, str]
+    policy: Policy
+    sentence: Sentence
+    anywhere: bool
+    tables: list[str]
+    operations: list[tuple[str, str]]
+    wish: Wish | None = None
+    outlook: Outlook | None = None
+    schema: list[SchemaTab] = field(default_factory=list)
+    reading: ReadingBack | None = None
+    #: Counting it takes too long for a page.
+    uncounted: Refused | None = None
+    #: As it will be recorded; empty: it cannot be written to.
+    target: str = ""
+    target_default: str = ""
+    target_trouble: Refused | None = None
+    earlier: list[Export] = field(default_factory=list)
+    earlier_in_all: int = 0
+
+    @property
+    def filter(self) -> TransactionFilter:
+        """The words as a filter's."""
+        return TransactionFilter.from_words(self.words)
+
+    @property
+    def ready(self) -> bool:
+        """Export may be pressed."""
+        return self.sentence.ready
+
+    @property
+    def hidden(self) -> list[tuple[str, str]]:
+        """The words as a form posts them."""
+        return list(self.words.items())
+
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """Rows, size, time, transactions, ends."""
+        if self.uncounted is not None:
+            return UNCOUNTED_FIGURES
+        return figures_of(self.outlook) if self.outlook else []
+
+    @property
+    def reading_of(self) -> list[tuple[str, str]]:
+        """Tables whose programs may be shown, and where."""
+        names = self.reading.tables if self.reading else []
+        return [(name, self.url(read=name)) for name in names]
+
+    def url(self, **changes: str) -> str:
+        """This page with some words changed."""
+        return export_url(self.words | changes)
+
+    @property
+    def nearest_url(self) -> str:
+        """The slice widened until the nearest change is in it."""
+        moment = self.outlook.nearest if self.outlook else None
+        if moment is None:
+            return self.url()
+        since, until = self.filter.since_at, self.filter.until_at
+        changes = {"from_lsn": "", "to_lsn": ""}
+        if since is not None and moment < since:
+            changes["since"] = utc_words(moment)
+        if until is not None and moment >= until:
+            changes["until"] = utc_words(moment + timedelta(milliseconds=1))
+        return self.url(**changes)
+
+    @property
+    def removable(self) -> list[tuple[str, str, str]]:
+        """What narrows the slice and has no chip of its own to be edited: name, value, without."""
+        return [
+            (name, chip_words(word, self.words[word], self.filter), self.url(**{word: ""}))
+            for word, name in REMOVABLE.items()
+            if self.words.get(word)
+        ]
+
+    @property
+    def kept(self) -> list[tuple[str, str]]:
+        """The same, as the sentence's form carries them on."""
+        return [(word, text) for word, text in self.hidden if word in REMOVABLE]
+
+    @property
+    def tables_words(self) -> str:
+        """``orders, payments``."""
+        names = [name.removeprefix("public.") for name in self.filter.tables]
+        if not names:
+            return "all tables"
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return ", ".join(names[:3]) + more
+
+
+def words_of(given: QueryDict) -> dict[str, str]:
+    """An address's or a form's words, lists joined; page-keeping ones left out."""
+    words = {}
+    for name in given:
+        values = given.getlist(name)
+        text = ",".join(v for v in values if v) if name in _LISTS else str(values[-1])
+        if text and name != "csrfmiddlewaretoken":
+            # A search names its one table so.
+            words["tables" if name == "table" else name] = text[:4000]
+    return words
+
+
+def utc_words(moment: datetime) -> str:
+    """As an address has it: ``2026-11-20T07:57:11.369827Z``."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def export_url(words: Mapping[str, str]) -> str:
+    """``/exports/?slot=shop/replview&tables=public.orders``."""
+    query = urlencode({name: word for name, word in words.items() if word}, safe="/,:")
+    return f"{reverse('exports')}{'?' if query else ''}{query}"
+
+
+def read_export_page(
+    slot: Slot, words: dict[str, str], *, anywhere: bool, tested: Mapping[str, Any] | None
+) -> ExportPage:
+    """What these words mean now."""
+    policy = read_policy()
+    words = {"slot": str(slot)} | words
+    asked = TransactionFilter.from_words(words)
+    rows = visible_exports().defer("result", "slice")
+    page = ExportPage(
+        slot=slot,
+        words=words,
+        policy=policy,
+        sentence=Sentence(level="idle", title=""),
+        anywhere=anywhere,
+        tables=_tables(slot, asked.tables),
+        operations=_operations(asked.ops),
+        earlier=list(rows[:_EARLIER]),
+        earlier_in_all=rows.count(),
+    )
+    trouble = _look_ahead(page)
+    _read_target(page)
+    if page.wish and page.outlook:
+        page.reading = reading_before(
+            page.wish.slice, page.outlook.tables, page.target, words.get("read", "")
+        )
+    page.sentence = sentence_of(
+        policy=policy,
+        trouble=trouble,
+        empty=nothing_words(page.wish) if page.wish and page.wish.empty else None,
+        outlook=page.outlook,
+        uncounted=page.uncounted,
+        left_out=page.wish.left_out if page.wish else (),
+        notes=sum(column.warns for tab in page.schema for column in tab.columns),
+        target_trouble=page.target_trouble,
+        tested=tested if tested and tested.get("target") == page.target else None,
+    )
+    return page
+
+
+def _look_ahead(page: ExportPage) -> Refused | None:
+    """Read the slice and count it; gives what keeps it from being exported."""
+    try:
+        page.wish = wish_of(page.slot, page.words, strict=False)
+        page.target_default = default_target(page.wish.slice)
+        if not page.wish.empty:
+            page.outlook = outlook_of(page.wish)
+            page.schema = schema_tabs(page.outlook)
+    except TooLong as refused:
+        page.uncounted = refused
+    except Refused as refused:
+        return refused
+    return None
+
+
+def wish_of(slot: Slot, words: Mapping[str, str], *, strict: bool) -> Wish:
+    """The slice the page's words ask for. Raises ``Refused``."""
+    given = {name: word for name, word in words.items() if name not in OWN_WORDS}
+    before = "derived" if words.get("before") == "derived" else "sent"
+    return read_wish(
+        slot,
+        given,
+        name=words.get("name", "").strip()[:100],
+        since_last=bool(words.get("since_last")),
+        before=before,  # type: ignore[arg-type]
+        strict=strict,
+    )
+
+
+def _read_target(page: ExportPage) -> None:
+    text = page.words.get("to", "").strip() or page.target_default
+    if not text:
+        return
+    try:
+        page.target = target_of(text, page.policy, anywhere=page.anywhere)
+    except Refused as refused:
+        page.target_trouble = refused
+
+
+def _tables(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
+    known = Relation.objects.filter(slot=slot).order_by("schema", "table")[:_TABLES_OFFERED]
+    return sorted({*map(str, known), *chosen})
+
+
+def _operations(chosen: str) -> list[tuple[str, str]]:
+    offered = list(OPERATION_CHOICES)
+    if chosen != OPERATIONS and chosen not in dict(offered):
+        names = [_NAMES[letter] for letter in chosen]
+        offered.append((chosen, ", ".join(names)))
+    return offered
+
+
+__all__ = ["OWN_WORDS", "WORDS", "ExportPage", "export_url", "read_export_page", "words_of"]

@@ -1,0 +1,144 @@
+"""One export as its page shows it: progress, then files, a look into them, snippets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from replview.access.withheld import shown_words
+from replview.features.exports.page import OWN_WORDS, export_url
+from replview.features.exports.preview import Preview, preview_of
+from replview.features.exports.reading_back import ReadingBack, reading_after
+from replview.features.exports.text import Sentence
+from replview.parquet.writing.layout import decoded
+from replview.store.models import Export
+from replview.text.formats import age_words, bytes_words, count_words, plural
+
+_FILES_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All the template needs."""
+
+    row: Export
+    sentence: Sentence
+    figures: list[dict[str, Any]]
+    #: Of 1000; None: not known how far.
+    width: int | None
+    datasets: list[dict[str, Any]] = field(default_factory=list)
+    files: list[Mapping[str, Any]] = field(default_factory=list)
+    files_more: int = 0
+    preview: Preview | None = None
+    reading: ReadingBack | None = None
+    again_url: str = ""
+    since_last_url: str = ""
+
+    @property
+    def reading_of(self) -> list[tuple[str, str]]:
+        """Tables whose programs may be shown, and where."""
+        names = self.reading.tables if self.reading else []
+        return [(name, f"?{urlencode({'read': name})}") for name in names]
+
+
+def read_record(row: Export, *, read: str = "") -> Record:
+    """The export as of now."""
+    again = {k: v for k, v in shown_words(row).items() if k not in OWN_WORDS} | {
+        "slot": row.slot_name
+    }
+    files = list((row.result or {}).get("files") or [])
+    done = row.state == Export.State.DONE
+    preview = preview_of(row) if done else None
+    return Record(
+        row=row,
+        sentence=_sentence(row),
+        figures=_figures(row),
+        width=_width(row),
+        datasets=_datasets(files),
+        files=files[:_FILES_SHOWN],
+        files_more=max((row.files or 0) - _FILES_SHOWN, 0),
+        preview=preview,
+        reading=reading_after(row, read) if done else None,
+        again_url=export_url(again | {"to": row.target}),
+        since_last_url=export_url(again | {"name": row.name, "since_last": "1", "to": row.target})
+        if row.name and done
+        else "",
+    )
+
+
+def _sentence(row: Export) -> Sentence:
+    rows = "unknown" if row.rows is None else count_words(row.rows)
+    by = f"asked for by {row.requested_by}"
+    if row.state == Export.State.WAITING:
+        return Sentence(level="idle", title="Waiting for a worker,", cause=f"{by}.")
+    if row.state == Export.State.RUNNING:
+        left = "" if row.seconds_left is None else f", about {age_words(row.seconds_left)} left"
+        told = "reading" if row.rows is None else f"{rows} rows"
+        title = f"Exporting: {told}{left}."
+        return Sentence(level="idle", title=title, cause=f"{by.capitalize()}.")
+    if row.state == Export.State.DONE:
+        size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
+        took = ""
+        if row.finished_at and row.started_at:
+            took = f" in {age_words(max((row.finished_at - row.started_at).total_seconds(), 1))}"
+        title = f"Done: {rows} rows in {plural(row.files or 0, 'file')}{size}{took}."
+        return Sentence(level="ok", title=title, cause=f"{by.capitalize()}.")
+    if row.state == Export.State.CANCELLED:
+        return Sentence(
+            level="idle",
+            title="Cancelled:",
+            cause="what it had written is deleted again.",
+        )
+    remedy = row.problem_remedy
+    return Sentence(
+        level="now",
+        title="Failed:",
+        cause=f"{row.problem_cause}.",
+        next=f"{remedy[:1].lower()}{remedy[1:].rstrip('.')}." if remedy else "see the log.",
+    )
+
+
+def _figures(row: Export) -> list[dict[str, Any]]:
+    total = None if row.total_rows is None else f"of {count_words(row.total_rows)}"
+    left = row.seconds_left if row.waits else None
+    return [
+        {
+            "label": "Rows",
+            "number": None if row.rows is None else count_words(row.rows),
+            "rest": total or "",
+            "main": True,
+        },
+        {"label": "Files", "number": None if row.files is None else count_words(row.files)},
+        {
+            "label": "Size",
+            "number": None if row.size_bytes is None else bytes_words(row.size_bytes),
+        },
+        {"label": "Time left", "number": None if left is None else age_words(left)}
+        if row.waits
+        else {"label": "Asked by", "number": row.requested_by, "rest": f"by {row.requested_how}"},
+    ]
+
+
+def _width(row: Export) -> int | None:
+    if row.state == Export.State.DONE:
+        return 1000
+    if not row.total_rows or row.rows is None:
+        return None
+    return round(1000 * min(row.rows / row.total_rows, 1))
+
+
+def _dataset_name(file: Mapping[str, Any]) -> str:
+    """The folder's own name, as the table is called."""
+    return decoded(str(file.get("dataset") or "unknown").rpartition("/")[2])
+
+
+def _datasets(files: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Files, rows and bytes of each folder."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in files:
+        name = _dataset_name(one)
+        sums = found.setdefault(name, {"name": name, "rows": 0, "bytes": 0, "files": 0})
+        sums["rows"] += int(one.get("rows") or 0)
+        sums["bytes"] += int(one.get("bytes") or 0)
+        sums["files"] += 1
+    return list(found.values())

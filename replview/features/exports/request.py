@@ -1,0 +1,229 @@
+"""From the words of a filter to a slice with fixed ends, and from a wish to its row.
+
+A slice is one of transactions of one life of a slot, narrowed by all that a page's filter asks of
+transactions. What a filter may ask of single rows (a condition on values, one row) an export is not
+narrowed by: it is refused, or named as left out, and never forgotten in silence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from replview.access.withheld import permitted, same_masks
+from replview.features.exports.narrowing import narrowing_of
+from replview.jobs import exports
+from replview.jobs.erased_texts import is_alias
+from replview.jobs.exports import AlreadyRunning, Asked
+from replview.parquet.reading import StoreProblem, connect, resolve
+from replview.parquet.reading.masks import with_rules
+from replview.parquet.slices import Slice
+from replview.spark.sessions import SparkProblem, refuse_token
+from replview.store.connecting import store_conninfo
+from replview.store.models import Export, Relation, Slot, SlotIncarnation, Transaction
+from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.relation_shapes import shapes_named
+from replview.store.read.transactions.transaction_filter import OPERATIONS, UNKNOWN_ACTOR
+from replview.store.write.access_record import note
+from replview.targets.policy import Refused, read_policy
+from replview.targets.targets import target_of
+
+#: A filter's words an export is narrowed by.
+WORDS = (
+    "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
+    "states", "origin", "min_changes", "min_bytes", "prepared_min",
+)  # fmt: skip
+_OPERATION_OF = {
+    "I": "insert",
+    "U": "update",
+    "D": "delete",
+    "T": "truncate",
+    "M": "message",
+    "S": "snapshot",
+}
+#: It is not, since its files are counted and cut by what transactions tell of themselves.
+_NAMES = {"where": "a condition on values", "key": "a row"}
+
+Before = Literal["sent", "derived"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What somebody wants, understood."""
+
+    slot: Slot
+    slice: Slice
+    #: The words that count, as an address has them.
+    words: dict[str, str]
+    #: What the filter also asked for, and an export is not narrowed by.
+    left_out: tuple[str, ...] = ()
+    name: str = ""
+    #: The export that it continues.
+    last: Export | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Its ends leave no place in history between them."""
+        return self.slice.through_seq <= self.slice.after_seq
+
+
+def read_wish(
+    slot: Slot,
+    words: Mapping[str, Any],
+    *,
+    name: str = "",
+    since_last: bool = False,
+    before: Before = "sent",
+    strict: bool = True,
+) -> Wish:
+    """The slice these words mean now. Raises ``Refused``; without ``strict`` words that an export
+    is not narrowed by are left out instead, and named.
+    """
+    wanted = WantedChanges.from_words(slot, words)
+    if wanted.trouble:
+        raise Refused(wanted.trouble, "See how filters are written: replview help changes")
+    left_out = tuple(_NAMES[one] for one in _NAMES if _given(words, one))
+    if strict and left_out:
+        raise Refused(
+            f"an export cannot be narrowed by {', '.join(left_out)}: it holds all that its "
+            "transactions did to a table",
+            "Leave it out, or write these changes with replview changes or a download",
+        )
+    if is_alias(wanted.filter.text):
+        raise Refused(
+            "the text that narrowed such an export was erased with the rows it named",
+            "Export under another name, with another text or none",
+        )
+    if slot.incarnation is None:
+        raise Refused(f"{slot} has recorded nothing yet", "Wait for its first transaction")
+    last = exports.last_done(slot, name) if since_last and name else None
+    tables, hidden = permitted(slot, _tables(slot, wanted.filter.tables))
+    if hidden:
+        left_out = (*left_out, "tables you have no right to see")
+    ends = _ends(slot, wanted.transaction_id, last)
+    asked = wanted.filter
+    actors = (asked.actor,) if asked.actor and asked.actor != UNKNOWN_ACTOR else ()
+    narrowed = narrowing_of(slot, asked)
+    try:
+        with connect(store_conninfo()) as connection:
+            found = resolve(
+                connection,
+                source=slot.source.name,
+                slot=slot.name,
+                since=asked.since_at,
+                until=asked.until_at,
+                from_lsn=None if asked.from_lsn is None else int(asked.from_lsn),
+                to_lsn=None if asked.to_lsn is None else int(asked.to_lsn),
+                tables=tables,
+                operations=[_OPERATION_OF[letter] for letter in asked.ops]
+                if asked.ops != OPERATIONS
+                else (),
+                actors=actors,
+                before=before,
+                **ends,
+            )
+            found = replace(with_rules(connection, found), narrowed=narrowed)
+    except StoreProblem as problem:
+        raise Refused(problem.problem, problem.remedy) from None
+    kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
+    if last is not None:
+        same_masks(last, found)
+    return Wish(slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last)
+
+
+def ask(
+    wish: Wish,
+    target: str,
+    *,
+    by: str,
+    how: Export.How,
+    anywhere: bool,
+    base: Path | None = None,
+    spark: str = "",
+) -> Export:
+    """Record it; a worker begins soon, but a command does it itself. Raises ``Refused``."""
+    policy = read_policy()
+    policy.check()
+    place = target_of(target, policy, anywhere=anywhere, base=base)
+    try:
+        refuse_token(spark)
+    except SparkProblem as problem:
+        raise Refused(problem.problem, problem.remedy) from None
+    if wish.empty:
+        raise Refused(*nothing_words(wish))
+    try:
+        row = exports.request(
+            Asked(
+                slot=wish.slot,
+                slice=wish.slice.to_json(),
+                words=wish.words,
+                target=place,
+                by=by,
+                how=how,
+                name=wish.name,
+                anywhere=anywhere,
+                spark=spark,
+            ),
+            begun=how == Export.How.COMMAND,
+        )
+    except AlreadyRunning as error:
+        raise Refused(str(error), f"Wait for export {error.export.pk}, or cancel it") from None
+    note(
+        "exported",
+        subject=f"export {row.pk}",
+        source_id=wish.slot.source_id,
+        tables=wish.slice.tables,
+        details={"target": place, "how": str(how)},
+    )
+    return row
+
+
+def nothing_words(wish: Wish) -> tuple[str, str]:
+    """Why there is nothing to write, and what to do."""
+    if wish.last is not None:
+        return f"nothing is new since export {wish.last.pk}", "Export again later"
+    return "the slice is empty", "Widen the time or LSN range"
+
+
+def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[str, Any]:
+    """Which life, and from which place in it."""
+    if transaction_id is not None:
+        row = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
+        if row is None or row.commit_seq is None:
+            raise Refused(
+                f"there is no committed transaction {transaction_id} in {slot}",
+                "Choose one that has committed",
+            )
+        return {
+            "incarnation": row.incarnation.number,
+            "after_seq": row.commit_seq - 1,
+            "through_seq": row.commit_seq,
+        }
+    if last is None:
+        return {}
+    before = Slice.from_json(last.slice)
+    lives = SlotIncarnation.objects.filter(slot=slot, number__gte=before.incarnation)
+    for life in lives.order_by("number"):
+        after = before.through_seq if life.number == before.incarnation else 0
+        # The rest of an earlier life first: positions of two lives are in no one slice.
+        if life.commit_seq > after or life.pk == slot.incarnation_id:
+            return {"incarnation": life.number, "after_seq": after}
+    return {}
+
+
+def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:
+    """As last seen, whatever names somebody knows them by. Raises ``Refused``."""
+    found: dict[str, None] = {}
+    for name in names:
+        relations = {shape.relation_id for shape in shapes_named(slot, (name,))}
+        if not relations:
+            raise Refused(f"no change of a table {name} is recorded", "See the relations page")
+        for relation in Relation.objects.filter(pk__in=relations).order_by("pk"):
+            found[str(relation)] = None
+    return list(found)
+
+
+def _given(words: Mapping[str, Any], name: str) -> bool:
+    if name == "key":
+        return any(words[word] for word in words if word == "key" or word.startswith("key."))
+    return bool(words.get(name))

@@ -1,0 +1,212 @@
+"""Exports: the slice as a sentence, one export, all of them, and what is asked of them."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from replview.access.permitted import require
+from replview.access.rights import Role, may
+from replview.access.withheld import visible_exports
+from replview.features.exports.estimating import spark_for, try_target
+from replview.features.exports.page import (
+    ExportPage,
+    export_url,
+    read_export_page,
+    wish_of,
+    words_of,
+)
+from replview.features.exports.record import read_record
+from replview.features.exports.request import ask
+from replview.features.live_page.views import _slot as find_slot
+from replview.jobs import exports
+from replview.store import instance_settings
+from replview.store.models import Export, Slot
+from replview.store.write.access_record import Action, note
+from replview.targets.policy import Refused, read_policy
+from replview.targets.targets import default_target, target_of
+
+_PAGE_ROWS = 100
+_LOG_BYTES = 200_000
+#: Where the session keeps what the last test write found.
+_TESTED = "export-tested"
+_TEST_HOLDS_SECONDS = 600
+
+
+@require_GET
+def exports_page(request: HttpRequest) -> HttpResponse:
+    """What would be exported, and whether it can be. Every view of it is a link."""
+    words = words_of(request.GET)
+    slot = _slot(words)
+    if slot is None:
+        return render(request, "exports/no_slot.html")
+    # The header's scope is the slot that is shown, chosen or not.
+    if not request.GET.get("slot"):
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET["slot"] = str(slot)  # type: ignore[index]
+    return _render(request, slot, words)
+
+
+@require_POST
+def new(request: HttpRequest) -> HttpResponse:
+    """Ask for it, then show how far it is; what was refused is said where it was asked for."""
+    words = words_of(request.POST)
+    slot = _slot(words)
+    if slot is None:
+        raise Http404("there is no slot")
+    try:
+        read_policy().check()
+        wish = wish_of(slot, words, strict=False)
+        row = ask(
+            wish,
+            words.get("to", "").strip() or default_target(wish.slice),
+            by=request.user.get_username(),
+            how=Export.How.PAGE,
+            anywhere=_anywhere(request),
+            spark=spark_for(wish),
+        )
+    except Refused as refused:
+        return _render(request, slot, words, refused=refused, status=422)
+    return redirect("export", export_id=row.pk)
+
+
+@require_POST
+def test_target(request: HttpRequest) -> HttpResponse:
+    """Write a small file there, read it back, delete it; the page says what came of it."""
+    words = words_of(request.POST)
+    slot = _slot(words)
+    if slot is None:
+        raise Http404("there is no slot")
+    text = words.get("to", "").strip()
+    try:
+        policy = read_policy()
+        policy.check()
+        text = text or default_target(wish_of(slot, words, strict=False).slice)
+        target = target_of(text, policy, anywhere=_anywhere(request))
+        found: dict[str, Any] = {"target": target, "ok": True, "cause": "", "remedy": ""}
+        try:
+            try_target(target)
+        except Refused as refused:
+            found |= {"ok": False, "cause": refused.cause, "remedy": refused.remedy}
+        request.session[_TESTED] = found | {"at": timezone.now().isoformat()}
+    except Refused:
+        request.session.pop(_TESTED, None)  # the page says why, tested or not
+    return redirect(export_url(words))
+
+
+@require_GET
+def export(request: HttpRequest, export_id: int) -> HttpResponse:
+    """One export: how far it is, then its files; a link that stays."""
+    row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
+    htmx = request.headers.get("HX-Request") == "true"
+    # What has ended while somebody looked has other parts: the whole page is read anew.
+    if htmx and not row.waits:
+        return HttpResponse(headers={"HX-Refresh": "true"})
+    if row.slot is not None:
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET["slot"] = str(row.slot)  # type: ignore[index]
+    template = "exports/export_now.html" if htmx else "exports/export.html"
+    record = read_record(row, read=request.GET.get("read", ""))
+    return render(request, template, {"record": record})
+
+
+@require_POST
+def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
+    """Give it up; its record stays."""
+    row = get_object_or_404(visible_exports(), pk=export_id)
+    if row.requested_by != request.user.get_username():
+        require(request, Role.ADMIN)
+    if exports.cancel(row.pk):
+        note(Action.EXPORTED, subject=f"export {row.pk}", details={"act": "cancelled"})
+    return redirect("export", export_id=row.pk)
+
+
+@require_GET
+def log(request: HttpRequest, export_id: int) -> HttpResponse:
+    """The end of what its job wrote, where this machine has it."""
+    row = get_object_or_404(visible_exports(), pk=export_id)
+    path = Path(row.log_path or "/nowhere")
+    try:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - _LOG_BYTES, 0))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        where = row.worker.partition(":")[0] or "no worker yet"
+        raise Http404(f"the log is not on this machine: it was written on {where}") from None
+    return HttpResponse(text or "(empty)\n", content_type="text/plain; charset=utf-8")
+
+
+@require_GET
+def all_exports(request: HttpRequest) -> HttpResponse:
+    """What was taken out, and by whom: every one there was, the newest first."""
+    before = request.GET.get("before", "")
+    rows = visible_exports().defer("result", "slice")
+    if before.isascii() and before.isdigit() and len(before) < 19:
+        rows = rows.filter(pk__lt=int(before))
+    found = list(rows[: _PAGE_ROWS + 1])
+    page = {
+        "rows": found[:_PAGE_ROWS],
+        "older": found[_PAGE_ROWS - 1].pk if len(found) > _PAGE_ROWS else None,
+        "policy": read_policy(),
+        "admin": _anywhere(request),
+        "waiting": [row.pk for row in found[:_PAGE_ROWS] if row.waits],
+    }
+    return render(request, "exports/all.html", page)
+
+
+@require_POST
+def allow(request: HttpRequest) -> HttpResponse:
+    """Switch exports on or off for the whole instance; admins alone may."""
+    allowed = request.POST.get("allowed") == "1"
+    instance_settings.write("exports.allowed", allowed, request.user.get_username())
+    note(Action.CHANGED_SETTINGS, subject=f"exports: {'on' if allowed else 'off'}")
+    return redirect("exports-all")
+
+
+def _render(
+    request: HttpRequest,
+    slot: Slot,
+    words: dict[str, str],
+    *,
+    refused: Refused | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    tested = _last_test(request)
+    page: ExportPage = read_export_page(
+        slot, words, anywhere=_anywhere(request), tested=tested if not refused else None
+    )
+    content = {
+        "page": page,
+        "slot": slot,
+        "refused": refused,
+        "tested": tested if tested and tested.get("target") == page.target else None,
+        "slots": [str(one) for one in Slot.objects.select_related("source")],
+    }
+    return render(request, "exports/exports.html", content, status=status)
+
+
+def _last_test(request: HttpRequest) -> dict[str, Any] | None:
+    """What the last test write found, while it still says something."""
+    found: dict[str, Any] | None = request.session.get(_TESTED)
+    if found is None:
+        return None
+    age = timezone.now() - datetime.fromisoformat(found["at"])
+    return found if age.total_seconds() < _TEST_HOLDS_SECONDS else None
+
+
+def _slot(words: dict[str, str]) -> Slot | None:
+    """The slot that is named. Raises ``Http404`` where there is none of that name."""
+    name = words.get("slot", "")
+    slot = find_slot(name)
+    if slot is None and name:
+        raise Http404(f"there is no slot {name!r}")
+    return slot
+
+
+def _anywhere(request: HttpRequest) -> bool:
+    """Admins may write elsewhere than into the instance's folder."""
+    return may(request.user, Role.ADMIN)

@@ -1,0 +1,1 @@
+"""Find: changes by what they did to which values."""

@@ -1,0 +1,37 @@
+"""The find page: changes by what they did to which values."""
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from replview.features.find.page import columns_of, read_page
+from replview.features.live_page.views import _slot as find_slot
+from replview.store.read.changes.search_records import searched_changes
+from replview.ui.saved_filters import saved_filters
+
+
+@require_GET
+def find(request: HttpRequest) -> HttpResponse:
+    """The form, and what its words find. Every search is a link."""
+    name = request.GET.get("slot", "")
+    slot = find_slot(name)
+    if slot is None and name:
+        raise Http404(f"there is no slot {name!r}")
+    if slot is None:
+        return render(request, "find/no_slot.html")
+    page = read_page(request.GET, slot)
+    searched_changes(page.wanted)
+    # The header's scope is the slot that is searched, chosen or not.
+    if not name:
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET["slot"] = str(slot)  # type: ignore[index]
+    content = {"page": page, "slot": slot, "saved": saved_filters(request, "find")}
+    return render(request, "find/find.html", content)
+
+
+@require_GET
+def columns(request: HttpRequest) -> HttpResponse:
+    """``{"columns": [[name, type]]}`` of one table, to be offered while a condition is typed."""
+    slot = find_slot(request.GET.get("slot", ""))
+    table = request.GET.get("table", "").replace("\0", "")
+    return JsonResponse({"columns": columns_of(slot, [table]) if slot and table else []})

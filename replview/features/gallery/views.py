@@ -1,0 +1,33 @@
+"""The component gallery: every part in every state, in both themes."""
+
+from datetime import timedelta
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from replview.health.states import Level
+from replview.store.fields import LSNField
+from replview.store.models import Transaction
+from replview.ui.component_html import OPERATIONS
+
+HIDDEN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
+STATES = [state for state in Transaction.State if state not in HIDDEN]
+COLOURS = ("surface", "bg", "sunken", "selected", "text", "text-2", "text-3",
+           "accent", "ins", "upd", "del", "trn", "msg", "control")  # fmt: skip
+
+
+@require_GET
+def components(request: HttpRequest) -> HttpResponse:
+    """No values of any source: all is invented here."""
+    page = {
+        "themes": ("light", "dark"),
+        "states": [state.value for state in STATES],
+        "levels": list(Level),
+        "operations": OPERATIONS.items(),
+        "colours": COLOURS,
+        "lsn": LSNField().to_python("2/4E91A6F0"),
+        "moment": timezone.now() - timedelta(minutes=16),
+    }
+    return render(request, "gallery/components.html", page)

@@ -1,0 +1,1 @@
+"""History jobs over exported changes."""

@@ -1,0 +1,182 @@
+"""The page of history jobs: a job as a sentence, over what was exported, and whether it can run."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+from django.urls import reverse
+
+from replview.access.withheld import visible_jobs
+from replview.features.exports.text import Sentence, refusal
+from replview.features.history.request import PERIODS, HistoryWish, fields_of, read_history_wish
+from replview.parquet.writing.estimating import spark_is_there
+from replview.spark.history.commands import JOBS
+from replview.store.models import HistoryJob
+from replview.targets.policy import Policy, Refused, read_policy
+from replview.targets.roots import LifeThere, Root, known_roots, lives_there, root_of
+
+_EARLIER = 8
+_FIRST_JOB = "as-of"
+
+
+@dataclass(slots=True, kw_only=True)
+class HistoryPage:
+    """All the template needs."""
+
+    words: dict[str, str]
+    policy: Policy
+    anywhere: bool
+    sentence: Sentence
+    roots: list[Root] = field(default_factory=list)
+    #: Empty: what is there is not known, or it is nothing.
+    lives: list[str] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    #: The words that the chosen job takes.
+    fields: tuple[str, ...] = ()
+    wish: HistoryWish | None = None
+    earlier: list[HistoryJob] = field(default_factory=list)
+    earlier_in_all: int = 0
+    periods: tuple[str, ...] = PERIODS
+
+    @property
+    def jobs(self) -> list[tuple[str, str]]:
+        """Every job and what it shows."""
+        return [(name, told[0]) for name, told in JOBS.items()]
+
+    @property
+    def does(self) -> str:
+        """What the chosen one shows."""
+        job = self.words.get("job", "")
+        return JOBS[job][0] if job in JOBS else ""
+
+    @property
+    def hidden(self) -> list[tuple[str, str]]:
+        """The words as a form posts them."""
+        return list(self.words.items())
+
+    @property
+    def chosen_tables(self) -> list[str]:
+        """Of a job that takes several."""
+        return list(filter(None, self.words.get("tables", "").split(",")))
+
+    @property
+    def tables_words(self) -> str:
+        """``orders, payments``."""
+        names = [name.removeprefix("public.") for name in self.chosen_tables]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return ", ".join(names[:3]) + more if names else "all tables"
+
+
+def history_words(given: QueryDict) -> dict[str, str]:
+    """An address's or a form's words, tables joined."""
+    words = {}
+    for name in given:
+        values = given.getlist(name)
+        text = ",".join(v for v in values if v) if name == "tables" else str(values[-1])
+        if text and name != "csrfmiddlewaretoken":
+            words[name] = text[:4000]
+    return words
+
+
+def history_url(words: Mapping[str, str]) -> str:
+    """``/history/?job=as-of&table=public.orders``."""
+    query = urlencode({name: word for name, word in words.items() if word}, safe="/,:")
+    return f"{reverse('history-jobs')}{'?' if query else ''}{query}"
+
+
+def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
+    """What these words mean now."""
+    rows = visible_jobs().defer("result")
+    roots = known_roots()
+    page = HistoryPage(
+        words={"job": _FIRST_JOB} | words,
+        policy=read_policy(),
+        anywhere=anywhere,
+        sentence=Sentence(level="idle", title=""),
+        roots=roots,
+        earlier=list(rows[:_EARLIER]),
+        earlier_in_all=rows.count(),
+    )
+    if roots:
+        page.words.setdefault("root", roots[0].url)
+    trouble: Refused | None = None
+    try:
+        page.fields = fields_of(page.words["job"])
+        if page.words.get("root"):
+            _look(page)
+            page.wish = read_history_wish(page.words, anywhere=anywhere)
+    except Refused as refused:
+        trouble = refused
+    page.sentence = _sentence(page, trouble)
+    return page
+
+
+def _look(page: HistoryPage) -> None:
+    """Offer what is there; what is not named and the job needs is the first of it."""
+    root = root_of(page.words["root"], page.policy, anywhere=page.anywhere)
+    try:
+        there = lives_there(root)
+    except Refused:
+        # Both may still be written by hand.
+        if page.words.get("life"):
+            return
+        raise
+    if not there:
+        raise Refused("nothing is exported there", "Export a slice there first")
+    page.lives = [life.name for life in there]
+    life = _chosen_life(page, there)
+    page.tables = list(life.tables)
+    if "table" in page.fields:
+        if life.tables:
+            page.words.setdefault("table", life.tables[0])
+        if page.words.get("table") not in life.tables:
+            named = page.words.get("table")
+            cause = f"no table {named} is" if named else "no table is"
+            raise Refused(f"{cause} exported of {life.name} there", "Choose another")
+    for name in page.chosen_tables if "tables" in page.fields else ():
+        if name not in life.tables:
+            raise Refused(f"no table {name} is exported of {life.name} there", "Choose others")
+
+
+def _chosen_life(page: HistoryPage, there: list[LifeThere]) -> LifeThere:
+    page.words.setdefault("life", there[0].name)
+    for life in there:
+        if life.name == page.words["life"]:
+            return life
+    raise Refused(f"nothing is exported of {page.words['life']} there", "Choose another life")
+
+
+def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:
+    """The worst first."""
+    try:
+        page.policy.check()
+    except Refused as refused:
+        return refusal("idle", "Exports are switched off, and what computes over them.", refused)
+    if not page.words.get("root"):
+        return Sentence(
+            level="idle",
+            title="Nothing to compute over.",
+            cause="History jobs read Parquet, and no finished export or archive is known.",
+            next="export a slice.",
+        )
+    if trouble is not None:
+        return refusal("look", "This job cannot run:", trouble)
+    title = f"Ready to show {page.does}."
+    if not (spark_is_there() or os.environ.get("REPLVIEW_SPARK", "").startswith("sc://")):
+        return Sentence(
+            level="look",
+            title=title,
+            cause="But Spark or its Java is not installed where these pages run.",
+            next="on the worker's machine: pip install 'replview[spark]', "
+            "apt-get install openjdk-17-jre-headless.",
+            ready=True,
+        )
+    return Sentence(
+        level="ok",
+        title=title,
+        cause="It reads the Parquet files alone, in a process of its own.",
+        next="run it, or edit the sentence.",
+        ready=True,
+    )

@@ -1,0 +1,1 @@
+"""Transactions in progress and prepared transactions."""

@@ -1,0 +1,133 @@
+"""The in-flight page's filters: all of them stand in its address."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from replview.store.models import Slot
+from replview.store.read.in_flight import Wanted
+from replview.text.formats import NO_BREAK, age_words
+
+STATES = ("streaming", "prepared")
+#: Ages offered, in seconds.
+AGES = (0, 60, 300, 3600, 86400)
+#: Rows of a kind drawn at first: all are drawn anew about once a second.
+ROWS = 50
+#: And with each "show more".
+_MORE_ROWS = 100
+_ROWS_MAX = 1000
+_TEXT_LIMIT = 200
+_AGE_MAX = 366 * 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """An empty filter lets everything through."""
+
+    source: str = ""
+    #: ``source/name``.
+    slot: str = ""
+    state: str = ""
+    older_seconds: int = 0
+    text: str = ""
+    rows: int = ROWS
+    #: The transaction in the drawer.
+    chosen: int | None = None
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any]) -> "Filters":
+        """From an address's parameters; what is not understood is left out."""
+        state = str(words.get("state", ""))
+        return cls(
+            source=str(words.get("source", "")),
+            slot=str(words.get("slot", "")),
+            state=state if state in STATES else "",
+            older_seconds=min(_number(words.get("older")) or 0, _AGE_MAX),
+            text=str(words.get("q", "")).strip().replace("\0", "")[:_TEXT_LIMIT],
+            rows=min(max(_number(words.get("rows")) or ROWS, ROWS), _ROWS_MAX),
+            chosen=_number(words.get("tx")),
+        )
+
+    def url(self, **changes: Any) -> str:
+        """The page's address with some of the filters changed."""
+        query = self.query_with(**changes)
+        return f"{reverse('in-flight')}{'?' if query else ''}{query}"
+
+    def query_with(self, **changes: Any) -> str:
+        """The address's parameters with some of the filters changed."""
+        values: dict[str, Any] = {
+            "source": self.source,
+            "slot": self.slot,
+            "state": self.state,
+            "older": self.older_seconds or "",
+            "q": self.text,
+            "rows": self.rows if self.rows != ROWS else "",
+            "tx": self.chosen or "",
+        }
+        values |= changes
+        return urlencode({name: value for name, value in values.items() if value}, safe="/")
+
+    @property
+    def query(self) -> str:
+        """The address's parameters without the transaction in the drawer."""
+        return self.query_with(tx="", rows="")
+
+    @property
+    def narrowed(self) -> bool:
+        """Something beyond source and slot is asked for."""
+        return bool(self.state or self.older_seconds or self.text)
+
+    @property
+    def more_url(self) -> str | None:
+        """The same with more rows; None where no more are drawn."""
+        return (
+            self.url(rows=min(self.rows + _MORE_ROWS, _ROWS_MAX)) if self.rows < _ROWS_MAX else None
+        )
+
+    @property
+    def clear_url(self) -> str:
+        """The same without what narrows it."""
+        return self.url(state="", older="", q="")
+
+    @property
+    def older_words(self) -> str:
+        """``5 min``."""
+        return age_words(self.older_seconds)
+
+    def states(self) -> list[tuple[str, str, bool]]:
+        """Word, address, whether it is the one: for the menu."""
+        return [
+            (state or "any", self.url(state=state, rows=""), state == self.state)
+            for state in ("", *STATES)
+        ]
+
+    def ages(self) -> list[tuple[str, str, bool]]:
+        """Word, address, whether it is the one: for the menu."""
+        ages = sorted({*AGES, self.older_seconds})
+        return [
+            (age_words(age).replace(f"0{NO_BREAK}s", "any age") if not age else age_words(age),
+             self.url(older=age or "", rows=""), age == self.older_seconds)
+            for age in ages
+        ]  # fmt: skip
+
+    def let_through(self, slot: Slot) -> bool:
+        """Whether the slot is in view."""
+        return (not self.source or slot.source.name == self.source) and (
+            not self.slot or str(slot) == self.slot
+        )
+
+    def wanted(self, incarnations: list[int], now: datetime, *, whole: bool = False) -> Wanted:
+        """What to read; ``whole`` leaves out what narrows it."""
+        if whole:
+            return Wanted(incarnations=incarnations)
+        older = now - timedelta(seconds=self.older_seconds) if self.older_seconds else None
+        return Wanted(incarnations=incarnations, state=self.state, until=older, text=self.text)
+
+
+def _number(text: Any) -> int | None:
+    text = str(text or "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

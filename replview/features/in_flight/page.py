@@ -1,0 +1,245 @@
+"""All that the in-flight page shows at one moment, in a number of queries that does not grow."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.http import Http404
+from django.utils import timezone
+
+from replview.features.in_flight.filters import Filters
+from replview.features.in_flight.rates import rates
+from replview.features.in_flight.rows import ElsewhereRow, EndedRow, InFlightRow, elsewhere_rows
+from replview.health.holding import Holding, holding_of
+from replview.health.open_transactions import OpenRow, touched_by
+from replview.health.source_looks import Look, pairs
+from replview.store.models import Slot, Transaction
+from replview.store.read import in_flight as store
+from replview.store.read.history import relation_names
+from replview.ui.changes.stages import life_of
+
+#: Ended ones on the page itself; all are on a page of their own.
+ENDED_ROWS = 20
+ENDED_WINDOW = timedelta(days=1)
+#: Ended ones on their own page.
+ENDED_PAGE = 100
+#: Slots whose holders are told beside the list.
+_HOLDINGS = 12
+
+
+@dataclass(slots=True, kw_only=True)
+class Numbers:
+    """Of all that are open in some view, drawn or not."""
+
+    streaming: int = 0
+    prepared: int = 0
+    receiving: int = 0
+    oldest: datetime | None = None
+    #: Per source the one that holds most; transactions of one source hold the same WAL.
+    held_wal_bytes: int | None = None
+
+    @property
+    def open(self) -> int:
+        """Streaming and prepared."""
+        return self.streaming + self.prepared
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """The slots in view, what their sources said, and which lives are the present ones."""
+
+    now: datetime
+    slots: list[Slot]
+    all_slots: list[Slot]
+    looks: dict[int, Look]
+
+    @property
+    def incarnations(self) -> list[int]:
+        """The present lives of the slots in view."""
+        return [slot.incarnation_id for slot in self.slots if slot.incarnation_id is not None]
+
+    def look(self, slot: Slot) -> Look:
+        """What the slot's source said."""
+        return self.looks[slot.source_id]
+
+    def slot_of(self, row: Transaction) -> Slot:
+        """The slot a transaction in view belongs to."""
+        return next(slot for slot in self.slots if slot.incarnation_id == row.incarnation_id)
+
+
+@dataclass(slots=True, kw_only=True)
+class InFlight:
+    """The page's content."""
+
+    scope: Scope
+    filters: Filters
+    revision: str
+    whole: Numbers
+    numbers: Numbers
+    streaming: list[InFlightRow] = field(default_factory=list)
+    prepared: list[InFlightRow] = field(default_factory=list)
+    elsewhere: list[ElsewhereRow] = field(default_factory=list)
+    more_elsewhere: int = 0
+    ended: list[EndedRow] = field(default_factory=list)
+    more_ended: bool = False
+    holdings: list[Holding] = field(default_factory=list)
+
+    @property
+    def more_streaming(self) -> int:
+        """How many are not drawn."""
+        return self.numbers.streaming + self.numbers.receiving - len(self.streaming)
+
+    @property
+    def more_prepared(self) -> int:
+        """How many are not drawn."""
+        return self.numbers.prepared - len(self.prepared)
+
+    @property
+    def rows(self) -> Iterable[InFlightRow]:
+        """Every open one that is drawn."""
+        return (*self.streaming, *self.prepared)
+
+
+def read_scope(filters: Filters, now: datetime | None = None) -> Scope:
+    """The slots in view; 404 where the address names one there is not."""
+    now = now or timezone.now()
+    known = list(
+        Slot.objects.exclude(desired=Slot.Desired.REMOVING).select_related("source", "incarnation")
+    )
+    slots = [slot for slot in known if filters.let_through(slot)]
+    if not slots and (filters.source or filters.slot):
+        raise Http404(f"there is no {filters.slot or filters.source!r}")
+    sources = {slot.source_id for slot in slots}
+    found = store.looks_of(sources)
+    looks = {source: Look(found.get(source), now) for source in sources}
+    return Scope(now=now, slots=slots, all_slots=known, looks=looks)
+
+
+def read_in_flight(filters: Filters, scope: Scope) -> InFlight:
+    """Everything for the page."""
+    # Read first: what changes while the rest is read makes the next look differ.
+    revision = store.revision()
+    whole = filters.wanted(scope.incarnations, scope.now, whole=True)
+    wanted = filters.wanted(scope.incarnations, scope.now)
+    page = InFlight(
+        scope=scope,
+        filters=filters,
+        revision=revision,
+        whole=_numbers(store.open_totals(whole), scope),
+        numbers=Numbers(),
+    )
+    page.numbers = _numbers(store.open_totals(wanted), scope) if filters.narrowed else page.whole
+    _read_open(page, wanted)
+    _read_elsewhere(page)
+    _read_ended(page, wanted)
+    worst_first = sorted(scope.slots, key=lambda slot: -_retained(scope, slot))
+    first = store.first_open(scope.incarnations) if page.whole.open else {}
+    page.holdings = [
+        holding_of(slot, scope.look(slot), scope.now, first.get(slot.incarnation_id or 0))
+        for slot in worst_first[:_HOLDINGS]
+    ]
+    return page
+
+
+def _numbers(totals: list[store.OpenTotal], scope: Scope) -> Numbers:
+    numbers = Numbers()
+    slots = {slot.incarnation_id: slot for slot in scope.slots}
+    held: dict[int, int] = {}
+    for total in totals:
+        setattr(numbers, total.state, getattr(numbers, total.state) + total.count)
+        if total.state != "receiving":
+            numbers.oldest = min(numbers.oldest or total.oldest, total.oldest)
+        slot = slots[total.incarnation_id]
+        if total.first_lsn is not None and slot.server_lsn is not None:
+            holds = max(int(slot.server_lsn) - int(total.first_lsn), 0)
+            held[slot.source_id] = max(held.get(slot.source_id, 0), holds)
+    numbers.held_wal_bytes = sum(held.values()) if held else None
+    return numbers
+
+
+def _retained(scope: Scope, slot: Slot) -> int:
+    told = scope.look(slot).slots.get(slot.name) or {}
+    return told.get("retained_wal_bytes") or 0
+
+
+def _read_open(page: InFlight, wanted: store.Wanted) -> None:
+    limit = page.filters.rows
+    streaming = prepared = []
+    if page.numbers.streaming or page.numbers.receiving:
+        streaming = store.open_rows(wanted, prepared=False, limit=limit)
+    if page.numbers.prepared:
+        prepared = store.open_rows(wanted, prepared=True, limit=limit)
+    made = in_flight_rows([*streaming, *prepared], page.scope)
+    page.streaming, page.prepared = made[: len(streaming)], made[len(streaming) :]
+
+
+def in_flight_rows(rows: list[Transaction], scope: Scope) -> list[InFlightRow]:
+    """Open transactions as rows, in the same order."""
+    names = relation_names({int(key) for row in rows for key in row.relations})
+    aborted = store.aborted_of(rows)
+    made = []
+    for row in rows:
+        slot = scope.slot_of(row)
+        look = scope.look(slot)
+        tables, more = touched_by(row, names)
+        made.append(
+            InFlightRow(
+                row=OpenRow(row, slot, scope.now),
+                on_source=look.of(row),
+                tables=tables,
+                more_tables=more,
+                aborted=aborted.get(row.pk),
+                counters=look.slots.get(slot.name) or {},
+            )
+        )
+    growing = [one for one in made if one.transaction.state != "prepared"]
+    grown = rates.note((one.transaction.pk, one.row.received) for one in growing)
+    for one in growing:
+        one.rate = grown[one.transaction.pk]
+    return made
+
+
+def _read_elsewhere(page: InFlight) -> None:
+    """Prepared on a source and in no record of ours, the oldest first."""
+    scope, filters = page.scope, page.filters
+    if filters.state == "streaming":
+        return
+    for source_id, look in scope.looks.items():
+        if not look.prepared or not look.fresh:
+            continue
+        # A slot that is out of view may have recorded it.
+        slots = [slot for slot in scope.all_slots if slot.source_id == source_id]
+        lives = [slot.incarnation_id for slot in slots if slot.incarnation_id is not None]
+        known = store.known_prepared(lives, list(pairs(look)))
+        unknown = [row for row in look.prepared if (row["gid"], row["xid"]) not in known]
+        found = elsewhere_rows(slots[0].source, slots, unknown, look.slots, scope.now)
+        page.elsewhere += [row for row in found if _asked_for(row, filters)]
+    page.elsewhere.sort(key=lambda row: (row.prepared_at is None, row.prepared_at))
+    page.more_elsewhere = max(len(page.elsewhere) - filters.rows, 0)
+    page.elsewhere = page.elsewhere[: filters.rows]
+
+
+def _asked_for(row: ElsewhereRow, filters: Filters) -> bool:
+    old = row.age is not None and row.age.total_seconds() >= filters.older_seconds
+    text = filters.text.casefold()
+    return old and (not text or text in row.gid.casefold() or text == str(row.xid))
+
+
+def _read_ended(page: InFlight, wanted: store.Wanted) -> None:
+    since = page.scope.now - ENDED_WINDOW
+    rows = store.ended_rows(wanted, limit=ENDED_ROWS + 1, since=since)
+    page.more_ended = len(rows) > ENDED_ROWS
+    page.ended = ended_rows(rows[:ENDED_ROWS], page.scope)
+
+
+def ended_rows(rows: list[Transaction], scope: Scope) -> list[EndedRow]:
+    """Ended transactions with their lives, in the same order."""
+    lives = store.transitions_of([row.pk for row in rows])
+    return [
+        EndedRow(
+            transaction=row,
+            slot=scope.slot_of(row),
+            life=life_of(row, lives.get(row.pk, ()), scope.now),
+        )
+        for row in rows
+    ]

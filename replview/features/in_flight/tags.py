@@ -1,0 +1,90 @@
+"""Tags of the in-flight page: addresses with its filters, ages that count on, lives."""
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from django import template
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from replview.features.in_flight.filters import Filters
+from replview.features.in_flight.rows import InFlightRow
+from replview.text import formats as words
+from replview.ui.changes.stages import Life
+from replview.ui.component_html import time_html
+
+register = template.Library()
+
+
+@register.simple_tag
+def on_source_word(one: InFlightRow) -> SafeString:
+    """The symbol that says whether it is still open on its source."""
+    on = one.on_source
+    receiving = one.transaction.state == "receiving"
+    there = "prepared" if one.row.prepared or "gid" in (on.found or {}) else "running"
+    return _on_source(on.word, on.reason, there, receiving)
+
+
+@lru_cache(64)
+def _on_source(word: str, reason: str, there: str, receiving: bool) -> SafeString:
+    values = {"word": word, "reason": reason, "there": there, "receiving": receiving}
+    return mark_safe(render_to_string("in_flight/_on_source_word.html", values).strip())
+
+
+@register.simple_tag
+def flight_url(filters: Filters, **changes: Any) -> str:
+    """The page's address with some filters changed: ``{% flight_url filters tx='' %}``."""
+    return filters.url(**changes)
+
+
+@register.simple_tag
+def row_url(filters: Filters, identifier: int) -> str:
+    """The page's address with a transaction in the drawer."""
+    return f"{_row_url(filters)}{identifier}"
+
+
+@lru_cache(64)
+def _row_url(filters: Filters) -> str:
+    url = filters.url(tx="")
+    return f"{url}{'&' if '?' in url else '?'}tx="
+
+
+@register.simple_tag
+def age_of(moment: datetime) -> SafeString:
+    """``9 h 12 min`` since a moment, counted on by the browser; UTC on hover."""
+    return time_html(moment, "age", words.age_words(timezone.now() - moment))
+
+
+@register.inclusion_tag("ui/components/life.html")
+def life(drawn: Life | None) -> dict[str, Any]:
+    """The small drawing of a life."""
+    return {"life": drawn}
+
+
+@register.simple_tag
+def age_bar(length: float, long: bool) -> SafeString:
+    """The square root of an age as a bar; amber once it is long."""
+    return format_html(
+        '<svg class="age-bar{}" width="48" height="6" aria-hidden="true">'
+        '<rect width="{}" height="6" rx="2"/></svg>',
+        " long" if long else "",
+        length,
+    )
+
+
+@register.filter
+def per_second(rate: float | None) -> str:
+    """``1,730 changes/s``; below one a second with a decimal."""
+    if rate is None:
+        return "unknown"
+    figure = f"{rate:.1f}" if 0 < rate < 1 else f"{rate:,.0f}"
+    return f"{figure}{words.NO_BREAK}changes/s"
+
+
+@register.filter
+def lasted(seconds: float | None) -> str:
+    """``1 min 42 s``; unknown says so."""
+    return "unknown" if seconds is None else words.age_words(seconds)

@@ -1,0 +1,158 @@
+"""The in-flight page's sentence: state, cause, next step; and the statements of the worst one."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from replview.features.in_flight.page import InFlight, Numbers, Scope
+from replview.features.in_flight.rows import ElsewhereRow, InFlightRow
+from replview.health.open_transactions import LONG
+from replview.health.resolving import Statement, end_of_session, ends_of_prepared
+from replview.health.states import Level
+from replview.text.formats import bytes_words, plural
+
+
+@dataclass(slots=True, kw_only=True)
+class Sentence:
+    """What stands on top of the page."""
+
+    level: Level
+    title: str
+    #: The worst one's name, set apart; then since when, and what it does.
+    name: str = ""
+    doing: str = ""
+    since: datetime | None = None
+    rest: str = ""
+    next: str = ""
+    action: str = ""
+    statements: tuple[Statement, ...] = ()
+    #: Which one it is, in the page's address.
+    chosen: int | None = None
+    #: What must be said before the statements are run.
+    where: str = ""
+    #: Speaks again only when this changes.
+    says: str = field(default="")
+
+
+def sentence_of(page: InFlight) -> Sentence:
+    """The worst first: a prepared one nobody ends, then one that runs for long."""
+    if not page.scope.all_slots:
+        return Sentence(level=Level.IDLE, title="Nothing is recorded yet.",
+                        rest="No slot is known.", next="add a source and a slot.")  # fmt: skip
+    worst = _worst(page)
+    if worst is None:
+        quiet = "No transaction waits, and none holds WAL or vacuum."
+        return Sentence(
+            level=Level.IDLE,
+            title="Nothing matches." if page.whole.open else "Nothing is in flight.",
+            says="none",
+            rest=_hidden(page) or quiet,
+        )
+    if isinstance(worst, ElsewhereRow):
+        made = _of_elsewhere(worst)
+    elif worst.row.prepared:
+        made = _of_prepared(worst)
+    else:
+        made = _of_streaming(worst)
+    made.title = _title(page.whole, page.more_elsewhere + len(page.elsewhere))
+    made.says = f"{made.level}|{made.name}"
+    return made
+
+
+def _title(numbers: Numbers, elsewhere: int) -> str:
+    counts = {
+        "streaming": numbers.streaming,
+        "prepared": numbers.prepared,
+        "still arriving": numbers.receiving,
+    }
+    parts = [f"{count:,} {word}" for word, count in counts.items() if count]
+    if not parts and elsewhere:
+        return f"{plural(elsewhere, 'prepared transaction')} not in this record."
+    if len(parts) == 1:
+        return f"{parts[0]}."
+    return f"{sum(counts.values()):,} open: {', '.join(parts)}."
+
+
+def _hidden(page: InFlight) -> str:
+    """Some are open, but none of them passes the filters."""
+    return f"{plural(page.whole.open, 'transaction')} not shown." if page.whole.open else ""
+
+
+def _worst(page: InFlight) -> InFlightRow | ElsewhereRow | None:
+    """The prepared one that waits for longest; without any, the one that streams for longest."""
+    elsewhere = page.elsewhere[0] if page.elsewhere else None
+    if page.prepared:
+        mine = page.prepared[0]
+        if elsewhere and elsewhere.prepared_at and elsewhere.prepared_at < mine.row.since:
+            return elsewhere
+        return mine
+    return elsewhere or (page.streaming[0] if page.streaming else None)
+
+
+def _of_prepared(one: InFlightRow) -> Sentence:
+    row = one.row
+    made = Sentence(level=Level.OK, title="", name=row.name, doing="prepared for",
+                    since=row.since, rest=_holds(one), chosen=one.transaction.pk)  # fmt: skip
+    if one.on_source.word == "gone":
+        made.rest += " It is no longer prepared on the source; its end has not been received yet."
+        made.level = Level.LOOK if row.long else Level.OK
+        return made
+    made.action = "Copy SQL: commit or roll back"
+    made.statements = ends_of_prepared(row.name, plural(row.changes, "change"))
+    made.where = _where(one)
+    if row.age > LONG:
+        made.level, made.next = Level.LOOK, "commit it or roll it back."
+    return made
+
+
+def _of_streaming(one: InFlightRow) -> Sentence:
+    row = one.row
+    doing = "arriving for" if one.transaction.state == "receiving" else "streaming for"
+    made = Sentence(level=Level.OK, title="", name=row.name, doing=doing,
+                    since=row.since, rest=_holds(one), chosen=one.transaction.pk)  # fmt: skip
+    session = one.on_source.found or {}
+    if row.age > LONG:
+        made.level, made.next = Level.LOOK, "wait for its session, or end it."
+        if session.get("pid"):
+            made.action = "Copy SQL: end its session"
+            made.statements = (end_of_session(one.transaction, session["pid"]),)
+            made.where = f"Run it on {row.slot.source.name}."
+    return made
+
+
+def _of_elsewhere(one: ElsewhereRow) -> Sentence:
+    made = Sentence(level=Level.LOOK if one.long else Level.OK, title="", name=one.gid,
+                    doing=f"prepared on {one.source.name} for", since=one.prepared_at,
+                    rest="It is not in this record, and blocks vacuum there.")  # fmt: skip
+    made.action, made.statements = "Copy SQL: commit or roll back", one.statements
+    made.where = f"Connect to database {one.database} of {one.source.name} first."
+    if one.long:
+        made.next = "commit it or roll it back."
+    return made
+
+
+def _holds(one: InFlightRow) -> str:
+    held = one.row.held_wal_bytes
+    return f"It holds {bytes_words(held)} of WAL." if held else ""
+
+
+def _where(one: InFlightRow) -> str:
+    database, source = database_of(one), one.row.slot.source.name
+    return f"Run it on {source}{f', connected to database {database}' if database else ''}."
+
+
+def database_of(one: InFlightRow) -> str:
+    """Where it was made: told with it, else the slot's own (a slot decodes one database)."""
+    found = one.on_source.found or {}
+    return str(found.get("database") or one.counters.get("database") or "")
+
+
+def work_mem_words(scope: Scope) -> str:
+    """``64 MB on this source``; of several sources the range; empty where unknown."""
+    known = {
+        look.work_mem_bytes for look in scope.looks.values() if look.work_mem_bytes is not None
+    }
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    place = "this source" if len(scope.looks) == 1 else "these sources"
+    return f"{bytes_words(low)}{f' to {bytes_words(high)}' if high > low else ''} on {place}"

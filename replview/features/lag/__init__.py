@@ -1,0 +1,1 @@
+"""The lag page: charts over one time axis."""

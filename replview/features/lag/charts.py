@@ -1,0 +1,101 @@
+"""The lag page's charts: reads what they need in one statement, and has them drawn."""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+
+from replview.features.lag.series import Series, read_series
+from replview.features.lag.series_of_record import read_table_rates, read_transaction_sizes
+from replview.features.lag.slots import LagSlot
+from replview.ui.charts.figure import Chart
+from replview.ui.charts.lag_seconds import lag_seconds
+from replview.ui.charts.receiver import batch_size, memory
+from replview.ui.charts.retained_wal import retained_wal
+from replview.ui.charts.spill_stream import spill_stream
+from replview.ui.charts.stored_after import stored_after
+from replview.ui.charts.table_rates import table_rates
+from replview.ui.charts.throughput import throughput
+from replview.ui.charts.transaction_sizes import transaction_sizes
+from replview.ui.charts.unconfirmed_wal import unconfirmed_wal
+from replview.ui.charts.values import SlotValues
+
+#: What each chart is made of: fields of one slot, then of several.
+FIELDS = {
+    "retained": (("retained_wal_bytes", "lost"), ("retained_wal_bytes",)),
+    "unconfirmed": (("unconfirmed_wal_bytes",),) * 2,
+    "lag": (
+        ("write_lag_seconds", "flush_lag_seconds", "replay_lag_seconds", "active"),
+        ("replay_lag_seconds",),
+    ),
+    "throughput": (("wal_written", "wal_read"), ("wal_read",)),
+    "stored": (
+        ("stored_after_p50_seconds", "stored_after_p99_seconds"),
+        ("stored_after_p99_seconds",),
+    ),
+    "spill": (("total_bytes", "spill_bytes", "stream_bytes"), ("spill_bytes",)),
+    "batch": (("batch_changes",),) * 2,
+    "memory": (("memory_bytes",),) * 2,
+}
+#: Points of a line; where many lines cross each other fewer tell as much, and are drawn sooner.
+_POINTS, _POINTS_OF_MANY, _FEW_SLOTS = 1000, 400, 4
+_DRAWN: dict[str, Callable[[Sequence[SlotValues]], Chart]] = {
+    "unconfirmed": unconfirmed_wal,
+    "lag": lag_seconds,
+    "throughput": throughput,
+    "stored": stored_after,
+    "spill": spill_stream,
+    "batch": batch_size,
+    "memory": memory,
+}
+
+
+def read_charts(
+    slots: Sequence[LagSlot],
+    charts: Sequence[str],
+    since: dt.datetime,
+    until: dt.datetime,
+    now: dt.datetime,
+) -> tuple[Series, list[Chart]]:
+    """The charts in the order asked for, and how their values were read."""
+    several = len(slots) > 1
+    fields = [name for key in charts for name in FIELDS.get(key, ((), ()))[several]]
+    ids = [slot.sample_id for slot in slots]
+    points = _POINTS if len(ids) <= _FEW_SLOTS else _POINTS_OF_MANY
+    series = read_series(ids, list(dict.fromkeys(fields)), since, until, points, now=now)
+    values = [_values(slot, series) for slot in slots]
+    return series, [_chart(key, slots, values, since, until) for key in charts]
+
+
+def _values(slot: LagSlot, series: Series) -> SlotValues:
+    found = series.slots.get(slot.sample_id)
+    if found is None:
+        return SlotValues(name=slot.name, times=[], values={})
+    times = [round(seconds * 1000) for seconds in found.times]
+    return SlotValues(name=slot.name, times=times, values=found.values)
+
+
+def _chart(
+    key: str,
+    slots: Sequence[LagSlot],
+    values: Sequence[SlotValues],
+    since: dt.datetime,
+    until: dt.datetime,
+) -> Chart:
+    if key == "retained":
+        one = slots[0] if len(slots) == 1 else None
+        return retained_wal(
+            values,
+            limit_bytes=one.limit_bytes if one else None,
+            budget_bytes=one.budget_bytes if one else None,
+        )
+    if key in _DRAWN:
+        return _DRAWN[key](values)
+    # The record is always of one slot: the first of ours.
+    own = next((slot.slot for slot in slots if slot.slot), None)
+    if key == "sizes":
+        return transaction_sizes(read_transaction_sizes(own.pk, since, until) if own else {})
+    by = "bytes" if key == "table-bytes" else "changes"
+    if own is None:
+        return table_rates([], [], by=by)
+    rates = read_table_rates(own.pk, by, since, until)
+    times = [round(seconds * 1000) for seconds in rates.times]
+    return table_rates(times, rates.tables, by=by)

@@ -1,0 +1,91 @@
+"""The lag page: charts over one time axis, their data, and the same as CSV."""
+
+import datetime as dt
+from typing import Any
+
+import orjson
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_GET
+
+from replview.features.lag.as_csv import csv_pieces
+from replview.features.lag.charts import read_charts
+from replview.features.lag.events import read_checkpoints, read_events
+from replview.features.lag.page import lag_page
+from replview.features.lag.slots import LagSlot, find_lag_slots, first_slot
+from replview.ui.charts.query import LagQuery
+from replview.ui.shell import fleet_of
+from replview.ui.streaming import stream
+
+
+@require_GET
+def lag(request: HttpRequest) -> HttpResponse:
+    """The page around the charts; a script draws them from ``data``."""
+    query = LagQuery.of(request.GET)
+    if not query.slots:
+        name = first_slot()
+        if not name:
+            return render(request, "lag/no_slot.html")
+        # The header's scope is the slot that is shown, chosen or not.
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET["slot"] = name  # type: ignore[index]
+        query = LagQuery.of(request.GET)
+    slots = _slots(query)
+    return render(request, "lag/lag.html", lag_page(query, slots, fleet_of(request)))
+
+
+@require_GET
+def data(request: HttpRequest) -> HttpResponse:
+    """Charts and events as JSON, for the same query as the page's."""
+    query = LagQuery.of(request.GET)
+    slots = _slots(query)
+    now = dt.datetime.now(dt.UTC)
+    since, until = query.stretch(now)
+    series, charts = read_charts(slots, query.charts, since, until, now)
+    answer: dict[str, Any] = {
+        "now": _milliseconds(now),
+        "since": _milliseconds(since),
+        "until": _milliseconds(until),
+        "live": query.live,
+        "period": series.period,
+        "step_seconds": series.step_seconds,
+        "interval_seconds": series.interval_seconds,
+        "charts": [chart.as_json() for chart in charts],
+        "events": read_events(slots, since, until),
+        "sampled": any(found.times for found in series.slots.values()),
+    }
+    checkpoints, counted = read_checkpoints(slots, since, until)
+    answer["events"] = sorted([*answer["events"], *checkpoints], key=lambda event: event["at"])
+    answer["checkpoints"] = counted
+    response = HttpResponse(orjson.dumps(answer), content_type="application/json")
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@require_GET
+def csv(request: HttpRequest) -> HttpResponseBase:
+    """What the page shows, as a file."""
+    query = LagQuery.of(request.GET)
+    slots = _slots(query)
+    now = dt.datetime.now(dt.UTC)
+    _, charts = read_charts(slots, query.charts, *query.stretch(now), now)
+    answer = stream(
+        request, csv_pieces(charts, [slot.name for slot in slots]), "text/csv; charset=utf-8"
+    )
+    plain = "-".join(slot.name.replace("/", "-") for slot in slots[:3])
+    name = f"lag-{plain}-{now:%Y%m%dT%H%M%SZ}.csv"
+    answer["Content-Disposition"] = content_disposition_header(True, name)
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+def _slots(query: LagQuery) -> list[LagSlot]:
+    slots = find_lag_slots(query.slots)
+    if not slots:
+        raise Http404("there is no such slot")
+    return slots
+
+
+def _milliseconds(moment: dt.datetime) -> int:
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,1 @@
+"""Mask rules: which columns nobody sees."""

@@ -1,0 +1,173 @@
+"""``/healthz`` and ``/readyz``: for whoever restarts this process, or sends people to it.
+
+``/healthz`` asks nobody: an answer means that the process lives; restarting it would not bring
+back a store that is away. ``/readyz`` asks the store and Redis. It is 503 where the store cannot be
+reached or lacks a migration. Without Redis pages go on, a little less live: that is told, and is no
+reason to send nobody here.
+
+Answered before the host name is checked: a probe asks by address. Anybody is told the words; a
+program with a token also how long each check took, and by which kind of error it failed.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import psycopg
+import redis.asyncio
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error as DatabaseError
+from django.db import connections
+from django.db.migrations.loader import MigrationLoader
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.utils.decorators import sync_and_async_middleware
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from replview.access.tokens import good_token
+
+#: No check lasts longer; they are made side by side.
+CHECK_SECONDS = 2.0
+#: Checks that this process cannot do without.
+_NEEDED = ("store", "migrations")
+#: What Django's parameters have beyond an address.
+_NOT_LIBPQ = {"autocommit", "context", "cursor_factory", "pool", "prepare_threshold"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check found."""
+
+    #: ``ok``, ``failed``, ``late``, or of migrations ``missing``.
+    word: str
+    seconds: float
+    #: The kind of error; never its text, which may hold an address.
+    error: str = ""
+
+
+@sync_and_async_middleware
+def ProbesMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
+    """Answers the two addresses; everything else goes on."""
+    if iscoroutinefunction(get_response):
+
+        async def answer_later(request: HttpRequest) -> HttpResponseBase:
+            if request.path_info == "/healthz":
+                return _alive(request)
+            if request.path_info == "/readyz":
+                return await _readiness(request)
+            response: HttpResponseBase = await get_response(request)
+            return response
+
+        return answer_later
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        if request.path_info == "/healthz":
+            return _alive(request)
+        if request.path_info == "/readyz":
+            return async_to_sync(_readiness)(request)
+        response: HttpResponseBase = get_response(request)
+        return response
+
+    return answer
+
+
+def _alive(request: HttpRequest) -> HttpResponseBase:
+    return _json({"alive": True}, 200)
+
+
+async def _readiness(request: HttpRequest) -> HttpResponseBase:
+    """One object that names each check."""
+    (store, migrations), broker = await asyncio.gather(_store(), _checked(_ping_redis))
+    checks = {"store": store, "migrations": migrations, "redis": broker}
+    ready = all(checks[name].word == "ok" for name in _NEEDED)
+    told: dict[str, object] = {name: check.word for name, check in checks.items()}
+    if store.word == "ok" and await _is_known(request):
+        told = {
+            name: {
+                "state": check.word,
+                "seconds": round(check.seconds, 4),
+                "error": check.error,
+            }
+            for name, check in checks.items()
+        }
+    return _json({"ready": ready, "checks": told}, 200 if ready else 503)
+
+
+async def _store() -> tuple[Check, Check]:
+    """Whether the store answers, and whether it has every migration of this version."""
+    missing: list[tuple[str, str]] = []
+
+    async def ask() -> None:
+        missing.extend(await _missing_migrations())
+
+    reached = await _checked(ask)
+    if reached.error == psycopg.errors.UndefinedTable.__name__:
+        return Check("ok", reached.seconds), Check("missing", reached.seconds)
+    if reached.word != "ok":
+        return reached, Check("unknown", reached.seconds)
+    return reached, Check("missing" if missing else "ok", reached.seconds)
+
+
+async def _checked(ask: Callable[[], Awaitable[None]]) -> Check:
+    """Do it, in time."""
+    began = time.monotonic()
+    word, error = "ok", ""
+    try:
+        await asyncio.wait_for(ask(), CHECK_SECONDS)
+    except TimeoutError:
+        word = "late"
+    except (psycopg.Error, redis.RedisError, OSError, ValueError) as failure:
+        word, error = "failed", type(failure).__name__
+    return Check(word, time.monotonic() - began, error)
+
+
+async def _missing_migrations() -> list[tuple[str, str]]:
+    """Over a connection of its own: what is asked is the server, not the pool of this process."""
+    parameters = connections["default"].get_connection_params()
+    address = {name: value for name, value in parameters.items() if name not in _NOT_LIBPQ}
+    async with await psycopg.AsyncConnection.connect(
+        **{**address, "connect_timeout": 2, "application_name": "replview readyz"},
+        autocommit=True,
+    ) as connection:
+        cursor = await connection.execute("SELECT app, name FROM django_migrations")
+        applied = {(str(app), str(name)) for app, name in await cursor.fetchall()}
+    return [node for node in _latest_migrations() if node not in applied]
+
+
+@cache
+def _latest_migrations() -> tuple[tuple[str, str], ...]:
+    """The last migration of each part: read from files once a process."""
+    return tuple(MigrationLoader(None).graph.leaf_nodes())
+
+
+async def _ping_redis() -> None:
+    client = redis.asyncio.Redis.from_url(
+        settings.REDIS_URL, socket_connect_timeout=CHECK_SECONDS, socket_timeout=CHECK_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )  # fmt: skip
+    try:
+        await client.ping()
+    finally:
+        await client.aclose()
+
+
+async def _is_known(request: HttpRequest) -> bool:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer":
+        return False
+    try:
+        found = await asyncio.wait_for(sync_to_async(good_token)(token.strip()), CHECK_SECONDS)
+    except (TimeoutError, DatabaseError, ImproperlyConfigured):
+        return False
+    return found is not None
+
+
+def _json(told: dict[str, object], status: int) -> JsonResponse:
+    response = JsonResponse(told, status=status)
+    response["Cache-Control"] = "no-store"
+    return response

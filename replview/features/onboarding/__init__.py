@@ -1,0 +1,1 @@
+"""Adding a source in the browser, step by step."""

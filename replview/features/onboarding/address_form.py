@@ -1,0 +1,180 @@
+"""The form of an address: fields or a connection string, each error beside the field it is of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.acts import sources
+from replview.catalog.problems import Trouble
+from replview.store.address_parts import conninfo_from
+from replview.store.models import Source
+
+FIELDS, STRING = "fields", "string"
+#: How libpq is asked for TLS, the usual first.
+SSL_MODES = (
+    ("prefer", "where the server offers it"),
+    ("require", "always, whoever the server is"),
+    ("verify-ca", "always, from a certificate authority I name"),
+    ("verify-full", "always, and only this very host"),
+    ("disable", "never: in a private network alone"),
+)
+#: Names in the form → parameters of libpq.
+_PARAMETERS = {
+    "host": "host",
+    "port": "port",
+    "database": "dbname",
+    "user": "user",
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+}
+_TEXTS = ("name", "how", *_PARAMETERS, "dsn")
+#: What went wrong → the field it is shown beside.
+_FIELD_OF = {
+    "wrong_password": "password",
+    "no_such_database": "database",
+    "no_such_role": "user",
+    "no_login": "user",
+    "unknown_host": "host",
+    "unreachable": "host",
+    "not_allowed": "host",
+    "starting_up": "host",
+    "tls": "sslmode",
+    "bad_password_place": "password",
+    "bad_sslrootcert": "sslrootcert",
+}
+_LONGEST = 2000
+
+
+@dataclass
+class AddressForm:
+    """What the form shows and what was sent. The password is taken, never shown."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    #: Of a field; ``""``: of none.
+    errors: dict[str, Trouble] = field(default_factory=dict)
+    #: A password was entered before and is kept.
+    has_password: bool = False
+    password: str = field(default="", repr=False)
+
+    @property
+    def how(self) -> str:
+        """Which of the two halves counts."""
+        return self.values.get("how") or FIELDS
+
+    @property
+    def ssl_modes(self) -> tuple[tuple[str, str], ...]:
+        """The choices of encryption."""
+        return SSL_MODES
+
+    @property
+    def sslmode(self) -> str:
+        """The chosen one."""
+        return self.values.get("sslmode") or SSL_MODES[0][0]
+
+    def trouble(self, trouble: Trouble) -> None:
+        """Show it beside the field it is of."""
+        if self.how == STRING:
+            name = "name" if trouble.code == "name" else "dsn"
+        else:
+            name = "name" if trouble.code == "name" else _FIELD_OF.get(trouble.code, "")
+        self.errors[name] = trouble
+
+    @property
+    def general(self) -> Trouble | None:
+        """What is wrong with no field alone."""
+        return self.errors.get("")
+
+    @property
+    def first_wrong(self) -> str:
+        """The field that gets the focus; empty where nothing is wrong with one."""
+        order = ("name", "host", "port", "database", "user", "password", "sslmode", "sslrootcert",
+                 "dsn")  # fmt: skip
+        return next((name for name in order if name in self.errors), "")
+
+    def kept(self) -> dict[str, str]:
+        """What is kept to be shown again: no password."""
+        kept = {name: value for name, value in self.values.items() if name != "dsn"}
+        return {**kept, "how": self.how}
+
+
+def read_form(sent: Mapping[str, Any], former: AddressForm | None = None) -> AddressForm:
+    """What was sent; errors that need no server are said already."""
+    values = {name: str(sent.get(name, "")).replace("\0", "").strip() for name in _TEXTS}
+    form = AddressForm({name: text[:_LONGEST] for name, text in values.items()})
+    form.password = str(sent.get("password", "")).replace("\0", "")[:_LONGEST]
+    form.has_password = former is not None and former.has_password and same_place(form, former)
+    if form.how == FIELDS:
+        _check_fields(form)
+    elif not form.values["dsn"]:
+        form.errors["dsn"] = Trouble("needed", "the connection string is missing", "Enter one")
+    return form
+
+
+def same_place(one: AddressForm, other: AddressForm) -> bool:
+    """Whether a password that is kept is for this server and role: it goes to no other."""
+    parts = ("how", "host", "port", "user", "sslmode", "sslrootcert")
+    return one.how == FIELDS and all(
+        one.values.get(part, "") == other.values.get(part, "") for part in parts
+    )
+
+
+def dsn_of(form: AddressForm) -> tuple[str, str]:
+    """``(DSN with the password, where the password is kept)``; a password that is kept is not in
+    it.
+    """
+    if form.how == STRING:
+        return form.values["dsn"], ""
+    given = {
+        parameter: form.values[name]
+        for name, parameter in _PARAMETERS.items()
+        if form.values.get(name)
+    }
+    if given.get("sslmode") == SSL_MODES[0][0]:
+        del given["sslmode"]
+    if form.password.startswith("file:/") or form.password.startswith("env:"):
+        return conninfo_from(given), form.password
+    if form.password:
+        given["password"] = form.password
+    return conninfo_from(given), ""
+
+
+def name_of(form: AddressForm, database: str) -> str:
+    """What the source is called: as entered, else after its database, made one that is free."""
+    if form.values.get("name"):
+        return form.values["name"]
+    taken = set(Source.objects.values_list("name", flat=True))
+    wanted = "".join(letter for letter in database if letter != "/").strip()[:50] or "source"
+    for number in range(1, len(taken) + 2):
+        name = wanted if number == 1 else f"{wanted}-{number}"
+        if name not in taken and not sources.name_fault(name):
+            return name
+    return f"source-{len(taken) + 1}"
+
+
+def name_fault(name: str) -> str:
+    """Why a source cannot be called so; empty: it can. Without one it is called later."""
+    if not name:
+        return ""
+    if Source.objects.filter(name=name).exists():
+        return f"there is already a source {name}"
+    return sources.name_fault(name)
+
+
+def _check_fields(form: AddressForm) -> None:
+    for name, what in (("host", "host"), ("database", "database"), ("user", "user")):
+        if not form.values[name]:
+            form.errors[name] = Trouble("needed", f"the {what} is missing", "Enter it")
+    port = form.values["port"]
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        form.errors["port"] = Trouble("bad_port", "a port is a number from 1 to 65535",
+                                      "Usually 5432")  # fmt: skip
+    if form.sslmode not in [mode for mode, _ in SSL_MODES]:
+        form.errors["sslmode"] = Trouble("bad_sslmode", "that is no way to encrypt", "Choose one")
+
+
+def form_of(values: Mapping[str, str], conninfo: str, *, has_password: bool) -> AddressForm:
+    """The form as it was sent before, from what is kept of it."""
+    form = AddressForm(dict(values), has_password=has_password)
+    if form.how == STRING:
+        form.values["dsn"] = conninfo
+    return form

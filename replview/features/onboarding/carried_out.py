@@ -1,0 +1,134 @@
+"""What is being carried out, in words: each step, how it went, and where it leads."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from replview.catalog.problems import Trouble
+from replview.features.onboarding.steps import KINDS
+from replview.features.onboarding.text import for_page, sentence, trouble_for_page
+from replview.store.models import Slot, SourceDraft
+from replview.text.addresses import stream_url
+
+Kind, State = SourceDraft.Kind, SourceDraft.State
+#: A worker that is there begins within a second or two.
+UNCLAIMED_SECONDS = 10
+#: The live page is opened then, whether the receiver has connected or not: it says why not.
+_PATIENCE = timedelta(seconds=15)
+#: State of a step → health's shape, and its word.
+_SHOWN = {
+    "waiting": ("idle", "waits"),
+    "running": ("unknown", "running"),
+    "done": ("ok", "done"),
+    "failed": ("now", "failed"),
+    "stopped": ("idle", "stopped"),
+    "not begun": ("idle", "not begun"),
+    "taken back": ("idle", "taken back"),
+    "left": ("look", "left: see below"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A step as it is now."""
+
+    title: str
+    sql: str
+    level: str
+    word: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """All of it, with the sentence over it."""
+
+    level: str
+    title: str
+    cause: str = ""
+    lines: list[Line] = field(default_factory=list)
+    moving: bool = False
+    trouble: Trouble | None = None
+    #: It can be cancelled: what was made is taken back.
+    may_stop: bool = False
+    #: It can be looked at and tried again.
+    may_retry: bool = False
+
+
+def carried_out(draft: SourceDraft) -> CarriedOut:
+    """A draft that was agreed to."""
+    lines = [_line(one) for one in draft.progress]
+    name, words = draft.answers.get("name", ""), KINDS[Kind(draft.kind)]
+    if draft.stop_wanted and draft.state in (State.ASKED, State.WORKING):
+        return CarriedOut("idle", "Being taken back.", f"Nothing will be left on {name}.",
+                          lines, moving=True)  # fmt: skip
+    match draft.state:
+        case State.ASKED:
+            return _asked(draft, lines)
+        case State.WORKING:
+            return CarriedOut("idle", f"{words.title}: being set up.", _doing(draft), lines,
+                              moving=True, may_stop=True)  # fmt: skip
+        case State.FAILED:
+            trouble = trouble_for_page(
+                Trouble(draft.problem_code, draft.problem_cause, draft.problem_remedy)
+            )
+            left = "Something is left on it, see below." if draft.undo else "Nothing was left on it"
+            cause = f"{sentence(trouble.cause)}. {left.rstrip('.')}."
+            return CarriedOut("now", f"{name} is not set up.", cause, lines, trouble=trouble,
+                              may_retry=True)  # fmt: skip
+        case State.CANCELLED:
+            return CarriedOut("idle", "Cancelled.", f"All was taken back: nothing is left on "
+                              f"{name}, and its address is forgotten.", lines)  # fmt: skip
+    if draft.kind == Kind.WATCH:
+        return CarriedOut("ok", "The watch has ended.", f"Its slot is gone from {name}, and what "
+                          "was seen is gone from here.", lines)  # fmt: skip
+    return _done(draft, lines)
+
+
+def next_address(draft: SourceDraft) -> str:
+    """Where it leads; empty: not yet."""
+    slot: Slot | None = draft.slot
+    if draft.kind == Kind.MONITOR and draft.state == State.DONE and draft.source:
+        return reverse("source-slots", args=[draft.source.name])
+    if draft.stop_wanted or slot is None:
+        return ""
+    late = draft.asked_at is not None and timezone.now() - draft.asked_at > _PATIENCE
+    begun = slot.state == Slot.State.STREAMING or bool(slot.problem_code) or late
+    ready = draft.state == (State.WORKING if draft.kind == Kind.WATCH else State.DONE)
+    return stream_url(slot) if ready and begun else ""
+
+
+def _asked(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
+    waited = timezone.now() - (draft.asked_at or draft.created_at)
+    if waited > timedelta(seconds=UNCLAIMED_SECONDS):
+        return CarriedOut("look", "No worker has begun.", "None is running, or all are busy: see "
+                          "that replview up runs. Nothing is on the source.", lines,
+                          moving=True, may_stop=True)  # fmt: skip
+    return CarriedOut("idle", "About to begin.", "A worker takes it within a second or two.",
+                      lines, moving=True, may_stop=True)  # fmt: skip
+
+
+def _doing(draft: SourceDraft) -> str:
+    running = next((one for one in draft.progress if one["state"] == "running"), None)
+    if running is None:
+        return ""
+    return f"{running['title']}."
+
+
+def _done(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
+    name = draft.answers.get("name", "")
+    if draft.slot is None:
+        return CarriedOut("ok", f"{name} is added.", "", lines)
+    level, word = ("ok", "done") if draft.slot.state == Slot.State.STREAMING else (
+        "unknown", draft.slot.state)  # fmt: skip
+    waits = Line("The receiver connects", "", level, word, draft.slot.problem_cause)
+    return CarriedOut("ok", f"{name} is being recorded.", "Its live page opens by itself.",
+                      [*lines, waits], moving=True)  # fmt: skip
+
+
+def _line(one: dict[str, Any]) -> Line:
+    level, word = _SHOWN.get(one["state"], ("unknown", one["state"]))
+    return Line(one["title"], one["sql"], level, word, for_page(one["said"]))

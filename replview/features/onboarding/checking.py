@@ -1,0 +1,161 @@
+"""Doctor's findings as a page shows them: what blocks first, each with what mends it."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from replview.catalog.connections import reading
+from replview.catalog.doctor.doctor import examine
+from replview.catalog.doctor.findings import Finding, Grade
+from replview.catalog.doctor.monitoring import check_monitoring
+from replview.catalog.problems import THROUGH_SQL, SourceTrouble
+from replview.features.onboarding.text import finding_for_page, sentence
+from replview.store.models import SourceDraft
+from replview.store.own_cluster import store_system_identifier
+from replview.text.formats import plural
+from replview.text.remedies import Remedy, split_remedy
+
+Kind = SourceDraft.Kind
+_LEVELS = {Grade.PROBLEM: "now", Grade.WARNING: "look", Grade.NOTE: "idle", Grade.OK: "ok"}
+#: All that matters where no slot is to be made.
+_OF_MONITORING = {
+    "reachable",
+    "version",
+    "old_version",
+    "unsupported_version",
+    "monitoring",
+    "no_pg_monitor",
+    "wal_limit",
+    "no_wal_limit",
+    "inactive_slot",
+    "lost_slot",
+}
+#: What stands against a replication connection, but not against the SQL functions.
+_WALSENDER_ALONE = {"pooler", "hba_refused", "no_free_walsender"}
+_OR_SQL = re.compile(f"[,;] or {re.escape(THROUGH_SQL)}")
+_DEADLINE_SECONDS = 5.0
+#: Statements of one finding that are shown; a database may have hundreds of tables.
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A finding with its remedy in pieces that can be copied."""
+
+    level: str
+    code: str
+    message: str
+    remedies: list[Remedy]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """All findings about a source, the worst first."""
+
+    findings: list[FindingView] = field(default_factory=list)
+    #: Something must be mended before it can go on.
+    blocked: bool = False
+    #: It can go on, but only through SQL functions.
+    sql_only: bool = False
+
+    def of(self, *levels: str) -> list[FindingView]:
+        """Those of some levels."""
+        return [one for one in self.findings if one.level in levels]
+
+    @property
+    def to_mend(self) -> list[FindingView]:
+        """Problems and warnings."""
+        return self.of("now", "look")
+
+    @property
+    def to_know(self) -> list[FindingView]:
+        """Good to know, nothing to do."""
+        return self.of("idle")
+
+    @property
+    def fine(self) -> list[FindingView]:
+        """What is as it should be."""
+        return self.of("ok")
+
+    @property
+    def level(self) -> str:
+        """The worst one's."""
+        return "now" if self.blocked else "look" if self.of("now", "look") else "ok"
+
+    @property
+    def title(self) -> str:
+        """The result in a few words."""
+        blocking, warnings = len(self.of("now")), len(self.of("look"))
+        if self.blocked:
+            return f"{plural(blocking, 'thing')} to mend first."
+        if self.sql_only:
+            return "Ready, through SQL functions."
+        return f"Ready, with {plural(warnings, 'warning')}." if warnings else "Ready."
+
+
+def check(conninfo: str, kind: str | None = None) -> Checked:
+    """Look at a source for one way to begin; without one, for all of them."""
+    found = examine(conninfo, store_system_identifier=store_system_identifier())
+    if kind != Kind.WATCH and _reached(found):
+        found += _monitoring(conninfo)
+    if kind == Kind.MONITOR:
+        found = [one for one in found if one.code in _OF_MONITORING or not _reached(found)]
+    problems = {one.code for one in found if one.grade is Grade.PROBLEM}
+    sql_only = bool(problems) and kind == Kind.RECORD and problems <= _WALSENDER_ALONE
+    if sql_only:
+        found = [_only_a_warning(one) for one in found]
+    elif kind == Kind.WATCH:
+        # A temporary slot lives in a replication connection: there is no such option.
+        found = [replace(one, remedy=_OR_SQL.sub("", one.remedy)) for one in found]
+    return Checked(
+        findings=sorted(map(view_of, found), key=lambda one: _ORDER[one.level]),
+        blocked=bool(problems) and not sql_only,
+        sql_only=sql_only and _reached(found),
+    )
+
+
+def _only_a_warning(finding: Finding) -> Finding:
+    if finding.grade is not Grade.PROBLEM:
+        return finding
+    return replace(finding, grade=Grade.WARNING)
+
+
+def view_of(finding: Finding) -> FindingView:
+    """A finding for a page."""
+    said = finding_for_page(finding)
+    return FindingView(
+        level=_LEVELS[finding.grade],
+        code=finding.code,
+        message=f"{sentence(said.message)}.",
+        remedies=_remedies(said.remedy),
+    )
+
+
+def _remedies(text: str) -> list[Remedy]:
+    """What is to be run, piece by piece; of a table's alternatives each by itself."""
+    found = []
+    for part in text.split("; ")[:_SHOWN]:
+        if part.startswith("ALTER TABLE"):
+            one, *others = part.split(", or ")
+            found += [
+                Remedy("", f"{one};", ""),
+                *(Remedy("or", f"{other};", "") for other in others),
+            ]
+        elif part:
+            found.append(split_remedy(part))
+    return found
+
+
+_ORDER = {"now": 0, "look": 1, "idle": 2, "ok": 3}
+
+
+def _reached(findings: Iterable[Finding]) -> bool:
+    return any(one.code == "reachable" for one in findings)
+
+
+def _monitoring(conninfo: str) -> list[Finding]:
+    try:
+        with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+            return list(check_monitoring(connection))
+    except SourceTrouble:
+        return []

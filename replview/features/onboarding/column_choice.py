@@ -1,0 +1,170 @@
+"""Which columns are not kept: left out, or masked; with suggestions by their names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.http import QueryDict
+
+from replview.catalog.connections import Connection
+from replview.catalog.naming import table_text
+from replview.catalog.personal_columns import looks_like
+from replview.catalog.plan import column_rules
+from replview.catalog.publications import read_publications
+from replview.catalog.table_columns import read_columns
+from replview.catalog.tables import TableFacts, read_tables
+from replview.store.masks import current_rules, masked_by
+
+KEEP, MASK, DROP = "keep", "mask", "drop"
+#: As a form's choices.
+KEEPING = ((KEEP, "Keep"), (MASK, "Mask"), (DROP, "Leave out"))
+#: The view of all suggestions, where a table's name would stand.
+SUGGESTED = ""
+_EVERYTHING = "a publication FOR ALL TABLES sends every column"
+Rules = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRow:
+    """A column and what is chosen for it."""
+
+    table: str
+    column: str
+    type_name: str
+    #: What its name looks like; empty: nothing.
+    looks: str
+    chosen: str
+    #: Why it cannot be left out; empty: it can.
+    must_be_sent: str
+    #: A mask rule takes it already, whatever is chosen here: ``ingest`` or ``display``.
+    by_rule: str = ""
+
+    @property
+    def field(self) -> str:
+        """Its name in the form."""
+        # A browser would send another line break than the one that is there.
+        return " ".join(f"{self.table}|{self.column}".splitlines())
+
+
+@dataclass(slots=True)
+class ColumnChoice:
+    """All tables that were chosen with their columns; one table's are shown, or suggestions."""
+
+    #: ``{"schema.table": columns}``.
+    tables: dict[str, list[ColumnRow]]
+    shown: str = SUGGESTED
+    #: 15 and later: what is left out does not even leave the source.
+    at_source: bool = True
+    #: All tables are published whole: no column can be left out.
+    everything: bool = False
+    rules: Rules = field(default_factory=dict)
+
+    @property
+    def suggested(self) -> list[ColumnRow]:
+        """Columns whose names look personal, and all for which something is chosen."""
+        rows = [row for rows in self.tables.values() for row in rows]
+        return [row for row in rows if row.looks or row.chosen != KEEP]
+
+    @property
+    def rows(self) -> list[ColumnRow]:
+        """Those that are shown."""
+        return self.tables.get(self.shown, []) if self.shown else self.suggested
+
+    @property
+    def index(self) -> list[tuple[str, int, int, int]]:
+        """Of each table: name, columns, suggestions, columns for which something is chosen."""
+        return [
+            (name, len(rows), sum(bool(row.looks) for row in rows), len(self.rules.get(name, {})))
+            for name, rows in self.tables.items()
+        ]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Columns that are masked, and left out."""
+        chosen = [rule for rules in self.rules.values() for rule in rules.values()]
+        return chosen.count(MASK), chosen.count(DROP)
+
+
+def read_choice(
+    connection: Connection, answers: Mapping[str, Any], shown: str = SUGGESTED, source_id: int = 0
+) -> ColumnChoice:
+    """The columns of the chosen tables as they are now, with what was chosen before.
+
+    Of a source that is not known yet (0) the mask rules for all sources hold.
+    """
+    known = read_tables(connection)
+    tables = _chosen(connection, answers, known)
+    everything = answers.get("through") == "all"
+    columns = read_columns(connection, [table.oid for table in tables])
+    former: Rules = answers.get("columns") or {}
+    in_force = current_rules()
+    rules = {
+        table.oid: masked_by(
+            in_force, source_id, table.schema, table.name, columns.get(table.oid, [])
+        )
+        for table in tables
+    }
+    rows = {
+        table.text: [
+            ColumnRow(
+                table=table.text,
+                column=column.name,
+                type_name=column.type_name,
+                looks=looks_like(column.name),
+                chosen=former.get(table.text, {}).get(column.name, KEEP),
+                must_be_sent=_EVERYTHING
+                if everything
+                else column_rules.must_be_sent(table, known, column.name),
+                by_rule=rules[table.oid].get(column.name, ""),
+            )
+            for column in columns.get(table.oid, [])
+        ]
+        for table in tables
+    }
+    still = {
+        name: {column: rule for column, rule in rules.items()
+               if any(row.column == column for row in rows.get(name, []))}
+        for name, rules in former.items()
+    }  # fmt: skip
+    return ColumnChoice(
+        tables=rows,
+        shown=shown if shown in rows else SUGGESTED,
+        at_source=connection.info.server_version >= 150000 and answers.get("through") == "tables",
+        everything=everything,
+        rules={name: rules for name, rules in still.items() if rules},
+    )
+
+
+def read_form(choice: ColumnChoice, sent: QueryDict) -> Rules:
+    """The rules with what was sent for the columns that were shown."""
+    rules = {name: dict(kept) for name, kept in choice.rules.items()}
+    everything = sent.get("all") if sent.get("all") in (KEEP, MASK) else None
+    for row in choice.rows:
+        wanted = everything if everything and row.looks else sent.get(row.field, row.chosen)
+        if wanted == DROP and row.must_be_sent:
+            wanted = MASK
+        of_table = rules.setdefault(row.table, {})
+        if wanted in (MASK, DROP):
+            of_table[row.column] = wanted
+        else:
+            of_table.pop(row.column, None)
+    return {name: kept for name, kept in rules.items() if kept}
+
+
+def _chosen(
+    connection: Connection, answers: Mapping[str, Any], tables: list[TableFacts]
+) -> list[TableFacts]:
+    """The chosen tables, or those of the chosen publications, or all that can be chosen."""
+    if answers.get("through") == "all":
+        return [table for table in tables if table.parent is None]
+    if answers.get("through") == "publications":
+        names = set(answers.get("publications") or ())
+        wanted = {
+            table_text(table.schema, table.name)
+            for publication in read_publications(connection)
+            if publication.name in names
+            for table in publication.tables
+        }
+    else:
+        wanted = set(answers.get("tables") or ())
+    return [table for table in tables if table.text in wanted]

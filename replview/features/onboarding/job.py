@@ -1,0 +1,198 @@
+"""Carrying out what was agreed to in the browser: a source, its slot, or a watch of it.
+
+Drafts are claimed from the store and carried out in threads of their own: creating a slot waits for
+every open transaction. What stops halfway is taken back, also what a lost worker left; the draft's
+page shows each step as it is done.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.db import IntegrityError
+
+from replview.acts.slot_making import make_slot
+from replview.catalog.connections import reading
+from replview.catalog.plan.answered import pgoutput_of, wish_of
+from replview.catalog.plan.carry_out import carry_out, undo
+from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.features.onboarding.draft_work import Work, take_back_lost
+from replview.features.onboarding.watch import Watching
+from replview.jobs import baselines, drafts
+from replview.jobs.stopping import stopping
+from replview.live.publisher import Publisher
+from replview.store.connecting import orm_connection
+from replview.store.dsn import DSNError
+from replview.store.models import Slot, SourceDraft
+from replview.store.secrets import SecretKeyChanged
+from replview.store.write.access_record import Visit, note, use_visit
+
+log = logging.getLogger(__name__)
+
+Kind, State = SourceDraft.Kind, SourceDraft.State
+#: Drafts at the same time in one process; each may wait for its source.
+_AT_ONCE = 4
+_PLAN_SECONDS = 60.0
+#: A watch ends when nobody has had its live page open for so long.
+UNWATCHED_SECONDS = 60.0
+_CHANGED = Trouble(
+    "changed",
+    "the source has changed since the statements were shown, so that others would run now",
+    "Look at them again",
+)
+_free = threading.BoundedSemaphore(_AT_ONCE)
+
+
+def serve() -> None:
+    """Begin the sources and slots that were agreed to; clean up after workers that are lost."""
+    with orm_connection():
+        if not drafts.anything_to_do():
+            return
+        take_back_lost()
+        while not stopping.is_set() and _free.acquire(blocking=False):
+            draft = None
+            try:
+                draft = drafts.claim([Kind.MONITOR, Kind.RECORD])
+                if draft is None:
+                    return
+                # No daemon: the process does not end before what was begun is taken back.
+                threading.Thread(target=_serve, args=[draft], name="onboarding").start()
+            finally:
+                if draft is None:
+                    _free.release()
+
+
+def waiting_watches() -> list[int]:
+    """Watches for the receivers' workers: each takes a thread there for as long as it lasts."""
+    with orm_connection():
+        return drafts.waiting_watches() if drafts.anything_to_do() else []
+
+
+def watch(draft_id: int, wakes: Publisher) -> None:
+    """Receive a watch until nobody looks any more; nothing happens if another worker has it."""
+    with orm_connection():
+        draft = drafts.claim([Kind.WATCH], draft_id)
+        if draft is not None:
+            with Work(draft, stopping).alive() as work:
+                act_on(work, lambda work: _watch(work, wakes))
+
+
+def _serve(draft: SourceDraft) -> None:
+    try:
+        with orm_connection(), Work(draft, stopping).alive() as work:
+            act_on(work, ACTS[draft.kind])
+    finally:
+        _free.release()
+
+
+def act_on(work: Work, act: Callable[[Work], None]) -> None:
+    """Do it, and keep what became of it."""
+    try:
+        act(work)
+    except SourceTrouble as error:
+        work.fail(error.trouble)
+    except (DSNError, SecretKeyChanged) as error:
+        work.fail(Trouble("bad_dsn", str(error), "Correct the address"))
+    except IntegrityError:
+        name = work.draft.answers.get("name")
+        cause = f"there is a source or slot of the name {name} by now"
+        work.fail(Trouble("name_taken", cause, "Choose another name"))
+    except Exception as error:
+        # Named by its type alone: its text may hold what a source sent.
+        log.error("draft %s: %s", work.draft.pk, type(error).__name__)
+        cause = f"replview itself failed ({type(error).__name__})"
+        work.fail(Trouble("internal", cause, "See the log of the workers"))
+
+
+def _monitor(work: Work) -> None:
+    """The source alone: nothing is made on it."""
+    work.begin([])
+    source = drafts.source_for(work.draft)
+    work.step("store", "running")
+    source.save()
+    work.step("store", "done")
+    if work.done(source=source):
+        _note(work, "changed_source", str(source), source_id=source.pk, details={"act": "add"})
+
+
+def _record(work: Work) -> None:
+    """Publication, slot, both in the store; then the baselines that were wanted."""
+    draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
+    plan = _plan(draft, conninfo)
+    work.begin(list(plan.steps), baseline=_wants_baseline(draft))
+    is_new = draft.source is None
+    options: dict[str, Any] = draft.answers.get("options") or {}
+    slot = make_slot(
+        draft.source or drafts.source_for(draft),
+        conninfo,
+        plan,
+        work.say,
+        stopped=False,
+        options=pgoutput_of(draft.answers),
+        interface=str(options.get("interface") or Slot.Interface.WALSENDER),
+        keep_aborted=bool(options.get("keep_aborted")),
+        stop=work.stop,
+        on_step=work.on_step,
+        draft=draft,
+    )
+    work.handed_over()
+    work.step("store", "done")
+    if _wants_baseline(draft):
+        for table in baselines.tables_of(slot):
+            by = draft.user.get_username()
+            baselines.request(slot, table["schema"], table["table"], by=by)
+        work.step("baseline", "done")
+    work.done(source=slot.source, slot=slot)
+    if is_new:
+        source = slot.source
+        _note(work, "changed_source", str(source), source_id=source.pk, details={"act": "add"})
+    made = {"act": "create", "statements": [str(step) for step in plan.steps]}
+    _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=made)
+
+
+def _watch(work: Work, wakes: Publisher) -> None:
+    """A temporary slot, for as long as somebody looks."""
+    draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
+    plan = _plan(draft, conninfo)
+    work.begin(list(plan.steps))
+    made = carry_out(conninfo, plan, work.say, stop=work.stop, on_step=work.on_step)
+    try:
+        watching = Watching(conninfo, plan, pgoutput_of(draft.answers), work.say, wakes)
+        work.step("store", "running")
+        with watching.registered() as slot:
+            SourceDraft.objects.filter(pk=draft.pk).update(slot=slot)
+            work.step("store", "done")
+            statements = [str(step) for step in plan.steps]
+            told = {"act": "watch", "statements": statements}
+            _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=told)
+            work.over = lambda: drafts.seen_seconds_ago(draft) > UNWATCHED_SECONDS
+            watching.receive(slot, work.stop)
+    finally:
+        undo(conninfo, made, work.say, work.on_step)
+    work.done()
+
+
+#: What becomes of a draft in one go.
+ACTS: dict[str, Callable[[Work], None]] = {Kind.MONITOR: _monitor, Kind.RECORD: _record}
+
+
+def _plan(draft: SourceDraft, conninfo: str) -> Plan:
+    """The plan as it is now. Raises ``SourceTrouble`` unless its statements are those shown."""
+    wish = wish_of(draft.answers, temporary=draft.kind == Kind.WATCH)
+    with reading(conninfo, deadline_seconds=_PLAN_SECONDS) as connection:
+        plan = make_plan(connection, wish)
+    if [str(step) for step in plan.steps] != draft.answers.get("statements"):
+        raise SourceTrouble(_CHANGED)
+    return plan
+
+
+def _wants_baseline(draft: SourceDraft) -> bool:
+    return bool((draft.answers.get("options") or {}).get("baseline"))
+
+
+def _note(work: Work, action: str, subject: str, **more: Any) -> None:
+    # A draft's own page has it done: by whoever agreed there, though a worker does it.
+    with use_visit(Visit(lambda: work.draft.user)):
+        note(action, subject=subject, **more)

@@ -1,0 +1,248 @@
+"""The options of a slot: what each does, what is usual, and what this server's version can."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.catalog.naming import slot_name_fault
+from replview.catalog.plan.slot_step import HEARTBEAT_BOUNDS
+from replview.catalog.server import ServerFacts
+from replview.catalog.state.wal_budget import (
+    DATABASE,
+    RECORD,
+    default_budget,
+    parse_budget,
+    size_words,
+)
+from replview.features.baselines.text import COST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A choice of a few, with a sentence for each."""
+
+    name: str
+    label: str
+    about: str
+    #: ``(value, word, what it means)``, the usual one first.
+    choices: tuple[tuple[str, str, str], ...]
+    #: Why there is nothing to choose; empty: there is.
+    refusal: str = ""
+
+
+@dataclass(slots=True)
+class OptionForm:
+    """What may be chosen on this server, and what is."""
+
+    facts: ServerFacts
+    values: dict[str, str]
+    errors: dict[str, str] = field(default_factory=dict)
+    #: A replication connection does not get through.
+    sql_only: bool = False
+    #: The tables' present rows, about; None: not known.
+    estimated_rows: int | None = None
+
+    @property
+    def usual(self) -> list[tuple[Option, str]]:
+        """Those that somebody may want otherwise, with what is chosen."""
+        return [(one, self.values[one.name]) for one in _usual(self.facts)]
+
+    @property
+    def further(self) -> list[tuple[Option, str]]:
+        """Those that are seldom touched."""
+        return [(one, self.values[one.name]) for one in _further(self.facts)]
+
+    @property
+    def further_changed(self) -> bool:
+        """Whether one of them is not as usual: then they are shown."""
+        return self.sql_only or any(
+            chosen != one.choices[0][0] for one, chosen in self.further if not one.refusal
+        )
+
+    @property
+    def default_budget(self) -> str:
+        """``10 GB``: what a budget is where none is named, and why."""
+        size, why = default_budget(self.facts)
+        return f"{size_words(size)}: {why}"
+
+    @property
+    def baseline_cost(self) -> str:
+        """What reading the tables once means for the source."""
+        return COST
+
+
+def form_of(facts: ServerFacts, answers: Mapping[str, Any]) -> OptionForm:
+    """The form as chosen before, else as is usual."""
+    kept: Mapping[str, Any] = answers.get("options") or {}
+    sql_only = bool((answers.get("check") or {}).get("sql_only"))
+    size, _ = default_budget(facts)
+    values = {
+        one.name: _choice(one, kept.get(one.name)) for one in (*_usual(facts), *_further(facts))
+    }
+    if sql_only and not kept:
+        values["interface"] = "sql"
+    values |= {
+        "slot_name": str(answers.get("slot_name") or "replview"),
+        "wal_budget": str(kept.get("wal_budget") or size_words(size)),
+        "heartbeat": str(kept.get("heartbeat_seconds") or ""),
+    }
+    return OptionForm(facts, values, sql_only=sql_only)
+
+
+def read_form(form: OptionForm, sent: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was chosen, as a draft's answers; None with ``errors`` said."""
+    options: dict[str, Any] = {}
+    for one in (*_usual(form.facts), *_further(form.facts)):
+        chosen = _choice(one, sent.get(one.name))
+        form.values[one.name] = chosen
+        options[one.name] = {"yes": True, "no": False}.get(chosen, chosen)
+    for name in ("slot_name", "wal_budget", "heartbeat"):
+        form.values[name] = str(sent.get(name, "")).replace("\0", "").strip()[:100]
+    if fault := slot_name_fault(form.values["slot_name"]):
+        form.errors["slot_name"] = fault
+    options["wal_budget"] = form.values["wal_budget"]
+    try:
+        if form.values["wal_budget"] and parse_budget(form.values["wal_budget"]) is None:
+            raise ValueError("a slot that replview makes has a WAL budget: to be warned only, "
+                             "choose to protect the record")  # fmt: skip
+    except ValueError as error:
+        form.errors["wal_budget"] = str(error)
+    options["heartbeat_seconds"] = _heartbeat(form)
+    if form.errors:
+        return None
+    return {"slot_name": form.values["slot_name"], "options": options}
+
+
+def _heartbeat(form: OptionForm) -> int | None:
+    text = form.values["heartbeat"]
+    if not text:
+        return None
+    least, most = HEARTBEAT_BOUNDS
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and least <= int(text) <= most):
+        form.errors["heartbeat"] = f"a number of seconds from {least} to {most:,}, or nothing"
+        return None
+    if form.facts.in_recovery:
+        form.errors["heartbeat"] = "this server is a standby: nothing can be written there"
+        return None
+    return int(text)
+
+
+def _choice(option: Option, asked: Any) -> str:
+    """What was asked for, where it can be had; else what is usual."""
+    text = {True: "yes", False: "no"}.get(asked, asked) if isinstance(asked, bool) else asked
+    known = [value for value, _, _ in option.choices]
+    return str(text) if text in known and not option.refusal else known[0]
+
+
+def _usual(facts: ServerFacts) -> tuple[Option, ...]:
+    return (
+        Option(
+            name="baseline",
+            label="Rows that are there already",
+            about="A record begins with the first change. What a row was before that is unknown, "
+            "unless its table is read once.",
+            choices=(
+                ("no", "Leave them", "it can be done later, table by table"),
+                ("yes", "Read them once", "each table is read from beginning to end"),
+            ),
+        ),
+        Option(
+            name="protect",
+            label="At the WAL budget",
+            about="While replview is away, the source keeps WAL for the slot. At half the budget "
+            "replview warns; at the budget something must give way.",
+            choices=(
+                (DATABASE, "Protect the database",
+                 "replview drops its slot, the disk is safe, the record has a gap"),
+                (RECORD, "Protect the record",
+                 "replview only warns; the source's disk can fill"),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _further(facts: ServerFacts) -> tuple[Option, ...]:
+    prepared = facts.max_prepared_transactions > 0
+    return (
+        Option(
+            name="streaming",
+            label="Large transactions",
+            about="A transaction larger than logical_decoding_work_mem can be sent while it is "
+            "still open.",
+            choices=(
+                ("parallel", "Shown while they run",
+                 "you see them grow; the source spills nothing to disk"),
+                ("on", "Shown while they run, one after another", "for trying things out"),
+                ("off", "Shown when they commit", "the source may spill them to its disk"),
+            ),
+            refusal="" if facts.version >= 140000 else "sent from PostgreSQL 14 on",
+        ),
+        Option(
+            name="two_phase",
+            label="Prepared transactions",
+            about="PREPARE TRANSACTION: shown when they are prepared, or only once committed.",
+            choices=(
+                ("yes", "Shown when prepared", "and you see which are forgotten"),
+                ("no", "Shown when committed", ""),
+            ),
+            refusal=""
+            if facts.version >= 150000 and prepared
+            else "max_prepared_transactions is 0: there are none"
+            if not prepared
+            else "sent from PostgreSQL 15 on",
+        ),
+        Option(
+            name="messages",
+            label="Logical messages",
+            about="pg_logical_emit_message: how an application says who did something.",
+            choices=(
+                ("on", "Received", "actors and test messages come with them"),
+                ("off", "Not received", ""),
+            ),
+            refusal="" if facts.version >= 140000 else "sent from PostgreSQL 14 on",
+        ),
+        Option(
+            name="origin",
+            label="Changes replicated from elsewhere",
+            about="Rows that this source itself received from another server.",
+            choices=(
+                ("any", "Received", "marked with their origin"),
+                ("none", "Left out", "only what was written on this source"),
+            ),
+            refusal="" if facts.version >= 160000 else "told apart from PostgreSQL 16 on",
+        ),
+        Option(
+            name="failover",
+            label="Survive a failover",
+            about="Standbys with sync_replication_slots keep a copy of the slot, so that the "
+            "record goes on after one is promoted.",
+            choices=(
+                ("no", "No", "usual where there is no standby"),
+                ("yes", "Yes", "the slot is made with failover = true"),
+            ),
+            refusal=""
+            if facts.major >= 17 and not facts.in_recovery
+            else "this server is a standby"
+            if facts.major >= 17
+            else "there from PostgreSQL 17 on",
+        ),
+        Option(
+            name="interface",
+            label="How it is read",
+            about="Through a replication connection, or by SQL functions where poolers or rules "
+            "let none through.",
+            choices=(
+                ("walsender", "Replication connection", "at once, and fast"),
+                ("sql", "SQL functions", "about a second later; nothing while a transaction runs"),
+            ),
+        ),
+        Option(
+            name="keep_aborted",
+            label="What was rolled back",
+            about="Of transactions that were streamed and then rolled back.",
+            choices=(
+                ("no", "Forget it", "after ten minutes"),
+                ("yes", "Keep it, marked", "it takes place in the store"),
+            ),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,255 @@
+"""Which tables: by schema, one by one, or all and those made later; what of each is published."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.http import QueryDict
+
+from replview.catalog.connections import Connection
+from replview.catalog.naming import quoted
+from replview.catalog.plan.slot_request import fully_usable
+from replview.catalog.publication_members import whole_schemas
+from replview.catalog.publications import Publication, read_publications
+from replview.catalog.readable_together import clash_of
+from replview.catalog.server import ServerFacts, read_server_facts
+from replview.catalog.tables import TableFacts, leaves_of, read_tables
+from replview.text.formats import count_words, plural
+
+TABLES, EVERYTHING, PUBLICATIONS = "tables", "all", "publications"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """A line of the list."""
+
+    name: str
+    schema: str
+    table: str
+    chosen: bool
+    #: How its rows are told apart, in words.
+    identity: str
+    #: ``key``, ``full`` or ``none``: none publishes inserts and truncations alone.
+    identity_kind: str
+    rows: str
+    partitions: int
+    #: Why it cannot be chosen; empty: it can.
+    refusal: str
+    #: What would give it an identity, the best first.
+    mend: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class TableChoice:
+    """The list, and the publications that are there instead."""
+
+    rows: list[TableRow]
+    publications: list[Publication]
+    through: str
+    #: Of publications TABLES IN SCHEMA: the schemas whose later tables are in them, too.
+    whole_schemas: dict[str, list[str]] = field(default_factory=dict)
+    #: Of the publications.
+    chosen: set[str] = field(default_factory=set)
+    #: The role may make publications in this database.
+    may_create: bool = True
+    database: str = ""
+    #: What lets it.
+    grant: str = ""
+    #: Why there can be no publication FOR ALL TABLES; empty: there can.
+    no_everything: str = ""
+    #: Tables on which UPDATE and DELETE would fail under it, and whether that was agreed to.
+    breaking: tuple[str, ...] = ()
+    breaking_agreed: bool = False
+    error: str = ""
+
+    @property
+    def keyless(self) -> list[TableRow]:
+        """Tables of which only inserts and truncations can be published."""
+        return [row for row in self.rows if row.identity_kind == "none" and not row.refusal]
+
+    @property
+    def breaking_rows(self) -> list[TableRow]:
+        """The tables that would suffer under FOR ALL TABLES, with what mends each."""
+        return [row for row in self.rows if row.name in self.breaking]
+
+    @property
+    def breaking_digest(self) -> str:
+        """What is agreed to: these tables and no others."""
+        return hashlib.sha256("\0".join(self.breaking).encode()).hexdigest()[:24]
+
+    @property
+    def described(self) -> list[tuple[Publication, str]]:
+        """The publications that are there, each with what it publishes in words."""
+        found = []
+        for one in self.publications:
+            words = plural(len(one.tables), "table")
+            if one.all_tables:
+                words = f"all tables, also later ones: {words} now"
+            elif schemas := self.whole_schemas.get(one.name):
+                words = f"{words}, and later ones of {', '.join(schemas)}"
+            found.append((one, words))
+        return found
+
+    @property
+    def schemas(self) -> list[tuple[str, int]]:
+        """Each schema with how many tables of it can be chosen."""
+        counts: dict[str, int] = {}
+        for row in self.rows:
+            counts[row.schema] = counts.get(row.schema, 0) + (not row.refusal)
+        return sorted(counts.items())
+
+    @property
+    def choosable(self) -> list[TableRow]:
+        """Tables that can be chosen."""
+        return [row for row in self.rows if not row.refusal]
+
+    @property
+    def chosen_rows(self) -> list[TableRow]:
+        """Tables that are."""
+        return [row for row in self.rows if row.chosen]
+
+    @property
+    def summary(self) -> str:
+        """``47 of 50 tables; of 3 only inserts``."""
+        chosen = self.chosen_rows
+        keyless = sum(row.identity_kind == "none" for row in chosen)
+        words = f"{len(chosen)} of {plural(len(self.rows), 'table')} chosen"
+        return f"{words}; of {keyless} only inserts" if keyless else words
+
+
+def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoice:
+    """The database's tables and publications as they are now, with what was chosen before."""
+    tables = read_tables(connection)
+    facts = read_server_facts(connection)
+    publications = [one for one in read_publications(connection) if one.tables or one.all_tables]
+    former = set(answers.get("tables") or ())
+    breaking = tuple(
+        table.text for table in tables if table.parent is None and not fully_usable(table, tables)
+    )
+    # All, unless something was chosen before; a table that came since is not in that.
+    everything = "through" not in answers
+    through = str(answers.get("through") or (TABLES if facts.may_create else PUBLICATIONS))
+    return TableChoice(
+        rows=[
+            _row(table, tables, chosen=everything or table.text in former)
+            for table in tables
+            if table.parent is None
+        ],
+        publications=publications,
+        through=through if publications or through == EVERYTHING else TABLES,
+        whole_schemas=whole_schemas(connection),
+        chosen=set(answers.get("publications") or [one.name for one in publications]),
+        may_create=facts.may_create,
+        database=facts.database,
+        grant=f"GRANT CREATE ON DATABASE {quoted(facts.database)} TO {quoted(facts.role)};",
+        no_everything=_no_everything(facts, tables),
+        breaking=breaking,
+        breaking_agreed=set(breaking) <= set(answers.get("breaking") or ()),
+    )
+
+
+def _no_everything(facts: ServerFacts, tables: list[TableFacts]) -> str:
+    if facts.in_recovery:
+        return "this server is a standby: publications are made on its primary"
+    if not facts.superuser:
+        return f"PostgreSQL asks for a superuser, which the role {facts.role} is not"
+    return "" if tables else "the database has no table yet"
+
+
+def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
+    """What was chosen, as a draft's answers; None with ``error`` said."""
+    through = sent.get("through", "")
+    choice.through = through if through in (PUBLICATIONS, EVERYTHING) else TABLES
+    choice.chosen = set(sent.getlist("publication"))
+    # One field for all, where the browser could put them together: a form has at most 1,000.
+    asked = {*sent.getlist("table"), *sent.get("tables", "").splitlines()}
+    choice.rows = [
+        replace(row, chosen=row.name in asked and not row.refusal) for row in choice.rows
+    ]
+    if choice.through == PUBLICATIONS:
+        chosen = [one for one in choice.publications if one.name in choice.chosen]
+        if not chosen:
+            choice.error = "Choose at least one publication, or have one made."
+        elif clash := clash_of(chosen):
+            choice.error = (
+                f"These publications give table {clash} different columns, which one slot cannot "
+                "read: choose fewer."
+            )
+        return None if choice.error else {
+            "through": PUBLICATIONS, "publications": [one.name for one in chosen], "tables": []
+        }  # fmt: skip
+    if choice.through == EVERYTHING:
+        return _read_everything(choice, sent)
+    tables = [row.name for row in choice.chosen_rows]
+    if not tables:
+        choice.error = "Choose at least one table."
+        return None
+    return {"through": TABLES, "publications": [], "tables": tables}
+
+
+def _read_everything(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
+    """Refused where updates on the source would fail, unless just those tables were agreed to."""
+    choice.breaking_agreed = sent.get("breaking", "") == choice.breaking_digest
+    if choice.no_everything:
+        choice.error = f"All tables at once cannot be had: {choice.no_everything}."
+    elif choice.breaking and not choice.breaking_agreed:
+        choice.error = (
+            f"On {plural(len(choice.breaking), 'table')} UPDATE and DELETE would fail on the "
+            "source. Give each a key, choose tables one by one, or say that you want it so."
+        )
+    return None if choice.error else {
+        "through": EVERYTHING, "publications": [], "tables": [], "breaking": list(choice.breaking)
+    }  # fmt: skip
+
+
+def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableRow:
+    identity, kind = _identity(table, tables)
+    refusal = "" if table.owned else "the role does not own it: only an owner can publish a table"
+    if len(table.text.splitlines()) > 1:
+        refusal = (
+            "a line break in its name, which a form cannot send: replview slot add can take it"
+        )
+    return TableRow(
+        name=table.text,
+        schema=table.schema,
+        table=table.name,
+        chosen=chosen and not refusal,
+        identity=identity,
+        identity_kind=kind,
+        rows=count_words(table.estimated_rows) if table.estimated_rows else "",
+        partitions=len(leaves_of(table, tables)) if table.partitioned else 0,
+        refusal=refusal,
+        mend=_mend(table) if kind == "none" else (),
+    )
+
+
+def _identity(table: TableFacts, tables: list[TableFacts]) -> tuple[str, str]:
+    if not fully_usable(table, tables):
+        return "deferrable key" if table.deferrable_key else "no key", "none"
+    if table.replica_identity == "FULL":
+        return "the whole row", "full"
+    what = "unique index" if table.replica_identity == "INDEX" else "primary key"
+    return f"{what} {', '.join(table.identity_columns)}", "key"
+
+
+def _mend(table: TableFacts) -> tuple[tuple[str, str], ...]:
+    """``((why this one, statement), …)``."""
+    name = quoted(table.schema, table.name)
+    if table.deferrable_key:
+        index, key = quoted(f"{table.name[:40]}_identity"), map(quoted, table.primary_key)
+        make = "CREATE UNIQUE INDEX" if table.partitioned else "CREATE UNIQUE INDEX CONCURRENTLY"
+        best = ("Its primary key is DEFERRABLE, which PostgreSQL takes for no identity. A unique "
+                "index on the same columns does", f"{make} {index} ON {name} ({', '.join(key)}); "
+                f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {index};")  # fmt: skip
+    elif table.primary_key:
+        back = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"
+        return (("Its primary key, which is there, is used again", back),)
+    else:
+        best = ("A primary key is best: small, and useful to everybody",
+                f"ALTER TABLE {name} ADD PRIMARY KEY (…);")  # fmt: skip
+    return (
+        best,
+        ("Without one, the whole old row goes into the WAL with each update and delete",
+         f"ALTER TABLE {name} REPLICA IDENTITY FULL;"),
+    )  # fmt: skip

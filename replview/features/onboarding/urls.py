@@ -1,0 +1,23 @@
+"""Addresses of adding a source, step by step, and of a source's health check."""
+
+from django.urls import path
+
+from replview.features.onboarding import doctor_views as doctor
+from replview.features.onboarding import step_views as onboarding_steps
+from replview.features.onboarding import views as onboarding
+
+_DRAFT = "sources/new/<int:draft_id>/"
+
+urlpatterns = [
+    path("sources/new/", onboarding.start, name="source-new"),
+    path("sources/new/<slug:kind>/", onboarding.begin, name="source-new-kind"),
+    path(f"{_DRAFT}connection/", onboarding.connection, name="draft-connection"),
+    path(f"{_DRAFT}check/", onboarding_steps.check, name="draft-check"),
+    path(f"{_DRAFT}tables/", onboarding_steps.tables, name="draft-tables"),
+    path(f"{_DRAFT}columns/", onboarding_steps.columns, name="draft-columns"),
+    path(f"{_DRAFT}options/", onboarding_steps.options, name="draft-options"),
+    path(f"{_DRAFT}review/", onboarding_steps.review, name="draft-review"),
+    path(f"{_DRAFT}progress/", onboarding.progress, name="draft-progress"),
+    path(f"{_DRAFT}cancel/", onboarding.cancel, name="draft-cancel"),
+    path("sources/<str:source_name>/doctor/", doctor.doctor, name="source-doctor"),
+]

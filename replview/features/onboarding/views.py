@@ -1,0 +1,152 @@
+"""Adding a source: the ways to begin, its address, what becomes of it, and the way out."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from replview.features.onboarding import steps
+from replview.features.onboarding.address_form import STRING, AddressForm, form_of, read_form
+from replview.features.onboarding.carried_out import carried_out, next_address
+from replview.features.onboarding.connecting import connect_draft, known_as
+from replview.features.onboarding.going import gone, page_of
+from replview.jobs import drafts
+from replview.store.models import Source, SourceDraft
+
+Kind, State = SourceDraft.Kind, SourceDraft.State
+
+
+@require_GET
+def start(request: HttpRequest) -> HttpResponse:
+    """Three ways to begin, and what was begun before."""
+    begun = [(draft, steps.KINDS[Kind(draft.kind)], _goes_on(draft))
+             for draft in drafts.unfinished(request.user)]  # fmt: skip
+    told = next((word for word in ("expired", "left", "remains") if word in request.GET), "")
+    page = {"begun": begun, "told": told, "may_add": True}
+    return render(request, "onboarding/start.html", page)
+
+
+@sensitive_post_parameters("password", "dsn")
+@require_http_methods(["GET", "HEAD", "POST"])
+def begin(request: HttpRequest, kind: str) -> HttpResponse:
+    """The address of a new source; a draft is kept once the address works.
+
+    ``?source=NAME``: a slot on a source that is known already.
+    """
+    if kind not in Kind.values:
+        raise Http404(f"there is no way to begin that is called {kind!r}")
+    if name := request.GET.get("source", ""):
+        return _begin_for(request, kind, name)
+    draft = SourceDraft(user=request.user, kind=kind)
+    if request.method == "POST":
+        form = read_form(request.POST)
+        if _connect(form, draft):
+            draft.save()
+            return redirect(steps.after(draft, "connection"))
+        return _connection_page(request, form, kind, status=422)
+    return _connection_page(request, AddressForm({"port": "5432"}), kind)
+
+
+@sensitive_post_parameters("password", "dsn")
+@require_http_methods(["GET", "HEAD", "POST"])
+def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
+    """The address again; what depends on it is asked for anew where it changes."""
+    draft = drafts.find(request.user, draft_id)
+    if draft is None or draft.source_id is not None:
+        return gone()
+    if draft.state not in drafts.CHANGEABLE:
+        return redirect("draft-progress", draft.pk)
+    former = form_of(
+        draft.answers.get("form") or {},
+        draft.conninfo,
+        has_password=bool(draft.sealed_password or draft.password_ref),
+    )
+    if request.method != "POST":
+        return _connection_page(request, former, draft.kind, draft)
+    form, before = read_form(request.POST, former), draft.conninfo
+    name = draft.answers.get("name")
+    if _connect(form, draft):
+        moved = draft.conninfo != before
+        kept = drafts.move(draft) if moved else drafts.keep_address(draft)
+        return redirect(steps.after(draft, "connection")) if kept else gone()
+    draft.answers["name"] = name
+    return _connection_page(request, form, draft.kind, draft, status=422)
+
+
+def _connect(form: AddressForm, draft: SourceDraft) -> bool:
+    """Try the address; True with the draft (not saved) filled in."""
+    reached = connect_draft(form, draft)
+    if reached is None:
+        return False
+    known = known_as(reached, draft.conninfo)
+    draft.answers |= {
+        "name": reached.name,
+        "form": form.kept(),
+        "server": {"version": reached.version, "database": reached.database,
+                   "role": reached.role},
+        "known": str(known or ""),
+    }  # fmt: skip
+    if draft.kind == Kind.WATCH and "slot_name" not in draft.answers:
+        draft.answers["slot_name"] = drafts.watch_name()
+    return True
+
+
+def _connection_page(
+    request: HttpRequest,
+    form: AddressForm,
+    kind: str,
+    draft: SourceDraft | None = None,
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    focus = form.first_wrong or ("dsn" if form.how == STRING else "host")
+    page = {**page_of(kind, "connection", draft), "form": form, "focus": focus}
+    return render(request, "onboarding/connection.html", page, status=status)
+
+
+def _begin_for(request: HttpRequest, kind: str, name: str) -> HttpResponse:
+    """A slot on a source whose address is known."""
+    source = get_object_or_404(Source, name=name, ephemeral=False)
+    if kind != Kind.RECORD:
+        raise Http404("a source that is known is monitored already")
+    if request.method != "POST":
+        page = {**page_of(kind, "connection"), "source": source}
+        return render(request, "onboarding/known.html", page)
+    draft = drafts.begin_for(request.user, source)
+    return redirect("draft-check", draft.pk)
+
+
+def _goes_on(draft: SourceDraft) -> str:
+    """Where somebody goes on with what was begun."""
+    if draft.state not in drafts.CHANGEABLE:
+        return reverse("draft-progress", args=[draft.pk])
+    return steps.step_url(draft, steps.next_open(draft))
+
+
+@require_GET
+def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
+    """What is being carried out, step by step; then the live page, or what went wrong."""
+    draft = drafts.find(request.user, draft_id)
+    if draft is None:
+        return gone()
+    htmx = request.headers.get("HX-Request") == "true"
+    if draft.state == State.OPEN:
+        return redirect(_goes_on(draft))
+    page: dict[str, Any] = {**page_of(draft.kind, "review", draft), "work": carried_out(draft),
+                            "following": next_address(draft)}  # fmt: skip
+    name = "onboarding/progress_now.html" if htmx else "onboarding/progress.html"
+    return render(request, name, page)
+
+
+@require_POST
+def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
+    """Forget it; what is being carried out is taken back, a watch ends."""
+    draft = drafts.find(request.user, draft_id)
+    if draft is None or drafts.drop(draft):
+        # What could not be taken back was told with its statements.
+        remains = draft is not None and bool(draft.undo)
+        return redirect(f"{reverse('source-new')}?{'remains' if remains else 'left'}")
+    return redirect("draft-progress", draft.pk)

@@ -1,0 +1,143 @@
+"""Looking at a source without a trace: a temporary slot, received in this process.
+
+For ``replview watch`` and for a watch begun in a browser. The source and the slot are in the store
+only while the watch lasts; on the server the slot goes with its connection. A publication is used
+if there is one, else made for the time and dropped.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from django.db import connection as store
+from django.db import transaction
+from psycopg import conninfo as libpq
+
+from replview.catalog.connections import connected
+from replview.catalog.plan.carry_out import waiting_for
+from replview.catalog.plan.plan import Plan
+from replview.catalog.slots import read_slots
+from replview.live.publisher import Publisher
+from replview.receiver.run import Listeners, receive
+from replview.store.dsn import set_dsn
+from replview.store.models import Slot, Source
+from replview.store.retention import tidy
+
+Say = Callable[[str], None]
+#: How long a receiver has to stop; deleting what was stored may go on in the background.
+_STOP_SECONDS = 4.0
+_FORGET_SECONDS = 5.0
+_CUT_SECONDS = 3.0
+_LOOK_SECONDS = 0.5
+#: A slot that is not there by then waits for something.
+_PATIENCE_SECONDS = 3.0
+
+
+@dataclass
+class Watching:
+    """One watch, from its rows in the store to their removal."""
+
+    conninfo: str
+    plan: Plan
+    options: dict[str, Any]
+    say: Say
+    wakes: Publisher
+
+    @contextmanager
+    def registered(self) -> Iterator[Slot]:
+        """The ephemeral source and slot, gone again afterwards."""
+        given = libpq.conninfo_to_dict(self.conninfo)
+        # A source's name is a part of addresses, which a slash would end.
+        place = str(given.get("dbname") or given.get("service") or "source").replace("/", "-")
+        # The password is sealed for the time, so that sampling reaches the source too.
+        source = Source(name=f"watch-{place[:40]}-{self.plan.slot_name[-8:]}", ephemeral=True)
+        set_dsn(source, self.conninfo)
+        # Together: one without a slot is what others left behind, and deleted.
+        with transaction.atomic():
+            source.save()
+            slot = Slot.objects.create(
+                source=source,
+                name=self.plan.slot_name,
+                publications=list(self.plan.publications),
+                options=self.options,
+                column_rules=self.plan.column_rules,
+                temporary=True,
+            )
+        try:
+            yield slot
+        finally:
+            self._forget(source)
+
+    def receive(self, slot: Slot, stop: threading.Event) -> None:
+        """Receive until ``stop`` is set, saying what happens to the slot."""
+        wakes = self.wakes
+        reader = threading.Thread(
+            target=receive,
+            args=[slot.pk],
+            kwargs={
+                "owner": f"watch@{socket.gethostname()}:{os.getpid()}",
+                "stop": stop,
+                "conninfo_of": lambda source_id: self.conninfo,
+                "listeners": Listeners(
+                    committed=lambda slot_id, life, seq, moved: wakes.wake(
+                        slot_id, life, seq, moved
+                    ),
+                    slot_changed=wakes.slot_changed,
+                ),
+            },
+            name="receiver",
+        )
+        reader.start()
+        try:
+            self._tell(slot, stop, reader)
+        finally:
+            stop.set()
+            reader.join(_STOP_SECONDS)
+            self._cut_own_session()
+            reader.join(_STOP_SECONDS)
+            wakes.slot_changed(slot.pk)
+
+    def _tell(self, slot: Slot, stop: threading.Event, reader: threading.Thread) -> None:
+        """A line at each change of state; ends with the receiver."""
+        told = ""
+        began = time.monotonic()
+        while reader.is_alive() and not stop.wait(_LOOK_SECONDS):
+            slot.refresh_from_db()
+            line = f"{slot.state}"
+            if slot.problem_cause:
+                line = f"{slot.problem_cause}. {slot.problem_remedy}"
+            elif slot.state == Slot.State.STARTING and time.monotonic() - began > _PATIENCE_SECONDS:
+                line = waiting_for(self.conninfo)
+                began = time.monotonic()
+            if line != told:
+                self.say(line)
+                told = line
+
+    def _cut_own_session(self) -> None:
+        """End our walsender if it is still there, and wait until it took the slot with it.
+
+        While creating the slot waits for somebody's transaction it notices no closed connection.
+        """
+        deadline = time.monotonic() + _CUT_SECONDS
+        with suppress(psycopg.Error), connected(self.conninfo) as connection:
+            while time.monotonic() < deadline:
+                ours = [s for s in read_slots(connection) if s.slot_name == self.plan.slot_name]
+                if not ours:
+                    return
+                if ours[0].active_pid:
+                    connection.execute("SELECT pg_terminate_backend(%s)", [ours[0].active_pid])
+                time.sleep(0.05)
+
+    def _forget(self, source: Source) -> None:
+        """Take source and slot out of the store; what cannot be deleted at once, beat deletes."""
+        Slot.objects.filter(source=source).update(desired=Slot.Desired.REMOVING, lease_owner="")
+        with tidy.alone() as mine:
+            if mine:
+                tidy.remove_slots(time.monotonic() + _FORGET_SECONDS)
+        store.close()

@@ -1,0 +1,1 @@
+"""The overview: all sources, worst first."""

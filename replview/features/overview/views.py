@@ -1,0 +1,161 @@
+"""The overview: must I do something? Sources worst first, what is open, what happened."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.cache import cache
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from replview.access.rights import Role, may
+from replview.features.overview.figures import figures
+from replview.health.alert_counts import AlertCounts
+from replview.health.fleet import Fleet, SourceView
+from replview.health.open_counts import OPEN_STATES
+from replview.health.open_transactions import OpenRow
+from replview.health.samples import read_history, read_window
+from replview.health.states import Level
+from replview.store.models import SlotEvent, Transaction
+from replview.text.formats import age_words, plural
+from replview.ui.alert_news import read_news
+from replview.ui.charts.sparkline import Sparkline, sparkline
+from replview.ui.shared_fleet import read_shared_fleet
+from replview.ui.shell import build_shell, fleet_of
+
+BUCKETS = 60
+ROWS_BELOW = 8
+#: History is drawn anew this often; what is new in between is less than a pixel.
+DRAWN_FOR_SECONDS = 10
+
+
+@require_GET
+def overview(request: HttpRequest) -> HttpResponse:
+    """The whole page, or for htmx the part that changes."""
+    fleet = fleet_of(request)
+    htmx = request.headers.get("HX-Request") == "true"
+    if htmx and ("first" in request.GET) != (not fleet.sources):
+        # The first source has come, or the last one is gone: it is another page now.
+        return HttpResponse(headers={"HX-Refresh": "true"})
+    if htmx and not fleet.sources:
+        return HttpResponse(status=204)
+    if not fleet.sources:
+        may_add = may(request.user, Role.ADMIN)
+        return render(request, "overview/first_run.html", {"may_add": may_add})
+    page = {
+        "fleet": fleet,
+        "sentence": _sentence(fleet),
+        "figures": figures(fleet),
+        "open_rows": _open_rows(fleet),
+        **_events(fleet),
+        **_history(fleet),
+    }
+    return render(request, "overview/now.html" if htmx else "overview/overview.html", page)
+
+
+@require_GET
+def shell_health(request: HttpRequest) -> HttpResponse:
+    """The header's health of the scope, with the navigation's counts and the news beside it."""
+    request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
+    return render(
+        request, "ui/shell/health_now.html", {"shell": build_shell(request), "news": read_news()}
+    )
+
+
+def _sentence(fleet: Fleet) -> dict[str, Any]:
+    """Whether something must be done, and where."""
+    worst, total = fleet.sources[0], len(fleet.sources)
+    same = sum(1 for source in fleet.sources if source.level == worst.level)
+    of = f"{same} of {plural(total, 'source')}"
+    verb = "needs" if same == 1 else "need"
+    first = f"{worst.source.name}: {worst.health.title}"
+    slot = next(iter(worst.worst_first), None)
+    place = f"{reverse('sources')}#source-{worst.source.pk}"
+    action = {
+        "action_url": slot.url if slot else place,
+        "action_label": f"Open {slot.name if slot else worst.source.name}",
+    }
+    match worst.level:
+        case Level.NOW:
+            title = f"{of} {verb} you now."
+        case Level.LOOK:
+            title = f"{of} {verb} a look."
+        case Level.UNKNOWN:
+            title = f"{of} {'is' if same == 1 else 'are'} unknown."
+        case _:
+            idle = sum(1 for source in fleet.sources if source.level == Level.IDLE)
+            well = "is caught up" if total == 1 else "are caught up"
+            cause = f"{idle} of {total} idle." if idle else ""
+            if idle == total:
+                well = "is idle" if total == 1 else "are idle"
+                cause = worst.health.title if total == 1 else ""
+            subject = worst.source.name if total == 1 else f"All {total} sources"
+            if fleet.alerts.firing:
+                return _alerts_sentence(fleet.alerts, f"{subject} {well}. {cause}".strip())
+            return {"level": worst.level, "title": f"{subject} {well}.",
+                    "cause": f"{cause} Nothing to do.".strip()}  # fmt: skip
+    step = worst.health.next_step
+    return {"level": worst.level, "title": title, "cause": first, "next": step, **action}
+
+
+def _alerts_sentence(alerts: AlertCounts, cause: str) -> dict[str, Any]:
+    """The sources are well, and yet there is something to do: a schema that changed, say."""
+    count = alerts.now or alerts.firing
+    verb = "needs" if count == 1 else "need"
+    rest = "you now" if alerts.now else "a look"
+    return {
+        "level": alerts.level,
+        "title": f"{plural(count, 'alert')} {verb} {rest}.",
+        "cause": cause,
+        "action_url": reverse("alerts"),
+        "action_label": "Open the alerts",
+    }
+
+
+def _open_rows(fleet: Fleet) -> list[OpenRow]:
+    """The oldest open transactions."""
+    slots = {view.slot.incarnation_id: view.slot for view in fleet.slots}
+    oldest = (
+        Transaction.objects.filter(state__in=OPEN_STATES, incarnation_id__in=slots.keys() - {None})
+        .order_by(F("prepared_at").asc(nulls_last=True), "received_at")
+        .only("id", "incarnation_id", "xid", "gid", "state", "first_lsn", "prepared_at",
+              "received_at", "inserts", "updates", "deletes", "truncates", "messages",
+              "aborted_changes")
+    )[:ROWS_BELOW]  # fmt: skip
+    rows = [OpenRow(row, slots[row.incarnation_id], fleet.now) for row in oldest]
+    return sorted(rows, key=lambda row: row.since)
+
+
+def _events(fleet: Fleet) -> dict[str, Any]:
+    """The newest lines of the slots' logs, and how many there were in a day."""
+    slots = [view.slot.pk for view in fleet.slots]
+    week, day = (fleet.now - timedelta(days=days) for days in (7, 1))
+    lines = SlotEvent.objects.filter(slot__in=slots, at__gt=week).order_by("-at")
+    return {
+        "events": list(lines.select_related("slot__source")[:ROWS_BELOW]),
+        "events_total": lines.filter(at__gt=day).count(),
+    }
+
+
+def _history(fleet: Fleet) -> dict[str, Any]:
+    """A sparkline a source, of the slot that retains most."""
+    key = f"overview-history-{hash(frozenset(view.slot.pk for view in fleet.slots))}"
+    drawn: tuple[timedelta, dict[int, dict[int, int]]] | None = cache.get(key)
+    if drawn is None:
+        window = read_window(fleet.now)
+        drawn = window, read_history(fleet.now, window, BUCKETS)
+        cache.set(key, drawn, DRAWN_FOR_SECONDS)
+    window, points = drawn
+    rows = [(source, _sparkline(source, points)) for source in fleet.sources]
+    return {"rows": rows, "window": age_words(window)}
+
+
+def _sparkline(source: SourceView, points: dict[int, dict[int, int]]) -> Sparkline:
+    highest: dict[int, int] = {}
+    ids = [view.slot.pk for view in source.slots] + [view.watched_id for view in source.others]
+    for slot_id in ids:
+        for bucket, retained in points.get(slot_id, {}).items():
+            highest[bucket] = max(retained, highest.get(bucket, 0))
+    return sparkline(highest, BUCKETS, present_known=source.present_known)

@@ -1,0 +1,1 @@
+"""Peeks: a look into an idle slot that does not move it."""

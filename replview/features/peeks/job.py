@@ -1,0 +1,137 @@
+"""Serving looks into slots: claimed from the store, done in threads of their own.
+
+Apart from the worker's own threads, of which there are few: sampling must go on while somebody
+looks for a minute.
+"""
+
+import logging
+import threading
+from functools import cache, partial
+from typing import Any
+
+from replview.catalog.connections import reading
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.state.peekable import read_place
+from replview.jobs import peeks
+from replview.receiver.peeks.peek import peek as look_into
+from replview.store.connecting import orm_connection
+from replview.store.dsn import DSNError, full_conninfo
+from replview.store.masks import NamedColumn, current_rules, masked_by
+from replview.store.models import Slot, SlotPeek, Source
+from replview.store.read.relation_shapes import names_had
+from replview.store.read.seen import masked_image
+from replview.store.secrets import SecretKeyChanged
+
+log = logging.getLogger(__name__)
+
+#: Looks at the same time in one process; each uses a backend of its source.
+_AT_ONCE = 2
+#: How long the source may take to say what the slot is.
+_CATALOG_SECONDS = 5.0
+_free = threading.BoundedSemaphore(_AT_ONCE)
+
+
+def serve() -> None:
+    """Begin the looks that were asked for, as far as there is room for them."""
+    with orm_connection():
+        peeks.fail_abandoned()
+        while _free.acquire(blocking=False):
+            peek = None
+            try:
+                peek = peeks.claim()
+                if peek is None:
+                    return
+                # A daemon: a worker that is told to stop does not wait for it, its row is
+                # given up later.
+                threading.Thread(target=_serve, args=[peek], name="peek", daemon=True).start()
+            finally:
+                if peek is None:
+                    _free.release()
+
+
+def _serve(peek: SlotPeek) -> None:
+    """In a thread: look, and store what was found or why nothing was."""
+    try:
+        with orm_connection():
+            try:
+                found = look(peek)
+            except SourceTrouble as error:
+                trouble = error.trouble
+                peeks.fail(peek.pk, trouble.code, trouble.cause, trouble.remedy)
+            except (DSNError, SecretKeyChanged) as error:
+                peeks.fail(peek.pk, "bad_dsn", str(error), "Mend that, or change its credentials")
+            except Exception as error:
+                log.exception("peek %s failed", peek.pk)
+                cause = f"replview itself failed while looking ({type(error).__name__})"
+                peeks.fail(peek.pk, "internal", cause, "See the log of the tasks worker")
+            else:
+                peeks.finish(peek.pk, without_masked(found, peek.source, ingest_alone=True))
+    finally:
+        _free.release()
+
+
+def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool) -> dict[str, Any]:
+    """What a look found without masked values: at ingest, since they are not to be kept, or any.
+    As in the record, what is masked under one name that a table had is masked under all.
+    """
+    rules = current_rules()
+    own: dict[str, set[str]] = {}
+    for slot in Slot.objects.filter(source=source):
+        for table, columns in (slot.column_rules or {}).items():
+            own.setdefault(table, set()).update(columns)
+    if not rules and not own:
+        return result
+    called = cache(partial(names_had, source.pk))
+    changes = []
+    for change in result.get("first_changes") or []:
+        schema, table = str(change.get("schema") or ""), str(change.get("table") or "")
+        images = [change.get(side) for side in ("old", "new", "key")]
+        names = {name for image in images if isinstance(image, dict) for name in image}
+        shape = [NamedColumn(str(name), None) for name in names]
+        hidden: set[str] = set()
+        for each in called(schema, table):
+            masked = masked_by(rules, source.pk, *each, shape)
+            hidden |= {n for n, when in masked.items() if when == "ingest" or not ingest_alone}
+            hidden |= own.get(".".join(each), set())
+        seen = {
+            side: masked_image(image, hidden)
+            for side, image in zip(("old", "new", "key"), images, strict=True)
+            if isinstance(image, dict)
+        }
+        changes.append({**change, **seen})
+    return {**result, "first_changes": changes}
+
+
+def look(peek: SlotPeek) -> dict[str, object]:
+    """Look into the slot as asked. Raises ``SourceTrouble`` and what a DSN may raise."""
+    conninfo = full_conninfo(peek.source)
+    return look_into(
+        conninfo,
+        peek.slot_name,
+        plugin=_plugin(conninfo, peek.slot_name),
+        options=peek.options,
+        max_changes=peek.max_changes,
+        max_seconds=peek.max_seconds,
+    )
+
+
+def _plugin(conninfo: str, slot_name: str) -> str:
+    """The slot's plugin as its server tells it now. Raises ``SourceTrouble`` where it cannot be
+    looked into.
+    """
+    with reading(conninfo, deadline_seconds=_CATALOG_SECONDS) as connection:
+        place = read_place(connection)
+    slot = place.slot(slot_name)
+    if slot is None:
+        raise SourceTrouble(
+            Trouble("no_such_slot", f"the server has no slot {slot_name}", "Look at its slots")
+        )
+    if refusal := place.refusal(slot):
+        raise SourceTrouble(
+            Trouble(
+                "not_peekable",
+                f"slot {slot_name} cannot be looked into: {refusal}",
+                "Choose an idle logical slot of this source's database",
+            )
+        )
+    return slot.plugin or ""

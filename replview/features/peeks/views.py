@@ -1,0 +1,153 @@
+"""Looking into any idle slot of a source's server without moving it."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods
+
+from replview.catalog.connections import reading
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.state.peekable import Place, read_place
+from replview.features.peeks.blocks import groups_of
+from replview.features.peeks.forms import PeekForm, preset, read_form
+from replview.features.peeks.text import Found, counts_words
+from replview.jobs import peeks
+from replview.store.dsn import DSNError, full_conninfo
+from replview.store.models import Slot, SlotPeek, Source
+from replview.store.secrets import SecretKeyChanged
+from replview.store.write.access_record import Action, note
+from replview.text.formats import plural
+
+DEADLINE_SECONDS = 4.0
+EARLIER = 10
+#: A worker that is there claims a look within a second or two.
+UNCLAIMED_SECONDS = 10
+
+
+@require_GET
+def source_slots(request: HttpRequest, source_name: str) -> HttpResponse:
+    """Every slot of the source's server, ours or not, the one that retains most first."""
+    source = get_object_or_404(Source, name=source_name)
+    place, trouble = _look_at(source)
+    ours = set(Slot.objects.filter(source=source).values_list("name", flat=True))
+    rows = [
+        {"slot": slot, "ours": slot.slot_name in ours and slot.database == place.database,
+         "refusal": place.refusal(slot)}
+        for slot in sorted(
+            place.slots, key=lambda slot: (-(slot.retained_wal_bytes or -1), slot.slot_name)
+        )
+    ] if place else []  # fmt: skip
+    page = {
+        "source": source,
+        "place": place,
+        "trouble": trouble,
+        "rows": rows,
+        **_words(rows),
+        "looked_at": timezone.now(),
+        "earlier": SlotPeek.objects.filter(source=source).order_by("-id")[:EARLIER],
+    }
+    return render(request, "peeks/slots.html", page)
+
+
+def _words(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The sentence over the table."""
+    peekable = sum(not row["refusal"] for row in rows)
+    can = f"{peekable} can be looked into" if peekable else "none can be looked into"
+    return {
+        "title": f"{plural(len(rows), 'slot')} on this server, {can}.",
+        "next": "choose an idle one." if peekable else "",
+    }
+
+
+@require_http_methods(["GET", "POST"])
+def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """What a look into the slot would cost, and its bounds; POST asks for it."""
+    source = get_object_or_404(Source, name=source_name)
+    place, trouble = _look_at(source)
+    slot = place.slot(slot_name) if place else None
+    page: dict[str, Any] = {
+        "source": source,
+        "slot_name": slot_name,
+        "place": place,
+        "slot": slot,
+        "trouble": trouble,
+    }
+    if place is None or slot is None:
+        return render(request, "peeks/ask.html", page, status=404 if place else 200)
+    page["refusal"] = place.refusal(slot)
+    form = PeekForm(place, slot, _publications_of_ours(source, slot_name))
+    preset(form, request.GET)
+    status = 200
+    if request.method == "POST" and not page["refusal"]:
+        wish = read_form(form, request.POST)
+        if wish is not None:
+            by = request.user.get_username()
+            found = peeks.request(source, slot_name, by=by, **wish)
+            note(Action.VIEWED_ROWS, subject=f"what waits in {slot_name}", source_id=source.pk)
+            return redirect("peek", peek_id=found.pk)
+        status = 422
+    return render(request, "peeks/ask.html", {**page, "form": form}, status=status)
+
+
+@require_GET
+def peek(request: HttpRequest, peek_id: int) -> HttpResponse:
+    """A look: how far it is, then what it found; a link that stays."""
+    row = get_object_or_404(SlotPeek.objects.select_related("source"), pk=peek_id)
+    htmx = request.headers.get("HX-Request") == "true"
+    if row.state in (SlotPeek.State.REQUESTED, SlotPeek.State.RUNNING):
+        page = {"peek": row, **_progress(row)}
+        return render(request, "peeks/progress.html" if htmx else "peeks/waiting.html", page)
+    if htmx:
+        return HttpResponse(headers={"HX-Refresh": "true"})
+    if row.state == SlotPeek.State.FAILED:
+        return render(request, "peeks/failed.html", {"peek": row, "again": _again(row)})
+    return render(request, "peeks/found.html", _result(row))
+
+
+def _progress(row: SlotPeek) -> dict[str, Any]:
+    now = timezone.now()
+    since = row.started_at or row.requested_at
+    seconds = max((now - since).total_seconds(), 0)
+    unclaimed = row.state == SlotPeek.State.REQUESTED and seconds > UNCLAIMED_SECONDS
+    share = min(seconds / row.max_seconds, 1) if row.started_at and row.max_seconds else 0
+    return {"seconds": seconds, "unclaimed": unclaimed, "width": round(share * 1000)}
+
+
+def _again(row: SlotPeek) -> str:
+    """The form's address with the bounds of this look."""
+    address = reverse("peek-ask", args=[row.source.name, row.slot_name])
+    bounds = {"changes": row.max_changes, "seconds": f"{row.max_seconds:g}"}
+    return f"{address}?{urlencode(bounds)}"
+
+
+def _result(row: SlotPeek) -> dict[str, Any]:
+    found = Found(row.result or {})
+    tables = [(table, counts_words(table)) for table in found.tables]
+    return {
+        "peek": row,
+        "again": _again(row),
+        "found": found,
+        "tables": tables,
+        "groups": groups_of(found.result.get("first_changes") or [], row.source_id),
+        "bound": found.not_looked_at(row.max_changes, row.max_seconds),
+    }
+
+
+def _look_at(source: Source) -> tuple[Place | None, Trouble | None]:
+    """The server's slots, or what keeps us from them."""
+    try:
+        with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:
+            return read_place(connection), None
+    except SourceTrouble as error:
+        return None, error.trouble
+    except (DSNError, SecretKeyChanged) as error:
+        return None, Trouble("bad_dsn", str(error), "Mend that, or change its credentials")
+
+
+def _publications_of_ours(source: Source, slot_name: str) -> list[str]:
+    ours = Slot.objects.filter(source=source, name=slot_name).first()
+    return list(ours.publications) if ours else []

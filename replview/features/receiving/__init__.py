@@ -1,0 +1,1 @@
+"""The receivers' Celery tasks."""

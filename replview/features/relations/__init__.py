@@ -1,0 +1,1 @@
+"""Relations: the tables of a slot, and the schema history of one."""

@@ -1,0 +1,103 @@
+"""Tables: what is known of each, and how its shape came to be."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from ninja import Router
+
+from replview.store.models import Relation
+from replview.store.read.changes.as_json import utc_text
+from replview.store.read.schema_history import Period, VersionHistory, schema_history
+from replview.store.sums.relation_sums import last_changes, sums_of_slot
+from replview.ui.api.coverage import coverage_json
+from replview.ui.api.slots import slot_named
+
+router = Router(tags=["relations"])
+
+
+@router.get("/relations", response=dict[str, Any], summary="All tables of a slot")
+def relations(request: HttpRequest, slot: str = "") -> dict[str, Any]:
+    """Every table in the slot's stream, with its last change and how often it changed."""
+    found = slot_named(slot)
+    sums = sums_of_slot(found.pk)
+    known = {
+        one.pk: one for one in Relation.objects.filter(slot=found).select_related("current_version")
+    }
+    places = {pk: each.last for pk, each in sums.by_relation.items() if each.last is not None}
+    last = last_changes(places)
+    items = []
+    for pk, relation in sorted(known.items(), key=lambda each: (each[1].schema, each[1].table)):
+        counted, change = sums.by_relation.get(pk), last.get(pk)
+        version = relation.current_version
+        items.append(
+            {
+                "relation": pk,
+                "schema": relation.schema,
+                "table": relation.table,
+                "oid": relation.oid,
+                "version": version.number if version else None,
+                "replica_identity": version.replica_identity if version else None,
+                "key_columns": version.key_columns if version else [],
+                "inserts": counted.inserts if counted else 0,
+                "updates": counted.updates if counted else 0,
+                "deletes": counted.deletes if counted else 0,
+                "truncates": counted.truncates if counted else 0,
+                "last_transaction": change.transaction_id if change else None,
+                "last_commit_time": utc_text(change.commit_time) if change else None,
+            }
+        )
+    return {
+        "slot": str(found),
+        "items": items,
+        "transactions_not_counted": sums.not_counted,
+        "coverage": coverage_json(found),
+    }
+
+
+@router.get("/relations/{int:relation_id}", response=dict[str, Any], summary="A schema's history")
+def relation(request: HttpRequest, relation_id: int) -> dict[str, Any]:
+    """Every version of a table seen in its slot's stream, newest first."""
+    found = None
+    if relation_id < 1 << 63:
+        found = Relation.objects.select_related("slot__source").filter(pk=relation_id).first()
+    if found is None:
+        raise Http404("there is no such table: see /api/v1/relations")
+    history = schema_history(found)
+    return {
+        "relation": found.pk,
+        "slot": str(found.slot),
+        "schema": found.schema,
+        "table": found.table,
+        "oid": found.oid,
+        "versions": [_version(one, current=one is history.current) for one in history.versions],
+        "coverage": coverage_json(found.slot, (found.schema, found.table)),
+    }
+
+
+def _version(one: VersionHistory, *, current: bool) -> dict[str, Any]:
+    version, counts = one.version, one.counts
+    return {
+        "version": version.number,
+        "current": current,
+        "schema": version.schema,
+        "table": version.table,
+        "replica_identity": version.replica_identity,
+        "key_columns": version.key_columns,
+        "columns": version.columns,
+        "periods": [_period(period) for period in one.periods],
+        "inserts": counts.inserts,
+        "updates": counts.updates,
+        "deletes": counts.deletes,
+        "truncates": counts.truncates,
+    }
+
+
+def _period(period: Period) -> dict[str, Any]:
+    """A time in which a version was in force; it was noticed with the first change under it."""
+    return {
+        "lsn": period.lsn or (period.found.first_lsn if period.found else None),
+        "xid": period.xid,
+        "transaction": period.found.transaction_id if period.found else None,
+        "since": utc_text(period.began_at),
+        "until": utc_text(period.until),
+    }

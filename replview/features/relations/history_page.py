@@ -1,0 +1,296 @@
+"""One table's versions: the sentence over them, their timeline, and two of them compared."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+from replview.features.relations.identity_text import IdentityWords, identity_words
+from replview.features.relations.published_tables import (
+    PublishedTable,
+    PublishedTables,
+    tables_of_look,
+)
+from replview.features.relations.rename_evidence import values_carried
+from replview.features.relations.version_renames import Carried, rename_candidates
+from replview.store.masks import masked_columns, named_columns
+from replview.store.models import Relation, TypeName
+from replview.store.publication_looks import latest_look
+from replview.store.read.schema_history import Period, SchemaHistory, VersionHistory, schema_history
+from replview.store.read.version_diff import Diff, compare, summary
+from replview.store.read.version_shapes import Shape, shape_of
+from replview.text.addresses import relation_url
+
+#: How wide the bar of the version with the most changes is drawn.
+BAR = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A version in the timeline."""
+
+    history: VersionHistory
+    #: What it changed, in a line.
+    line: str
+    #: How long it was in force, in all; None: not known.
+    held: timedelta | None
+    current: bool
+    #: Of the bar, out of ``BAR``.
+    width: float
+    #: The address that compares it with the version before.
+    url: str
+    #: ``from``, ``to`` or empty.
+    chosen: str
+
+    @property
+    def number(self) -> int:
+        """Of the version."""
+        return self.history.version.number
+
+    @property
+    def again(self) -> list[Period]:
+        """The times it came into force after the first, the newest first."""
+        return self.history.periods[:0:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A version in one of the two menus."""
+
+    number: int
+    history: VersionHistory
+    url: str
+    current: bool
+
+
+@dataclass(slots=True)
+class SchemaPage:
+    """Everything the page shows that the store knows."""
+
+    relation: Relation
+    history: SchemaHistory
+    entries: list[Entry]
+    identity: IdentityWords | None
+    #: The version in force, as text: ``5``; empty: none yet.
+    to: VersionHistory | None
+    #: What ``to`` is compared with; None: it is the first.
+    before: VersionHistory | None
+    diff: Diff | None
+    #: The columns of ``to`` and of ``before``.
+    shape: Shape | None
+    changed_only: bool
+    #: As the last look at the publications told; None: not looked, or not published.
+    published: PublishedTable | None
+    looked: bool
+    #: Why it is not among what is published; empty: it is.
+    standing: str = ""
+    #: Partitions of it that are published.
+    leaves: list[PublishedTable] = field(default_factory=list)
+    root_id: int | None = None
+    #: ``public.orders`` that has its name now, if another has.
+    successor: Relation | None = None
+
+    @property
+    def current(self) -> VersionHistory | None:
+        """The version in force."""
+        return self.history.current
+
+    @property
+    def columns_url(self) -> tuple[str, str]:
+        """The addresses of *Changed only* and *All columns*."""
+        return self._url(columns="changed"), self._url()
+
+    @property
+    def swap_url(self) -> str:
+        """Before and after exchanged."""
+        if self.before is None or self.to is None:
+            return ""
+        return self._url(
+            **{"from": str(self.to.version.number), "to": str(self.before.version.number)}
+        )
+
+    def choices(self, side: str) -> list[Choice]:
+        """The versions as a menu for ``from`` or ``to``."""
+        chosen = self.before if side == "from" else self.to
+        return [
+            Choice(v.version.number, v, self._url(**{side: str(v.version.number)}), v is chosen)
+            for v in self.history.versions
+        ]
+
+    @property
+    def from_choices(self) -> list[Choice]:
+        """For the menu on the left."""
+        return self.choices("from")
+
+    @property
+    def to_choices(self) -> list[Choice]:
+        """For the menu on the right."""
+        return self.choices("to")
+
+    def _url(self, **changed: str) -> str:
+        asked = {
+            "from": str(self.before.version.number) if self.before else "",
+            "to": str(self.to.version.number) if self.to else "",
+            "columns": "changed" if self.changed_only else "",
+        }
+        if "columns" not in changed and not set(changed) & {"from", "to"}:
+            asked["columns"] = ""
+        asked |= changed
+        return relation_url(self.relation.pk, **{n: word for n, word in asked.items() if word})
+
+
+def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
+    """At most seven reads of the store, none of the source."""
+    history = schema_history(relation)
+    names = _type_names(relation, history)
+    to = history.number(_number(request, "to")) or history.current or _newest(history)
+    before = history.number(_number(request, "from")) or (history.before(to) if to else None)
+    if before is to:
+        before = None
+    shape = shape_of(to.version, names) if to else None
+    look = latest_look(relation.slot)
+    published = tables_of_look(look.facts) if look else PublishedTables()
+    page = SchemaPage(
+        relation=relation,
+        history=history,
+        entries=_entries(history, names, to, before),
+        identity=_identity(relation, history),
+        to=to,
+        before=before,
+        diff=_diff(relation, before, to, names),
+        shape=shape,
+        changed_only=request.GET.get("columns") == "changed" and before is not None,
+        published=published.find(relation.oid, relation.schema, relation.table),
+        looked=look is not None,
+        standing=published.standing(
+            relation.oid,
+            relation.schema,
+            relation.table,
+            changed=any(v.counts.changes for v in history.versions),
+        ),
+        leaves=published.leaves_of(str(relation)),
+    )
+    _tie(page)
+    return page
+
+
+def _newest(history: SchemaHistory) -> VersionHistory | None:
+    return history.versions[0] if history.versions else None
+
+
+def _number(request: HttpRequest, name: str) -> int:
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+
+
+def _type_names(relation: Relation, history: SchemaHistory) -> dict[int, str]:
+    """Names of types that a version lacks, as Type messages gave them since."""
+    columns = [column for v in history.versions for column in v.version.columns]
+    missing = {int(c.get("type_oid") or 0) for c in columns if not c.get("type")} - {0}
+    if not missing:
+        return {}
+    found = TypeName.objects.filter(
+        slot=relation.slot_id, system_identifier=relation.system_identifier, oid__in=missing
+    )
+    return {
+        row.oid: row.name if row.schema == "pg_catalog" else f"{row.schema}.{row.name}"
+        for row in found
+    }
+
+
+def _identity(relation: Relation, history: SchemaHistory) -> IdentityWords | None:
+    current = history.current
+    if current is None:
+        return None
+    shape = current.version
+    named = named_columns(shape.columns)
+    masked = masked_columns(relation.slot.source_id, relation.schema, relation.table, named)
+    # A rule on display takes no key away.
+    rules = {name for name, when in masked.items() if when == "ingest"}
+    rules |= set(relation.slot.column_rules.get(str(relation)) or {})
+    return identity_words(
+        relation.schema,
+        relation.table,
+        shape.replica_identity,
+        shape.key_columns,
+        rules,
+    )
+
+
+def _diff(
+    relation: Relation,
+    before: VersionHistory | None,
+    to: VersionHistory | None,
+    names: Mapping[int, str],
+) -> Diff | None:
+    if before is None or to is None:
+        return None
+    old, new = shape_of(before.version, names), shape_of(to.version, names)
+    pairs = rename_candidates(old, new)
+    told = values_carried(relation.pk, before, to, pairs) if pairs else {}
+    return compare(old, new, {pair: Carried(*numbers) for pair, numbers in told.items()})
+
+
+def _entries(
+    history: SchemaHistory,
+    names: Mapping[int, str],
+    to: VersionHistory | None,
+    before: VersionHistory | None,
+) -> list[Entry]:
+    most = max((v.counts.changes for v in history.versions), default=0)
+    entries = []
+    for version in history.versions:
+        previous = history.before(version)
+        line = summary(
+            shape_of(previous.version, names) if previous else None,
+            shape_of(version.version, names),
+        )
+        more = {"from": str(previous.version.number)} if previous else {}
+        chosen = "to" if version is to else "from" if version is before else ""
+        share = version.counts.changes / most if most else 0.0
+        entries.append(
+            Entry(
+                history=version,
+                line=line,
+                held=_held(version),
+                current=version is history.current,
+                width=round(max(share * BAR, 2.0 if version.counts.changes else 0.0), 1),
+                url=relation_url(history.relation.pk, **more, to=str(version.version.number)),
+                chosen=chosen,
+            )
+        )
+    return entries
+
+
+def _held(version: VersionHistory) -> timedelta | None:
+    """How long it was in force, all its times together."""
+    total = timedelta(0)
+    for period in version.periods:
+        until = timezone.now() if period.current else period.until
+        if period.began_at is None or until is None:
+            return None
+        total += max(until - period.began_at, timedelta(0))
+    return total if version.periods else None
+
+
+def _tie(page: SchemaPage) -> None:
+    """The page of its root, and of the table that has its name now."""
+    relation = page.relation
+    wanted = [(relation.schema, relation.table)]
+    if page.published and page.published.root:
+        wanted.append(tuple(page.published.root.split(".", 1)))  # type: ignore[arg-type]
+    rows: list[Any] = list(
+        Relation.objects.filter(
+            slot=relation.slot_id,
+            schema__in=[schema for schema, _ in wanted],
+            table__in=[table for _, table in wanted],
+        ).order_by("id")
+    )
+    for row in rows:
+        if (row.schema, row.table) == wanted[0]:
+            page.successor = row if row.pk > relation.pk else page.successor
+        elif (row.schema, row.table) == wanted[-1]:
+            page.root_id = row.pk

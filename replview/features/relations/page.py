@@ -1,0 +1,273 @@
+"""All tables of a slot's stream: when each last changed, how often, under which shape."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from replview.features.relations.filters import RANGES, SORTS, Wanted
+from replview.features.relations.identity_text import IdentityWords, identity_words
+from replview.features.relations.published_tables import PublishedTables, tables_of_look
+from replview.store.models import Relation, Slot
+from replview.store.publication_looks import latest_look
+from replview.store.sums.relation_sums import (
+    LastChange,
+    RelationSum,
+    last_changes,
+    rates_of,
+    sums_of_slot,
+)
+from replview.ui.charts.rate_sparkline import rate_sparkline
+from replview.ui.charts.sparkline import Sparkline
+
+#: Tables on a page.
+PAGE_TABLES = 50
+#: More tables of one slot than these are not read.
+MOST_TABLES = 5000
+BUCKETS = 48
+
+
+@dataclass(slots=True)
+class TableRow:
+    """One table."""
+
+    schema: str
+    table: str
+    #: None: published, but no change of it was ever received.
+    relation_id: int | None = None
+    version: int | None = None
+    versions: int = 0
+    #: Since when the version is in force, as noticed; None: not noted.
+    version_since: datetime | None = None
+    sum: RelationSum = field(default_factory=RelationSum)
+    last: LastChange | None = None
+    spark: Sparkline | None = None
+    identity: IdentityWords | None = None
+    replica_identity: str = ""
+    #: The partitioned table above it, and its own page where it has one.
+    root: str = ""
+    root_id: int | None = None
+    #: Another table has its name now: it was dropped, or renamed.
+    former: bool = False
+    #: Why it is not among what is published now; empty: it is, or nobody has looked.
+    standing: str = ""
+
+    @property
+    def name(self) -> str:
+        """``public.orders``."""
+        return f"{self.schema}.{self.table}"
+
+    @property
+    def token(self) -> str:
+        """What the address of the next page names it by."""
+        return str(self.relation_id) if self.relation_id else self.name
+
+    @property
+    def warnings(self) -> tuple[Any, ...]:
+        """What stands in the way of an audit first."""
+        found = self.identity.warnings if self.identity else ()
+        return tuple(sorted(found, key=lambda warning: warning.level != "look"))
+
+
+@dataclass(slots=True)
+class RelationsPage:
+    """The list and what stands around it."""
+
+    slot: Slot
+    wanted: Wanted
+    rows: list[TableRow]
+    #: Of the slot, whatever the address asks for.
+    all_tables: int
+    found: int
+    grave: list[TableRow]
+    #: The table that changed last, of all.
+    newest: TableRow | None
+    not_counted: int
+    #: ``after`` of the next page; empty: this is the last.
+    following: str
+
+    @property
+    def sorts(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen)."""
+        return [
+            (word, self.url(sort=name), name == self.wanted.sort) for name, word in SORTS.items()
+        ]
+
+    @property
+    def ranges(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen)."""
+        return [(name, self.url(range=name), name == self.wanted.range) for name in RANGES]
+
+    @property
+    def warnings_url(self) -> str:
+        """The address that turns the filter."""
+        return self.url(warnings=not self.wanted.warnings)
+
+    @property
+    def clear_url(self) -> str:
+        """Without text and filter."""
+        return self.url(q="", warnings=False)
+
+    @property
+    def following_url(self) -> str:
+        """The next page."""
+        return self.url(after=self.following)
+
+    def url(self, **changed: Any) -> str:
+        """The page with some of the address changed."""
+        query = self.wanted.query(**changed)
+        scope = urlencode({"slot": str(self.slot)}, safe="/")
+        return f"{reverse('relations')}?{scope}{'&' if query else ''}{query}"
+
+
+def read_relations_page(slot: Slot, wanted: Wanted) -> RelationsPage:
+    """Five reads, however many tables and transactions there are."""
+    relations = list(
+        Relation.objects.filter(slot=slot)
+        .select_related("current_version")
+        .defer("current_version__columns")
+        .annotate(version_count=Count("versions"))
+        .order_by("schema", "table", "-id")[:MOST_TABLES]
+    )
+    sums = sums_of_slot(slot.pk)
+    look = latest_look(slot)
+    published = tables_of_look(look.facts) if look else None
+    rows = [_row(slot, relation, sums.by_relation, published) for relation in relations]
+    _mark_former(rows)
+    if published:
+        rows += _never_changed(slot, relations, published)
+    _tie(rows)
+    chosen = _sorted([row for row in rows if _fits(row, wanted)], wanted.sort)
+    start = next((n + 1 for n, row in enumerate(chosen) if row.token == wanted.after), 0)
+    shown = chosen[start : start + PAGE_TABLES]
+    newest = max((r for r in rows if r.sum.last), key=lambda r: r.sum.last, default=None)  # type: ignore[arg-type,return-value]
+    _add_last_changes(shown, newest)
+    if wanted.sort == "last":
+        shown = _sorted(shown, "last")
+    _add_rates(slot, shown, wanted)
+    return RelationsPage(
+        slot=slot,
+        wanted=wanted,
+        rows=shown,
+        all_tables=len(rows),
+        found=len(chosen),
+        grave=[row for row in rows if any(w.level == "look" for w in row.warnings)],
+        newest=newest,
+        not_counted=sums.not_counted,
+        following=shown[-1].token if len(chosen) > start + PAGE_TABLES else "",
+    )
+
+
+def _row(
+    slot: Slot,
+    relation: Relation,
+    sums: dict[int, RelationSum],
+    published: PublishedTables | None,
+) -> TableRow:
+    row = TableRow(
+        relation.schema,
+        relation.table,
+        relation.pk,
+        versions=relation.version_count,  # type: ignore[attr-defined]
+        sum=sums.get(relation.pk, RelationSum()),
+    )
+    if version := relation.current_version:
+        last = (version.intervals or [{}])[-1].get("at")
+        noticed = version.first_seen_at if len(version.intervals or ()) < 2 else None
+        row.version, row.version_since = version.number, parse_datetime(str(last or "")) or noticed
+        row.replica_identity = version.replica_identity
+        rules = slot.column_rules.get(row.name) or {}
+        row.identity = identity_words(
+            row.schema, row.table, version.replica_identity, version.key_columns, rules
+        )
+    if published is not None:
+        told = published.find(relation.oid, relation.schema, relation.table)
+        row.root = told.root if told else ""
+        row.standing = published.standing(
+            relation.oid, row.schema, row.table, changed=row.sum.changes > 0
+        )
+    return row
+
+
+def _mark_former(rows: list[TableRow]) -> None:
+    """Of tables of one name, the one that was seen first last is the one of now."""
+    newest: dict[str, int] = {}
+    for row in rows:
+        newest[row.name] = max(newest.get(row.name, 0), row.relation_id or 0)
+    for row in rows:
+        row.former = row.relation_id != newest[row.name]
+
+
+def _never_changed(
+    slot: Slot, relations: Iterable[Relation], published: PublishedTables
+) -> list[TableRow]:
+    known = {relation.oid for relation in relations}
+    names = {(relation.schema, relation.table) for relation in relations}
+    rows = []
+    for told in published.tables:
+        if told.oid in known or (told.schema, told.table) in names:
+            continue
+        row = TableRow(told.schema, told.table, root=told.root)
+        row.replica_identity = told.replica_identity
+        key = told.primary_key if told.replica_identity in ("DEFAULT", "FULL") else ("index",)
+        if told.replica_identity:
+            row.identity = identity_words(row.schema, row.table, told.replica_identity, key)
+        rows.append(row)
+    return rows
+
+
+def _tie(rows: list[TableRow]) -> None:
+    """A leaf leads to its root's page, where changes of the root itself are stored."""
+    pages = {row.name: row.relation_id for row in rows if not row.former}
+    for row in rows:
+        row.root_id = pages.get(row.root) if row.root else None
+
+
+def _fits(row: TableRow, wanted: Wanted) -> bool:
+    if wanted.warnings and not row.warnings:
+        return False
+    text = wanted.q.casefold()
+    return not text or text in row.name.casefold() or text in row.root.casefold()
+
+
+def _sorted(rows: list[TableRow], by: str) -> list[TableRow]:
+    ordered = sorted(rows, key=lambda row: (row.schema, row.table, -(row.relation_id or 0)))
+    match by:
+        case "changes":
+            ordered.sort(key=lambda row: -row.sum.changes)
+        case "versions":
+            ordered.sort(key=lambda row: -row.versions)
+        case "last":
+            ordered.sort(key=_last_place, reverse=True)
+    return ordered
+
+
+def _last_place(row: TableRow) -> tuple[int, int]:
+    place = row.sum.last
+    if place is None:
+        return (0, 0)
+    return (place.life_number, row.last.commit_seq if row.last else place.last_seq)
+
+
+def _add_last_changes(rows: list[TableRow], newest: TableRow | None) -> None:
+    wanted = [*rows, newest] if newest else rows
+    places = {r.relation_id: r.sum.last for r in wanted if r.relation_id and r.sum.last}
+    found = last_changes(places)
+    for row in wanted:
+        row.last = found.get(row.relation_id or 0)
+
+
+def _add_rates(slot: Slot, rows: list[TableRow], wanted: Wanted) -> None:
+    ids = [row.relation_id for row in rows if row.relation_id]
+    if not ids:
+        return
+    now = timezone.now()
+    rates = rates_of(slot.pk, ids, since=now - RANGES[wanted.range], until=now, buckets=BUCKETS)
+    for row in rows:
+        row.spark = rate_sparkline(rates, row.relation_id) if row.relation_id else None

@@ -1,0 +1,137 @@
+"""A table on its source at this moment, held against the versions that the stream has told.
+
+The catalog knows no past: what it says is marked as its own and never mixed with the record.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.utils import timezone
+
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.table_now import IndexNow, TableNow, look_at_table
+from replview.store.dsn import DSNError, full_conninfo
+from replview.store.models import Relation, Source
+from replview.store.read.version_diff import compare, summary
+from replview.store.read.version_shapes import Column, Shape
+from replview.store.secrets import SecretKeyChanged
+from replview.text.formats import plural
+from replview.text.type_words import short_type
+
+
+@dataclass(slots=True)
+class SourceNow:
+    """What the catalog said, or why it could not be asked."""
+
+    at: datetime
+    table: TableNow | None = None
+    trouble: Trouble | None = None
+    #: Why there is no table: another cluster, or none of this oid.
+    absent: str = ""
+    #: ``equal to version 5``, or how they differ.
+    columns: str = ""
+    #: Columns that the stream does not have.
+    not_in_stream: list[str] = field(default_factory=list)
+
+    @property
+    def constraints(self) -> str:
+        """``1 primary key, 2 checks, 1 foreign key``."""
+        counted: dict[str, int] = {}
+        for one in self.table.constraints if self.table else ():
+            # Every NOT NULL is a constraint of 18 and later: they are told with the columns.
+            if one.kind != "not null":
+                counted[one.kind] = counted.get(one.kind, 0) + 1
+        words = [plural(n, kind, _many(kind)) for kind, n in counted.items()]
+        return ", ".join(words) or "none"
+
+    @property
+    def index_bytes(self) -> int | None:
+        """All indexes together; None: a size is unknown."""
+        sizes = [index.size_bytes for index in self.indexes]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    @property
+    def indexes(self) -> tuple[IndexNow, ...]:
+        """Of the table itself."""
+        return self.table.indexes if self.table else ()
+
+    @property
+    def defaults(self) -> list[tuple[str, str]]:
+        """(column, its default as SQL)."""
+        columns = self.table.columns if self.table else ()
+        told = []
+        for column in columns:
+            if column.identity:
+                told.append((column.name, "generated as identity"))
+            elif column.expression and column.generated:
+                told.append((column.name, f"generated as {column.expression}"))
+            elif column.expression:
+                told.append((column.name, column.expression))
+        return told
+
+
+def _many(kind: str) -> str:
+    return {"primary key": "primary keys", "unique": "unique", "exclusion": "exclusions",
+            "other": "others"}.get(kind, f"{kind}s")  # fmt: skip
+
+
+def read_source_now(
+    source: Source, relation: Relation, shapes: Iterable[Shape], unpublished: Iterable[str] = ()
+) -> SourceNow:
+    """Ask the source's catalog; whatever goes wrong is told, never raised.
+
+    ``shapes``: the versions, the newest first. ``unpublished``: columns that publications leave
+    out, as last looked at.
+    """
+    now = SourceNow(timezone.now())
+    try:
+        known, table = look_at_table(full_conninfo(source), relation.oid)
+        if known is not None and known != relation.system_identifier:
+            now.absent = "the source is another cluster now than the one this was received from"
+            return now
+        now.table = table
+    except SourceTrouble as error:
+        now.trouble = error.trouble
+    except (DSNError, SecretKeyChanged) as error:
+        now.trouble = Trouble("bad_dsn", str(error), "Mend that, or change its credentials")
+    if now.table is None:
+        if now.trouble is None:
+            now.absent = f"the source has no table with oid {relation.oid}: it was dropped"
+        return now
+    _hold_against(now, list(shapes), set(unpublished))
+    return now
+
+
+def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) -> None:
+    """Which version has the columns of now, or what is different from the newest."""
+    assert now.table is not None
+    if not shapes:
+        now.columns = "no version is recorded yet"
+        return
+    newest = shapes[0]
+    streamed = {column.name for shape in shapes for column in shape.columns}
+    now.not_in_stream = [
+        c.name for c in now.table.columns
+        if c.name not in streamed and (c.generated or c.name in unpublished)
+    ]  # fmt: skip
+    left_out = set(now.not_in_stream) | (unpublished - {c.name for c in newest.columns})
+    columns = tuple(
+        Column(
+            c.name, short_type(c.type_name), (c.type_oid, c.typmod), c.name in newest.key_columns
+        )
+        for c in now.table.columns
+        if c.name not in left_out
+    )
+    ids = [(column.name, column.type_id) for column in columns]
+    for shape in shapes:
+        if [(column.name, column.type_id) for column in shape.columns] == ids:
+            now.columns = f"equal to version {shape.number}"
+            return
+    present = Shape(
+        newest.number, newest.schema, newest.table, newest.replica_identity, columns,
+        newest.key_columns,
+    )  # fmt: skip
+    now.columns = (
+        f"unlike version {newest.number}: {summary(newest, present, compare(newest, present))}"
+    )

@@ -1,0 +1,96 @@
+"""Template tags of the relations pages."""
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+from django import template
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from replview.features.relations.history_page import SchemaPage
+from replview.store.models import Relation, Slot
+from replview.store.sums.relation_sums import RelationSum
+from replview.text.addresses import find_url, row_url, transactions_url
+from replview.ui.component_html import op_html
+
+register = template.Library()
+
+
+@register.simple_tag
+def op_counts(counts: RelationSum) -> SafeString:
+    """``{% op %}`` for each kind of change there is."""
+    numbers = zip(
+        "IUDTS",
+        (counts.inserts, counts.updates, counts.deletes, counts.truncates, counts.snapshots),
+        strict=True,
+    )
+    return format_html_join("", "{}", ((op_html(letter, n),) for letter, n in numbers if n))
+
+
+@register.simple_tag
+def find_changes(slot: Slot, relation: Relation) -> str:
+    """A search in this table."""
+    return find_url(slot, table=str(relation))
+
+
+@register.simple_tag
+def transactions_touching(slot: Slot, relation: Relation) -> str:
+    """The transactions that touched this table."""
+    return transactions_url(slot, tables=str(relation))
+
+
+@register.simple_tag
+def history_of_rows(slot: Slot, relation: Relation) -> str:
+    """The form that asks for a row of this table."""
+    return row_url(slot, relation.schema, relation.table, {})
+
+
+@register.simple_tag
+def baselines_of(slot: Slot, relation: Relation) -> str:
+    """The baselines of the slot, this table chosen."""
+    address = reverse("baselines", args=[slot.source.name, slot.name])
+    return f"{address}?{urlencode({'table': str(relation)})}"
+
+
+@register.simple_tag
+def here(page: SchemaPage) -> str:
+    """``from=4&to=5&``: the comparison, to which more can be added."""
+    asked = {"from": page.before, "to": page.to}
+    query = urlencode({name: v.version.number for name, v in asked.items() if v is not None})
+    return f"{query}&" if query else ""
+
+
+@register.simple_tag
+def published_columns(page: SchemaPage) -> SafeString:
+    """``13 of 14 columns, card_token excluded``."""
+    told = page.published
+    if told is None:
+        return format_html("not published now")
+    left_out = told.unpublished_columns
+    sent = len(told.columns) if told.columns is not None else None
+    if sent is None and page.current is not None:
+        sent = len(page.current.version.columns)
+    if not left_out:
+        return format_html("all columns")
+    names = format_html_join(", ", "<code>{}</code>", ((name,) for name in left_out[:6]))
+    more = format_html(" and {} more", len(left_out) - 6) if len(left_out) > 6 else ""
+    of = f"{sent} of {sent + len(left_out)} columns" if sent is not None else "some columns"
+    return format_html("{}, {}{} excluded", of, names, more)
+
+
+@register.simple_tag
+def now_list(words: str, constraints: Iterable[Any]) -> SafeString:
+    """Constraints in a word, each of them behind it."""
+    told = [one for one in constraints if one.kind != "not null"]
+    if not told:
+        return format_html("{}", words)
+    items = format_html_join(
+        "",
+        "<li><code>{}</code> {}{}</li>",
+        ((one.name, one.definition, "" if one.valid else " (not valid)") for one in told),
+    )
+    return format_html(
+        '<details class="now-list"><summary>{}</summary><ul>{}</ul></details>', words, items
+    )

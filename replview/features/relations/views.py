@@ -1,0 +1,106 @@
+"""Relations: all tables of a slot's stream, and the schema history of one."""
+
+from typing import Any
+
+from django.db.models import F
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET
+
+from replview.features.relations.filters import wanted_of
+from replview.features.relations.full_cost import full_cost
+from replview.features.relations.history_page import SchemaPage, read_schema_page
+from replview.features.relations.page import read_relations_page
+from replview.features.relations.source_now import read_source_now
+from replview.health.fleet import SlotView
+from replview.store.models import Relation, Slot
+from replview.store.read.coverage import coverage_of
+from replview.store.read.schema_history import schema_history
+from replview.store.read.version_shapes import shape_of
+from replview.text.addresses import relation_url
+from replview.ui.shell import fleet_of
+
+
+@require_GET
+def relations(request: HttpRequest) -> HttpResponse:
+    """All tables of one slot."""
+    view = _slot(request)
+    if view is None:
+        return render(request, "relations/no_slot.html")
+    page = read_relations_page(view.slot, wanted_of(request))
+    return render(request, "relations/relations.html", {"page": page, "slot": view.slot})
+
+
+@require_GET
+def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
+    """One table's versions; ``whole`` asks for what is else loaded afterwards."""
+    row = _find(relation_id)
+    _scope(request, row.slot)
+    page = read_schema_page(request, row)
+    content: dict[str, Any] = {"page": page, "relation": row, "slot": row.slot}
+    if request.GET.get("whole") == "1":
+        content |= {"whole": True, **_evidence(row), **_now(row, page)}
+    return render(request, "relations/relation.html", content)
+
+
+@require_GET
+def version(request: HttpRequest, version_id: int) -> HttpResponse:
+    """To the page that compares a version with the one before: what the slot's log links to."""
+    row = get_object_or_404(Relation, versions__pk=version_id)
+    number = row.versions.values_list("number", flat=True).get(pk=version_id)
+    return redirect(relation_url(row.pk, to=str(number)))
+
+
+@require_GET
+def evidence(request: HttpRequest, relation_id: int) -> HttpResponse:
+    """What the record covers of a table, and what FULL would cost."""
+    row = _find(relation_id)
+    return render(request, "relations/_evidence.html", {"slot": row.slot, **_evidence(row)})
+
+
+@require_GET
+def now(request: HttpRequest, relation_id: int) -> HttpResponse:
+    """What the source's catalog says at this moment: at most five seconds."""
+    row = _find(relation_id)
+    _scope(request, row.slot)
+    content = _now(row, read_schema_page(request, row))
+    return render(request, "relations/_now.html", {"relation": row, "slot": row.slot, **content})
+
+
+def _slot(request: HttpRequest) -> SlotView | None:
+    """The slot named, or the one read last, which becomes the header's scope."""
+    fleet, name = fleet_of(request), request.GET.get("slot", "")
+    if name:
+        found = fleet.find_slot(name)
+        if found is None:
+            raise Http404(f"there is no slot {name!r}")
+        return found
+    rows = Slot.objects.order_by(F("heartbeat_at").desc(nulls_last=True), "id")
+    first = rows.values_list("pk", flat=True).first()
+    found = next((view for view in fleet.slots if view.slot.pk == first), None)
+    if found is not None:
+        _scope(request, found.slot)
+    return found
+
+
+def _scope(request: HttpRequest, slot: Slot) -> None:
+    request.GET = request.GET.copy()  # type: ignore[assignment]
+    request.GET["slot"] = str(slot)  # type: ignore[misc]
+
+
+def _find(relation_id: int) -> Relation:
+    rows = Relation.objects.select_related("slot__source", "slot__incarnation")
+    return get_object_or_404(rows, pk=relation_id)
+
+
+def _evidence(row: Relation) -> dict[str, Any]:
+    return {
+        "coverage": coverage_of(row.slot, table=(row.schema, row.table)),
+        "cost": full_cost(schema_history(row)),
+    }
+
+
+def _now(row: Relation, page: SchemaPage) -> dict[str, Any]:
+    shapes = [shape_of(v.version) for v in page.history.versions]
+    left_out = page.published.unpublished_columns if page.published else ()
+    return {"now": read_source_now(row.slot.source, row, shapes, left_out)}

@@ -1,0 +1,1 @@
+"""What each slot keeps of its record, and the size of the store."""

@@ -1,0 +1,77 @@
+"""The store: how large it is, when it is full, what each slot keeps of its record."""
+
+from datetime import date
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Router, Schema
+
+from replview.store.retention import size as store_size
+from replview.store.retention.forecast import SlotForecast, forecast, slot_forecasts
+from replview.store.retention.policy import days_of
+
+router = Router(tags=["store"])
+
+
+class KeptOut(Schema):
+    """What one slot keeps, and has; sizes are estimated."""
+
+    slot: str
+    keep_for_days: int | None = Field(description="null: for ever")
+    keep_at_most_bytes: int | None = Field(description="null: whatever it takes")
+    store_bytes: int | None = Field(description="null: not counted yet")
+    first_day: date | None
+    bytes_per_day: float | None = Field(description="over the last week's whole days")
+    levels_off_bytes: int | None
+    days_left: float | None = Field(description="until it has what it may keep at most")
+    stuck: str = Field(description="why it keeps more than it should; empty: it does not")
+
+
+class StoreOut(Schema):
+    """The store in whole. null is unknown, or not chosen."""
+
+    size_bytes: int
+    budget_bytes: int | None
+    protect: str
+    free_bytes: int | None = Field(description="left on its disk, where that can be told")
+    fills: str = Field(description="what fills first: `budget`, `disk`, or empty: unknown")
+    room_bytes: int | None
+    bytes_per_day: float | None = Field(description="over the last week, or as much as is known")
+    days_left: float | None = Field(description="at that rate; null: unknown, or it does not grow")
+    days_left_at_last_day: float | None = Field(description="at the last day's rate")
+    slots: list[KeptOut]
+
+
+@router.get("/store", response=StoreOut, summary="The store's size and forecast")
+def store(request: HttpRequest) -> dict[str, Any]:
+    """How large the store is, when it is full, and what each slot keeps."""
+    found = forecast()
+    budget, protect = store_size.chosen()
+    rate = found.rate
+    return {
+        "size_bytes": found.size_bytes,
+        "budget_bytes": budget,
+        "protect": protect,
+        "free_bytes": found.free_bytes,
+        "fills": found.of,
+        "room_bytes": found.room_bytes,
+        "bytes_per_day": None if rate is None else rate.bytes_per_day,
+        "days_left": found.days_left(rate),
+        "days_left_at_last_day": found.days_left(found.day),
+        "slots": [_kept(told) for told in slot_forecasts()],
+    }
+
+
+def _kept(told: SlotForecast) -> dict[str, Any]:
+    days = days_of(told.slot.pk)
+    return {
+        "slot": str(told.slot),
+        "keep_for_days": told.slot.keep_for_days,
+        "keep_at_most_bytes": told.slot.keep_at_most_bytes,
+        "store_bytes": told.store_bytes,
+        "first_day": days[0].day if days else None,
+        "bytes_per_day": told.bytes_per_day,
+        "levels_off_bytes": told.levels_off_bytes,
+        "days_left": told.days_left,
+        "stuck": told.stuck,
+    }

@@ -1,0 +1,1 @@
+"""Row history: every change of one row, and the row as of a moment."""

@@ -1,0 +1,222 @@
+"""The row as of a moment beside the row now, column by column."""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from replview.features.rows.start import Start
+from replview.features.rows.text import differs, short
+from replview.store.read.changes.values import mark_of
+from replview.store.read.row_history.as_of import RowState, row_as_of
+from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.history import RowHistory
+from replview.store.read.row_history.moments import position_of
+from replview.store.read.sql_text import comment, identifier, literal, table_name
+from replview.ui.changes.cells import Cell
+
+_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
+_CHANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,9})")
+
+#: Why the record cannot tell of a row, or of a column of it.
+WHY = {
+    "before the record": "the record begins later",
+    "gap": "there is a gap in the record, and no change since that tells",
+    "left out": "a transaction was left out of the record, which may have changed the row",
+    "unpublished": "not every operation of the table is published: it may have changed unseen",
+    "table": "the table was made anew in between",
+    "no change": "no change of it is recorded",
+    "not sent": "unchanged TOAST, not sent by any change we have",
+    "no earlier change": "no earlier change of the row is recorded",
+    "deleted": "it was deleted",
+    "truncated": "its table was truncated",
+    "not created": "it was not created yet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLine:
+    """One column then and now; a cell that is None says why in words."""
+
+    name: str
+    type: str
+    then: Cell | None
+    then_words: str
+    #: ``same``, ``differs``, ``unknown``.
+    now_kind: str
+    now: Cell | None
+    now_words: str
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class AsOf:
+    """The right column."""
+
+    now: RowState
+    then: RowState | None = None
+    #: The moment, where one was asked for; its words where it is no time.
+    at: dt.datetime | None = None
+    words: str = ""
+    problem: str = ""
+    #: What was typed.
+    typed: str = ""
+    lines: list[ColumnLine] = field(default_factory=list)
+    #: ``invoice_pdf is unknown: …``.
+    reasons: list[tuple[str, str]] = field(default_factory=list)
+    known: str = ""
+    known_words: str = ""
+    json: str = ""
+    sql: str = ""
+    before_last: str = ""
+    yesterday: str = ""
+    key_words: str = ""
+
+    @property
+    def state(self) -> RowState:
+        """The state that is shown: of the moment, or now."""
+        return self.then or self.now
+
+
+def read_as_of(
+    walk: Walk, start: Start, words: Mapping[str, Any], now: RowState, history: RowHistory
+) -> AsOf:
+    """The row as of the moment that the address names (``as_of``, ``before``)."""
+    found = AsOf(now=now, typed=str(words.get("as_of", "")).strip()[:64])
+    _read_moment(found, walk, start, str(words.get("before", "")))
+    last = next((e.step for e in history.entries), None)
+    found.before_last = f"{last.transaction_id}-{last.seq}" if last else ""
+    found.yesterday = f"{timezone.now() - dt.timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+    _compare(found)
+    _say_known(found)
+    _say_reasons(found)
+    if found.state.exists and start.table is not None:
+        found.json = _as_json(found.state)
+        found.sql = _as_sql(found.state, start)
+    keys = walk.table.key_columns
+    if found.state.key and found.state.key not in [key for _, key in walk.keys]:
+        pairs = zip(keys, found.state.key, strict=False)
+        found.key_words = ", ".join(f"{name} = {value}" for name, value in pairs)
+    return found
+
+
+def _read_moment(found: AsOf, walk: Walk, start: Start, before: str) -> None:
+    assert start.table is not None
+    assert start.key is not None
+    relation = start.table.relation.pk
+
+    def state(**moment: Any) -> RowState:
+        assert start.key is not None
+        return row_as_of(walk.slot, relation, start.key, walk=walk, **moment)
+
+    if match := _CHANGE.fullmatch(before):
+        try:
+            found.then = state(before=(int(match[1]), int(match[2])))
+        except LookupError:
+            found.problem = "That change is not in the record any more."
+            return
+        found.words = "before the change"
+        found.at = found.then.last.commit_time if found.then.last else None
+    elif _LSN.fullmatch(found.typed):
+        found.then = state(lsn=position_of(found.typed))
+        found.words = found.typed.upper()
+        found.at = found.then.last.commit_time if found.then.last else None
+    elif found.typed:
+        moment = _moment(found.typed)
+        if moment is None:
+            found.problem = "Neither a time nor an LSN: write 2026-11-19 12:00:00 or 0/1B2C3D8."
+            return
+        found.at = moment
+        found.then = state(moment=moment)
+
+
+def _moment(text: str) -> dt.datetime | None:
+    """A time with its zone, or else UTC."""
+    try:
+        moment = parse_datetime(text)
+    except ValueError:
+        return None
+    if moment is None or moment.year < 1900 or moment.year > 9000:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def _compare(found: AsOf) -> None:
+    then, now = found.state, found.now
+    names: dict[str, str] = {}
+    for state in (then, now):
+        for column in state.version.columns if state.version else ():
+            names.setdefault(column["name"], str(column.get("type") or ""))
+    for name, type_name in names.items():
+        cell, words = _side(then, name)
+        now_cell, now_words = _side(now, name)
+        kind = "differs"
+        if found.then is None:
+            kind = "same"
+        elif cell is not None and now_cell is not None:
+            told = differs(then.values[name], now.values[name])
+            kind = {True: "differs", False: "same", None: "unknown"}[told]
+        elif words == now_words and cell is None and now_cell is None:
+            kind = "unknown" if words == "unknown" else "same"
+        found.lines.append(
+            ColumnLine(name, type_name, cell, words, kind, now_cell, now_words,
+                       WHY.get(then.unknown.get(name, ""), ""))
+        )  # fmt: skip
+
+
+def _side(state: RowState, name: str) -> tuple[Cell | None, str]:
+    """A column's value in a state, or the word in its place."""
+    if state.exists and name in state.values:
+        return short(state.values[name]), ""
+    if state.exists is False:
+        return None, {"deleted": "deleted", "truncated": "truncated"}.get(state.why, "no row")
+    if state.version is not None and name not in state.version.kinds():
+        return None, f"not in v{state.version.number}"
+    return None, "unknown"
+
+
+def _say_known(found: AsOf) -> None:
+    state = found.state
+    if state.exists is None:
+        found.known, found.known_words = "Unknown", WHY.get(state.why, "")
+    elif not state.exists:
+        found.known, found.known_words = "No row", WHY.get(state.why, "")
+    elif not state.unknown:
+        found.known = "Known"
+    else:
+        known = len(state.values)
+        found.known = "Known in part" if known else "It exists"
+        total = known + len(state.unknown)
+        found.known_words = f"{known} of {total} columns"
+
+
+def _say_reasons(found: AsOf) -> None:
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in found.state.unknown.items():
+        by_reason.setdefault(WHY.get(reason, reason), []).append(name)
+    for reason, names in by_reason.items():
+        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        found.reasons.append((shown, reason))
+
+
+def _as_json(state: RowState) -> str:
+    return orjson.dumps(dict(state.values), option=orjson.OPT_INDENT_2).decode()
+
+
+def _as_sql(state: RowState, start: Start) -> str:
+    """An INSERT of the row as far as it is known; what is not is said in a comment."""
+    assert start.table is not None
+    types = {c["name"]: c.get("type") for c in state.version.columns} if state.version else {}
+    whole = {n: v for n, v in state.values.items() if not mark_of(v) and not isinstance(v, Mapping)}
+    left = [n for n in (*state.values, *state.unknown) if n not in whole]
+    relation = start.table.relation
+    note = comment(f"Left out, unknown or too long: {', '.join(left)}") if left else ""
+    names = ", ".join(identifier(name) for name in whole)
+    values = ", ".join(literal(value, types.get(name)) for name, value in whole.items())
+    table = table_name(relation.schema, relation.table)
+    return f"{note}INSERT INTO {table} ({names})\nVALUES ({values});"

@@ -1,0 +1,271 @@
+"""What a row's page shows: its changes as lines, the strip above them, the row as of a moment."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+from django.utils import timezone
+
+from replview.features.rows.as_of_page import AsOf, read_as_of
+from replview.features.rows.sentence import Sentence, sentence_of
+from replview.features.rows.start import Start
+from replview.features.rows.strip import Strip, strip_of
+from replview.features.rows.text import ChangeLine, line_of
+from replview.store.fields import LSN
+from replview.store.models import Slot
+from replview.store.read.changes.page import ChangeRow, changes_of
+from replview.store.read.changes.values import mark_of
+from replview.store.read.coverage import Coverage, coverage_of
+from replview.store.read.row_history.as_of import row_as_of
+from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.before_images import Before
+from replview.store.read.row_history.cursors import CursorError
+from replview.store.read.row_history.history import Mark, RowHistory, history_of
+from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.shapes import Version
+from replview.store.read.version_diff import summary
+from replview.store.read.version_shapes import shape_of
+from replview.text.addresses import relation_url
+from replview.ui.changes.change_blocks import Block, blocks_of
+
+#: Lines of a page.
+PAGE_CHANGES = 50
+
+
+@dataclass(slots=True)
+class Line:
+    """A line of the list: a change, or what stands between two."""
+
+    #: ``change``, ``schema``, ``gap``, ``failover``.
+    kind: str
+    entry: Entry | None = None
+    told: ChangeLine | None = None
+    version: int | None = None
+    #: Where the line is opened, and the change in full where it is.
+    open_url: str = ""
+    block: Block | None = None
+    #: Of a marker.
+    mark: Mark | None = None
+    words: str = ""
+    url: str = ""
+    from_time: dt.datetime | None = None
+    at: dt.datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """What the page knows it by: ``4711-3``."""
+        step = self.entry.step if self.entry else None
+        return f"{step.transaction_id}-{step.seq}" if step else ""
+
+
+@dataclass(slots=True)
+class Page:
+    """Everything below the header."""
+
+    history: RowHistory
+    sentence: Sentence
+    lines: list[Line]
+    strip: Strip
+    as_of: AsOf
+    coverage: Coverage
+    older_url: str = ""
+    newest_url: str = ""
+    #: The address of the row itself, without cursor, moment and filters.
+    row_url: str = ""
+    column: str = ""
+    actor: str | None = None
+    columns: list[tuple[str, str, bool]] = field(default_factory=list)
+    actors: list[tuple[str, str, bool]] = field(default_factory=list)
+    relation_url: str = ""
+    #: The parts of the address that a form must keep.
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    clear_url: str = ""
+    any_column_url: str = ""
+    any_actor_url: str = ""
+    #: The row as of other moments.
+    before_url: str = ""
+    yesterday_url: str = ""
+    now_url: str = ""
+
+    @property
+    def archive_url(self) -> str:
+        """Where older changes may be: the archive, if it goes back further than the store."""
+        archive, begins = self.coverage.archive, self.coverage.recorded_since
+        if self.older_url or self.begins_with_insert or archive is None or archive.since is None:
+            return ""
+        if begins is not None and archive.since >= begins:
+            return ""
+        return f"{reverse('archive-row')}?{self.download_query}"
+
+    @property
+    def download_query(self) -> str:
+        """For the download of the row: all of its changes, whatever the filters."""
+        return self.row_url.partition("?")[2]
+
+    @property
+    def begins_with_insert(self) -> bool:
+        """The oldest change made the row."""
+        return bool(self.history.entries) and self.history.entries[-1].step.op == "I"
+
+
+class _Address:
+    """The page's own address, with some of its words changed."""
+
+    def __init__(self, slot: Slot, start: Start, words: Mapping[str, Any]) -> None:
+        given = {name: str(words[name]) for name in _KEPT if words.get(name)}
+        key = {f"key.{n}": "" if v is None else v for n, v in (start.key or {}).items()}
+        self.row = {"slot": str(slot), "table": start.name, **key}
+        self.words = {**self.row, **given}
+        if "actor" in words:
+            self.words["actor"] = str(words["actor"])
+
+    def url(self, **changes: str | None) -> str:
+        """``None`` takes a word away."""
+        words = {**self.words, **changes}
+        query = urlencode({n: v for n, v in words.items() if v is not None}, safe="/:.,")
+        return f"{reverse('row-history')}?{query}"
+
+
+_KEPT = ("as_of", "before", "column", "cursor")
+
+
+def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
+    """The page of a row."""
+    assert start.table is not None
+    assert start.key is not None
+    address = _Address(slot, start, words)
+    actor = str(words["actor"]) if "actor" in words else None
+    column = str(words.get("column", ""))
+    cursor = str(words.get("cursor", "")) or None
+    walk = Walk(slot, start.table, start.table.hashes(start.key))
+    asked = {"limit": PAGE_CHANGES, "actor": actor, "column": column or None}
+    try:
+        history = history_of(walk, cursor=cursor, **asked)
+    except CursorError:
+        # An address somebody cut short: it begins anew.
+        cursor = None
+        history = history_of(walk, **asked)
+    if cursor is not None or actor is not None or column:
+        walk.newest = None
+    relation = start.table.relation
+    now = row_as_of(slot, relation.pk, start.key, walk=walk)
+    coverage = coverage_of(slot, table=(relation.schema, relation.table))
+    as_of = read_as_of(walk, start, words, now, history)
+    lines = [_line(item, address, history) for item in history.items]
+    _open(lines, history, str(words.get("open", "")))
+    return Page(
+        history=history,
+        sentence=sentence_of(start, history, now, coverage),
+        lines=lines,
+        strip=strip_of(history, coverage, as_of.at, timezone.now()),
+        as_of=as_of,
+        coverage=coverage,
+        older_url=address.url(cursor=history.older, open=None) if history.older else "",
+        newest_url=address.url(cursor=None, open=None) if cursor else "",
+        row_url=address.url(**dict.fromkeys((*_KEPT, "actor"))),
+        column=column,
+        actor=actor,
+        columns=_columns(start, column, address),
+        actors=_actors(history, actor, address),
+        relation_url=relation_url(relation.pk),
+        kept=[(n, v) for n, v in address.words.items() if n not in ("as_of", "before", "cursor")],
+        clear_url=address.url(actor=None, column=None, cursor=None),
+        any_column_url=address.url(column=None, cursor=None),
+        any_actor_url=address.url(actor=None, cursor=None),
+        before_url=f"{address.url(before=as_of.before_last, as_of=None)}#as-of",
+        yesterday_url=f"{address.url(as_of=as_of.yesterday, before=None)}#as-of",
+        now_url=address.url(as_of=None, before=None),
+    )
+
+
+def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> Line:
+    versions = history.walk.table.shapes.versions
+    if isinstance(item, Mark):
+        return _marker(item)
+    version = versions.get(item.step.version_id)
+    again = item.step.op == "I" and item.before.exists is False and _was_there(item, history)
+    line = Line("change", item, line_of(item, version, again=again))
+    line.version = version.number if version else None
+    line.open_url = f"{address.url(open=line.name)}#change-{line.name}"
+    return line
+
+
+def _was_there(entry: Entry, history: RowHistory) -> bool:
+    """Whether a row was known by this key before."""
+    at, key = history.walk.at, entry.key_after
+    return any(
+        at(other.step) < at(entry.step) and key in (other.key_before, other.key_after)
+        for other in history.entries
+    )
+
+
+def _marker(mark: Mark) -> Line:
+    line = Line(mark.kind, mark=mark)
+    if mark.kind == "schema" and mark.version is not None and mark.former is not None:
+        line.words = summary(shape_of(mark.former), shape_of(mark.version))
+        line.at = mark.version.first_seen_at
+        both = {"from": str(mark.former.number), "to": str(mark.version.number)}
+        line.url = relation_url(mark.version.relation_id, **both)
+    elif mark.life is not None:
+        line.words = mark.life.gap or "The slot began a new life; what was between is not recorded."
+        if mark.kind == "failover":
+            line.words = "The source failed over. Nothing is missing."
+        line.from_time, line.at = mark.life.former_commit_time, mark.life.started_at
+    return line
+
+
+def _open(lines: list[Line], history: RowHistory, wanted: str) -> None:
+    """Show one change in full: the one asked for, else the newest."""
+    changes = [line for line in lines if line.entry is not None]
+    chosen = next((line for line in changes if line.name == wanted), None)
+    if chosen is None and changes and wanted != "none":
+        chosen = changes[0]
+    if chosen is None or chosen.entry is None:
+        return
+    versions = history.walk.table.shapes.versions
+    chosen.block = _told_block(chosen.entry, versions.get(chosen.entry.step.version_id))
+
+
+def _told_block(entry: Entry, version: Version | None) -> Block | None:
+    """The change in full: from what the walk has read, unless a long value was cut there."""
+    step, known = entry.step, entry.before
+    cut = any(mark_of(value) for image in (step.old, step.new, known.values) if image
+              for value in image.values())  # fmt: skip
+    if version is None or cut:
+        found = changes_of(step.transaction_id, step.seq - 1, 1)
+        return blocks_of(found)[0] if found and found[0].seq == step.seq else None
+    change = ChangeRow(
+        step.transaction_id, step.seq, str(LSN(step.lsn)), step.subxid, step.op, step.old_kind,
+        step.old, step.new, step.relation_id, step.key_hash, step.old_key_hash,
+        version.schema, version.table, version.number, version.replica_identity,
+        version.columns, version.key_columns,
+    )  # fmt: skip
+    before = {}
+    if entry.before_kind == "derived" and known.last is not None:
+        last = known.last
+        before[step.transaction_id, step.seq] = Before(
+            dict(known.values), last.transaction_id, last.seq, last.xid, last.commit_time, last.op
+        )
+    return blocks_of([change], before=before)[0]
+
+
+def _columns(start: Start, chosen: str, address: _Address) -> list[tuple[str, str, bool]]:
+    version = start.table.version if start.table else None
+    names = [str(c["name"]) for c in version.columns] if version else []
+    return [
+        (name, address.url(column=name, cursor=None, open=None), name == chosen) for name in names
+    ]
+
+
+def _actors(
+    history: RowHistory, chosen: str | None, address: _Address
+) -> list[tuple[str, str, bool]]:
+    names = list(dict.fromkeys(entry.step.actor or "" for entry in history.entries))
+    if chosen is not None and chosen not in names:
+        names.append(chosen)
+    return [
+        (name, address.url(actor=name, cursor=None, open=None), name == chosen) for name in names
+    ]

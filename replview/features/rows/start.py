@@ -1,0 +1,145 @@
+"""Which row is meant: the table and the key that an address or a form names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.store.models import Relation, Slot
+from replview.store.read.row_history.examples import changed_lately
+from replview.store.read.row_history.keys import (
+    KEY_CHARACTERS,
+    KeyProblem,
+    TableRows,
+    parse_key,
+    tables_named,
+)
+from replview.text.addresses import row_url
+
+#: Tables offered in the menu.
+_OFFERED = 300
+#: Rows offered as examples.
+_EXAMPLES = 8
+
+
+@dataclass(slots=True)
+class Start:
+    """What the page begins with."""
+
+    slot: Slot
+    #: As asked for.
+    table_name: str = ""
+    key_text: str = ""
+    table: TableRows | None = None
+    key: dict[str, str | None] | None = None
+    #: Why no row can be shown, and what would be.
+    problem: str = ""
+    remedy: str = ""
+    tables: list[str] = field(default_factory=list)
+    #: ``(words, address)`` of rows that were changed lately.
+    examples: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def key_words(self) -> str:
+        """``id = 42``."""
+        return ", ".join(
+            f"{name} = {'null' if value is None else value}"
+            for name, value in (self.key or {}).items()
+        )
+
+    @property
+    def typed_key(self) -> str:
+        """The key as one would type it."""
+        if not self.key:
+            return self.key_text
+        if len(self.key) == 1:
+            return next(iter(self.key.values())) or ""
+        return ", ".join(
+            f"{name}='{value.replace(chr(39), chr(39) * 2)}'" if value and "," in value
+            else f"{name}={value or ''}"
+            for name, value in self.key.items()
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """``public.orders``."""
+        if self.table is None:
+            return self.table_name
+        return f"{self.table.relation.schema}.{self.table.relation.table}"
+
+    @property
+    def short_name(self) -> str:
+        """``orders 42``: the row as a sentence names it."""
+        values = ", ".join("null" if v is None else v for v in (self.key or {}).values())
+        shown = values if len(values) <= 60 else f"{values[:59]}…"
+        return f"{self.table.relation.table if self.table else ''} {shown}"
+
+
+def read_start(slot: Slot, words: Mapping[str, Any]) -> Start:
+    """The row that these words (an address's) name, or why there is none."""
+    start = Start(slot, str(words.get("table", "")).strip()[:300])
+    tables = list(Relation.objects.filter(slot=slot).order_by("schema", "table")[:_OFFERED])
+    start.tables = list(dict.fromkeys(f"{row.schema}.{row.table}" for row in tables))
+    if not start.table_name:
+        return start
+    among = tables if len(tables) < _OFFERED else None
+    start.table = tables_named(slot, start.table_name, among)
+    if start.table is None:
+        start.problem = f"No change of a table {start.table_name} is recorded."
+        start.remedy = "A table appears here with its first published change. Choose another one."
+        return start
+    if start.table.withheld:
+        start.problem = f"{start.table.withheld[:1].upper()}{start.table.withheld[1:]}."
+        start.remedy = "That something changed is told by the transactions that touched the table."
+        return start
+    _read_key(start, words)
+    if start.key is None:
+        _offer(start)
+    return start
+
+
+def _read_key(start: Start, words: Mapping[str, Any]) -> None:
+    assert start.table is not None
+    columns = start.table.key_columns
+    if not columns:
+        _say_no_key(start)
+        return
+    given = {n[4:]: str(words[n])[:KEY_CHARACTERS] for n in words if n.startswith("key.")}
+    start.key_text = str(words.get("key", ""))[:KEY_CHARACTERS]
+    if given and not start.key_text:
+        # An address may still name a key that the table had before.
+        if start.table.hashes(given):
+            start.key = dict(given)
+            return
+        start.key_text = ", ".join(f"{name}={value}" for name, value in given.items())
+    if not start.key_text.strip():
+        return
+    try:
+        start.key = parse_key(start.key_text, columns)
+    except KeyProblem as problem:
+        start.problem = f"{str(problem)[:1].upper()}{str(problem)[1:]}."
+        start.remedy = "Type the key as the examples show."
+
+
+def _say_no_key(start: Start) -> None:
+    assert start.table is not None
+    version = start.table.version
+    identity = version.replica_identity if version else "unknown"
+    start.problem = f"Rows of {start.name} cannot be told apart."
+    start.remedy = {
+        "NOTHING": "Its replica identity is NOTHING: the server sends no key with a change. Give "
+        "it a primary key, or an index as its identity.",
+        "FULL": "Its replica identity is FULL and it has no primary key that is published: nothing "
+        "says which columns make a row. A primary key would.",
+        "DEFAULT": "It has no primary key, so under replica identity DEFAULT no key is sent. A "
+        "primary key would mend both.",
+    }.get(identity, "No key of it is kept: it has none, or the slot's rules mask it.")
+
+
+def _offer(start: Start) -> None:
+    """Rows that were changed lately, as examples of a key."""
+    assert start.table is not None
+    relation = start.table.relation
+    for key in changed_lately(start.table, _EXAMPLES):
+        url = row_url(start.slot, relation.schema, relation.table, key)
+        words = ", ".join(f"{name} = {value}" for name, value in key.items())
+        start.examples.append((words, url))

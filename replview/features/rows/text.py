@@ -1,0 +1,140 @@
+"""A row's changes in a line each: ``status: pending → paid, +3 more``."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.store.read.changes.values import same_value
+from replview.store.read.row_history.history import changed_columns
+from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.shapes import Version
+from replview.ui.changes.cells import Cell, cell
+
+#: Characters of a value in a line.
+_VALUE = 40
+#: Columns an insert is told by.
+_TOLD = 3
+#: Names that tell what a row is about, the most telling first.
+_TELLING = ("status", "state", "stage", "phase")
+#: Names that change with every change, and tell nothing.
+_ROUTINE = ("updated_at", "modified_at", "updated", "modified", "changed_at", "version", "xmin")
+
+UNKNOWN_WHY = {
+    "gap": "the gap",
+    "left out": "a transaction was left out",
+    "unpublished": "not every operation of the table is published",
+    "table": "the table was made anew",
+    "": "no earlier change is recorded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One column in a line; a side that is None is not shown."""
+
+    name: str
+    before: Cell | None
+    after: Cell | None
+
+
+@dataclass(slots=True)
+class ChangeLine:
+    """What a change did, in a line."""
+
+    words: str = ""
+    parts: list[Part] = field(default_factory=list)
+    more: int = 0
+    #: Why the before is unknown; empty where it is known or there is none.
+    unknown_why: str = ""
+    key_changed: bool = False
+
+
+def line_of(entry: Entry, version: Version | None, *, again: bool = False) -> ChangeLine:
+    """The line of a change; ``again``: a row was known by this key before, and deleted."""
+    step = entry.step
+    types = {c["name"]: str(c.get("type") or "") for c in version.columns} if version else {}
+    key_columns = version.key_columns if version else []
+    if step.op == "T":
+        return ChangeLine("truncated with the whole table")
+    if step.op in ("I", "S"):
+        words = "created again with" if again else "created with"
+        return _told(words if step.op == "I" else "a baseline read", step.new, key_columns, types)
+    if step.op == "D":
+        known = entry.before_kind in ("sent", "derived")
+        line = _told("deleted; it was", entry.before.values if known else {}, key_columns, types)
+        line.words = line.words if line.parts else "deleted"
+        line.unknown_why = "" if known else UNKNOWN_WHY.get(entry.before.why, "")
+        return line
+    return _updated(entry, key_columns, types)
+
+
+def _updated(entry: Entry, key_columns: Sequence[str], types: Mapping[str, str]) -> ChangeLine:
+    line, before, new = ChangeLine(), entry.before.values, entry.step.new or {}
+    changed = changed_columns(entry, key_columns)
+    if entry.before_kind in ("key", "unknown"):
+        line.unknown_why = UNKNOWN_WHY.get(entry.before.why, "")
+    moved = [name for name in changed if name in key_columns and name in before]
+    line.key_changed = bool(moved)
+    shown = moved or ([telling] if (telling := most_telling(changed, types)) else [])
+    for name in shown:
+        known = name in before
+        was = short(before[name]) if known else Cell("unknown", "unknown")
+        line.parts.append(Part(name, was, short(new[name])))
+    line.more = len(changed) - len(shown)
+    if not changed:
+        line.words = "no column differs among those sent"
+    return line
+
+
+def _told(
+    words: str, image: Mapping[str, Any] | None, keys: Sequence[str], types: Mapping[str, str]
+) -> ChangeLine:
+    """A row by its most telling columns."""
+    image = image or {}
+    left = [n for n in image if n not in keys and image[n] is not None]
+    line = ChangeLine(words)
+    while left and len(line.parts) < _TOLD:
+        name = most_telling(left, types)
+        left.remove(name)
+        line.parts.append(Part(name, None, short(image[name])))
+    line.more = len(left)
+    if not line.parts:
+        line.words = words.removesuffix(" with").removesuffix("; it was")
+    return line
+
+
+def most_telling(names: Iterable[str], types: Mapping[str, str]) -> str:
+    """The column that says most of what happened; empty where there is none."""
+
+    def rank(name: str) -> int:
+        if name in _TELLING:
+            return _TELLING.index(name)
+        if any(name.endswith(f"_{word}") or word in types.get(name, "") for word in _TELLING):
+            return len(_TELLING)
+        return 99 if name in _ROUTINE else 50
+
+    return min(names, key=rank, default="")
+
+
+def obvious_state(version: Version | None, values: Mapping[str, Any]) -> str:
+    """``paid``: what the row is, where a column says so plainly; else empty."""
+    if version is None:
+        return ""
+    for name in _TELLING:
+        value = values.get(name)
+        if isinstance(value, str) and 0 < len(value) <= _VALUE:
+            return value
+    return ""
+
+
+def short(value: Any) -> Cell:
+    """A value as a line has room for it."""
+    if isinstance(value, str) and len(value) > _VALUE:
+        return Cell(f"{value[:_VALUE]}…", length=len(value))
+    return cell(value, "new")
+
+
+def differs(one: Any, other: Any) -> bool | None:
+    """Whether two values differ; None: not told."""
+    same = same_value(one, other)
+    return None if same is None else not same

@@ -1,0 +1,72 @@
+"""One row's history, and the row as of a moment."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from replview.features.rows.page import read_page
+from replview.features.rows.start import read_start
+from replview.health.fleet import SlotView
+from replview.store.models import SlotIncarnation
+from replview.store.read.changes.page import changes_of
+from replview.store.read.history import transaction_by_id
+from replview.store.write.access_record import viewed
+from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.shell import fleet_of
+
+
+@require_GET
+def rows(request: HttpRequest) -> HttpResponse:
+    """A row's history; without a table or key, where to begin."""
+    view = _slot(request)
+    if view is None:
+        return render(request, "rows/no_slot.html")
+    start = read_start(view.slot, request.GET)
+    if start.table is not None and (start.key is not None or start.examples):
+        viewed(relation_ids=start.table.relation_ids, subject="the history of a row"
+               if start.key is not None else "rows that changed lately")  # fmt: skip
+    if start.key is None:
+        return render(request, "rows/start.html", {"slot": view.slot, "start": start})
+    page = read_page(view.slot, start, request.GET)
+    link = request.build_absolute_uri()
+    content = {"slot": view.slot, "start": start, "page": page, "link": link}
+    return render(request, "rows/history.html", content)
+
+
+@require_GET
+def change(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
+    """One change in full, for a line that is opened."""
+    found = changes_of(transaction_id, seq - 1, 1)
+    row = transaction_by_id(transaction_id)
+    if row is None or not found or found[0].seq != seq:
+        raise Http404("there is no such change, or it was received anew")
+    life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
+    page: dict[str, Any] = {"slot": life.slot, "row": row, "block": blocks_of(found)[0]}
+    return render(request, "rows/_change.html", page)
+
+
+def _slot(request: HttpRequest) -> SlotView | None:
+    """The slot the address names, or the one that was read last; None where there is none."""
+    fleet = fleet_of(request)
+    wanted = request.GET.get("slot", "")
+    if wanted:
+        view = fleet.find_slot(wanted)
+        if view is None:
+            raise Http404(f"there is no slot {wanted!r}")
+        return view
+    view = max(
+        fleet.slots,
+        key=lambda each: (
+            each.slot.heartbeat_at is not None,
+            each.slot.heartbeat_at,
+            -each.slot.pk,
+        ),
+        default=None,
+    )
+    if view is not None:
+        # The header's scope is the slot that is shown, chosen or not.
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET["slot"] = str(view.slot)  # type: ignore[index]
+    return view

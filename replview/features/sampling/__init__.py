@@ -1,0 +1,1 @@
+"""Sampling: every source read at a regular interval, its state stored."""

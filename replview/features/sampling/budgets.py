@@ -1,0 +1,225 @@
+"""The source's disk comes first: slots that reach their WAL budget are warned of, then dropped.
+
+A sample only raises the question. Whether a slot is dropped is decided by the source itself: it
+measures in one session, twice with a pause, and once more in the very statement that drops. What
+cannot be measured is left alone. A receiver that catches up is no reason to wait: the budget is a
+limit, not a pace; but the pause lets one that is about to confirm do so.
+"""
+
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from replview.catalog.connections import Connection, writing
+from replview.catalog.problems import SourceTrouble
+from replview.catalog.server import read_server_facts
+from replview.catalog.state.budgeted import (
+    BudgetedSlot,
+    drop_over_budget,
+    end_reader,
+    read_budgeted,
+)
+from replview.catalog.state.wal_budget import size_words
+from replview.store import slot_budgets
+from replview.store.connecting import orm_connection
+from replview.store.dsn import DSNError, full_conninfo
+from replview.store.models import Slot, WatchedSlot
+from replview.store.secrets import SecretKeyChanged
+
+log = logging.getLogger(__name__)
+
+#: A slot is warned of from this share on; the warning is over below the other.
+_HALF, _BELOW_HALF = 0.5, 0.4
+#: Between the two looks.
+_PAUSE_SECONDS = 1.0
+#: A receiver confirms and lets its slot go in so many seconds; then its session is ended.
+_RELEASE_SECONDS = 6.0
+#: For everything that is asked of one source.
+_DEADLINE_SECONDS = 30.0
+_THREADS = 8
+
+_pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="budgets")
+_lock = threading.Lock()
+#: Slots whose source is being asked.
+_asked: set[int] = set()
+
+
+def enforce() -> list["Future[None]"]:
+    """Warn of slots at half of their budget; have the sources of those at the end asked, in
+    threads: each future is done once that is.
+    """
+    begun = []
+    for row in slot_budgets.watched_with_budget():
+        slot = row.slot
+        assert slot is not None
+        with _lock:
+            if slot.pk in _asked:
+                continue
+            if _is_asked_for(row, slot):
+                _asked.add(slot.pk)
+                begun.append(_pool.submit(_ask, slot))
+                continue
+        if _was_interrupted(slot):
+            _settle(slot, gone=row.gone_at is not None)
+    return begun
+
+
+def _is_asked_for(row: WatchedSlot, slot: Slot) -> bool:
+    """Whether the last sample gives reason to ask the source."""
+    retained = row.facts.get("retained_wal_bytes")
+    if row.gone_at is not None or retained is None or slot.wal_budget_bytes is None:
+        return False
+    _warn(slot, retained)
+    return slot.protect == Slot.Protect.DATABASE and bool(retained >= slot.wal_budget_bytes)
+
+
+def _was_interrupted(slot: Slot) -> bool:
+    """Stopped to be dropped, by a worker that never came to say what became of it."""
+    stopped = slot.desired == Slot.Desired.STOPPED
+    return stopped and slot.problem_code == slot_budgets.DROPPED and not slot.problem_remedy
+
+
+def _settle(slot: Slot, *, gone: bool) -> None:
+    """Say what an earlier run did not come to say."""
+    if gone:
+        slot_budgets.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
+    else:
+        slot_budgets.call_off(slot)
+
+
+def _warn(slot: Slot, retained_bytes: int) -> None:
+    """A line in the log when half is reached, and when it is over; the alert is a rule's."""
+    share = retained_bytes / (slot.wal_budget_bytes or 1)
+    if _BELOW_HALF <= share < _HALF:
+        return
+    warned = slot_budgets.warned_since_below_half(slot)
+    if (share >= _HALF) == warned:
+        return
+    sizes = f"{size_words(retained_bytes)} of its WAL budget of "
+    sizes += size_words(slot.wal_budget_bytes or 0)
+    if share < _HALF:
+        text = f"Retains {sizes}: well below half again."
+    elif slot.protect == Slot.Protect.DATABASE:
+        text = f"Retains {sizes}: at the limit replview drops the slot, and the record has a gap."
+    else:
+        text = f"Retains {sizes}: nothing is dropped (protect the record); mind the source's disk."
+    slot_budgets.log_budget(slot, text, warned=share >= _HALF, retained_wal_bytes=retained_bytes)
+
+
+def _ask(slot: Slot) -> None:
+    """In a thread: whatever the source does, nothing but this slot waits for it."""
+    try:
+        with orm_connection():
+            conninfo = full_conninfo(slot.source)
+            with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+                _enforce_on(connection, slot)
+    except (SourceTrouble, DSNError, SecretKeyChanged) as error:
+        # Nothing was dropped, or it is seen to be gone the next time; the text may name a host.
+        log.warning("budget of slot %s: not enforced (%s)", slot.pk, type(error).__name__)
+    except Exception:
+        log.exception("enforcing the budget of slot %s failed", slot.pk, extra=_said(slot))
+    finally:
+        with _lock:
+            _asked.discard(slot.pk)
+
+
+def _enforce_on(connection: Connection, slot: Slot) -> None:
+    """Measure twice, have the receiver stop, and drop what is still over its budget then."""
+    first = _over(connection, slot)
+    if first is None or not _is_known(connection, slot, first):
+        return
+    time.sleep(_PAUSE_SECONDS)
+    second = _over(connection, slot)
+    if second is None:
+        return
+    wanted = slot.desired == Slot.Desired.RUNNING or _was_interrupted(slot)
+    cause = _cause(slot, second.retained_wal_bytes)
+    if not slot_budgets.ask_to_stop(slot, cause):
+        return
+    dropped = None
+    if _released(connection, slot) and slot_budgets.still_chosen(slot):
+        budget_bytes = slot.wal_budget_bytes or 0
+        dropped = drop_over_budget(
+            connection, slot.name, plugin=slot.plugin, budget_bytes=budget_bytes
+        )
+    if dropped is not None:
+        _say_dropped(slot, first, dropped)
+    elif wanted:
+        # Stopping set WAL free, or the choice was changed: go on as before.
+        slot_budgets.call_off(slot)
+    else:
+        slot_budgets.forget_problem(slot)
+
+
+def _over(connection: Connection, slot: Slot) -> BudgetedSlot | None:
+    """The slot as its source has it now, if it is over its budget."""
+    found = read_budgeted(connection, slot.name, plugin=slot.plugin)
+    over = found is not None and found.retained_wal_bytes >= (slot.wal_budget_bytes or 0)
+    return found if over else None
+
+
+def _is_known(connection: Connection, slot: Slot, found: BudgetedSlot) -> bool:
+    """Whether it is the slot we know: the same name on another cluster may be anybody's.
+
+    A server that does not tell which cluster it is must have the slot where our record stands.
+    """
+    life = slot.incarnation
+    known = life.system_identifier if life is not None else slot.source.system_identifier
+    told = read_server_facts(connection).system_identifier
+    if told is None or known in (None, "unknown"):
+        slot.refresh_from_db(fields=["checkpoint_lsn"])
+        return slot.checkpoint_lsn is not None and found.confirmed_flush_lsn <= slot.checkpoint_lsn
+    return told == known
+
+
+def _released(connection: Connection, slot: Slot) -> bool:
+    """Wait until the receiver has confirmed and gone; one that does not is ended on the source."""
+    until, ended = time.monotonic() + _RELEASE_SECONDS, False
+    while (found := read_budgeted(connection, slot.name, plugin=slot.plugin)) is not None:
+        slot.refresh_from_db(fields=["lease_owner"])
+        late = time.monotonic() > until
+        # A lease that nobody gives back is fenced: without the slot there is nothing to store.
+        if not found.active and (late or not slot.lease_owner):
+            return True
+        if late and not ended:
+            end_reader(connection, slot.name)
+            until, ended = time.monotonic() + _RELEASE_SECONDS, True
+        elif late:
+            return False
+        time.sleep(0.2)
+    return False
+
+
+def _say_dropped(slot: Slot, first: BudgetedSlot, dropped: BudgetedSlot) -> None:
+    cause = _cause(slot, dropped.retained_wal_bytes)
+    if dropped.confirmed_flush_lsn > first.confirmed_flush_lsn:
+        cause += " (the receiver was catching up)"
+    detail = {
+        "retained_wal_bytes": dropped.retained_wal_bytes,
+        "restart_lsn": str(dropped.restart_lsn),
+        "confirmed_flush_lsn": str(dropped.confirmed_flush_lsn),
+    }
+    slot_budgets.say_dropped(slot, cause, _remedy(slot), detail)
+    log.warning("slot %s: dropped on its source at its WAL budget", slot.pk, extra=_said(slot))
+
+
+def _cause(slot: Slot, retained_bytes: int | None) -> str:
+    budget = "unknown" if slot.wal_budget_bytes is None else size_words(slot.wal_budget_bytes)
+    retained = "too much" if retained_bytes is None else size_words(retained_bytes)
+    return (
+        f"replview dropped the slot on the source to protect its disk: it retained {retained} of "
+        f"WAL, its budget is {budget}"
+    )
+
+
+def _remedy(slot: Slot) -> str:
+    return (
+        f"replview slot start {slot.source.name} {slot.name} creates it anew (history has a gap "
+        "until then); replview slot set gives it a larger budget"
+    )
+
+
+def _said(slot: Slot) -> dict[str, object]:
+    """For logs in JSON."""
+    return {"slot_id": slot.pk, "slot": slot.name, "source": slot.source.name}

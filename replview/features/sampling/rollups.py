@@ -1,0 +1,211 @@
+"""Samples summed up by the minute and by the hour, and forgotten when they are old.
+
+Raw samples are kept for a day, minutes for a month, hours for a year (``instance_settings``:
+``samples.raw_hours``, ``samples.minute_days``, ``samples.hour_days``). Of a period is kept:
+
+- the highest of what is bad when high: retained and unconfirmed WAL, lags, how long commits took to
+  be stored, the receiver's batch and memory;
+- the lowest of what is bad when low: WAL that may still be written before the slot is in danger;
+- the last that was known of positions and totals;
+- the worst ``wal_status``, and whether it was ever active.
+
+What was unknown throughout stays unknown. Minutes are made of raw samples, hours of minutes, a
+little behind the present, by statements that may be repeated: a mark tells how far all is there.
+No raw sample goes that is not in its minute, no minute that is not in its hour.
+"""
+
+import datetime as dt
+import time
+
+from django.db import OperationalError, connection, transaction
+
+from replview.store import instance_settings
+from replview.store.models import SampleMark
+from replview.store.watched_slots import forget_gone
+from replview.store.write.partitions import SAMPLES_BY_MONTH, ensure_partitions
+
+#: A look is stored within this long after it began.
+_BEHIND = dt.timedelta(seconds=30)
+_MINUTE, _HOUR = dt.timedelta(minutes=1), dt.timedelta(hours=1)
+#: How much is rolled in one store transaction.
+_PIECES = {"minute": 10 * _MINUTE, "hour": 12 * _HOUR}
+#: Raw samples of sources are few: kept longer than those of slots, and not summed up.
+SOURCE_DAYS = 7.0
+_LOCK_TIMEOUT = "2s"
+
+_HIGHEST = (
+    "retained_wal_bytes", "unconfirmed_wal_bytes", "write_lag_seconds", "flush_lag_seconds",
+    "replay_lag_seconds", "stored_after_p50_seconds", "stored_after_p99_seconds", "batch_changes",
+    "memory_bytes",
+)  # fmt: skip
+_LOWEST = ("safe_wal_bytes",)
+_LAST = (
+    "current_lsn", "restart_lsn", "confirmed_flush_lsn", "transactions_stored", "changes_stored",
+    "bytes_stored", "spill_txns", "spill_bytes", "stream_txns", "stream_bytes", "total_txns",
+    "total_bytes",
+)  # fmt: skip
+#: From good to bad.
+_STATUSES = ("reserved", "extended", "unreserved", "lost")
+
+
+def _aggregates() -> dict[str, str]:
+    """How each column of a period is made of what it holds."""
+    statuses = ", ".join(f"'{status}'" for status in _STATUSES)
+    worst = f"max(array_position(ARRAY[{statuses}], wal_status))"
+    return {
+        **{name: f"max({name})" for name in _HIGHEST},
+        **{name: f"min({name})" for name in _LOWEST},
+        **{
+            name: f"(array_agg({name} ORDER BY sampled_at DESC) "
+            f"FILTER (WHERE {name} IS NOT NULL))[1]"
+            for name in _LAST
+        },
+        "wal_status": f"(ARRAY[{statuses}])[{worst}]",
+        "active": "bool_or(active)",
+    }
+
+
+def _rolling(table: str, origin: str, period: str, count: str) -> str:
+    """The statement that makes all periods from ``since`` to before ``until``.
+
+    A slot at a time, by the primary key: no piece reads more than its own rows.
+    """
+    made = _aggregates()
+    names = ", ".join(made)
+    return f"""
+        INSERT INTO {table} (slot_id, sampled_at, samples, {names})
+        SELECT w.id, p.* FROM watched_slot w CROSS JOIN LATERAL (
+            SELECT date_trunc('{period}', sampled_at, 'UTC') AS began, {count},
+                   {", ".join(made.values())}
+            FROM {origin}
+            WHERE slot_id = w.id AND sampled_at >= %(since)s AND sampled_at < %(until)s
+            GROUP BY began) p
+        ON CONFLICT (slot_id, sampled_at) DO UPDATE SET samples = excluded.samples,
+            {", ".join(f"{name} = excluded.{name}" for name in made)}
+    """  # noqa: S608 (of constants)
+
+
+_ROLL = {
+    "minute": _rolling("slot_sample_minute", "slot_sample", "minute", "count(*)"),
+    "hour": _rolling("slot_sample_hour", "slot_sample_minute", "hour", "sum(samples)"),
+}
+_ORIGIN = {"minute": "slot_sample", "hour": "slot_sample_minute"}
+_FIRST = """
+    SELECT min(first.sampled_at) FROM watched_slot w CROSS JOIN LATERAL (
+        SELECT sampled_at FROM {} WHERE slot_id = w.id ORDER BY sampled_at LIMIT 1) first
+"""
+_PARTITIONS = """
+    SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = to_regclass(%s) ORDER BY c.relname
+"""
+
+
+def roll(deadline: float) -> int:
+    """Roll up what is complete until the deadline (``time.monotonic()``); returns how many pieces
+    were rolled. After a pause it goes on where it was.
+    """
+    now = dt.datetime.now(dt.UTC) - _BEHIND
+    rolled = _roll_period("minute", now.replace(second=0, microsecond=0), deadline)
+    minutes = SampleMark.objects.filter(period="minute").first()
+    if minutes is not None:
+        whole = minutes.until.replace(minute=0, second=0, microsecond=0)
+        rolled += _roll_period("hour", whole, deadline)
+    return rolled
+
+
+def forget_old(now: dt.datetime | None = None) -> list[str]:
+    """Drop partitions of samples that are older than chosen; returns their names.
+
+    A partition that is being read is left for the next time.
+    """
+    now = now or dt.datetime.now(dt.UTC)
+    raw = now - _age("samples.raw_hours", 24.0, _HOUR)
+    minutes = now - _age("samples.minute_days", 30.0, 24 * _HOUR)
+    hours = now - _age("samples.hour_days", 366.0, 24 * _HOUR)
+    marks = dict(SampleMark.objects.values_list("period", "until"))
+    long_ago = dt.datetime.min.replace(tzinfo=dt.UTC)
+    dropped = _drop("slot_sample", min(raw, marks.get("minute", long_ago)))
+    dropped += _drop("slot_sample_minute", min(minutes, marks.get("hour", long_ago)))
+    dropped += _drop("slot_sample_hour", hours)
+    dropped += _drop("source_sample", now - _age("samples.source_days", SOURCE_DAYS, 24 * _HOUR))
+    forget_gone(hours, raw)
+    return dropped
+
+
+def _age(name: str, default: float, unit: dt.timedelta) -> dt.timedelta:
+    return instance_settings.read_number(name, default, least=1.0, most=36600.0) * unit
+
+
+def _roll_period(period: str, whole: dt.datetime, deadline: float) -> int:
+    """Pieces of one table, up to before ``whole``."""
+    rolled = 0
+    while time.monotonic() < deadline:
+        with transaction.atomic():
+            mark = SampleMark.objects.select_for_update().filter(period=period).first()
+            if mark is None:
+                first = _first(period)
+                if first is None or first >= whole:
+                    return rolled
+                SampleMark.objects.get_or_create(period=period, defaults={"until": first})
+                continue
+            if mark.until >= whole:
+                return rolled
+            until = min(mark.until + _PIECES[period], whole)
+            _ready_for(mark.until, until)
+            with connection.cursor() as cursor:
+                cursor.execute(_ROLL[period], {"since": mark.until, "until": until})
+            mark.until = until
+            mark.save()
+        rolled += 1
+    return rolled
+
+
+def _first(period: str) -> dt.datetime | None:
+    """When the first period begins that there is anything of."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FIRST.format(_ORIGIN[period]))
+        first: dt.datetime | None = cursor.fetchone()[0]
+    if first is None:
+        return None
+    first = first.astimezone(dt.UTC).replace(second=0, microsecond=0)
+    return first.replace(minute=0) if period == "hour" else first
+
+
+def _ready_for(since: dt.datetime, until: dt.datetime) -> None:
+    """Partitions of the days rolled, which may be those of a store that was away for long."""
+    today = dt.datetime.now(dt.UTC).date()
+    if since.date() < today:
+        ensure_partitions(connection.connection, since.date(), min(until.date(), today))
+
+
+def _drop(parent: str, before: dt.datetime) -> list[str]:
+    """Drop the partitions that end at or before a moment."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PARTITIONS, [parent])
+        names = [row[0] for row in cursor.fetchall()]
+    dropped = []
+    for name in names:
+        end = _end_of(parent, name)
+        if end is None or end > before:
+            continue
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                cursor.execute(f'DROP TABLE "{name}"')
+                cursor.execute("SET LOCAL lock_timeout = DEFAULT")
+        except OperationalError:
+            break  # somebody reads it
+        dropped.append(name)
+    return dropped
+
+
+def _end_of(parent: str, name: str) -> dt.datetime | None:
+    """When a partition's period ends, by its name; None for a name that is not ours."""
+    digits = name.removeprefix(f"{parent}_")
+    try:
+        if parent == SAMPLES_BY_MONTH:
+            month = dt.datetime.strptime(digits, "%Y%m").replace(tzinfo=dt.UTC)
+            return (month + dt.timedelta(days=32)).replace(day=1)
+        return dt.datetime.strptime(digits, "%Y%m%d").replace(tzinfo=dt.UTC) + dt.timedelta(days=1)
+    except ValueError:
+        return None

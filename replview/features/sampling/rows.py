@@ -1,0 +1,154 @@
+"""Writing what a look at a source saw: samples of its slots and of itself, and the source's row.
+
+A few statements a source, all in one store transaction; what replview itself knows of its slots
+(totals, its receiver's facts, how long commits took to be stored) is added by the store.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import orjson
+from django.db import IntegrityError, connection, transaction
+
+from replview.store.models import Source, SourceSample, WatchedSubscription
+from replview.store.retention.tidy import make_partitions
+from replview.store.watched_slots import Known, identify, update_seen
+
+Written = TypeVar("Written")
+#: Of so many of the transactions stored last, at most, is told how long they took.
+_LATEST = 300
+#: Facts of a receiver that gave no sign of life for longer are not its present.
+_RECEIVER_SECONDS = 10
+_TOLD = (
+    "current_lsn pg_lsn, restart_lsn pg_lsn, confirmed_flush_lsn pg_lsn, "
+    "retained_wal_bytes bigint, unconfirmed_wal_bytes bigint, safe_wal_bytes bigint, "
+    "wal_status text, active boolean, write_lag_seconds float8, flush_lag_seconds float8, "
+    "replay_lag_seconds float8, spill_txns bigint, spill_bytes bigint, stream_txns bigint, "
+    "stream_bytes bigint, total_txns bigint, total_bytes bigint"
+)
+_NAMES = ", ".join(column.split()[0] for column in _TOLD.split(", "))
+_ADD = f"""
+    INSERT INTO slot_sample
+        (slot_id, sampled_at, detail, {_NAMES}, transactions_stored, changes_stored, bytes_stored,
+         batch_changes, memory_bytes, stored_after_p50_seconds, stored_after_p99_seconds)
+    SELECT r.slot_id, %(at)s, r.detail, {", ".join("r." + n for n in _NAMES.split(", "))},
+           s.transactions_stored, s.changes_stored, s.bytes_stored,
+           (live.facts->>'batch_changes')::bigint, (live.facts->>'memory_bytes')::bigint,
+           after.seconds[1], after.seconds[2]
+    FROM jsonb_to_recordset(%(rows)s) AS r (slot_id bigint, detail jsonb, {_TOLD})
+    LEFT JOIN slot s ON s.id = r.slot_id
+    LEFT JOIN watched_slot w ON w.id = r.slot_id
+    LEFT JOIN LATERAL (
+        SELECT CASE WHEN s.heartbeat_at > clock_timestamp() - make_interval(secs => %(live)s)
+                    THEN s.receiver_facts END AS facts) live ON true
+    LEFT JOIN LATERAL (
+        SELECT percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (
+                   ORDER BY greatest(extract(epoch FROM t.stored_at - t.commit_time), 0)::float8)
+                   AS seconds
+        FROM (SELECT stored_at, commit_time FROM transaction
+              WHERE incarnation_id = s.incarnation_id AND commit_seq IS NOT NULL
+                AND s.last_stored_at > w.last_seen_at
+              ORDER BY commit_seq DESC LIMIT %(latest)s) t
+        WHERE t.stored_at > w.last_seen_at AND t.commit_time IS NOT NULL) after ON true
+"""  # noqa: S608 (of constants)
+
+
+def store_seen(
+    source_id: int,
+    at: dt.datetime,
+    slots: dict[str, tuple[dict[str, Any], dict[str, Any]]],
+    missing: dict[str, Any],
+    itself: dict[str, Any],
+    subscriptions: dict[str, dict[str, Any]] | None,
+) -> list[Known]:
+    """Store one look; returns the slots that were sampled.
+
+    ``slots``: by name, the facts of each slot and its sample's columns; ``missing``: the columns
+    of one of ours that is not there; ``itself``: columns of ``SourceSample``; ``subscriptions``:
+    their facts by name, None where they may not be known.
+    """
+
+    def write() -> list[Known]:
+        with transaction.atomic():
+            known = identify(source_id, set(slots), at)
+            columns = {each.name: slots[each.name][1] for each in known if each.name in slots}
+            rows = [{"slot_id": each.id, **columns.get(each.name, missing)} for each in known]
+            _add(rows, at)  # before its slot's row is updated, which tells of the last look
+            update_seen([(each, slots[each.name][0]) for each in known if each.name in slots], at)
+            SourceSample.objects.create(source_id=source_id, sampled_at=at, **itself)
+            _store_subscriptions(source_id, subscriptions, at)
+        return known
+
+    return _with_partitions(write)
+
+
+def store_unreachable(source_id: int, took_seconds: float) -> None:
+    """A look that told nothing is told too."""
+
+    def write() -> None:
+        with transaction.atomic():
+            SourceSample.objects.create(
+                source_id=source_id,
+                sampled_at=dt.datetime.now(dt.UTC),
+                reachable=False,
+                took_seconds=took_seconds,
+            )
+
+    _with_partitions(write)
+
+
+def store_source(source_id: int, **facts: Any) -> None:
+    """What the source's own row tells of it."""
+    Source.objects.filter(pk=source_id).update(checked_at=dt.datetime.now(dt.UTC), **facts)
+
+
+def _add(rows: list[dict[str, Any]], at: dt.datetime) -> None:
+    if rows:
+        parameters: dict[str, Any] = {
+            "rows": orjson.dumps(rows).decode(),
+            "at": at,
+            "live": _RECEIVER_SECONDS,
+            "latest": _LATEST,
+        }
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD, parameters)
+
+
+def _with_partitions(write: Callable[[], Written]) -> Written:
+    """A day without a partition gets one first (beat was away over midnight)."""
+    try:
+        return write()
+    except IntegrityError:
+        make_partitions()
+        return write()
+
+
+def _store_subscriptions(
+    source_id: int, subscriptions: dict[str, dict[str, Any]] | None, at: dt.datetime
+) -> None:
+    if subscriptions is None:
+        return
+    known = WatchedSubscription.objects.filter(source_id=source_id)
+    former = dict(known.values_list("name", "facts"))
+    if set(former) - set(subscriptions):
+        known.exclude(name__in=subscriptions).filter(gone_at=None).update(gone_at=at)
+    for name, facts in subscriptions.items():
+        told = facts | {"failed_at": _failed_at(former.get(name) or {}, facts, at)}
+        defaults = {"facts": told, "last_seen_at": at, "gone_at": None}
+        WatchedSubscription.objects.update_or_create(
+            source_id=source_id, name=name, defaults=defaults
+        )
+
+
+def _failed_at(former: dict[str, Any], facts: dict[str, Any], at: dt.datetime) -> str | None:
+    """When its errors were last seen to have become more; None: never.
+
+    A worker that fails is started anew every few seconds: whether one runs right now tells little.
+    """
+    for name in ("apply_error_count", "sync_error_count"):
+        before, now = former.get(name), facts.get(name)
+        if isinstance(before, int) and isinstance(now, int) and now > before:
+            return at.isoformat()
+    same = former.get("oid") == facts.get("oid")
+    return former.get("failed_at") if same else None

@@ -1,0 +1,135 @@
+"""Rounds of looks: every source that is due, side by side, none waiting for another.
+
+Looking and storing are apart: a look waits for its source in a thread of its own and holds nothing
+of the store; what it brought is stored by few threads, as it comes. Sources that did not answer the
+last time are looked at by other threads than the rest, so that however many of them hang, those
+that answer never wait for them.
+"""
+
+import datetime as dt
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+
+from replview.catalog.connection_cache import KeptConnections
+from replview.catalog.problems import Trouble
+from replview.features.sampling.collect import Seen
+from replview.features.sampling.sample import look_at, store
+from replview.store.connecting import orm_connection
+from replview.store.models import Source
+
+log = logging.getLogger(__name__)
+
+#: Sources that answer, and those that did not, looked at side by side.
+_THREADS, _TROUBLED_THREADS = 32, 32
+#: Each with a connection to the store.
+_STORING_THREADS = 2
+
+#: The golden ratio's fraction: multiples of it are spread evenly, however many there are.
+_SPREAD = 0.6180339887498949
+
+#: Told of each source whose slots have new samples.
+Listener = Callable[[int], None]
+Brought = tuple[Source, Seen | Trouble, float, "Future[None]"]
+
+
+class Rounds:
+    """One a process: its threads, the connections it keeps, and who is being looked at."""
+
+    def __init__(self, sampled: Listener) -> None:
+        self._sampled = sampled
+        self._kept = KeptConnections()
+        self._looking = ThreadPoolExecutor(_THREADS, thread_name_prefix="looking")
+        self._troubled = ThreadPoolExecutor(_TROUBLED_THREADS, thread_name_prefix="looking-again")
+        self._storing = ThreadPoolExecutor(_STORING_THREADS, thread_name_prefix="sampling")
+        self._brought: SimpleQueue[Brought] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._busy: set[int] = set()
+
+    def begin(self, sources: list[Source], every_seconds: float) -> list["Future[None]"]:
+        """Look at those that are due, but for those still being looked at; each future is done
+        once its source's look is stored.
+        """
+        now = dt.datetime.now(dt.UTC)
+        begun = []
+        for source in sources:
+            if not is_due(source, every_seconds, now):
+                continue
+            with self._lock:
+                if source.pk in self._busy:
+                    continue
+                self._busy.add(source.pk)
+            done: Future[None] = Future()
+            pool = self._troubled if source.problem_code else self._looking
+            pool.submit(self._look, source, done)
+            begun.append(done)
+        with self._lock:
+            self._kept.close_others({source.pk for source in sources} | self._busy)
+        return begun
+
+    def close(self) -> None:
+        """Close the connections that are kept; looks under way end by themselves."""
+        self._kept.close()
+
+    def _look(self, source: Source, done: "Future[None]") -> None:
+        """In a thread: ask the source, and hand on what it told."""
+        began = time.monotonic()
+        try:
+            seen = look_at(source, self._kept)
+        except Exception:
+            log.exception("looking at source %s failed", source.name, extra={"source": source.name})
+            self._end(source, done)
+            return
+        self._brought.put((source, seen, time.monotonic() - began, done))
+        self._storing.submit(self._store_all)
+
+    def _store_all(self) -> None:
+        """In a thread: store whatever was brought, on one connection; often another has by now."""
+        try:
+            first = self._brought.get_nowait()
+        except Empty:
+            return
+        with orm_connection():
+            brought: Brought | None = first
+            while brought is not None:
+                self._store(*brought)
+                try:
+                    brought = self._brought.get_nowait()
+                except Empty:
+                    brought = None
+
+    def _store(
+        self, source: Source, seen: Seen | Trouble, took_seconds: float, done: "Future[None]"
+    ) -> None:
+        try:
+            store(source, seen, took_seconds)
+            self._sampled(source.pk)
+        except Exception:
+            said = {"source": source.name}
+            log.exception("sampling source %s failed", source.name, extra=said)
+        finally:
+            self._end(source, done)
+
+    def _end(self, source: Source, done: "Future[None]") -> None:
+        with self._lock:
+            self._busy.discard(source.pk)
+        done.set_result(None)
+
+
+def is_due(source: Source, every_seconds: float, now: dt.datetime) -> bool:
+    """Whether a period of ``every_seconds`` has begun since the source was last looked at.
+
+    Periods are counted from a moment of the source's own: looks do not drift, whenever each is
+    done, and sources take turns rather than all at once.
+    """
+    if source.checked_at is None or every_seconds <= 0:
+        return True
+    phase = source.pk * _SPREAD % 1
+
+    def period(at: dt.datetime) -> int:
+        return int(at.timestamp() / every_seconds - phase)
+
+    return period(now) > period(source.checked_at)

@@ -1,0 +1,158 @@
+"""Celery's tasks: sample every source, roll samples up, tidy the store; ``celery_settings`` says
+how often.
+"""
+
+import atexit
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from celery import shared_task
+
+from replview.access import session_policy
+from replview.acts.publications import look_at_publications
+from replview.features.sampling import budgets, heartbeats
+from replview.features.sampling import rollups as sample_rollups
+from replview.features.sampling.sampling_pool import Listener, Rounds
+from replview.features.sampling.scheduler import Steady
+from replview.jobs import drafts, peeks
+from replview.store.connecting import orm_connection
+from replview.store.models import Source
+from replview.store.retention import forecast, tidy
+from replview.store.retention import policy as keeping
+from replview.store.retention import size as store_size
+from replview.store.sums import activity, relation_minutes
+from replview.store.write.lost_ends import give_up_lost_ends
+
+log = logging.getLogger(__name__)
+
+#: Sources whose publications are looked at side by side.
+_THREADS = 8
+#: A worker samples for so long after beat last said so.
+_GO_ON_SECONDS = 15.0
+#: How long the task waits for its sources; slower ones end by themselves.
+_WAIT_SECONDS = 1.5
+#: How long one run of tidying may last: the next one goes on.
+_TIDY_SECONDS = 20.0
+#: And of summing up the record: a fifth of one core at most, however far behind it is.
+_ROLL_SECONDS = 1.0
+
+_pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="publications")
+_lock = threading.Lock()
+#: Sources whose publications are being looked at.
+_looked_at: set[int] = set()
+_listeners: list[Listener] = []
+
+
+def when_sampled(listener: Listener) -> None:
+    """Have ``listener`` told of each source whose slots have new samples, in a thread."""
+    if listener not in _listeners:
+        _listeners.append(listener)
+
+
+def _tell(source_id: int) -> None:
+    for listener in _listeners:
+        listener(source_id)
+
+
+_rounds = Rounds(_tell)
+_steady = Steady(_rounds)
+atexit.register(_rounds.close)
+
+
+@shared_task(name="replview.sample_slots", ignore_result=True)
+def sample_slots() -> None:
+    """Look at all sources now; one that has not answered the last look is left alone."""
+    with orm_connection():
+        sources = list(Source.objects.all())
+    wait(_rounds.begin(sources, 0.0), timeout=_WAIT_SECONDS)
+
+
+@shared_task(name="replview.keep_sampling", ignore_result=True)
+def keep_sampling() -> None:
+    """Have this worker look at whichever sources are due, until beat has been silent a while."""
+    _steady.go_on(_GO_ON_SECONDS)
+
+
+@shared_task(name="replview.roll_samples", ignore_result=True)
+def roll_samples() -> None:
+    """Sum samples up by the minute and the hour, and the record by the minute."""
+    with orm_connection():
+        sample_rollups.roll(time.monotonic() + _ROLL_SECONDS)
+        relation_minutes.roll(time.monotonic() + _ROLL_SECONDS)
+
+
+@shared_task(name="replview.look_at_publications", ignore_result=True)
+def look_at_all_publications() -> None:
+    """See what every source's publications publish now, and keep what differs."""
+    for source in Source.objects.all():
+        with _lock:
+            if source.pk in _looked_at:
+                continue
+            _looked_at.add(source.pk)
+        _pool.submit(_look_at_publications, source)
+
+
+@shared_task(name="replview.tidy_store", ignore_result=True)
+def tidy_store() -> None:
+    """Make partitions, delete what is no longer wanted; a bounded piece at a time."""
+    with orm_connection(), tidy.alone() as mine:
+        if not mine:
+            return
+        deadline = time.monotonic() + _TIDY_SECONDS
+        tidy.make_partitions()
+        tidy.sweep_discarded(deadline)
+        tidy.sweep_tombstones(deadline)
+        tidy.forget_ended_watches()
+        tidy.remove_slots(deadline)
+        peeks.delete_old()
+        session_policy.forget_ended()
+        drafts.forget_expired()
+        sample_rollups.forget_old()
+        relation_minutes.forget_old()
+        give_up_lost_ends()
+
+
+@shared_task(name="replview.roll_activity", ignore_result=True)
+def roll_activity() -> None:
+    """Sum up what the receivers have stored since, a bounded piece at a time."""
+    with orm_connection():
+        activity.roll(time.monotonic() + _ROLL_SECONDS)
+
+
+def _look_at_publications(source: Source) -> None:
+    """In a thread: with a store connection of its own, closed again."""
+    try:
+        with orm_connection():
+            look_at_publications(source)
+    except Exception:
+        log.exception("looking at the publications of source %s failed", source.name)
+    finally:
+        with _lock:
+            _looked_at.discard(source.pk)
+
+
+@shared_task(name="replview.enforce_budgets", ignore_result=True)
+def enforce_budgets() -> None:
+    """Warn of slots, and drop those, that retain more WAL than they may (not waited for); where
+    the store is as large as it may be delete its oldest days, or stop receiving, as was chosen.
+    """
+    with orm_connection():
+        budgets.enforce()
+        store_size.enforce()
+
+
+@shared_task(name="replview.keep_days", ignore_result=True)
+def keep_days() -> None:
+    """Count what each slot keeps, delete the days that none does, note how large the store is."""
+    with orm_connection():
+        keeping.enforce()
+        forecast.note_size()
+
+
+@shared_task(name="replview.write_heartbeats", ignore_result=True)
+def write_heartbeats() -> None:
+    """Write to idle sources what was asked for; not waited for."""
+    with orm_connection():
+        heartbeats.write_due()

@@ -1,0 +1,211 @@
+"""What an operator does to a slot: start, stop, change its tables, adopt, drop."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from replview.access.rights import Role
+from replview.acts import adopting, dropping, receiving
+from replview.acts.table_choices import TableChoice, tables_of
+from replview.acts.tables import change_tables, plan_tables
+from replview.store.models import Slot, WatchedSlot
+from replview.ui.managed import (
+    EXPECTED,
+    Outcome,
+    check_confirmed,
+    digest_of,
+    keep_outcome,
+    kept_outcome,
+    names_in,
+    slot_for,
+    source_for,
+    statements_of,
+    trouble_of,
+)
+
+#: Tables in one list; more are found by their name.
+_LISTED = 300
+
+
+@require_GET
+def managed(request: HttpRequest) -> HttpResponse:
+    """What came of the last act."""
+    outcome = kept_outcome(request)
+    if outcome is None:
+        return redirect("sources")
+    return render(request, "acts/done.html", {"outcome": outcome})
+
+
+@require_http_methods(["GET", "POST"])
+def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """Receive it; of one that is gone from its source, create it anew first."""
+    slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
+
+    def do(page: dict[str, Any]) -> Outcome:
+        receiving.start(slot, by=request.user.get_username())
+        lines = ["It is received within a few seconds."]
+        return Outcome(title=f"{slot} is started.", lines=lines, links=links_of(slot),
+                       statements=statements_of(page["act"]))  # fmt: skip
+
+    return show_or_do(request, slot, lambda: receiving.plan_start(slot), do)
+
+
+@require_http_methods(["GET", "POST"])
+def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """Receive it no more; it stays on its source."""
+    slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
+
+    def do(page: dict[str, Any]) -> Outcome:
+        receiving.stop(slot, by=request.user.get_username())
+        lines = [f"It stays on {slot.source} and holds WAL there until it is started again."]
+        start_url = reverse("slot-start", args=[source_name, slot_name])
+        links = [*links_of(slot), ("Start it again", start_url)]
+        return Outcome(title=f"{slot} is stopped.", lines=lines, links=links)
+
+    return show_or_do(request, slot, lambda: receiving.plan_stop(slot), do)
+
+
+@require_http_methods(["GET", "POST"])
+def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """Give it up: the record is kept or deleted, as chosen."""
+    slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
+    asked = request.POST if request.method == "POST" else request.GET
+    record, leave = asked.get("record", ""), asked.get("leave") == "on"
+    keep = record != "delete" and slot.owned
+    page: dict[str, Any] = {"keep": keep, "leave": leave}
+
+    def do(page: dict[str, Any]) -> Outcome:
+        dropping.drop_slot(
+            slot, by=request.user.get_username(), keep_record=keep, leave_on_source=leave
+        )
+        lines = list(page["act"].consequences)
+        links = links_of(slot) if keep else [("All slots", reverse("slots"))]
+        said = "was dropped; its record is kept" if keep else "was removed with its record"
+        return Outcome(title=f"{slot} {said}.", lines=lines, links=links,
+                       statements=statements_of(page["act"]))  # fmt: skip
+
+    def plan() -> Any:
+        return dropping.plan_drop(slot, keep_record=keep, leave_on_source=leave)
+
+    return show_or_do(request, slot, plan, do, "acts/drop.html", page)
+
+
+@require_http_methods(["GET", "POST"])
+def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """Which tables it records: chosen, shown as ALTER PUBLICATION, then run."""
+    slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
+    asked = request.POST if request.method == "POST" else request.GET
+    add, remove = names_in(asked.getlist("add")), names_in(asked.getlist("remove"))
+    search = request.GET.get("q", "").replace("\0", "").strip()[:100]
+    page: dict[str, Any] = {"add": add, "remove": remove, "search": search}
+    try:
+        if request.method == "GET":
+            page |= _choices(slot, search, {*add, *remove})
+    except EXPECTED as error:
+        page["trouble"] = trouble_of(error)
+
+    def do(page: dict[str, Any]) -> Outcome:
+        by = request.user.get_username()
+        changes = change_tables(slot, add=add, remove=remove, by=by)
+        links = links_of(slot)
+        lines = []
+        if changes.joining:
+            query = urlencode([("table", name) for name in changes.joining])
+            address = reverse("baselines", args=[source_name, slot_name])
+            links = [("Take a baseline of them", f"{address}?{query}"), *links]
+            lines = ["The rows that are there already are not in the record without a baseline."]
+        return Outcome(title=f"The tables of {slot} are changed.", lines=lines, links=links,
+                       statements=statements_of(page["act"]))  # fmt: skip
+
+    if (not add and not remove) or "trouble" in page:
+        status = 422 if request.method == "POST" or "trouble" in page else 200
+        return render(request, "acts/tables.html", {"slot": slot, **page}, status=status)
+    return show_or_do(
+        request,
+        slot,
+        lambda: plan_tables(slot, add=add, remove=remove),
+        do,
+        "acts/tables.html",
+        page,
+    )
+
+
+@require_http_methods(["GET", "POST"])
+def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """Take over a slot that somebody else made."""
+    source = source_for(request, source_name, Role.OPERATOR)
+    if Slot.objects.filter(source=source, name=slot_name).exists():
+        return redirect("slot", source_name, slot_name)
+    watched = WatchedSlot.objects.filter(source=source, name=slot_name).first()
+    if watched is None:
+        raise Http404("the source was never seen to have such a slot")
+    request.GET = request.GET.copy()  # type: ignore[assignment]
+    request.GET["slot"] = f"{source_name}/{slot_name}"  # type: ignore[index]
+    asked = request.POST if request.method == "POST" else request.GET
+    chosen = names_in(asked.getlist("publication"))
+    page: dict[str, Any] = {"source": source, "slot_name": slot_name, "watched": watched,
+                            "chosen": chosen}  # fmt: skip
+
+    def do(page: dict[str, Any]) -> Outcome:
+        slot = adopting.adopt(source, slot_name, chosen, by=request.user.get_username())
+        lines = ["It is received within a few seconds, from where it stands."]
+        return Outcome(title=f"{slot} is adopted.", lines=lines, links=links_of(slot))
+
+    def plan() -> Any:
+        if watched.plugin == "pgoutput":
+            page["publications"] = adopting.publications_on(source)
+        return adopting.plan_adopt(source, slot_name, chosen)
+
+    return show_or_do(request, None, plan, do, "acts/adopt.html", page)
+
+
+def show_or_do(
+    request: HttpRequest,
+    slot: Slot | None,
+    plan: Any,
+    do: Any,
+    template: str = "acts/slot.html",
+    page: dict[str, Any] | None = None,
+) -> HttpResponse:
+    """Show the plan; a POST that confirms what was shown does it."""
+    page = {"slot": slot, **(page or {})} if slot is not None else (page if page else {})
+    try:
+        page["act"] = act = plan()
+        page["shown"] = digest_of(act)
+        if request.method == "GET":
+            return render(request, template, page)
+        check_confirmed(request, act)
+        keep_outcome(request, do(page))
+    except EXPECTED as error:
+        page["trouble"] = trouble_of(error)
+        return render(request, template, page, status=422)
+    return redirect("managed")
+
+
+def _choices(slot: Slot, search: str, chosen: set[str]) -> dict[str, Any]:
+    """The source's tables for the form: those of the search, and those that are chosen."""
+    found = tables_of(slot)
+    if not found.own:
+        return {"none_ours": True}
+    wanted = [t for t in found.tables if search.lower() in t.name.lower() or t.name in chosen]
+    inside: list[TableChoice] = [t for t in wanted if t.published]
+    outside: list[TableChoice] = [t for t in wanted if not t.published]
+    return {
+        "own": found.own,
+        "inside": inside[:_LISTED],
+        "outside": outside[:_LISTED],
+        "inside_count": len(inside),
+        "outside_count": len(outside),
+        "more": max(len(inside) - _LISTED, 0) + max(len(outside) - _LISTED, 0),
+        "total": len(found.tables),
+    }
+
+
+def links_of(slot: Slot) -> list[tuple[str, str]]:
+    source = slot.source.name
+    return [(f"{slot}", reverse("slot", args=[source, slot.name])),
+            (f"Source {source}", reverse("source", args=[source]))]  # fmt: skip

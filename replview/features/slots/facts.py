@@ -1,0 +1,192 @@
+"""What a server tells of a slot, as a list of facts; what its version does not tell, says so."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from replview.health.failover_words import Failover
+from replview.health.findings_wal import BEHIND_BYTES
+from replview.health.holders import Holder, open_on_source
+from replview.health.server_slot import ServerSlot
+from replview.health.source_looks import Look
+from replview.store.fields import LSN
+from replview.store.models import Slot
+from replview.text.formats import bytes_words, short_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A name and one value: text, an LSN, or a moment; ``unknown`` says why there is none."""
+
+    name: str
+    text: str = ""
+    lsn: str = ""
+    at: datetime | None = None
+    unknown: str = ""
+    #: Said after the value, more quietly.
+    note: str = ""
+    mono: bool = False
+
+
+def facts_of(
+    server: ServerSlot, slot: Slot | None, look: Look, failover: Failover, now: datetime
+) -> list[Fact]:
+    """The list, in the order of the questions: who reads, what holds it, where it stands."""
+    return [
+        _consumer(server),
+        *_replay(server),
+        Fact(name="Held back by", text=_held_by(server, look, now)),
+        _known(server, "wal_status", "needs 13"),
+        *_invalidation(server),
+        _position(server, "restart_lsn"),
+        _position(server, "confirmed_flush_lsn"),
+        _current(server),
+        _inactive(server),
+        *_failover(server, failover),
+        *([] if server.physical else [_switch(server, "two_phase", "needs 14")]),
+        _switch(server, "temporary", "not told"),
+        # Of ours the page tells these beside its other options.
+        *([] if slot is not None else _kind(server)),
+        _pid(server),
+        *([] if slot is not None else [_not_ours()]),
+        Fact(name="First seen", at=server.first_seen_at)
+        if server.first_seen_at
+        else Fact(name="First seen", unknown="unknown"),
+    ]
+
+
+def _consumer(server: ServerSlot) -> Fact:
+    name = "Standby" if server.physical else "Consumer"
+    if server.active is None:
+        return Fact(name=name, unknown="unknown")
+    if not server.active:
+        if server.synced:
+            return Fact(name=name, text="none: kept for a failover")
+        if server.inactive_since is None:
+            return Fact(name=name, text="none")
+        return Fact(name=name, text="none since", at=server.inactive_since)
+    who = server.text("application_name") or f"pid {server.text('active_pid') or 'unknown'}"
+    address = server.text("client_addr")
+    began = server.moment("backend_start")
+    said = [f"from {address}" if address else "", "since" if began else ""]
+    return Fact(name=name, text=who, note=", ".join(word for word in said if word), at=began)
+
+
+def _replay(server: ServerSlot) -> Iterator[Fact]:
+    """How far its standby has replayed, and whether commits wait for it."""
+    if not server.physical or not server.active:
+        return
+    lag = server.facts.get("replay_lag_seconds")
+    state = " ".join(word for word in (server.text("state"), server.text("sync_state")) if word)
+    if isinstance(lag, int | float):
+        yield Fact(name="Replay lag", text=short_words(lag * 1e6), note=state)
+    else:
+        yield Fact(name="Replay lag", unknown="unknown: nothing was replayed lately", note=state)
+
+
+def _held_by(server: ServerSlot, look: Look, now: datetime) -> str:
+    if server.lost:
+        return "nothing any more: it is lost"
+    if server.synced:
+        return "the primary's slot, which it follows"
+    if server.active is False and (server.retained_wal_bytes or 0) > 0:
+        return "the missing standby" if server.physical else "the missing consumer"
+    behind = server.behind_bytes
+    if behind is not None and behind > BEHIND_BYTES:
+        return f"its reader, with {bytes_words(behind)} to go"
+    oldest = _oldest(look, now)
+    if oldest is not None and (server.retained_wal_bytes or 0) > BEHIND_BYTES:
+        kind = "prepared transaction" if oldest.kind == "prepared" else "transaction of"
+        return f"the {kind} {oldest.name}"
+    return "nothing"
+
+
+def _oldest(look: Look, now: datetime) -> Holder | None:
+    if not look.fresh:
+        return None
+    with_xid = [one for one in open_on_source(look) if one.xid_age is not None]
+    return max(with_xid, key=lambda one: one.xid_age or 0, default=None)
+
+
+def _invalidation(server: ServerSlot) -> Iterator[Fact]:
+    if server.lost:
+        yield Fact(name="invalidation_reason", text=server.lost, mono=True,
+                   note="" if server.facts.get("invalidation_reason") else "as this version tells"
+                   " it")  # fmt: skip
+    elif server.facts.get("conflicting") is not None and server.source.in_recovery:
+        yield Fact(name="conflicting", text="no")
+
+
+def _known(server: ServerSlot, name: str, needs: str) -> Fact:
+    text = server.text(name)
+    if text:
+        return Fact(name=name, text=text)
+    return Fact(name=name, unknown="unknown" if name in server.facts else f"unknown: {needs}")
+
+
+def _position(server: ServerSlot, name: str) -> Fact:
+    text = server.text(name)
+    if text:
+        return Fact(name=name, lsn=text)
+    if name == "confirmed_flush_lsn" and server.physical:
+        return Fact(name=name, text="none: a physical slot")
+    return Fact(name=name, unknown="unknown" if server.lost else "none yet")
+
+
+def _current(server: ServerSlot) -> Fact:
+    """The server's position: what is retained after restart_lsn ends there."""
+    restart, retained = server.text("restart_lsn"), server.retained_wal_bytes
+    if current := server.text("current_lsn"):
+        return Fact(name="Current WAL", lsn=current)
+    if not restart or retained is None:
+        return Fact(name="Current WAL", unknown="unknown")
+    return Fact(name="Current WAL", lsn=str(LSN(LSN.parse(restart) + retained)))
+
+
+def _inactive(server: ServerSlot) -> Fact:
+    name = "inactive_since"
+    if server.active:
+        return Fact(name=name, text="active")
+    told = server.moment(name)
+    if told is not None:
+        return Fact(name=name, at=told)
+    seen = "" if server.inactive_since is None else "seen inactive since"
+    if name not in server.facts:
+        return Fact(name=name, unknown="unknown: needs 17", at=server.inactive_since, note=seen)
+    return Fact(name=name, unknown="unknown")
+
+
+def _failover(server: ServerSlot, failover: Failover) -> Iterator[Fact]:
+    if not server.physical:
+        yield _switch(server, "failover", "needs 17")
+        if server.source.in_recovery:
+            yield _switch(server, "synced", "needs 17")
+    if failover.unknown:
+        yield Fact(name="Failover ready", unknown=f"unknown: {failover.unknown}")
+    else:
+        yield Fact(name="Failover ready", text=failover.words)
+
+
+def _switch(server: ServerSlot, name: str, needs: str) -> Fact:
+    value = server.facts.get(name, server.temporary if name == "temporary" else None)
+    if isinstance(value, bool):
+        return Fact(name=name, text="yes" if value else "no")
+    return Fact(name=name, unknown=f"unknown: {needs}")
+
+
+def _kind(server: ServerSlot) -> Iterator[Fact]:
+    yield Fact(name="Type", text=server.slot_type)
+    if not server.physical:
+        yield Fact(name="Plugin", text=server.plugin or "", mono=True,
+                   unknown="" if server.plugin else "unknown")  # fmt: skip
+        yield Fact(name="Database", text=server.database or "", mono=True,
+                   unknown="" if server.database else "unknown")  # fmt: skip
+
+
+def _pid(server: ServerSlot) -> Fact:
+    pid = server.text("active_pid")
+    return Fact(name="active_pid", text=pid or "none", mono=bool(pid))
+
+
+def _not_ours() -> Fact:
+    return Fact(name="Created by", text="not replview; only watched")

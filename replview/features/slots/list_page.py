@@ -1,0 +1,236 @@
+"""All slots of all sources, ours and others', narrowed by what the address says."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlencode
+
+from replview.health.failover_words import WAITS_FOR_NONE
+from replview.health.findings_others import forgotten
+from replview.health.fleet import Fleet, SlotView
+from replview.health.lost_words import lost_short
+from replview.health.samples import Pace
+from replview.health.server_slot import ServerSlot
+from replview.health.slot_steps import drop_statement
+from replview.health.states import Level, urgency
+from replview.health.subscriptions import SubscriptionView, read_subscriptions
+from replview.health.watched import OtherView, other_view
+from replview.store.models import Source, WatchedSlot
+from replview.text.formats import plural
+
+#: Whose slots: the word of the menu by the word of the address.
+WHOSE = {
+    "": "everybody's",
+    "ours": "replview's",
+    "others": "others'",
+    "nobody": "nobody's",
+    "gone": "gone ones",
+}
+#: Rows at once; the worst come first, and a source can be chosen.
+ROWS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsFilter:
+    """What the address asks for; anything that it cannot mean is left out."""
+
+    source: str = ""
+    state: str = ""
+    whose: str = ""
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.source or self.state or self.whose)
+
+    @property
+    def query(self) -> str:
+        """``?source=shop&state=now``; empty for all."""
+        pairs = {"source": self.source, "state": self.state, "whose": self.whose}
+        told = urlencode({name: value for name, value in pairs.items() if value})
+        return f"?{told}" if told else ""
+
+    @property
+    def whose_word(self) -> str:
+        """As the menu says it."""
+        return WHOSE[self.whose]
+
+    def states(self) -> Iterator[tuple[str, str, bool]]:
+        """The menu of states: level, address, whether chosen."""
+        for level in ("", *Level):
+            yield level, replace(self, state=level).query, self.state == level
+
+    def owners(self) -> Iterator[tuple[str, str, bool]]:
+        """The menu of whose: word, address, whether chosen."""
+        for value, word in WHOSE.items():
+            yield word, replace(self, whose=value).query, self.whose == value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRow:
+    """A line of the table."""
+
+    view: SlotView | OtherView
+    ours: bool
+    source: Source
+    #: ``logical, pgoutput``.
+    kind: str
+    #: ``lost: wal_removed``, which stands where numbers would.
+    lost: str
+    behind_bytes: int | None
+    transactions_per_second: float | None
+    #: It retains no WAL yet: its server says so, which is neither zero nor unknown.
+    reserves_none: bool
+
+    @property
+    def key(self) -> str:
+        """For the row's id: ours and others share no numbers."""
+        if isinstance(self.view, SlotView):
+            return str(self.view.slot.pk)
+        return f"w{self.view.watched_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unneeded:
+    """A slot that nobody seems to need, and how to drop it."""
+
+    row: SlotRow
+    run: str
+
+
+@dataclass(slots=True, kw_only=True)
+class SlotsPage:
+    """Everything the page shows."""
+
+    filters: SlotsFilter
+    sources: list[tuple[str, str, bool]]
+    rows: list[SlotRow] = field(default_factory=list)
+    more: int = 0
+    unneeded: list[Unneeded] = field(default_factory=list)
+    subscriptions: list[SubscriptionView] = field(default_factory=list)
+    #: Primaries whose readers wait for no standby.
+    warnings: list[tuple[Source, str]] = field(default_factory=list)
+    #: Of all slots, whatever the address leaves out.
+    total: int = 0
+    summary: str = ""
+    level: str = "idle"
+
+
+def read_filter(asked: Mapping[str, str], fleet: Fleet) -> SlotsFilter:
+    """Out of an address."""
+    names = {view.source.name for view in fleet.sources}
+    source, state, whose = (asked.get(name, "") for name in ("source", "state", "whose"))
+    return SlotsFilter(
+        source=source if source in names else "",
+        state=state if state in set(Level) else "",
+        whose=whose if whose in WHOSE else "",
+    )
+
+
+def build_page(
+    fleet: Fleet, filters: SlotsFilter, waits_for_none: Mapping[int, bool | None]
+) -> SlotsPage:
+    """The rows, worst first, with what belongs to them."""
+    sources = {view.source.pk: view.source for view in fleet.sources}
+    everything = sorted(
+        (*_ours(fleet), *_others(fleet)),
+        key=lambda row: (urgency(row.view.health), not row.ours, row.source.name, row.view.name),
+    )
+    page = SlotsPage(filters=filters, sources=_menu(fleet, filters), total=len(everything))
+    page.level = everything[0].view.level if everything else "idle"
+    page.summary = _summary(everything)
+    candidates = list(_gone(sources, fleet)) if filters.whose == "gone" else everything
+    rows = [row for row in candidates if _wanted(row, filters, fleet)]
+    page.rows, page.more = rows[:ROWS], max(len(rows) - ROWS, 0)
+    page.unneeded = [
+        Unneeded(row=row, run=drop_statement(row.view.server))
+        for row in rows
+        if isinstance(row.view, OtherView) and forgotten(row.view.server, fleet.now)
+    ][:ROWS]
+    chosen = {pk: source for pk, source in sources.items() if filters.source in ("", source.name)}
+    page.subscriptions = read_subscriptions(chosen, fleet.now)
+    failover = {row.source.pk for row in rows if _survives(row.view.server)}
+    page.warnings = [
+        (chosen[pk], WAITS_FOR_NONE)
+        for pk in chosen
+        if pk in failover and waits_for_none.get(pk) and not chosen[pk].in_recovery
+    ]
+    return page
+
+
+def _ours(fleet: Fleet) -> Iterator[SlotRow]:
+    for view in fleet.slots:
+        server = view.server
+        known = view.present_known and server is not None
+        yield SlotRow(
+            view=view,
+            ours=True,
+            source=view.slot.source,
+            kind=f"logical, {view.slot.plugin}",
+            lost=lost_short(view.lost) if view.lost else "",
+            behind_bytes=server.behind_bytes if known and server is not None else None,
+            transactions_per_second=view.transactions_per_second,
+            reserves_none=False,
+        )
+
+
+def _others(fleet: Fleet) -> Iterator[SlotRow]:
+    return (_other(view, fleet) for view in fleet.others)
+
+
+def _other(view: OtherView, fleet: Fleet) -> SlotRow:
+    server = view.server
+    return SlotRow(
+        view=view,
+        ours=False,
+        source=server.source,
+        kind="physical" if server.physical else f"logical, {server.plugin or 'unknown'}",
+        lost=lost_short(view.lost) if view.lost else "",
+        behind_bytes=server.behind_bytes if server.fresh(fleet.now) else None,
+        transactions_per_second=None,
+        reserves_none=server.fresh(fleet.now) and not server.lost and server.reserves_none,
+    )
+
+
+def _gone(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotRow]:
+    """Slots of others that were dropped; the latest first."""
+    found = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False).order_by("-gone_at")
+    for row in found[:ROWS]:
+        row.source = sources[row.source_id]
+        yield _other(other_view(row, Pace(), fleet.now), fleet)
+
+
+def _wanted(row: SlotRow, filters: SlotsFilter, fleet: Fleet) -> bool:
+    server = row.view.server
+    unread = server is not None and server.active is False and not server.synced
+    return (
+        filters.source in ("", row.source.name)
+        and filters.state in ("", row.view.level)
+        and {"ours": row.ours, "others": not row.ours, "nobody": unread}.get(filters.whose, True)
+    )
+
+
+def _survives(server: ServerSlot | None) -> bool:
+    return server is not None and server.facts.get("failover") is True
+
+
+def _menu(fleet: Fleet, filters: SlotsFilter) -> list[tuple[str, str, bool]]:
+    names = sorted(view.source.name for view in fleet.sources)
+    return [
+        (name, replace(filters, source=name).query, filters.source == name) for name in ("", *names)
+    ]
+
+
+def _summary(rows: list[SlotRow]) -> str:
+    """``1 needs you now, 8 caught up; 3 slots only watched.``"""
+    counts = Counter(row.view.level for row in rows)
+    said = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
+    others = sum(1 for row in rows if not row.ours)
+    watched = f"; {plural(others, 'slot')} only watched" if others else ""
+    return f"{said}{watched}."
+
+
+def _counted(number: int, level: Level) -> str:
+    """``1 needs a look``, ``2 need a look``."""
+    word = level.word
+    return f"{number} {word if number == 1 else word.replace('needs', 'need')}"

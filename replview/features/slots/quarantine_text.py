@@ -1,0 +1,146 @@
+"""A quarantined message in words, and as a hex dump."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.utils import timezone
+
+from replview.store.models import Quarantine, Slot
+from replview.store.quarantine import changes_so_far, open_quarantine, skip_word
+from replview.text.formats import plural
+
+#: How much of a message is shown on the page.
+SHOWN_BYTES = 4096
+#: A receiver obeys within a second or two; after this somebody should look for it.
+OBEYS_WITHIN = timedelta(seconds=15)
+
+TAGS = {
+    "I": "insert",
+    "U": "update",
+    "D": "delete",
+    "T": "truncate",
+    "M": "message",
+    "R": "description of a table",
+    "Y": "description of a type",
+    "O": "origin",
+    "B": "begin",
+    "C": "commit",
+    "S": "start of a stream",
+    "E": "end of a stream",
+    "c": "commit of a stream",
+    "A": "abort of a stream",
+    "b": "begin of a prepared transaction",
+    "P": "prepare",
+    "K": "commit prepared",
+    "r": "rollback prepared",
+    "p": "prepare of a stream",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """What stops the slot, for its page."""
+
+    row: Quarantine
+    tag: str
+    #: What must be typed to skip it; empty where there is nothing to skip.
+    word: str
+    #: What skipping means, to be read before it is confirmed.
+    consequence: str
+    #: What the receiver does about a decision.
+    follows: str
+    #: After a decision: whether the receiver takes too long to obey.
+    overdue: bool
+    #: What was wrong with the form that was sent.
+    error: str = ""
+    typed: str = ""
+
+    @property
+    def undecided(self) -> bool:
+        """Somebody must decide."""
+        return self.row.decision == Quarantine.Decision.NONE
+
+    @property
+    def shown(self) -> str:
+        """While this stays the same, the part of the page stays as it is."""
+        return f"{self.row.pk}:{self.row.decision}:{self.follows}"
+
+    @property
+    def skipped(self) -> str:
+        """``transaction 757``: what skipping leaves out."""
+        return thing(self.row)
+
+    @property
+    def told(self) -> str:
+        """Who decided what, and what comes of it."""
+        skips = self.row.decision == Quarantine.Decision.SKIP
+        what = f"skip {self.skipped}" if skips else "try again"
+        return f"{self.row.decided_by} decided to {what}. {self.follows}"
+
+
+def quarantined(slot: Slot, user: str, *, error: str = "", typed: str = "") -> Quarantined | None:
+    """What stops the slot now; None where nothing does."""
+    row = open_quarantine(slot)
+    if row is None:
+        return None
+    late = row.decided_at is not None and timezone.now() - row.decided_at > OBEYS_WITHIN
+    word, streams = skip_word(row), slot.state == Slot.State.STREAMING
+    return Quarantined(
+        row=row,
+        tag=tag_words(row.tag),
+        word=word,
+        consequence=consequence(row, user) if word else "",
+        follows=_follows(row, streams, late),
+        overdue=late and not streams,
+        error=error,
+        typed=typed,
+    )
+
+
+def _follows(row: Quarantine, streams: bool, late: bool) -> str:
+    if streams and row.decision == Quarantine.Decision.SKIP:
+        return "It is received again, and left out when the stream comes to it."
+    if late:
+        return (
+            "The receiver has not obeyed yet. Next: see that the slot is started, and that a "
+            "worker runs."
+        )
+    return "The receiver obeys within a second or two."
+
+
+def thing(row: Quarantine) -> str:
+    """What skipping leaves out, by its name."""
+    return f"transaction {row.xid}" if row.xid is not None else f"the message at {row.lsn}"
+
+
+def tag_words(tag: str) -> str:
+    """``insert (I)``; of a tag we do not know, the tag."""
+    if not tag:
+        return "unknown"
+    return f"{TAGS[tag]} ({tag})" if tag in TAGS else f"tag {tag}"
+
+
+def consequence(row: Quarantine, by: str) -> str:
+    """What skipping takes from the record, and in whose name."""
+    name = f"the gap is recorded under your name ({by})."
+    if row.xid is None:
+        return f"The message at {row.lsn} will never be in this record; {name}"
+    count = changes_so_far(row)
+    which = (
+        f"{plural(count, 'change')} received so far of transaction {row.xid}, and all that follow,"
+        if count
+        else f"All changes of transaction {row.xid} (how many is unknown: it was not received to "
+        "its end)"
+    )
+    return f"{which} will never be in this record; {name}"
+
+
+def hex_dump(data: bytes) -> str:
+    """Sixteen bytes a line: offset, bytes, and what of them is printable ASCII."""
+    lines = []
+    for offset in range(0, len(data), 16):
+        part = data[offset : offset + 16]
+        left, right = part[:8].hex(" "), part[8:].hex(" ")
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{offset:08x}  {left:<23}  {right:<23}  |{text}|")
+    return "\n".join(lines)

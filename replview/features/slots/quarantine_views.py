@@ -1,0 +1,110 @@
+"""Deciding about what could not be stored, and looking at it."""
+
+from collections.abc import AsyncIterator
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
+
+from replview.features.slots import views as slot_page
+from replview.features.slots.quarantine_text import SHOWN_BYTES, hex_dump
+from replview.features.slots.withheld_raw import why_withheld
+from replview.store.models import Quarantine
+from replview.store.quarantine import decide, raw_length, raw_part, skip_word
+from replview.store.write.access_record import Action, note
+
+#: A download is read from the store in pieces of this size.
+_PIECE_BYTES = 4 << 20
+
+
+@require_POST
+def decision(
+    request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int
+) -> HttpResponse:
+    """*Try again* or *skip this transaction*; skipping needs its xid typed."""
+    view = slot_page.find(request, source_name, slot_name)
+    row = _find(source_name, slot_name, quarantine_id)
+    if view is None:
+        raise Http404("there is no such slot")
+    chosen, typed = request.POST.get("decision", ""), request.POST.get("xid", "").strip()[:40]
+    if chosen not in (Quarantine.Decision.RETRY, Quarantine.Decision.SKIP):
+        return slot_page.show(request, view, error="Choose one of the two.", status=422)
+    if chosen == Quarantine.Decision.SKIP:
+        word = skip_word(row)
+        if not word:
+            error = "This message belongs to no transaction, so there is none to skip."
+            return slot_page.show(request, view, error=error, status=422)
+        if typed != word:
+            error = f"Not skipped: type {word} to confirm."
+            return slot_page.show(request, view, error=error, typed=typed, status=422)
+    # Somebody may have been faster: the page then says who decided what.
+    decide(row.pk, chosen, request.user.get_username())
+    note(Action.CHANGED_SLOT, subject=f"quarantine of {row.slot}: {chosen}",
+         source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip
+    return redirect(reverse("slot", args=[source_name, slot_name]) + "#quarantine")
+
+
+@require_GET
+def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int) -> HttpResponse:
+    """The message's beginning as a hex dump: a part of the page, asked for by somebody."""
+    row = _find(source_name, slot_name, quarantine_id)
+    withheld = why_withheld(row, row.slot)
+    kept = 0 if withheld else raw_length(row.pk)
+    if kept:
+        note(Action.VIEWED_ROWS, subject=f"a quarantined message of {row.slot}",
+             source_id=row.slot.source_id)  # fmt: skip
+    dump = hex_dump(raw_part(row.pk, 0, SHOWN_BYTES)) if kept else ""
+    page = {
+        "row": row,
+        "dump": dump,
+        "rest": max(row.raw_bytes - SHOWN_BYTES, 0),
+        "withheld": withheld,
+        "erased": not withheld and not kept and row.raw_bytes > 0,
+    }
+    return render(request, "slots/_raw.html", page)
+
+
+@require_GET
+def raw_file(
+    request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int
+) -> StreamingHttpResponse:
+    """The whole message as it was kept, to be saved."""
+    row = _find(source_name, slot_name, quarantine_id)
+    if withheld := why_withheld(row, row.slot):
+        raise PermissionDenied(f"This message is not shown: {withheld}.")
+    note(Action.DOWNLOADED, subject=f"a quarantined message of {row.slot}",
+         source_id=row.slot.source_id)  # fmt: skip
+    name = f"{slot_name}-quarantine-{row.pk}.bin"
+    return StreamingHttpResponse(
+        _pieces(row.pk),
+        content_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Length": str(raw_length(row.pk)),
+        },
+    )
+
+
+async def _pieces(quarantine_id: int) -> AsyncIterator[bytes]:
+    """One after another: the web process never holds the whole of it."""
+    offset = 0
+    while piece := await sync_to_async(raw_part)(quarantine_id, offset, _PIECE_BYTES):
+        yield piece
+        offset += len(piece)
+
+
+def _find(source_name: str, slot_name: str, quarantine_id: int) -> Quarantine:
+    row = (
+        Quarantine.objects.filter(
+            pk=quarantine_id, slot__name=slot_name, slot__source__name=source_name
+        )
+        .select_related("slot__source")
+        .defer("raw")
+        .first()
+    )
+    if row is None:
+        raise Http404("there is no such quarantined message")
+    return row

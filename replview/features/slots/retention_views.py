@@ -1,0 +1,121 @@
+"""What a slot keeps of its record: chosen only after what would be lost was shown."""
+
+from dataclasses import dataclass
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from replview.features.slots import views as slot_page
+from replview.store.models import Slot
+from replview.store.retention.forecast import SlotForecast, of_slot
+from replview.store.retention.loss import Loss, loss_of
+from replview.store.retention.policy import DaySum, Keeping, all_alike, change_keeping, days_of
+from replview.store.write.access_record import Action, note
+from replview.ui.retention_text import (
+    days_typed,
+    has_words,
+    how_words,
+    keeping_words,
+    loss_notes,
+    loss_sentence,
+    parse_keeping,
+    size_typed,
+    slot_forecast_words,
+)
+
+_DAYS_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepingPage:
+    """What the page shows."""
+
+    slot: Slot
+    told: SlotForecast
+    days: list[DaySum]
+    typed_for: str
+    typed_most: str
+    #: What was asked about; None: nothing yet.
+    asked: Keeping | None
+    loss: Loss | None
+    error: str
+
+    @property
+    def title(self) -> str:
+        """What holds now."""
+        return f"{self.slot.name} keeps its record {keeping_words(Keeping.of(self.slot))}."
+
+    @property
+    def cause(self) -> str:
+        """What it has, and where that goes."""
+        words = slot_forecast_words(self.told)
+        has = has_words(self.told)
+        has = has[0].upper() + has[1:]
+        return f"{has}, {words}." if words.startswith("its") else f"{has} and {words}."
+
+    @property
+    def asked_words(self) -> str:
+        """What it would keep."""
+        return "" if self.asked is None else keeping_words(self.asked)
+
+    @property
+    def lost(self) -> str:
+        """What would go."""
+        return "" if self.loss is None else loss_sentence(self.loss)
+
+    @property
+    def notes(self) -> list[str]:
+        """What else is to be known."""
+        return [] if self.loss is None else loss_notes(self.loss)
+
+    @property
+    def how(self) -> str:
+        """Whether days go whole here."""
+        return how_words(all_alike())
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """The page; with ``keep_for`` and ``keep_at_most`` what would be lost; a POST chooses."""
+    slot_page.find(request, source_name, slot_name)
+    found = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
+    slot = found.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
+    if slot is None:
+        raise Http404("there is no such slot")
+    sent = request.POST if request.method == "POST" else request.GET
+    now = Keeping.of(slot)
+    typed_for = sent.get("keep_for", days_typed(now.for_days))[:40]
+    typed_most = sent.get("keep_at_most", size_typed(now.at_most_bytes))[:40]
+    asked: Keeping | None = None
+    error = ""
+    if "keep_for" in sent or "keep_at_most" in sent:
+        try:
+            asked = parse_keeping(typed_for, typed_most, now)
+        except ValueError as wrong:
+            error = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}."
+    loss = loss_of(slot, asked) if asked is not None and asked != now else None
+    if request.method == "POST" and asked is not None:
+        unsure = loss is not None and loss.is_to_be_confirmed
+        if unsure and sent.get("typed", "").strip() != slot.name:
+            error = f"Type {slot.name} to have that deleted."
+        else:
+            return _choose(request, slot, asked)
+    page = KeepingPage(
+        slot=slot, told=of_slot(slot), days=days_of(slot.pk)[::-1][:_DAYS_SHOWN],
+        typed_for=typed_for, typed_most=typed_most, asked=asked if loss else None, loss=loss,
+        error=error,
+    )  # fmt: skip
+    return render(request, "slots/keeping.html", {"page": page}, status=422 if error else 200)
+
+
+def _choose(request: HttpRequest, slot: Slot, asked: Keeping) -> HttpResponse:
+    if Keeping.of(slot) != asked:
+        change_keeping(slot, asked, by=request.user.get_username())
+        note(
+            Action.CHANGED_SETTINGS,
+            subject=f"what {slot} keeps: {keeping_words(asked)}",
+            source_id=slot.source_id,
+        )
+    return redirect(reverse("slot-keeping", args=[slot.source.name, slot.name]))

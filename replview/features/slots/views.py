@@ -1,0 +1,187 @@
+"""A slot's own page: its state, its lives, what stops it, and what happened to it."""
+
+import re
+from shlex import quote
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from replview.catalog.state.peekable import PLUGINS
+from replview.features.slots.budget_form import Budget, budget_of
+from replview.features.slots.charts import SlotCharts
+from replview.features.slots.now import server_side
+from replview.features.slots.quarantine_text import quarantined
+from replview.health.fleet import SlotView
+from replview.health.retained import retained_of
+from replview.health.samples import Pace
+from replview.health.watched import OtherView, other_view
+from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, WatchedSlot
+from replview.store.quarantine import settled_quarantines
+from replview.store.recorded_elsewhere import recorded_elsewhere
+from replview.store.slot_log import line_of, read_log
+from replview.text.addresses import stream_url
+from replview.ui.shell import fleet_of
+from replview.ui.slot_log import choices_of, lines_of, query_of
+
+LOG_LINES = 50
+#: Lives shown at once; earlier ones are folded.
+LIVES_SHOWN = 4
+_LIVES_READ = 50
+_KINDS_ASKED = 30
+
+REASONS = {
+    "created": "created by replview",
+    "adopted": "adopted as it was found",
+    "recreated": "the slot was created anew",
+    "temporary": "the connection was lost, and with it the temporary slot",
+    "re-pointed": "the source is another cluster",
+    "timeline": "the source went to another timeline",
+    "advanced": "the slot stood beyond our record",
+    "failover": "the source failed over to a promoted standby",
+    "rewound": "the server's WAL ended before our record",
+}
+
+
+@require_GET
+def slot(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """The whole page, or for htmx the part that changes."""
+    view = find(request, source_name, slot_name)
+    if view is not None:
+        return show(request, view)
+    other = find_other(request, source_name, slot_name)
+    if other is not None:
+        own = recorded_elsewhere(other.server.source).get(slot_name)
+        if own is not None and fleet_of(request).find_slot(str(own)) is not None:
+            return redirect("slot", own.source.name, own.name)
+        return show_other(request, other, own)
+    return gone(request, source_name, slot_name)
+
+
+def find(request: HttpRequest, source_name: str, slot_name: str) -> SlotView | None:
+    """The slot, which also becomes the scope of the page's header."""
+    name = f"{source_name}/{slot_name}"
+    if "slot" not in request.GET:
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET["slot"] = name  # type: ignore[index]
+    return fleet_of(request).find_slot(name)
+
+
+def find_other(request: HttpRequest, source_name: str, slot_name: str) -> OtherView | None:
+    """A slot that replview only watches; also one that is gone from its server lately."""
+    fleet = fleet_of(request)
+    found = fleet.find_other(f"{source_name}/{slot_name}")
+    if found is not None:
+        return found
+    rows = WatchedSlot.objects.filter(source__name=source_name, name=slot_name, slot=None)
+    row = rows.select_related("source").first()
+    return None if row is None else other_view(row, Pace(), fleet.now)
+
+
+def gone(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """Dropped, or not yet created: what to do about it."""
+    names = {"source_name": source_name, "slot_name": slot_name}
+    # Only where the names can be right: an address is anybody's to write, a command is run.
+    known = Source.objects.filter(name=source_name).exists()
+    if known and re.fullmatch(r"[a-z0-9_]{1,63}", slot_name):
+        names["add_command"] = f"replview slot add {quote(source_name)} {slot_name}"
+    if request.headers.get("HX-Request") == "true":
+        return HttpResponse(headers={"HX-Refresh": "true"})
+    return render(request, "slots/gone.html", names, status=404)
+
+
+def show(
+    request: HttpRequest,
+    view: SlotView,
+    *,
+    error: str = "",
+    typed: str = "",
+    budget: Budget | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """The page of a slot; ``error`` is what was wrong with a decision that was sent, ``budget``
+    the form as it was sent, if that was refused.
+    """
+    stopped_by = quarantined(view.slot, request.user.get_username(), error=error, typed=typed)
+    page = {
+        "view": view,
+        "slot": view.slot,
+        **server_side(view.server, view.slot, view.reading, timezone.now()),
+        "quarantined": stopped_by,
+        "settled": settled_quarantines(view.slot),
+        "retained": retained_of(view),
+        "charts": SlotCharts(slot=view.full_name, source_id=view.slot.source_id),
+        "budget": None if view.slot.temporary else budget or budget_of(view.slot),
+        "log_command": f"replview slot log {quote(view.slot.source.name)} {view.slot.name} "
+        "--follow",
+        # Where somebody must decide, that is the one thing to do.
+        "live_url": "" if stopped_by and stopped_by.undecided else stream_url(view.slot),
+        **_lives(view.slot),
+        **_log(request, view.slot),
+    }
+    htmx = request.headers.get("HX-Request") == "true"
+    return render(request, "slots/now.html" if htmx else "slots/slot.html", page, status=status)
+
+
+def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -> HttpResponse:
+    """The page of a slot that is not ours: no lives and no log, for nothing of it is received.
+
+    ``own``: through another source, which this user does not see, it is.
+    """
+    source = view.server.source
+    readable = view.server.plugin in PLUGINS and not view.server.physical
+    page = {
+        "view": view,
+        "retained": retained_of(view),
+        "charts": SlotCharts(slot=view.full_name, source_id=source.pk),
+        "adopt_command": f"replview slot add {quote(source.name)} {quote(view.name)} --adopt"
+        if readable and own is None and not view.lost and not view.server.gone_at
+        else "",
+        **server_side(view.server, None, view.reading, timezone.now()),
+    }
+    if own is not None:
+        # Nobody drops it as somebody else's.
+        page |= {"steps": [], "held": ""}
+    htmx = request.headers.get("HX-Request") == "true"
+    return render(request, "slots/watched_now.html" if htmx else "slots/watched.html", page)
+
+
+def _lives(row: Slot) -> dict[str, Any]:
+    """The present life first."""
+    found = list(SlotIncarnation.objects.filter(slot=row).order_by("-number")[:_LIVES_READ])
+    lives = [
+        {"life": life, "reason": REASONS.get(life.reason, life.reason),
+         "present": life.pk == row.incarnation_id}
+        for life in found
+    ]  # fmt: skip
+    present = next((life for life in found if life.pk == row.incarnation_id), None)
+    return {"lives": lives[:LIVES_SHOWN], "earlier": lives[LIVES_SHOWN:], "present": present}
+
+
+def _log(request: HttpRequest, row: Slot) -> dict[str, Any]:
+    kinds = list(dict.fromkeys(kind for kind in request.GET.getlist("kind") if kind))
+    kinds = [kind.replace("\0", "")[:60] for kind in kinds[:_KINDS_ASKED]]
+    start = _start(request, row)
+    page = read_log(row, kinds=kinds, start=start, limit=LOG_LINES)
+    return {
+        "lines": lines_of(page.lines, kinds),
+        "kinds": kinds,
+        "choices": choices_of(kinds),
+        "start": start,
+        "here": query_of(kinds, start.pk if start else None),
+        "newest": query_of(kinds),
+        "older": query_of(kinds, page.older.pk) if page.older else "",
+    }
+
+
+def _start(request: HttpRequest, row: Slot) -> SlotEvent | None:
+    text = request.GET.get("from", "")
+    if not text:
+        return None
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    line = line_of(row, number)
+    if line is None:
+        raise Http404("the slot's log has no such line")
+    return line

@@ -1,0 +1,1 @@
+"""Sources: the list, one source's page, and what an admin does to it."""

@@ -1,0 +1,205 @@
+"""What an admin does to a source: credentials, another address, another name, removal."""
+
+import json
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from replview.access.rights import Role
+from replview.acts.credentials import Credentials, plan_credentials, set_credentials
+from replview.acts.moving import Move, carry_out_move, plan_move
+from replview.acts.sources import plan_remove, plan_rename, remove_source, rename_source
+from replview.store.models import Slot, Source
+from replview.store.secrets import SecretKeyChanged, seal, unseal
+from replview.ui.managed import (
+    EXPECTED,
+    Outcome,
+    check_confirmed,
+    digest_of,
+    keep_outcome,
+    source_for,
+    statements_of,
+    trouble_of,
+)
+
+_DRAFT = "move"
+#: An address that was tried is kept so long, sealed, for its confirmation.
+_DRAFT_SECONDS = 900
+_SECRET = ("dsn", "password")
+
+
+@never_cache
+@sensitive_post_parameters(*_SECRET)
+@require_http_methods(["GET", "POST"])
+def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
+    """New credentials: tried first, then sealed; what was typed is never shown again."""
+    source = source_for(request, source_name, Role.ADMIN)
+    page: dict[str, Any] = {"source": source, "act": plan_credentials(source)}
+    status = 200
+    if request.method == "POST":
+        new = Credentials(
+            dsn=_text(request, "dsn"),
+            user=_text(request, "user", 200),
+            password=request.POST.get("password", "").replace("\0", "")[:1000],
+            password_ref=_text(request, "password_ref", 1000),
+        )
+        try:
+            tried = set_credentials(source, new, by=request.user.get_username())
+        except EXPECTED as error:
+            page |= {"trouble": trouble_of(error), "typed_user": new.user,
+                     "typed_ref": new.password_ref}  # fmt: skip
+            status = 422
+        else:
+            lines = [
+                f"Tried as {tried.server.role} on database {tried.server.database}: the same "
+                "server as before.",
+                "Encrypted with TLS." if tried.tls else "Not encrypted: no TLS on this connection.",
+                "Receivers connect anew within two seconds.",
+            ]
+            title = f"{source} is read with other credentials."
+            return _done(request, Outcome(title=title, lines=lines, links=_links(source)))
+    return render(request, "acts/credentials.html", page, status=status)
+
+
+@never_cache
+@sensitive_post_parameters(*_SECRET)
+@require_http_methods(["GET", "POST"])
+def move(request: HttpRequest, source_name: str) -> HttpResponse:
+    """Another address: tried, then what becomes of each slot is shown, then confirmed."""
+    source = source_for(request, source_name, Role.ADMIN)
+    page: dict[str, Any] = {"source": source}
+    action = request.POST.get("action", "") if request.method == "POST" else ""
+    if action == "forget":
+        request.session.pop(_DRAFT, None)
+        return redirect("source-move", source.name)
+    typed = _typed_address(request) if action == "try" else _draft_of(request, source)
+    try:
+        if typed is not None:
+            page["move"] = found = plan_move(source, **typed)
+            page |= {"act": found.act, "shown": digest_of(found.act)}
+            if action == "try":
+                _keep_draft(request, source, typed)
+                return redirect(f"{reverse('source-move', args=[source.name])}?tried")
+            if action == "move":
+                return _moved(request, source, found)
+    except EXPECTED as error:
+        page["trouble"] = trouble_of(error)
+        if action == "try":
+            request.session.pop(_DRAFT, None)
+        return render(request, "acts/move.html", page, status=422)
+    return render(request, "acts/move.html", page)
+
+
+def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
+    check_confirmed(request, found.act)
+    carry_out_move(source, found, by=request.user.get_username())
+    request.session.pop(_DRAFT, None)
+    outcome = Outcome(
+        title=f"{source} is read at its new address.",
+        lines=[fate.sentence for fate in found.fates] or ["It has no slot of replview's."],
+        links=_links(source)
+        + [
+            (f"Create {fate.name} there", reverse("slot-start", args=[source.name, fate.name]))
+            for fate in found.fates
+            if fate.word == "missing"
+        ],
+    )
+    return _done(request, outcome)
+
+
+@require_http_methods(["GET", "POST"])
+def rename(request: HttpRequest, source_name: str) -> HttpResponse:
+    """Another name."""
+    source = source_for(request, source_name, Role.ADMIN)
+    name = _text(request, "name", 200)
+    act = plan_rename(source, name)
+    page: dict[str, Any] = {"source": source, "act": act, "typed_name": name}
+    if request.method == "GET":
+        return render(request, "acts/rename.html", page)
+    former = source.name
+    try:
+        rename_source(source, name, by=request.user.get_username())
+    except EXPECTED as error:
+        source.name = former
+        page["trouble"] = trouble_of(error)
+        return render(request, "acts/rename.html", page, status=422)
+    title = f"{former} is called {source.name} now."
+    return _done(request, Outcome(title=title, links=_links(source)))
+
+
+@require_http_methods(["GET", "POST"])
+def remove(request: HttpRequest, source_name: str) -> HttpResponse:
+    """Forget a source, with its slots where there are any."""
+    source = source_for(request, source_name, Role.ADMIN)
+    asked = request.POST if request.method == "POST" else request.GET
+    leave = asked.get("leave") == "on"
+    act = plan_remove(source, with_slots=True, leave_on_source=leave)
+    page: dict[str, Any] = {"source": source, "act": act, "leave": leave, "shown": digest_of(act),
+                            "slots": _slots_of(source)}  # fmt: skip
+    if request.method == "GET":
+        return render(request, "acts/remove.html", page)
+    try:
+        check_confirmed(request, act)
+        by = request.user.get_username()
+        gone = remove_source(source, by=by, with_slots=True, leave_on_source=leave)
+    except EXPECTED as error:
+        page["trouble"] = trouble_of(error)
+        return render(request, "acts/remove.html", page, status=422)
+    later = "The records of its slots are being deleted; it is gone when they are."
+    outcome = Outcome(
+        title=f"{source_name} was removed.",
+        lines=[] if gone else [later],
+        statements=statements_of(act),
+        links=[("All sources", reverse("sources"))],
+    )
+    return _done(request, outcome)
+
+
+def _slots_of(source: Source) -> list[Slot]:
+    found = Slot.objects.filter(source=source, temporary=False)
+    return list(found.exclude(desired=Slot.Desired.REMOVING).order_by("name"))
+
+
+def _typed_address(request: HttpRequest) -> dict[str, Any]:
+    return {
+        "dsn": _text(request, "dsn"),
+        "password_ref": _text(request, "password_ref", 1000),
+        "keep_password": request.POST.get("keep_password") == "on",
+    }
+
+
+def _keep_draft(request: HttpRequest, source: Source, typed: dict[str, Any]) -> None:
+    """On the server, and sealed: an address may hold a password."""
+    request.session[_DRAFT] = {"source": source.pk, "sealed": seal(json.dumps(typed))}
+
+
+def _draft_of(request: HttpRequest, source: Source) -> dict[str, Any] | None:
+    """The address this user tried last; None where there is none, or it is too old."""
+    kept = request.session.get(_DRAFT)
+    if not isinstance(kept, dict) or kept.get("source") != source.pk:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(unseal(kept["sealed"], within_seconds=_DRAFT_SECONDS))
+    except SecretKeyChanged:
+        request.session.pop(_DRAFT, None)
+        return None
+    return found
+
+
+def _text(request: HttpRequest, name: str, most: int = 4000) -> str:
+    return request.POST.get(name, "").replace("\0", "").strip()[:most]
+
+
+def _links(source: Source) -> list[tuple[str, str]]:
+    return [(f"{source.name}", reverse("source", args=[source.name])),
+            ("All sources", reverse("sources"))]  # fmt: skip
+
+
+def _done(request: HttpRequest, outcome: Outcome) -> HttpResponse:
+    keep_outcome(request, outcome)
+    return redirect("managed")

@@ -1,0 +1,239 @@
+"""Sources and slots managed by programs: the same acts as on the pages.
+
+Each call that changes something answers, with ``dry_run``, what it would do, and does nothing. It
+needs a token of the scope ``operate``, or a browser's session with its CSRF token.
+"""
+
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
+from ninja import Router
+from ninja.utils import check_csrf
+
+from replview.access.rights import Role, may, sees_source, visible_sources
+from replview.acts import adopting, dropping, receiving
+from replview.acts.act import Act, json_of
+from replview.acts.column_requests import NamedColumns
+from replview.acts.columns import change_columns, plan_columns
+from replview.acts.credentials import Credentials, plan_credentials, set_credentials
+from replview.acts.moving import Move, carry_out_move, plan_move
+from replview.acts.sources import plan_remove, plan_rename, remove_source, rename_source
+from replview.acts.tables import change_tables, plan_tables
+from replview.catalog.problems import SourceTrouble
+from replview.features.sources.api_shapes import (
+    ActOut,
+    AdoptAsked,
+    Asked,
+    ColumnsAsked,
+    CredentialsAsked,
+    DropAsked,
+    MoveAsked,
+    RemoveAsked,
+    RenameAsked,
+    SourceOut,
+    TablesAsked,
+)
+from replview.store.dsn import DSNError
+from replview.store.models import Slot, Source
+from replview.store.secrets import SecretKeyChanged
+from replview.ui.api.access import Token
+from replview.ui.api.answers import BadRequest
+from replview.ui.api.slots import slot_named
+
+router = Router(tags=["managing"])
+
+
+def acting(request: HttpRequest) -> Any | None:
+    """A browser's session that shows its CSRF token: a page elsewhere cannot have it act."""
+    if not request.user.is_authenticated:
+        return None
+    # Read whole before the check looks for a form in it, or it could not be read after.
+    _ = request.body
+    return None if check_csrf(request) is not None else request.user
+
+
+#: Of all that acts.
+acts = partial(router.post, response=ActOut, auth=[Token(), acting])
+
+
+@router.get("/sources", response=list[SourceOut], summary="All sources")
+def sources(request: HttpRequest) -> list[dict[str, Any]]:
+    """Every source this account sees."""
+    seen = visible_sources(request.user)
+    found = Source.objects.prefetch_related("slots").filter(ephemeral=False)
+    return [_facts(one) for one in (found if seen is None else found.filter(pk__in=seen))]
+
+
+@router.get("/sources/{name}", response=SourceOut, summary="One source")
+def source(request: HttpRequest, name: str) -> dict[str, Any]:
+    """Its address and state, without its secrets."""
+    return _facts(_source(request, name, Role.VIEWER))
+
+
+@acts("/slots/{source_name}/{slot_name}/start", summary="Receive a slot")
+def start_slot(
+    request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
+) -> dict[str, Any]:
+    """One that its source no longer has is created anew first."""
+    slot = _slot(request, source_name, slot_name)
+    return _act(request, asked, lambda: receiving.plan_start(slot),
+                lambda by: receiving.start(slot, by=by))  # fmt: skip
+
+
+@acts("/slots/{source_name}/{slot_name}/stop", summary="Stop receiving a slot")
+def stop_slot(
+    request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
+) -> dict[str, Any]:
+    """It stays on its source and holds WAL."""
+    slot = _slot(request, source_name, slot_name)
+    return _act(request, asked, lambda: receiving.plan_stop(slot),
+                lambda by: receiving.stop(slot, by=by))  # fmt: skip
+
+
+@acts(
+    "/slots/{source_name}/{slot_name}/tables",
+    summary="Change the tables of a slot's own publications",
+)
+def change_slot_tables(
+    request: HttpRequest, source_name: str, slot_name: str, asked: TablesAsked
+) -> dict[str, Any]:
+    """In one transaction; the rows that are there already need a baseline."""
+    slot = _slot(request, source_name, slot_name)
+    return _act(
+        request,
+        asked,
+        lambda: plan_tables(slot, add=asked.add, remove=asked.remove),
+        lambda by: change_tables(slot, add=asked.add, remove=asked.remove, by=by),
+    )
+
+
+@acts(
+    "/slots/{source_name}/{slot_name}/columns",
+    summary="Change which columns of a slot's tables are kept",
+)
+def change_slot_columns(
+    request: HttpRequest, source_name: str, slot_name: str, asked: ColumnsAsked
+) -> dict[str, Any]:
+    """Kept, masked, or left out: at the source where its publication is ours; an admin's to do."""
+    slot = _slot(request, source_name, slot_name, Role.ADMIN)
+    named = NamedColumns(keep=asked.keep, mask=asked.mask, exclude=asked.exclude)
+    return _act(request, asked, lambda: plan_columns(slot, named),
+                lambda by: change_columns(slot, named, by=by))  # fmt: skip
+
+
+@acts("/slots/{source_name}/{slot_name}/adopt", summary="Take over a slot that somebody else made")
+def adopt_slot(
+    request: HttpRequest, source_name: str, slot_name: str, asked: AdoptAsked
+) -> dict[str, Any]:
+    """Nobody may read it; `confirm` is the slot's name."""
+    row = _source(request, source_name, Role.OPERATOR)
+    return _act(
+        request,
+        asked,
+        lambda: adopting.plan_adopt(row, slot_name, asked.publications),
+        lambda by: adopting.adopt(row, slot_name, asked.publications, by=by),
+    )
+
+
+@acts("/slots/{source_name}/{slot_name}/drop", summary="Drop a slot of replview's")
+def drop_slot(
+    request: HttpRequest, source_name: str, slot_name: str, asked: DropAsked
+) -> dict[str, Any]:
+    """With its publications; its record is kept or deleted; `confirm` is the slot's name."""
+    slot = _slot(request, source_name, slot_name)
+    how = {"keep_record": asked.record == "keep", "leave_on_source": asked.leave_on_source}
+    return _act(request, asked, lambda: dropping.plan_drop(slot, **how),
+                lambda by: dropping.drop_slot(slot, **how, by=by))  # fmt: skip
+
+
+@acts("/sources/{name}/credentials", summary="Change the credentials of a source")
+def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked) -> dict[str, Any]:
+    """Tried first on the same server and database; then sealed."""
+    row = _source(request, name, Role.ADMIN)
+    new = Credentials(dsn=asked.dsn, user=asked.user, password=asked.password,
+                      password_ref=asked.password_ref)  # fmt: skip
+    return _act(request, asked, lambda: plan_credentials(row),
+                lambda by: set_credentials(row, new, by=by))  # fmt: skip
+
+
+@acts("/sources/{name}/move", summary="Move a source to another address")
+def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, Any]:
+    """Another cluster than before: `confirm` is the source's name."""
+    row = _source(request, name, Role.ADMIN)
+    typed = {"password_ref": asked.password_ref, "keep_password": asked.keep_password}
+    tried: list[Move] = []
+
+    def plan() -> Act:
+        tried.append(plan_move(row, asked.dsn, **typed))
+        return tried[0].act
+
+    return _act(request, asked, plan, lambda by: carry_out_move(row, tried[0], by=by))
+
+
+@acts("/sources/{name}/rename", summary="Rename a source")
+def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any]:
+    """Its record stays."""
+    row = _source(request, name, Role.ADMIN)
+    return _act(request, asked, lambda: plan_rename(row, asked.name),
+                lambda by: rename_source(row, asked.name, by=by))  # fmt: skip
+
+
+@acts("/sources/{name}/remove", summary="Remove a source")
+def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, Any]:
+    """`confirm` is the source's name."""
+    row = _source(request, name, Role.ADMIN)
+    how = {"with_slots": asked.with_slots, "leave_on_source": asked.leave_on_source}
+    return _act(request, asked, lambda: plan_remove(row, **how),
+                lambda by: remove_source(row, **how, by=by))  # fmt: skip
+
+
+def _act(request: HttpRequest, asked: Asked | None, plan: Any, do: Any) -> dict[str, Any]:
+    """Plan it; do it unless it was only asked for."""
+    asked = asked or Asked()
+    try:
+        act: Act = plan()
+        if asked.dry_run:
+            return {**json_of(act), "done": False}
+        act.check_typed(asked.confirm)
+        do(request.user.get_username())
+    except SourceTrouble as error:
+        raise BadRequest(error.trouble.cause, error.trouble.remedy) from None
+    except (DSNError, SecretKeyChanged) as error:
+        raise BadRequest(str(error)) from None
+    return {**json_of(act), "done": True}
+
+
+def _source(request: HttpRequest, name: str, role: Role) -> Source:
+    found = Source.objects.filter(name=name).first()
+    if found is None or not sees_source(request.user, found.pk):
+        raise Http404(f"there is no source {name!r}: see /api/v1/sources")
+    if not may(request.user, role, found.pk):
+        raise PermissionDenied(f"this needs the role {role.word}")
+    return found
+
+
+def _slot(
+    request: HttpRequest, source_name: str, slot_name: str, role: Role = Role.OPERATOR
+) -> Slot:
+    _source(request, source_name, role)
+    return slot_named(f"{source_name}/{slot_name}")
+
+
+def _facts(row: Source) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "conninfo": row.conninfo,
+        "password": row.password_ref or ("sealed" if row.sealed_password else ""),
+        "server_version": row.server_version,
+        "system_identifier": row.system_identifier,
+        "timeline": row.timeline,
+        "in_recovery": row.in_recovery,
+        "slots": sorted(slot.name for slot in row.slots.all()),
+        "checked_at": row.checked_at,
+        "credentials_changed_at": row.credentials_at,
+        "managed_by": row.managed_by,
+        "problem": row.problem_cause,
+        "remedy": row.problem_remedy,
+    }

@@ -1,0 +1,128 @@
+"""One source as its page shows it: its server, its slots with their readers, who it feeds."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from replview.catalog.state.peekable import PLUGINS
+from replview.health.fleet import Fleet, SlotView, SourceView
+from replview.health.readers import Reader, Readers
+from replview.health.servers import Cluster, Feed, Server, clusters_of, feeds_of
+from replview.health.slot_steps import drop_statement
+from replview.health.subscriptions import SubscriptionView, read_subscriptions
+from replview.health.watched import OtherView
+from replview.store.models import Slot, Source, SourceLook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OurSlot:
+    """A slot that replview receives."""
+
+    view: SlotView
+    reader: Reader
+
+    @property
+    def stopped(self) -> bool:
+        """It can be started."""
+        return self.view.slot.desired == Slot.Desired.STOPPED
+
+    @property
+    def leaving(self) -> bool:
+        """Nothing can be done to it any more."""
+        return self.view.slot.desired == Slot.Desired.REMOVING or self.view.slot.temporary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSlot:
+    """A slot of somebody else's."""
+
+    view: OtherView
+    reader: Reader
+    #: To be copied, where nobody reads it; replview never runs it.
+    drop: str
+    #: It can be adopted: logical, of this database, and nobody reads it.
+    adoptable: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class SourcePage:
+    """Everything the page shows."""
+
+    view: SourceView
+    cluster: Cluster
+    server: Server
+    #: The database, as its server told; empty: it never did.
+    database: str
+    #: How it is signed in to: ``a password, sealed``.
+    credentials: str
+    ours: list[OurSlot] = field(default_factory=list)
+    others: list[OtherSlot] = field(default_factory=list)
+    feeds: list[Feed] = field(default_factory=list)
+    subscriptions: list[SubscriptionView] = field(default_factory=list)
+
+    @property
+    def source(self) -> Source:
+        """The row."""
+        return self.view.source
+
+    @property
+    def siblings(self) -> list[SourceView]:
+        """Other sources of the same cluster."""
+        return [one for one in self.cluster.sources if one is not self.view]
+
+
+def build_page(fleet: Fleet, source: Source) -> SourcePage:
+    """Out of the fleet, with who reads what."""
+    view = next(one for one in fleet.sources if one.source.pk == source.pk)
+    cluster = next(one for one in clusters_of(fleet) if view in one.sources)
+    server = next(one for one in cluster.servers if view in one.sources)
+    look = SourceLook.objects.filter(source=source).only("holders").first()
+    database = str(((look.holders if look else None) or {}).get("database") or "")
+    readers = Readers()
+    return SourcePage(
+        view=view,
+        cluster=cluster,
+        server=server,
+        database=database,
+        credentials=credentials_words(source),
+        ours=[OurSlot(view=slot, reader=readers.of(slot.server, ours=True)) for slot in view.slots],
+        others=[_other(one, readers, database, fleet.now) for one in view.others],
+        feeds=feeds_of(fleet).get(source.name, []),
+        subscriptions=read_subscriptions({source.pk: source}, fleet.now),
+    )
+
+
+def credentials_words(source: Source) -> str:
+    """How it is signed in to, without a secret."""
+    if source.conninfo.startswith("env:"):
+        return f"the whole address is in the variable {source.conninfo.removeprefix('env:')}"
+    if source.password_ref.startswith("env:"):
+        return f"a password in the variable {source.password_ref.removeprefix('env:')}"
+    if source.password_ref.startswith("file:"):
+        return f"a password in the file {source.password_ref.removeprefix('file:')}"
+    if source.sealed_password:
+        return "a password, sealed with this instance's key"
+    for word, told in (
+        ("service=", "a service file of replview's user"),
+        ("passfile=", "a password file of replview's user"),
+        ("sslcert=", "a client certificate"),
+    ):
+        if word in source.conninfo:
+            return told
+    return "no password: pg_hba.conf, or ~/.pgpass of replview's user"
+
+
+def _other(view: OtherView, readers: Readers, database: str, now: datetime) -> OtherSlot:
+    server = view.server
+    # As of now: what was not looked at lately may be read by somebody again.
+    unread = server.active is False and server.fresh(now) and not server.synced
+    logical = not server.physical and server.plugin in PLUGINS
+    return OtherSlot(
+        view=view,
+        reader=readers.of(server, ours=False),
+        drop=drop_statement(server) if unread else "",
+        adoptable=unread
+        and logical
+        and not view.lost
+        and not server.temporary
+        and database in ("", server.database),
+    )

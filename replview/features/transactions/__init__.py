@@ -1,0 +1,1 @@
+"""The list of transactions, and one transaction with its changes."""

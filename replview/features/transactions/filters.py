@@ -1,0 +1,110 @@
+"""What the page of a transaction shows of it: all in its address."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from replview.store.read.changes.of_transaction import ChangeFilter
+
+OPERATIONS = "IUDTMS"
+#: In ``table``: the logical messages. A table always has its schema before a dot.
+MESSAGES = "messages"
+_TEXT_LIMIT = 200
+_LAST_SEQ = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Empty: side by side, changed columns, everything, from the first change on."""
+
+    inline: bool = False
+    all_columns: bool = False
+    #: ``schema.table``, or ``messages``.
+    table: str = ""
+    #: Letters; empty: all.
+    ops: str = ""
+    text: str = ""
+    #: Changes after this one.
+    after: int = 0
+    #: Changes before this one; None: not backwards.
+    before: int | None = None
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any]) -> Self:
+        """From an address's parameters; what is not understood is left out."""
+        wanted = str(words.get("ops") or "").upper()
+        ops = "".join(letter for letter in OPERATIONS if letter in wanted)
+        at = _number(words.get("at"))
+        before = _number(words.get("before"))
+        return cls(
+            inline=words.get("diff") == "inline",
+            all_columns=words.get("columns") == "all",
+            table=str(words.get("table") or "")[:_TEXT_LIMIT],
+            ops="" if ops == OPERATIONS else ops,
+            text=str(words.get("q") or "").replace("\x00", "")[:_TEXT_LIMIT],
+            after=max(at - 1, 0) if at is not None else _number(words.get("after")) or 0,
+            before=_LAST_SEQ if words.get("end") == "last" else before,
+        )
+
+    @property
+    def filtered(self) -> bool:
+        """Some changes are left out."""
+        return bool(self.table or self.ops or self.text)
+
+    def words(self) -> dict[str, str]:
+        """The address's parameters, but for the place."""
+        words = {
+            "diff": "inline" if self.inline else "",
+            "columns": "all" if self.all_columns else "",
+            "table": self.table,
+            "ops": self.ops,
+            "q": self.text,
+        }
+        return {name: word for name, word in words.items() if word}
+
+    def place(self) -> dict[str, str]:
+        """Where in the transaction the page begins or ends."""
+        if self.before is not None:
+            return {"end": "last"} if self.before == _LAST_SEQ else {"before": str(self.before)}
+        return {"after": str(self.after)} if self.after else {}
+
+    def query(self, *, stay: bool = False, **changes: Any) -> str:
+        """``?table=public.orders``; with ``stay`` at the same place, else from the first change."""
+        words = replace(self, **changes).words() | (self.place() if stay else {})
+        return _query(words)
+
+    def query_at(self, **place: Any) -> str:
+        """The same filters at another place: ``after``, ``before`` or ``end``."""
+        return _query(self.words() | {name: str(value) for name, value in place.items()})
+
+    def toggled(self, letter: str, letters: str) -> str:
+        """The operations once this one is switched; ``letters`` are those on offer."""
+        now = self.ops or letters
+        chosen = "".join(c for c in letters if (c in now) != (c == letter))
+        return "" if chosen == letters else chosen
+
+    def change_filter(
+        self, relations: Mapping[str, int], *, with_aborted: bool
+    ) -> ChangeFilter | None:
+        """For the store; None where it names a table that the transaction did not touch."""
+        if self.table and self.table != MESSAGES and self.table not in relations:
+            return None
+        ops = self.ops
+        if self.table == MESSAGES:
+            ops = "M"
+        return ChangeFilter(
+            relation_id=relations.get(self.table) if self.table != MESSAGES else None,
+            ops=ops,
+            text=self.text,
+            with_aborted=with_aborted,
+        )
+
+
+def _query(words: Mapping[str, str]) -> str:
+    return f"?{urlencode(words)}" if words else "?"
+
+
+def _number(text: Any) -> int | None:
+    text = str(text or "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,0 +1,249 @@
+"""The transactions page: its filters as links and menus, its list, and what it says of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+from django.urls import reverse
+
+from replview.features.transactions.jump import find_transaction
+from replview.features.transactions.text import told
+from replview.store.fields import LSN
+from replview.store.models import Slot
+from replview.store.read.transactions.listing import (
+    Cursor,
+    Found,
+    TransactionFilter,
+    cursor_at_beginning,
+    cursor_at_lsn,
+    cursor_at_time,
+    find_transactions,
+)
+from replview.store.read.transactions.transaction_filter import OPERATIONS, read_time
+from replview.ui.changes.transaction_lines import (
+    MarkerLine,
+    TransactionLine,
+    transaction_lines,
+    with_markers,
+)
+
+#: Rows of a page.
+PAGE_ROWS = 50
+#: What a page may spend on searching.
+_BUDGET_SECONDS = 0.5
+_TABLES_LIMIT = 500
+#: Words that may come several times in an address (checked boxes), and are one list.
+_LISTS = ("tables", "states")
+STATES = (
+    "streaming",
+    "prepared",
+    "committed",
+    "message",
+    "aborted",
+    "rolled back",
+    "skipped",
+    "snapshot",
+    "unknown",
+)
+OPERATION_WORDS = {
+    "I": "inserts",
+    "U": "updates",
+    "D": "deletes",
+    "T": "truncates",
+    "M": "messages",
+    "S": "snapshots (of baselines)",
+}
+#: What narrows a list and stands behind *More*.
+MORE_WORDS = (
+    "since",
+    "until",
+    "from_lsn",
+    "to_lsn",
+    "min_changes",
+    "min_bytes",
+    "prepared_min",
+    "id",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """Where in the list the page begins."""
+
+    cursor: Cursor | None = None
+    backwards: bool = False
+    #: What was typed to jump to, and whether there is such a thing.
+    at: str = ""
+    found: bool = True
+    #: The transaction that was jumped to.
+    chosen: int | None = None
+    #: The first row is what was jumped to.
+    choose_first: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionsPage:
+    """All the template needs."""
+
+    wanted: TransactionFilter
+    place: Place
+    slot: Slot | None
+    lines: list[TransactionLine | MarkerLine]
+    found: Found
+    tables: list[str]
+    #: More than one slot is in view: each row says whose it is.
+    several: bool
+    #: Where nothing of the time asked for passes: the nearest that does.
+    nearest: TransactionLine | None = None
+    words: str = ""
+    more_set: int = 0
+    operations: list[dict[str, Any]] = field(default_factory=list)
+
+    def url(self, **changes: str) -> str:
+        """The page's address, with some of the filter's words changed, at the newest."""
+        return list_url(self.wanted, **changes)
+
+    @property
+    def older_url(self) -> str | None:
+        """The page below."""
+        older = self.found.older
+        return None if older is None else list_url(self.wanted, cursor=str(older))
+
+    @property
+    def newer_url(self) -> str | None:
+        """The page above."""
+        newer = self.found.newer
+        return None if newer is None else list_url(self.wanted, cursor=str(newer), back="1")
+
+    @property
+    def newest_url(self) -> str:
+        """The first page."""
+        return list_url(self.wanted)
+
+    @property
+    def oldest_url(self) -> str:
+        """The last page."""
+        return list_url(self.wanted, cursor="first", back="1")
+
+    @property
+    def clear_url(self) -> str:
+        """Without any filter but the slot."""
+        return list_url(TransactionFilter(slot=self.wanted.slot))
+
+    @property
+    def at_newest(self) -> bool:
+        """Nothing is above this page."""
+        return self.found.newer is None
+
+
+def wanted_of(words: QueryDict) -> TransactionFilter:
+    """The filter an address names."""
+    read: dict[str, Any] = {name: words.get(name) for name in words}
+    return TransactionFilter.from_words(
+        read | {name: ",".join(words.getlist(name)) for name in _LISTS if name in words}
+    )
+
+
+def list_url(wanted: TransactionFilter, **changes: str) -> str:
+    """``/transactions/?slot=shop/replview&actor=alice``."""
+    words = {name: word for name, word in (wanted.words() | changes).items() if word}
+    query = urlencode(words, safe="/,")
+    return f"{reverse('transactions')}{'?' if query else ''}{query}"
+
+
+def place_of(words: Mapping[str, Any], slot: str) -> Place:
+    """Where the list begins: at a cursor, at what was jumped to, else at the newest."""
+    text = str(words.get("cursor") or "")
+    if text == "first":
+        return Place(cursor=cursor_at_beginning(slot), backwards=True)
+    if text:
+        try:
+            return Place(cursor=Cursor.parse(text), backwards=bool(words.get("back")))
+        except ValueError:
+            return Place()
+    at = str(words.get("at") or "").replace("\0", "").strip()[:200]
+    return _jump(at, slot) if at else Place()
+
+
+def _jump(at: str, slot: str) -> Place:
+    """To a moment, an LSN, or a transaction's xid or gid."""
+    if not at.isdigit() and (moment := read_time(at)) is not None:
+        return Place(cursor=cursor_at_time(moment, slot), at=at)
+    try:
+        return Place(cursor=cursor_at_lsn(LSN.parse(at), slot), at=at, choose_first=True)
+    except ValueError:
+        pass
+    row = find_transaction(at, slot)
+    if row is None:
+        return Place(at=at, found=False)
+    moment = row.commit_time or row.ended_at or row.stored_at or row.received_at
+    cursor = cursor_at_time(moment, slot)
+    if row.commit_seq is not None:
+        cursor.seqs[row.incarnation_id] = row.commit_seq + 1
+    elif row.stored_at is not None:
+        cursor.ended[row.incarnation_id] = (row.stored_at, row.pk + 1)
+    return Place(cursor=cursor, at=at, chosen=row.pk)
+
+
+def read_page(words: QueryDict, slot: Slot | None, several: bool) -> TransactionsPage:
+    """The list as an address asks for it."""
+    wanted = wanted_of(words)
+    place = place_of(words, wanted.slot)
+    found = find_transactions(
+        wanted,
+        cursor=place.cursor,
+        backwards=place.backwards,
+        limit=PAGE_ROWS,
+        budget_seconds=_BUDGET_SECONDS,
+        tables_most=_TABLES_LIMIT,
+    )
+    names = found.tables
+    if place.choose_first and found.rows:
+        place.chosen = found.rows[0].id
+    lines = transaction_lines(found.rows, found.slots, names, place.chosen)
+    page = TransactionsPage(
+        wanted=wanted,
+        place=place,
+        slot=slot,
+        lines=[*lines],
+        found=found,
+        tables=sorted({f"{schema}.{table}" for schema, table in names.values()} | {*wanted.tables}),
+        several=several,
+        words=told(wanted),
+        more_set=sum(1 for name in MORE_WORDS if wanted.words().get(name)),
+    )
+    page.operations = [_operation(wanted, letter) for letter in OPERATIONS]
+    if slot is not None and lines:
+        page.lines = with_markers(lines, slot.pk, newest=page.at_newest)
+    elif not lines and found.complete:
+        page.nearest = _nearest(wanted)
+    return page
+
+
+def _operation(wanted: TransactionFilter, letter: str) -> dict[str, Any]:
+    """A letter of the segment: pressing the first leaves it alone, pressing more adds them."""
+    everything = wanted.ops == OPERATIONS
+    chosen = "" if everything else wanted.ops
+    turned = chosen.replace(letter, "") if letter in chosen else chosen + letter
+    return {
+        "letter": letter,
+        "name": OPERATION_WORDS[letter],
+        "on": letter in wanted.ops,
+        "url": list_url(wanted, ops="".join(one for one in OPERATIONS if one in turned)),
+    }
+
+
+def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
+    """The last transaction before the time asked for that passes all the rest."""
+    # Without a beginning, all before the end was looked through already.
+    if wanted.since_at is None:
+        return None
+    found = find_transactions(
+        replace(wanted, since="", until=wanted.since),
+        limit=1,
+        budget_seconds=_BUDGET_SECONDS,
+    )
+    lines = transaction_lines(found.rows, found.slots)
+    return lines[0] if lines else None

@@ -1,0 +1,51 @@
+"""The transactions page: all that is stored, by any filter, from any place."""
+
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from replview.features.transactions.list_page import STATES, list_url, read_page
+from replview.store.read.changes.search_records import searched_transactions
+from replview.store.read.coverage import coverage_of
+from replview.store.read.deleted_days import last_deleted_day
+from replview.ui.saved_filters import saved_filters
+from replview.ui.shell import fleet_of
+
+
+@require_GET
+def transactions(request: HttpRequest) -> HttpResponse:
+    """One page of the list. Every view of it is a link."""
+    views = list(fleet_of(request).slots)
+    if not views:
+        return render(request, "transactions/no_slot.html")
+    name = request.GET.get("slot", "")
+    slot = next((view.slot for view in views if str(view.slot) == name), None)
+    if slot is None and name:
+        raise Http404(f"there is no slot {name!r}")
+    if slot is None and len(views) == 1:
+        slot = views[0].slot
+        # The header's scope is the slot that is shown, chosen or not.
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET["slot"] = str(slot)  # type: ignore[index]
+    page = read_page(request.GET, slot, several=slot is None)
+    searched_transactions(page.wanted, None if slot is None else slot.source_id)
+    slots = [("", list_url(page.wanted, slot=""))] if len(views) > 1 else []
+    slots += [
+        (str(view.slot), list_url(page.wanted, slot=str(view.slot)))
+        for view in sorted(views, key=lambda view: str(view.slot))
+    ]
+    content = {
+        "page": page,
+        "wanted": page.wanted,
+        "slot": slot,
+        "slots": slots if len(views) > 1 else [],
+        "states": STATES,
+        "saved": saved_filters(request, "transactions"),
+        "download_query": urlencode(page.wanted.words() | {"slot": str(slot or "")}, safe="/,"),
+        # What the record vouches for is told where it is asked for: where nothing was found.
+        "coverage": coverage_of(slot) if slot is not None and not page.lines else None,
+        "deleted_until": None if page.lines else last_deleted_day(),
+    }
+    return render(request, "transactions/transactions.html", content)

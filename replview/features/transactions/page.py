@@ -1,0 +1,237 @@
+"""Everything on a transaction's page but its frame."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+from replview.features.transactions.filters import Shown
+from replview.features.transactions.tables import TableEntry, table_entries, table_of
+from replview.features.transactions.timeline import timeline_of
+from replview.health.fleet import Fleet
+from replview.store.models import Slot, SlotIncarnation
+from replview.store.read import history
+from replview.store.read.changes.of_transaction import ChangePage, find_changes, first_spots
+from replview.store.read.history import TransactionRow
+from replview.store.read.in_flight import transitions_of
+from replview.store.read.transactions.neighbours import Neighbours, neighbours_of
+from replview.store.read.transactions.transaction_undo import MOST_CHANGES
+from replview.text.addresses import actor_url, slot_page_url
+from replview.text.formats import plural
+from replview.ui.changes.change_blocks import OPERATION_NAMES, Block, blocks_of
+from replview.ui.changes.stages import life_of
+from replview.ui.changes.transaction_sentence import NOT_UNDONE, grade_words, sentence_of
+from replview.ui.changes.transaction_words import flat_context, tell
+
+#: Changes on a page.
+PAGE_CHANGES = 25
+#: Changes looked at for the timeline's marks.
+_SPOTS = 300
+#: Tables listed beside the changes; a transaction may touch thousands.
+_TABLES_SHOWN = 100
+
+
+@dataclass(slots=True)
+class Changes:
+    """A page of changes and where it stands among the others."""
+
+    blocks: list[Block] = field(default_factory=list)
+    #: Addresses; empty: nothing there.
+    earlier: str = ""
+    later: str = ""
+    first: str = ""
+    last: str = ""
+    #: Nothing beyond this change was looked at; the address that goes on from it.
+    searched_to: int | None = None
+    go_on: str = ""
+    backwards: bool = False
+    #: The filter names a table that the transaction did not touch.
+    no_table: bool = False
+    #: All that counts is on this page.
+    whole: bool = False
+
+
+def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str, Any]:
+    """The page's content."""
+    shown = Shown.from_words(request.GET)
+    names = history.relation_names({int(key) for key in row.relations})
+    transitions = transitions_of([row.id]).get(row.id, ()) if row.streamed or row.gid else ()
+    entries = table_entries(row, names, shown)
+    relations = {e.value: e.relation_id for e in entries if e.relation_id is not None}
+    spots, last = first_spots(row.id, _SPOTS)
+    changes = read_changes(row, slot, shown, relations, last)
+    of_table = table_of(entries)
+    letters = _letters(row)
+    return {
+        "slot": slot,
+        "row": row,
+        "shown": shown,
+        "told": tell(row, names),
+        "sentence": sentence_of(row, changes.blocks, whole=changes.whole),
+        "grade_words": grade_words(row),
+        "life": life_of(row, transitions, timezone.now()),
+        "timeline": timeline_of(row, spots if row.first_lsn else [], names, transitions),
+        "context": context_lines(row.context),
+        "entries": entries[:_TABLES_SHOWN],
+        "more_entries": max(len(entries) - _TABLES_SHOWN, 0),
+        "changes": changes,
+        "blocks": changes.blocks,
+        "ops": [(letter, letter in (shown.ops or letters),
+                 shown.query(ops=shown.toggled(letter, letters)), OPERATION_NAMES[letter])
+                for letter in letters],
+        "neighbours_query": shown.query(ops="", text="", table=""),
+        "url_side": shown.query(stay=True, inline=False),
+        "url_inline": shown.query(stay=True, inline=True),
+        "url_changed": shown.query(stay=True, all_columns=False),
+        "url_all": shown.query(stay=True, all_columns=True),
+        "url_unfiltered": shown.query(table="", ops="", text=""),
+        "actor_link": actor_url(slot, row.actor) if row.actor else "",
+        "coverage_url": slot_page_url(slot),
+        "download_query": urlencode({"slot": str(slot), "transaction": row.id}, safe="/,"),
+        "first_seq": changes.blocks[0].seq if changes.blocks else 0,
+        "last_seq": changes.blocks[-1].seq if changes.blocks else 0,
+        "total": row.inserts + row.updates + row.deletes + row.truncates + row.messages,
+        "empty": empty_words(row, shown, changes),
+        "of_table": of_table,
+        "neighbours": _neighbours(row, of_table),
+        "apart": apart_words(row, slot),
+        "not_undone": _not_undone(row, changes),
+    }  # fmt: skip
+
+
+def read_changes(
+    row: TransactionRow,
+    slot: Slot,
+    shown: Shown,
+    relations: Mapping[str, int],
+    last: int | None = None,
+) -> Changes:
+    """One page of its changes, filtered; ``last``: the last change's ordinal, where it is known."""
+    kept = bool(row.aborted_changes) and slot.keep_aborted
+    wanted = shown.change_filter(relations, with_aborted=kept)
+    backwards = shown.before is not None
+    if wanted is None:
+        return Changes(no_table=True)
+    found = find_changes(
+        row.id, wanted, after=shown.after, before=shown.before, limit=PAGE_CHANGES, last=last
+    )
+    blocks = blocks_of(
+        found.rows, all_columns=shown.all_columns, not_undone=NOT_UNDONE.get(row.state, "")
+    )
+    made = Changes(blocks, searched_to=found.searched_to, backwards=backwards)
+    at_first = not shown.after and not backwards
+    made.whole = at_first and not shown.filtered and not found.more and found.searched_to is None
+    _place(made, found, shown, at_first)
+    return made
+
+
+def _place(made: Changes, found: ChangePage, shown: Shown, at_first: bool) -> None:
+    """The addresses around the page."""
+    backwards = made.backwards
+    first_seq = found.rows[0].seq if found.rows else None
+    last_seq = found.rows[-1].seq if found.rows else None
+    if found.searched_to is not None:
+        word = "before" if backwards else "after"
+        made.go_on = shown.query_at(**{word: found.searched_to})
+    if backwards:
+        if found.more and first_seq is not None:
+            made.earlier = shown.query_at(before=first_seq)
+        if "end" not in shown.place():
+            made.later = shown.query_at(after=last_seq or (shown.before or 1) - 1)
+    else:
+        if found.more and last_seq is not None:
+            made.later = shown.query_at(after=last_seq)
+        if not at_first:
+            made.earlier = shown.query_at(before=first_seq or shown.after + 1)
+    made.first = shown.query_at() if made.earlier else ""
+    made.last = shown.query_at(end="last") if made.later or made.go_on else ""
+
+
+def _letters(row: TransactionRow) -> str:
+    """Operations on offer."""
+    return "S" if row.state == "snapshot" else "IUDTM"
+
+
+def _neighbours(row: TransactionRow, table: TableEntry | None) -> Neighbours | None:
+    if table is None or table.relation_id is None or row.commit_seq is None:
+        return None
+    return neighbours_of(row.incarnation_id, row.commit_seq, table.relation_id)
+
+
+def _not_undone(row: TransactionRow, changes: Changes) -> str:
+    """Why the whole of it cannot be taken back, as far as the page knows that."""
+    if problem := NOT_UNDONE.get(row.state):
+        return problem
+    counted = row.inserts + row.updates + row.deletes + row.truncates
+    if not counted:
+        return "it changed no row"
+    if counted - row.aborted_changes > MOST_CHANGES:
+        return f"it has more than {MOST_CHANGES:,} changes"
+    problems = [b for b in changes.blocks if b.undo_problem and not b.aborted and b.op in "IUDT"]
+    if problems:
+        return f"change {problems[0].seq:,}: {problems[0].undo_problem}"
+    return ""
+
+
+def context_lines(context: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """The context, a member a line (a stamp's: ``stamp.application_name``): its text, or JSON
+    where it is more than that.
+    """
+    return [
+        (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
+        for key, value in flat_context(context)
+    ]
+
+
+def empty_words(row: TransactionRow, shown: Shown, changes: Changes) -> dict[str, str]:
+    """Why there is no change on the page."""
+    if changes.no_table:
+        return {
+            "title": "Not touched",
+            "why": f"This transaction changed nothing of {shown.table}.",
+        }
+    if shown.filtered:
+        searched = changes.searched_to is not None
+        return {"title": "Nothing yet" if searched else "Nothing passes",
+                "why": "No change that was looked at passes this filter." if searched
+                else "No change of this transaction passes this filter."}  # fmt: skip
+    why = {
+        "receiving": "Its first changes are on their way.",
+        "streaming": "Its first changes are on their way.",
+        "aborted": "They never came to count and were swept away. The slot’s option keep_aborted "
+        "keeps such changes.",
+        "skipped": "They were left out of the record by somebody’s decision.",
+    }
+    why["rolled back"] = why["aborted"]
+    return {"title": "No changes here", "why": why.get(row.state, "It changed no published table.")}
+
+
+def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
+    """What the transaction did that is not among its changes, a sentence each."""
+    if row.state in ("snapshot", "message"):
+        return []
+    said = []
+    if row.aborted_changes:
+        what = plural(row.aborted_changes, "change")
+        kept = (
+            "shown among the changes, struck through"
+            if slot.keep_aborted
+            else "hidden, and swept away once the transaction has ended"
+        )
+        said.append(f"{what} rolled back to a savepoint: {kept}.")
+    else:
+        said.append("0 changes rolled back to a savepoint.")
+    return said
+
+
+def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
+    """The slot a transaction is of, with its source; of a current life the ``fleet`` knows it."""
+    for view in fleet.slots if fleet is not None else ():
+        if view.slot.incarnation_id == row.incarnation_id:
+            return view.slot
+    life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
+    return life.slot

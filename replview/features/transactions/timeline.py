@@ -1,0 +1,165 @@
+"""A transaction's life from left to right: WAL bytes up to its end, then time.
+
+pgoutput sends no time per change and no begin time, so none is drawn.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.store.fields import LSN
+from replview.store.read.changes.of_transaction import Spot
+from replview.store.read.history import TransactionRow
+from replview.text.formats import age_words, bytes_words, short_words
+
+#: Changes that have a mark of their own; the first of each table comes before the rest.
+_MOST_SPOTS = 6
+#: In percent of the width: where the WAL part ends, the least between two marks, and of the first
+#: from the line's begin, whose words stand wholly to the right of it.
+_WAL_END = 78.0
+_LEAST = 10.0
+_BEGIN = 12.0
+_NAME_CHARACTERS = 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Mark:
+    """A point on the line."""
+
+    #: Percent of the width.
+    left: float
+    word: str
+    detail: str
+    op: str = ""
+    seq: int | None = None
+    #: ``start``, ``middle`` or ``end``: how its words stand to it.
+    anchor: str = "middle"
+    #: A ring; else a short stroke.
+    ring: bool = True
+    #: Part of the WAL.
+    in_wal: bool = True
+
+    @property
+    def tile(self) -> float:
+        """Width of the letter's tile and its gap, in pixels."""
+        return 20.0 if self.op else 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Timeline:
+    """The marks in order."""
+
+    marks: list[Mark] = field(default_factory=list)
+    #: Where the solid line ends, in percent.
+    wal_end: float = 100.0
+    #: It has not ended.
+    open: bool = False
+    ended_badly: bool = False
+
+    @property
+    def told(self) -> str:
+        """In words, for screen readers."""
+        return "; ".join(f"{mark.word} {mark.detail}" for mark in self.marks)
+
+
+def timeline_of(
+    row: TransactionRow,
+    spots: Sequence[Spot],
+    names: Mapping[int, tuple[str, str]],
+    transitions: Iterable[Any],
+) -> Timeline | None:
+    """None where there is nothing to draw: a message alone, a baseline, or an unknown begin."""
+    if row.first_lsn is None or row.state in ("message", "snapshot", "skipped"):
+        return None
+    first = int(LSN.parse(row.first_lsn))
+    prepare = next((step.lsn for step in transitions if step.state == "prepared"), None)
+    end_text = prepare or row.commit_lsn
+    end = int(LSN.parse(str(end_text))) if end_text else None
+    open_ = row.state in ("receiving", "streaming")
+    made = Timeline(open=open_, ended_badly=row.state in ("aborted", "rolled back"))
+    made.wal_end = 100.0 if open_ else _WAL_END
+    made.marks = [Mark(left=0.0, word="first record", detail=row.first_lsn, anchor="start")]
+    made.marks += _spot_marks(spots, names, first, end, made.wal_end)
+    made.marks += _end_marks(row)
+    return made
+
+
+def _spot_marks(
+    spots: Sequence[Spot],
+    names: Mapping[int, tuple[str, str]],
+    first: int,
+    end: int | None,
+    wal_end: float,
+) -> list[Mark]:
+    chosen = _chosen(spots)
+    if not chosen:
+        return []
+    # A commit prepared long after its changes would push them all to the left.
+    reach = max(end or 0, chosen[-1].lsn) - first
+    lefts = [wal_end * (spot.lsn - first) / reach if reach > 0 else 0.0 for spot in chosen]
+    return [
+        Mark(
+            left=left,
+            word=_name(spot, names),
+            detail=f"+{bytes_words(max(spot.lsn - first, 0))}",
+            op=spot.op,
+            seq=spot.seq,
+            ring=False,
+        )
+        for left, spot in zip(_spread(lefts, wal_end - _LEAST), chosen, strict=True)
+    ]
+
+
+def _chosen(spots: Sequence[Spot]) -> list[Spot]:
+    """The first change of each table, and as many others as there is room for."""
+    rows = [spot for spot in spots if spot.op != "M"]
+    first_of: dict[int | None, Spot] = {}
+    for spot in rows:
+        first_of.setdefault(spot.relation_id, spot)
+    chosen = list(first_of.values())[:_MOST_SPOTS]
+    if len(rows) <= _MOST_SPOTS:
+        chosen = rows
+    return sorted(chosen, key=lambda spot: spot.seq)
+
+
+def _spread(lefts: list[float], right: float) -> list[float]:
+    """In order and far enough apart to be read; as near to their places as that allows."""
+    placed: list[float] = []
+    for left in lefts:
+        placed.append(max(left, (placed[-1] + _LEAST) if placed else _BEGIN))
+    limit = right
+    for number in range(len(placed) - 1, -1, -1):
+        placed[number] = round(min(placed[number], limit), 2)
+        limit = placed[number] - _LEAST
+    return placed
+
+
+def _name(spot: Spot, names: Mapping[int, tuple[str, str]]) -> str:
+    _, name = names.get(spot.relation_id or 0, ("", "unknown"))
+    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 1]}…"
+
+
+def _end_marks(row: TransactionRow) -> list[Mark]:
+    """Its end, and when it was stored; of one that is open, that it is."""
+    marks = []
+    left = _WAL_END
+    if row.prepared_at is not None:
+        marks.append(Mark(left=left, word="prepared", detail=f"{row.prepared_at:%H:%M:%S} UTC"))
+        left = 89.0
+    if row.state in ("receiving", "streaming", "prepared"):
+        open_ = Mark(left=100.0, word="open", detail="no end yet", anchor="end", in_wal=False)
+        return [*marks, open_]
+    end = row.commit_time or row.ended_at
+    word = row.state if row.state != "committed" else "committed"
+    if end is None:
+        return [*marks, Mark(left=100.0, word=word, detail="time unknown", anchor="end")]
+    detail = f"{end:%H:%M:%S}.{end.microsecond // 1000:03d}"
+    if row.prepared_at is not None:
+        detail = f"+{age_words(end - row.prepared_at)}"
+    marks.append(Mark(left=left, word=word, detail=detail, in_wal=row.prepared_at is None))
+    if row.stored_at is not None:
+        after_us = (row.stored_at - end).total_seconds() * 1e6
+        # Two clocks: the source's and ours. Where they disagree no difference is told.
+        detail = f"+{short_words(after_us)}" if after_us >= 0 else "clocks differ"
+        marks.append(Mark(left=100.0, word="stored", detail=detail, anchor="end", in_wal=False))
+    return marks

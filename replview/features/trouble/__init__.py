@@ -1,0 +1,1 @@
+"""*Make trouble*: a page of the demo."""

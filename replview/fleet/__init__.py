@@ -1,1 +1,0 @@
-"""Forty databases from one file: what ``fleet.toml`` declares, planned and carried out."""

@@ -1,0 +1,216 @@
+"""What is to be said of a slot and of a source: each rule a finding, and the worst speaks.
+
+So a slot which is silent *and* about to be lost says the second. Pure; no queries.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from replview.health.findings_wal import BEHIND_BYTES, behind, lost, of_wal, reader_holds
+from replview.health.resolving import next_step_of_prepared
+from replview.health.states import Health, Level, Prepared, Reading, worst
+from replview.health.wal_limits import loss_seconds
+from replview.store.given_up import GIVEN_UP
+from replview.store.models import Slot, Source
+from replview.store.retention.size import STOPPED as STORE_FULL
+from replview.store.slot_budgets import DROPPED
+from replview.text.formats import age_words, short_words
+
+#: A receiver writes its heartbeat about once a second: after this long we know nothing of it.
+SILENT_AFTER = timedelta(seconds=15)
+IDLE_AFTER = timedelta(minutes=1)
+PREPARED_LONG = timedelta(minutes=5)
+#: Troubles after which we do not know how the slot is; of any other the server told us.
+CUT_OFF = {"unreachable", "unknown_host", "starting_up", "restarting", "cut_off"}
+#: A change could not be stored: the slot waits for somebody's decision.
+QUARANTINED = "quarantined"
+
+
+def slot_health(slot: Slot, reading: Reading, prepared: Prepared | None, now: datetime) -> Health:
+    """The worst that is to be said of a slot."""
+    loss = loss_seconds(slot.source, reading, now, slot)
+    return replace(worst(_findings(slot, reading, prepared, now)), loss_seconds=loss)
+
+
+def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Health:
+    """The worst of a source and its slots."""
+    if source.removing_at is not None:
+        return Health(
+            level=Level.IDLE,
+            title=f"{source.name} is being removed.",
+            cause="It is gone once the records of its slots are deleted.",
+        )
+    findings = list(slots)
+    if source.problem_code:
+        findings.append(
+            Health(
+                level=Level.LOOK if findings else Level.UNKNOWN,
+                title=f"Cannot read the catalog: {_clause(source.problem_cause)}.",
+                next_step=_step(source.problem_remedy),
+            )
+        )
+    if not findings:
+        return Health(
+            level=Level.IDLE,
+            title="No slot yet.",
+            cause="Nothing of this source is recorded.",
+            next_step="add a slot.",
+        )
+    return worst(findings)
+
+
+def _findings(
+    slot: Slot, reading: Reading, prepared: Prepared | None, now: datetime
+) -> Iterator[Health]:
+    if slot.desired == Slot.Desired.REMOVING:
+        yield Health(level=Level.IDLE, title=f"{slot.name} is being removed.")
+        return
+    long = prepared if prepared and now - prepared.prepared_at > PREPARED_LONG else None
+    gone = lost(slot.name, reading) or _gone(slot, reading)
+    if gone is not None:
+        yield gone
+    else:
+        # Where the reader is not what holds it, reading on would not set the WAL free.
+        held = long is not None and not reader_holds(reading)
+        step = next_step_of_prepared(long.gid) if long is not None and held else ""
+        yield from of_wal(slot.name, slot.source, reading, now, slot, step)
+    yield from _of_receiver(slot, reading, now)
+    if long is not None:
+        age = age_words(now - long.prepared_at)
+        yield Health(
+            level=Level.LOOK,
+            title=f"A prepared transaction has been open for {age}.",
+            cause=f"{long.gid} holds WAL and blocks vacuum.",
+            next_step=next_step_of_prepared(long.gid),
+        )
+
+
+def _gone(slot: Slot, reading: Reading) -> Health | None:
+    """Its server no longer has it; a temporary one goes with its connection, and what replview
+    dropped at its budget is told with the receiver.
+    """
+    if reading.gone_at is None or slot.temporary or slot.problem_code in (DROPPED, GIVEN_UP):
+        return None
+    return Health(
+        level=Level.NOW,
+        title=f"{slot.name} is gone from the server.",
+        cause="Somebody dropped it, or the server is another one than before.",
+        next_step="create it anew; history will show a gap.",
+    )
+
+
+def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health]:
+    problem = _clause(slot.problem_cause)
+    if slot.desired == Slot.Desired.STOPPED and slot.problem_code in (DROPPED, STORE_FULL):
+        yield Health(
+            level=Level.NOW,
+            title=f"{slot.name} was dropped at its WAL budget."
+            if slot.problem_code == DROPPED
+            else f"{slot.name} is stopped: the store reached its budget.",
+            cause=f"{problem[:1].upper()}{problem[1:]}." if problem else "",
+            next_step=_step(slot.problem_remedy),
+        )
+    elif slot.desired == Slot.Desired.STOPPED and slot.problem_code == GIVEN_UP:
+        yield Health(
+            level=Level.IDLE,
+            title=f"{slot.name} was dropped on its source; its record is kept.",
+            cause=f"{problem[:1].upper()}{problem[1:]}. The source keeps nothing for it.",
+            next_step="start it to create it anew, or remove it with its record.",
+        )
+    elif slot.desired == Slot.Desired.STOPPED:
+        yield Health(
+            level=Level.LOOK,
+            title=f"{slot.name} is stopped.",
+            cause="Nobody reads it, and the source keeps WAL for it.",
+            next_step="start it or remove it.",
+        )
+    elif slot.problem_code == QUARANTINED and not _streams(slot):
+        yield Health(
+            level=Level.NOW,
+            title=f"{slot.name} is stopped by a change that could not be stored.",
+            cause=f"{problem[:1].upper()}{problem[1:]}. Nothing after it is received."
+            if problem
+            else "Nothing after it is received.",
+            next_step="on the slot's page, try again once that is mended, or skip the transaction.",
+        )
+    elif slot.problem_code and slot.problem_code not in CUT_OFF and not _streams(slot):
+        failed = slot.state == Slot.State.FAILED
+        yield Health(
+            level=Level.NOW if failed else Level.LOOK,
+            title=f"{slot.name} does not receive: {problem or slot.problem_code}.",
+            cause=_retry(slot, now) or "It is not tried again by itself.",
+            next_step=_step(slot.problem_remedy),
+        )
+    elif slot.heartbeat_at is None:
+        yield Health(
+            level=Level.UNKNOWN,
+            title=f"{slot.name} has not been heard of yet.",
+            cause="It waits for a worker to take it.",
+        )
+    elif now - slot.heartbeat_at > SILENT_AFTER:
+        yield Health(
+            level=Level.UNKNOWN,
+            title=f"Unknown for {age_words(now - slot.heartbeat_at)}: "
+            f"{problem or 'no sign of life from the receiver'}.",
+            cause=f"{_last_seen(slot, now)} {_retry(slot, now)}".strip(),
+        )
+    elif not _streams(slot):
+        yield Health(
+            level=Level.UNKNOWN,
+            title=f"Unknown for {age_words(now - slot.state_since)}: {problem or slot.state}.",
+            cause=f"{_last_seen(slot, now)} {_retry(slot, now)}".strip(),
+            next_step=_step(slot.problem_remedy),
+        )
+    else:
+        yield _streaming(slot, reading, now)
+
+
+def _streams(slot: Slot) -> bool:
+    return slot.state == Slot.State.STREAMING
+
+
+def _streaming(slot: Slot, reading: Reading, now: datetime) -> Health:
+    behind_bytes = (
+        int(slot.server_lsn) - int(slot.checkpoint_lsn)
+        if slot.server_lsn is not None and slot.checkpoint_lsn is not None
+        else None
+    )
+    last = slot.last_stored_at
+    if behind_bytes is not None and behind_bytes > BEHIND_BYTES:
+        return behind(reading, behind_bytes)
+    if last is None or now - last > IDLE_AFTER:
+        since = f"for {age_words(now - last)}" if last else "since it was connected"
+        return Health(
+            level=Level.IDLE,
+            title=f"Idle {since}.",
+            cause="No commits on its published tables; the position is confirmed.",
+        )
+    cause = f"Last commit stored {age_words(now - last)} ago"
+    if reading.stored_after_p50_us is not None and reading.stored_after_p99_us is not None:
+        p50, p99 = reading.stored_after_p50_us, reading.stored_after_p99_us
+        cause += f", after {short_words(p50)} (p99 {short_words(p99)})"
+    return Health(level=Level.OK, title="Caught up.", cause=f"{cause}.")
+
+
+def _last_seen(slot: Slot, now: datetime) -> str:
+    last = slot.last_stored_at
+    return f"Last commit stored {age_words(now - last)} ago." if last else ""
+
+
+def _retry(slot: Slot, now: datetime) -> str:
+    if slot.retry_at is None:
+        return ""
+    if slot.retry_at <= now:
+        return "Trying again now."
+    return f"Next try in {age_words(slot.retry_at - now)}."
+
+
+def _clause(sentence: str) -> str:
+    return sentence.strip().rstrip(".")
+
+
+def _step(remedy: str) -> str:
+    """A remedy as the end of a sentence; SQL of several lines stays on the slot's own block."""
+    remedy = remedy.strip()
+    return "" if not remedy or "\n" in remedy else remedy

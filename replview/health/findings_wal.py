@@ -1,0 +1,143 @@
+"""What is to be said of the WAL a slot retains, and of how far behind its reader is. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from replview.health.lost_words import explain, lost_title
+from replview.health.states import Health, Level, Reading
+from replview.health.wal_limits import WalLimit, limit_of, loss_seconds
+from replview.store.models import Slot, Source
+from replview.text.formats import age_words, bytes_words
+
+LOSS_SOON_SECONDS = 6 * 3600
+LOSS_AHEAD_SECONDS = 24 * 3600
+#: Less is what any reader is behind.
+BEHIND_BYTES = 16 << 20
+#: From here on being behind needs a look.
+FAR_BEHIND_BYTES = 64 * BEHIND_BYTES
+#: Without a limit on the source, retained WAL worth a look.
+MUCH_WAL_BYTES = 8 << 30
+#: A slower pace than this is none.
+_STEADY_BYTES_PER_SECOND = 1024
+
+
+def lost(name: str, reading: Reading) -> Health | None:
+    """A slot that can never be read again; None: it can, as far as is known."""
+    if not reading.lost:
+        return None
+    return Health(
+        level=Level.NOW,
+        title=lost_title(name, reading.lost),
+        cause=explain(reading.lost).cause,
+        next_step="drop it and create it anew; history will show a gap.",
+    )
+
+
+def of_wal(
+    name: str,
+    source: Source,
+    reading: Reading,
+    now: datetime,
+    slot: Slot | None = None,
+    next_step: str = "",
+) -> Iterator[Health]:
+    """Retained WAL that comes near its limit, or is much where there is none.
+
+    ``next_step``: what sets it free, where that is known.
+    """
+    retained, limit = reading.retained_wal_bytes, limit_of(source, slot)
+    if retained is None or not reading.fresh(now):
+        return
+    if limit.size_bytes is None:
+        if retained > MUCH_WAL_BYTES:
+            yield Health(
+                level=Level.LOOK,
+                title=f"{name} retains {bytes_words(retained)} of WAL.",
+                cause="The source sets no limit: it can fill the disk."
+                if limit.by == "none"
+                else "Its limit is unknown.",
+                next_step=next_step or "set max_slot_wal_keep_size.",
+            )
+        return
+    loss = loss_seconds(source, reading, now, slot)
+    level = _level(limit, retained, reading, loss)
+    if level is not None:
+        near = _near_limit(name, level, limit, retained, reading, loss)
+        yield replace(near, next_step=next_step) if next_step else near
+
+
+def reader_holds(reading: Reading) -> bool:
+    """Whether what the slot retains is mostly what its reader has not confirmed yet."""
+    retained, unread = reading.retained_wal_bytes, reading.unconfirmed_wal_bytes
+    return bool(retained and unread and unread > BEHIND_BYTES and unread > 0.8 * retained)
+
+
+def _level(limit: WalLimit, retained: int, reading: Reading, loss: float | None) -> Level | None:
+    share = retained / limit.size_bytes if limit.size_bytes else 1.0
+    if not limit.loses:
+        # A budget that only alerts: from half, and at its end.
+        return Level.NOW if share >= 1 else Level.LOOK if share >= 0.5 else None
+    soon = loss is not None and loss < LOSS_SOON_SECONDS
+    ahead = loss is not None and loss < LOSS_AHEAD_SECONDS
+    if share >= 0.9 or (share >= 0.5 and soon) or reading.wal_status == "unreserved":
+        return Level.NOW
+    return Level.LOOK if share >= 0.5 or (share >= 0.1 and ahead) else None
+
+
+def _near_limit(
+    name: str, level: Level, limit: WalLimit, retained: int, reading: Reading, loss: float | None
+) -> Health:
+    size, growing = bytes_words(limit.size_bytes or 0), reading.growth_bytes_per_second or 0
+    what = f"the limit of {size}" if limit.by == "server" else f"its budget of {size}"
+    end = {
+        "server": "At the limit the slot is lost.",
+        "budget": "There replview drops the slot, to protect the database.",
+        "record": "There replview only alerts, to protect the record: it can fill the disk.",
+    }[limit.by]
+    cause = f"WAL grows {bytes_words(growing)}/s towards {what}." if growing > 0 else end
+    if growing > 0 and limit.by != "server":
+        cause += f" {end}"
+    return Health(
+        level=level,
+        title=f"{name} will be lost in about {age_words(loss)}."
+        if loss is not None and limit.loses
+        else f"{name} retains {bytes_words(retained)} of {size}.",
+        cause=cause,
+        next_step="let it be read, raise the limit, or drop it."
+        if limit.by == "server"
+        else "let it be read, or raise its budget.",
+        loss_seconds=loss,
+    )
+
+
+def behind_words(behind: int, growth: float | None) -> str:
+    """``Behind by 3.2 GB, catching up at 40 MB/s, about 80 s to go``; a pace only where known."""
+    said = f"Behind by {bytes_words(behind)}"
+    if growth is None:
+        return said
+    if growth < -_STEADY_BYTES_PER_SECOND:
+        left = (
+            age_words(behind / -growth) if behind / -growth >= 600 else _seconds(behind / -growth)
+        )
+        return f"{said}, catching up at {bytes_words(-growth)}/s, about {left} to go"
+    if growth > _STEADY_BYTES_PER_SECOND:
+        return f"{said} and falling behind, by {bytes_words(growth)}/s"
+    return f"{said}, neither catching up nor falling back"
+
+
+def behind(reading: Reading, behind_bytes: int) -> Health:
+    """A reader that has WAL to go; falling behind needs a look sooner than catching up."""
+    growth = reading.behind_growth_bytes_per_second
+    falling = growth is not None and growth > _STEADY_BYTES_PER_SECOND
+    far = behind_bytes > (4 * BEHIND_BYTES if falling else FAR_BEHIND_BYTES)
+    return Health(
+        level=Level.LOOK if far else Level.OK,
+        title=f"{behind_words(behind_bytes, growth)}.",
+        cause="It is written faster than it is read." if falling else "",
+    )
+
+
+def _seconds(seconds: float) -> str:
+    """``80 s``: up to two minutes, seconds are read more easily than minutes and seconds."""
+    return f"{seconds:.0f}\u00a0s" if seconds < 120 else age_words(seconds)

@@ -1,0 +1,272 @@
+"""All sources and slots with their health, read in a handful of queries however many they are."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.utils import timezone
+
+from replview.health.alert_counts import AlertCounts
+from replview.health.findings import slot_health, source_health
+from replview.health.open_counts import read_open
+from replview.health.registered import read_registered
+from replview.health.samples import read_present
+from replview.health.server_slot import ServerSlot
+from replview.health.states import Health, Level, Reading, urgency, worst
+from replview.health.watched import OtherView, Watched, read_watched, reading_of_ours
+from replview.store.models import Slot, Source
+from replview.text.addresses import slot_page_url
+from replview.text.formats import bytes_words, plural
+
+#: Of others' slots so many stand in a source's row.
+OTHERS_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotView:
+    """A slot and what is to be said of it."""
+
+    slot: Slot
+    reading: Reading
+    health: Health
+    #: Streaming and prepared transactions.
+    open: int
+    #: Whether the samples tell of the present.
+    present_known: bool
+    #: As its server last told it; None: it never did.
+    server: ServerSlot | None = None
+
+    @property
+    def level(self) -> Level:
+        """Its health's word."""
+        return self.health.level
+
+    @property
+    def name(self) -> str:
+        """As its server names it."""
+        return self.slot.name
+
+    @property
+    def full_name(self) -> str:
+        """``source/name``."""
+        return str(self.slot)
+
+    @property
+    def url(self) -> str:
+        """The slot's own page."""
+        return slot_page_url(self.slot)
+
+    @property
+    def lost(self) -> str:
+        """Why it can never be read again; empty: it can."""
+        return self.reading.lost
+
+    @property
+    def retained_wal_bytes(self) -> int | None:
+        """Now; None when the last sample is of the past, or the slot is lost."""
+        return self.reading.retained_wal_bytes if self.present_known else None
+
+    @property
+    def transactions_per_second(self) -> float | None:
+        """Now; None when the last sample is of the past."""
+        return self.reading.transactions_per_second if self.present_known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """A source, its slots, and the worst of them."""
+
+    source: Source
+    #: replview's own, worst first.
+    slots: list[SlotView]
+    #: Those that replview only watches, worst first.
+    others: list[OtherView]
+    health: Health
+    #: The newest sign that somebody looked.
+    checked_at: datetime | None
+    #: Whether the samples tell of the present.
+    present_known: bool
+
+    @property
+    def level(self) -> Level:
+        """Its health's word."""
+        return self.health.level
+
+    @property
+    def retained_wal_bytes(self) -> int | None:
+        """What the slot furthest behind retains: slots share WAL, so they do not add up.
+
+        Where nothing is known of the present, what was last known.
+        """
+        known = [
+            slot.reading.retained_wal_bytes
+            for slot in (*self.slots, *self.others)
+            if slot.present_known or not self.present_known
+        ]
+        return max((size for size in known if size is not None), default=None)
+
+    @property
+    def worst_first(self) -> list[SlotView | OtherView]:
+        """Its slots, ours before others' that are as bad."""
+        return sorted((*self.slots, *self.others), key=lambda view: urgency(view.health))
+
+    @property
+    def chips(self) -> list[OtherView]:
+        """Of others' slots the worst few."""
+        return self.others[:OTHERS_SHOWN]
+
+    @property
+    def chips_more(self) -> bool:
+        """Whether there are more than these."""
+        return len(self.others) > OTHERS_SHOWN
+
+    @property
+    def lost_words(self) -> str:
+        """``lost``, where one of its slots is: said where no other number is known."""
+        return "lost" if any(view.lost for view in (*self.slots, *self.others)) else ""
+
+    @property
+    def others_words(self) -> str:
+        """``7 other slots, the worst lost``; empty without any."""
+        if not self.others:
+            return ""
+        counted = plural(len(self.others), "other slot")
+        return f"{counted}, the worst {self.others[0].level.word}"
+
+    @property
+    def limit_words(self) -> str:
+        """``of 64 GB``, or what it means that there is none."""
+        limit = self.source.max_slot_wal_keep_bytes
+        if limit is None:
+            return "limit unknown"
+        return "no limit: can fill disk" if limit < 0 else f"of {bytes_words(limit)}"
+
+    @property
+    def transactions_per_second(self) -> float | None:
+        """Of its busiest slot; two slots store the same commit twice."""
+        known = [slot.transactions_per_second for slot in self.slots]
+        return max((rate for rate in known if rate is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Everything replview reads, worst first."""
+
+    now: datetime
+    sources: list[SourceView] = field(default_factory=list)
+    alerts: AlertCounts = field(default_factory=AlertCounts)
+
+    @property
+    def slots(self) -> Iterable[SlotView]:
+        """Every slot that replview receives, of every source."""
+        return (slot for source in self.sources for slot in source.slots)
+
+    @property
+    def others(self) -> Iterable[OtherView]:
+        """Every slot that replview only watches."""
+        return (slot for source in self.sources for slot in source.others)
+
+    @property
+    def open(self) -> int:
+        """Streaming and prepared transactions of all slots."""
+        return sum(slot.open for slot in self.slots)
+
+    @property
+    def checked_at(self) -> datetime | None:
+        """The newest sign that somebody looked at any source."""
+        return max((s.checked_at for s in self.sources if s.checked_at), default=None)
+
+    @property
+    def worst(self) -> Health | None:
+        """The health of the worst source; None while there is no source."""
+        return worst(source.health for source in self.sources) if self.sources else None
+
+    def summary(self) -> str:
+        """``1 needs you now, 1 needs a look``, or that all is well."""
+        counts: dict[Level, int] = defaultdict(int)
+        for source in self.sources:
+            counts[source.level] += 1
+        bad = [
+            f"{counts[level]} {'need' if counts[level] > 1 else 'needs'} {rest}"
+            for level, rest in ((Level.NOW, "you now"), (Level.LOOK, "a look"))
+            if counts[level]
+        ]
+        if counts[Level.UNKNOWN]:
+            bad.append(f"{counts[Level.UNKNOWN]} unknown")
+        if bad:
+            return " · ".join(bad)
+        return f"{plural(len(self.sources), 'source')} well"
+
+    def source_count(self) -> str:
+        """``5 sources, 9 slots.``"""
+        return f"{plural(len(self.sources), 'source')}, {plural(len(list(self.slots)), 'slot')}."
+
+    def summary_sentence(self) -> str:
+        """The summary as a sentence."""
+        return f"{self.summary().replace(' · ', ', ')}."
+
+    def slot_count(self) -> str:
+        """``9 slots on 5 sources.``"""
+        slots = plural(len([*self.slots, *self.others]), "slot")
+        return f"{slots} on {plural(len(self.sources), 'source')}."
+
+    def find_slot(self, name: str) -> SlotView | None:
+        """One that replview receives, by ``source/slot``."""
+        return next((view for view in self.slots if str(view.slot) == name), None)
+
+    def find_other(self, name: str) -> OtherView | None:
+        """One that replview only watches, by ``source/slot``."""
+        return next((view for view in self.others if view.full_name == name), None)
+
+
+def read_fleet(now: datetime | None = None) -> Fleet:
+    """Four queries: sources with their slots, samples, what servers told of slots, what is open."""
+    now = now or timezone.now()
+    rows, slots = read_registered()
+    readings, paces = read_present()
+    watched = read_watched(rows, paces, now)
+    open_by_incarnation, alerts = read_open()
+    by_source: dict[int, list[SlotView]] = defaultdict(list)
+    for slot in slots:
+        reading = reading_of_ours(slot, readings.get(slot.pk, Reading()), watched)
+        count, prepared = open_by_incarnation.get(slot.incarnation_id, (0, None))
+        by_source[slot.source_id].append(
+            SlotView(
+                slot=slot,
+                reading=reading,
+                health=slot_health(slot, reading, prepared, now),
+                open=count,
+                present_known=reading.fresh(now),
+                server=watched.ours.get(slot.pk),
+            )
+        )
+    sources = [
+        _source_view(source, by_source.get(source.pk, []), watched, now) for source in rows.values()
+    ]
+    sources.sort(key=_worst_first)
+    return Fleet(now=now, sources=sources, alerts=alerts)
+
+
+def _worst_first(view: SourceView) -> tuple[tuple[int, float], str]:
+    return urgency(view.health), view.source.name
+
+
+def _source_view(
+    source: Source, slots: list[SlotView], watched: Watched, now: datetime
+) -> SourceView:
+    slots.sort(key=lambda view: urgency(view.health))
+    others = watched.others.get(source.pk, [])
+    # Others' slots speak for the source where they are in trouble, or nobody else can.
+    speak = [view for view in others if not slots or view.level in (Level.NOW, Level.LOOK)]
+    signs = [source.checked_at]
+    signs += [view.reading.sampled_at for view in (*slots, *others)]
+    signs += [view.slot.heartbeat_at for view in slots if view.slot.state == Slot.State.STREAMING]
+    return SourceView(
+        source=source,
+        slots=slots,
+        others=others,
+        health=source_health(source, [view.health for view in (*slots, *speak)], now),
+        checked_at=max((sign for sign in signs if sign), default=None),
+        present_known=any(view.present_known for view in (*slots, *others)),
+    )

@@ -1,0 +1,195 @@
+"""What holds a slot back, in a few rows and one plain sentence that says only what is known.
+
+restart_lsn cannot pass the beginning of the oldest transaction that is open anywhere on the source,
+nor can catalog_xmin: the reader would need its records again. Source: PostgreSQL, snapbuild.c,
+``SnapBuildProcessRunningXacts()``.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from replview.health.holders import Holder, open_on_source, standbys
+from replview.health.source_looks import Look
+from replview.store.fields import LSNField
+from replview.store.models import Slot, Transaction
+from replview.text.formats import age_words, bytes_words, count_words, plural
+
+#: Unread WAL below this is what any reader is behind.
+_BEHIND_BYTES = 16 << 20
+#: The oldest transaction is the reason when at least this share of what is kept is due to it.
+_SHARE = 0.8
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """A line of the block: a name, and one value."""
+
+    name: str
+    text: str = ""
+    lsn: str = ""
+    since: datetime | None = None
+    unknown: str = ""
+    tip: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Holding:
+    """The block of one slot."""
+
+    slot: Slot
+    looked_at: datetime | None
+    retained_wal_bytes: int | None
+    rows: list[Row] = field(default_factory=list)
+    sentence: str = ""
+
+
+def holding_of(slot: Slot, look: Look, now: datetime, first: Transaction | None) -> Holding:
+    """What holds this slot back; ``first`` is the recorded one with the oldest first record."""
+    horizon = look.slots.get(slot.name)
+    retained = horizon.get("retained_wal_bytes") if horizon else None
+    made = Holding(slot=slot, looked_at=look.looked_at, retained_wal_bytes=retained)
+    holders = sorted(open_on_source(look), key=lambda holder: -(holder.xid_age or -1))
+    made.rows = [
+        *_slot_rows(horizon),
+        _prepared_row(holders, look),
+        _running_row(holders, look),
+        _standby_row(look),
+    ]
+    made.sentence = _sentence(horizon, holders, look, now, first)
+    return made
+
+
+def _slot_rows(horizon: dict[str, Any] | None) -> list[Row]:
+    if horizon is None:
+        unknown = "not on the source when last looked at"
+        return [Row(name="restart_lsn", unknown=unknown), Row(name="catalog_xmin", unknown=unknown)]
+    lsn = horizon.get("restart_lsn")
+    rows = [
+        Row(name="restart_lsn", lsn=lsn or "", unknown="" if lsn else "none: it keeps no WAL"),
+        _xmin_row("catalog_xmin", horizon, "Rows of the catalogs deleted since then are kept"),
+    ]
+    if horizon.get("xmin_age") is not None:
+        rows.append(_xmin_row("xmin", horizon, "Rows of all tables deleted since then are kept"))
+    return rows
+
+
+def _xmin_row(name: str, horizon: dict[str, Any], why: str) -> Row:
+    age = horizon.get(f"{name}_age")
+    if age is None:
+        return Row(name=name, text="none")
+    return Row(name=name, text=_back(age), tip=f"{name} {horizon[name]}. {why}")
+
+
+def _prepared_row(holders: list[Holder], look: Look) -> Row:
+    name = "Prepared transactions"
+    if look.prepared is None:
+        return Row(name=name, unknown="not looked at yet")
+    prepared = [holder for holder in holders if holder.kind == "prepared"]
+    if not prepared:
+        return Row(name=name, text="none")
+    oldest = min(prepared, key=lambda holder: (holder.since is None, holder.since))
+    more = "+" if look.prepared_limit else ""
+    return Row(name=f"Prepared, {count_words(len(prepared))}{more}, oldest", since=oldest.since,
+               tip=f"{oldest.name}, in every database of the source")  # fmt: skip
+
+
+def _running_row(holders: list[Holder], look: Look) -> Row:
+    name = "Running transactions"
+    if look.running is None:
+        return Row(name=name, unknown="not looked at yet")
+    running = [holder for holder in holders if holder.kind == "running"]
+    if not running:
+        return Row(name=name, text="none")
+    oldest = max(running, key=lambda holder: holder.oldest)
+    tip = f"{oldest.detail}, {_back(oldest.oldest)}".lstrip(", ")
+    if oldest.since is None:
+        return Row(name=f"Running, {oldest.name}", unknown="needs pg_read_all_stats", tip=tip)
+    return Row(name=f"Running, {oldest.name}", since=oldest.since, tip=tip)
+
+
+def _standby_row(look: Look) -> Row:
+    name = "Standby feedback"
+    told = look.holders.get("standbys")
+    if told is None:
+        return Row(name=name, unknown="not looked at yet")
+    if not told:
+        return Row(name=name, text="no standby")
+    feeding = list(standbys(look))
+    if not feeding:
+        return Row(name=name, text="off", tip=f"{plural(len(told), 'standby', 'standbys')}, "
+                   "none sends hot_standby_feedback")  # fmt: skip
+    oldest = max(feeding, key=lambda holder: holder.oldest)
+    return Row(name=name, text=_back(oldest.oldest), tip=oldest.name)
+
+
+def _sentence(
+    horizon: dict[str, Any] | None,
+    holders: list[Holder],
+    look: Look,
+    now: datetime,
+    first: Transaction | None,
+) -> str:
+    """Which of them pins the slot."""
+    if look.looked_at is None:
+        return "The source has not been looked at yet."
+    if not look.fresh:
+        return f"As last seen {age_words(now - look.looked_at)} ago; what holds it now is unknown."
+    if horizon is None or not horizon.get("restart_lsn"):
+        return ""
+    retained = horizon.get("retained_wal_bytes") or 0
+    unread = horizon.get("unconfirmed_wal_bytes") or 0
+    if unread > _BEHIND_BYTES and unread > retained * _SHARE:
+        reader = "" if horizon.get("active") else ", and nobody reads it"
+        return f"Its reader holds it: {bytes_words(unread)} of WAL are not confirmed yet{reader}."
+    if first is not None and (said := _blame_recorded(first, horizon)):
+        return said
+    with_xid = [holder for holder in holders if holder.xid_age is not None]
+    if not with_xid:
+        return "Nothing open on the source holds it: restart_lsn follows as the slot is read."
+    return _blame(with_xid[0], with_xid[1:], horizon)
+
+
+def _blame_recorded(first: Transaction, horizon: dict[str, Any]) -> str:
+    """Of one we recorded we know where it begins: how much of what is kept is since then."""
+    retained = horizon.get("retained_wal_bytes") or 0
+    position = int(LSNField().to_python(horizon["restart_lsn"]) or 0) + retained
+    since = position - int(first.first_lsn or 0)
+    if first.first_lsn is None or not retained * _SHARE <= since <= retained:
+        return ""
+    kind = "prepared" if first.state == Transaction.State.PREPARED else "streaming"
+    return (
+        f"The {kind} transaction {first.gid or first.xid} pins restart_lsn: {bytes_words(since)} "
+        f"of the {bytes_words(retained)} kept are since its first record. Neither restart_lsn nor "
+        "catalog_xmin passes its beginning while it is open."
+    )
+
+
+def _blame(oldest: Holder, younger: list[Holder], horizon: dict[str, Any]) -> str:
+    age, kept = oldest.xid_age or 0, horizon.get("catalog_xmin_age")
+    who = _who(oldest)
+    if kept is None:
+        return f"{who} is the oldest still open: restart_lsn cannot pass its beginning."
+    if age < kept * _SHARE:
+        return (
+            f"{who} is the oldest still open, but younger than what the slot keeps: "
+            "restart_lsn follows as the slot is read."
+        )
+    said = (
+        f"{who} pins restart_lsn and catalog_xmin: neither passes its beginning while it is open."
+    )
+    session = next((holder for holder in younger if holder.kind != oldest.kind), None)
+    if session is not None:
+        said += f" {_who(session)} is younger and holds nothing more."
+    return said
+
+
+def _who(holder: Holder) -> str:
+    if holder.kind == "prepared":
+        return f"The prepared transaction {holder.name}"
+    return f"The running session {holder.name}"
+
+
+def _back(age: int) -> str:
+    """How old an xid is: PostgreSQL counts it in transactions."""
+    return f"{plural(age, 'transaction')} back"

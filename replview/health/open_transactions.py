@@ -1,0 +1,87 @@
+"""An open transaction as a row: since when, how much, how much WAL it holds."""
+
+from datetime import datetime, timedelta
+from math import sqrt
+
+from replview.store.models import Slot, Transaction
+from replview.text.formats import count_words
+
+#: From here on an age bar is amber.
+LONG = timedelta(minutes=5)
+BAR_MAX = 48
+OPERATIONS = ("I", "U", "D", "T")
+
+
+def bar_of(age: timedelta) -> float:
+    """An age bar's length: the square root of the age, at least 3."""
+    return min(max(3.0, round(sqrt(max(age.total_seconds(), 0)) / 4, 1)), BAR_MAX)
+
+
+class OpenRow:
+    """A streaming or prepared transaction of a slot."""
+
+    def __init__(self, transaction: Transaction, slot: Slot, now: datetime) -> None:
+        self.transaction = transaction
+        self.slot = slot
+        self.prepared = transaction.state == Transaction.State.PREPARED
+        prepared_at = transaction.prepared_at if self.prepared else None
+        self.since: datetime = prepared_at or transaction.received_at
+        self.age = max(now - self.since, timedelta(0))
+
+    @property
+    def name(self) -> str:
+        """Its gid, else its xid."""
+        return self.transaction.gid or str(self.transaction.xid or "unknown")
+
+    @property
+    def bar(self) -> float:
+        """The age bar's length."""
+        return bar_of(self.age)
+
+    @property
+    def long(self) -> bool:
+        """Open for longer than one should wait."""
+        return self.age > LONG
+
+    @property
+    def changes(self) -> int:
+        """What it has changed so far and not taken back."""
+        return max(self.received - self.transaction.aborted_changes, 0)
+
+    @property
+    def received(self) -> int:
+        """All its changes, those taken back among them."""
+        row = self.transaction
+        return row.inserts + row.updates + row.deletes + row.truncates + row.messages
+
+    @property
+    def held_wal_bytes(self) -> int | None:
+        """From its first record to the server's position: what cannot be recycled for it."""
+        first, server = self.transaction.first_lsn, self.slot.server_lsn
+        return None if first is None or server is None else max(int(server) - int(first), 0)
+
+
+class Touched:
+    """A table that a transaction touched, with its counts by operation."""
+
+    def __init__(self, schema: str, table: str, counts: list[int]) -> None:
+        self.name = table if schema == "public" else f"{schema}.{table}"
+        self.operations = [
+            (letter, number) for letter, number in zip(OPERATIONS, counts, strict=False) if number
+        ]
+        self.total = sum(counts)
+
+    def __str__(self) -> str:
+        return f"{self.name} {' '.join(f'{o} {count_words(n)}' for o, n in self.operations)}"
+
+
+def touched_by(
+    transaction: Transaction, names: dict[int, tuple[str, str]], shown: int = 1
+) -> tuple[list[Touched], list[Touched]]:
+    """The busiest tables, and the others."""
+    tables = [
+        Touched(*names.get(int(key), ("unknown", key)), counts)
+        for key, counts in transaction.relations.items()
+    ]
+    tables.sort(key=lambda table: -table.total)
+    return tables[:shown], tables[shown:]

@@ -1,0 +1,170 @@
+"""The SQL that reads samples for pages; a query each, for all slots at once."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from django.utils import timezone
+
+from replview.health.states import Reading
+
+#: Of each slot: what the last sample said of its WAL (a lost slot has no position and retains
+#: nothing, so that may not be the next one); the last sample that tells retained WAL, one up to
+#: ten minutes older (its growth), one ten seconds to a minute older (its rate), and the delay of
+#: the last commits. Every part has a constant bound: the planner then leaves out the partitions of
+#: other days at once, rather than plan ninety of them four times over on every page.
+READINGS = """
+SELECT s.id,
+       latest.sampled_at, latest.retained_wal_bytes, latest.safe_wal_bytes, told.wal_status,
+       CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
+            THEN (latest.retained_wal_bytes - older.retained_wal_bytes)
+                 / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
+       (latest.transactions_stored - before.transactions_stored)
+           / extract(epoch FROM latest.sampled_at - before.sampled_at)::float8,
+       delay.p50, delay.p99
+  FROM slot s
+  LEFT JOIN LATERAL (
+       SELECT wal_status FROM slot_sample
+        WHERE slot_id = s.id AND sampled_at > %(since)s
+        ORDER BY sampled_at DESC LIMIT 1) told ON true
+  LEFT JOIN LATERAL (
+       SELECT * FROM slot_sample
+        WHERE slot_id = s.id AND retained_wal_bytes IS NOT NULL
+          AND sampled_at > %(since)s
+        ORDER BY sampled_at DESC LIMIT 1) latest ON true
+  LEFT JOIN LATERAL (
+       SELECT sampled_at, retained_wal_bytes FROM slot_sample
+        WHERE slot_id = s.id AND retained_wal_bytes IS NOT NULL
+          AND sampled_at >= latest.sampled_at - interval '10 minutes'
+          AND sampled_at > %(since_growth)s
+        ORDER BY sampled_at LIMIT 1) older ON true
+  LEFT JOIN LATERAL (
+       SELECT sampled_at, transactions_stored FROM slot_sample
+        WHERE slot_id = s.id AND transactions_stored IS NOT NULL
+          AND sampled_at <= latest.sampled_at - interval '9 seconds'
+          AND sampled_at >= latest.sampled_at - interval '1 minute'
+          AND sampled_at > %(since_rate)s
+        ORDER BY sampled_at DESC LIMIT 1) before ON true
+  LEFT JOIN LATERAL (
+       SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY took) AS p50,
+              percentile_cont(0.99) WITHIN GROUP (ORDER BY took) AS p99
+         FROM (SELECT greatest(extract(epoch FROM stored_at - commit_time), 0)::float8 * 1e6 AS took
+                 FROM transaction
+                WHERE incarnation_id = s.incarnation_id AND commit_seq IS NOT NULL
+                ORDER BY commit_seq DESC LIMIT 100) recent) delay ON true
+"""
+
+# How fast things go, of every slot on a server, ours or not: retained WAL and the server's
+# position over ten minutes, what is not confirmed yet (of a physical slot: what is retained) over
+# forty seconds. The constant bounds leave out the partitions of other days.
+_PACES = """
+SELECT false, w.id, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::text,
+       CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
+            THEN (latest.retained_wal_bytes - older.retained_wal_bytes)
+                 / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
+       CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
+            THEN (latest.current_lsn - older.current_lsn)::float8
+                 / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
+       CASE WHEN latest.sampled_at - before.sampled_at > interval '9 seconds'
+            THEN (coalesce(latest.unconfirmed_wal_bytes, latest.retained_wal_bytes)
+                  - coalesce(before.unconfirmed_wal_bytes, before.retained_wal_bytes))
+                 / extract(epoch FROM latest.sampled_at - before.sampled_at)::float8 END,
+       NULL::float8
+  FROM watched_slot w
+ CROSS JOIN LATERAL (
+       SELECT * FROM slot_sample
+        WHERE slot_id = w.id AND sampled_at > %(just_now)s
+        ORDER BY sampled_at DESC LIMIT 1) latest
+  LEFT JOIN LATERAL (
+       SELECT sampled_at, retained_wal_bytes, current_lsn FROM slot_sample
+        WHERE slot_id = w.id AND sampled_at > %(minutes_ago)s
+        ORDER BY sampled_at LIMIT 1) older ON true
+  LEFT JOIN LATERAL (
+       SELECT sampled_at, retained_wal_bytes, unconfirmed_wal_bytes FROM slot_sample
+        WHERE slot_id = w.id AND sampled_at > %(just_now)s
+        ORDER BY sampled_at LIMIT 1) before ON true
+ WHERE w.gone_at IS NULL
+"""
+
+_PRESENT = f"SELECT true, r.* FROM ({READINGS}) r UNION ALL {_PACES}"  # noqa: S608 (of constants)
+
+#: Retained WAL by slot and bucket, the highest of each bucket.
+HISTORY = """
+SELECT slot_id, floor(extract(epoch FROM sampled_at - %(since)s) / %(bucket)s)::int AS bucket,
+       max(retained_wal_bytes)
+  FROM slot_sample
+ WHERE sampled_at >= %(since)s AND retained_wal_bytes IS NOT NULL
+ GROUP BY slot_id, bucket
+"""
+
+#: When the samples of the last three hours begin.
+FIRST_SAMPLE = "SELECT min(sampled_at) FROM slot_sample WHERE sampled_at > %s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast a slot's numbers move, in bytes a second; None is unknown."""
+
+    growth: float | None = None
+    wal: float | None = None
+    behind: float | None = None
+
+
+def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
+    """The present of every slot of ours, by its id, and how fast things go of every slot that is on
+    its server, by the id of its samples. One query.
+    """
+    now = timezone.now()
+    since = now - timedelta(days=1)
+    bounds = {
+        "since": since,
+        "since_growth": since - timedelta(minutes=10),
+        "since_rate": since - timedelta(minutes=1),
+        "just_now": now - timedelta(seconds=40),
+        "minutes_ago": now - timedelta(minutes=10),
+    }
+    readings, paces = {}, {}
+    with connection.cursor() as cursor:
+        cursor.execute(_PRESENT, bounds)
+        for ours, slot_id, at, retained, safe, status, growth, rate, p50, p99 in cursor:
+            if ours:
+                readings[slot_id] = Reading(
+                    sampled_at=at,
+                    retained_wal_bytes=retained,
+                    safe_wal_bytes=safe,
+                    wal_status=status,
+                    growth_bytes_per_second=growth,
+                    transactions_per_second=rate,
+                    stored_after_p50_us=p50,
+                    stored_after_p99_us=p99,
+                )
+            else:
+                paces[slot_id] = Pace(growth=growth, wal=rate, behind=p50)
+    return readings, paces
+
+
+def read_history(now: datetime, window: timedelta, buckets: int) -> dict[int, dict[int, int]]:
+    """``{slot id: {bucket: retained bytes}}``; a bucket without a sample is absent."""
+    since = now - window
+    history: dict[int, dict[int, int]] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        parameters: dict[str, Any] = {"since": since, "bucket": window.total_seconds() / buckets}
+        cursor.execute(HISTORY, parameters)
+        for slot_id, bucket, retained in cursor:
+            history[slot_id][min(bucket, buckets - 1)] = retained
+    return dict(history)
+
+
+def read_window(now: datetime) -> timedelta:
+    """How far back it is worth drawing: 15 minutes, an hour or three."""
+    longest = timedelta(hours=3)
+    with connection.cursor() as cursor:
+        cursor.execute(FIRST_SAMPLE, [now - longest])
+        first = cursor.fetchone()[0]
+    age = timedelta(0) if first is None else now - first
+    for window in (timedelta(minutes=15), timedelta(hours=1)):
+        if age <= window:
+            return window
+    return longest

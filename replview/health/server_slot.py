@@ -1,0 +1,124 @@
+"""A replication slot as its server last told it: ours or anybody's, logical or physical.
+
+Of what the server's version does not tell, None: unknown, never zero. No queries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+
+from replview.health.states import STALE_AFTER
+from replview.store.models import Source, WatchedSlot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSlot:
+    """One slot of one source."""
+
+    source: Source
+    name: str
+    slot_type: str = "logical"
+    plugin: str | None = None
+    database: str | None = None
+    temporary: bool | None = None
+    first_seen_at: datetime | None = None
+    seen_at: datetime | None = None
+    gone_at: datetime | None = None
+    inactive_since: datetime | None = None
+    #: Columns of the server's views under their own names; what a version lacks is absent.
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def fresh(self, now: datetime) -> bool:
+        """Whether it tells of the present."""
+        return self.seen_at is not None and now - self.seen_at < STALE_AFTER
+
+    @property
+    def physical(self) -> bool:
+        """A standby's or a WAL archiver's: it has no changes of rows."""
+        return self.slot_type == "physical"
+
+    @property
+    def lost(self) -> str:
+        """Why it can never be read again; empty: it can, as far as is known."""
+        return lost_reason(self.facts, self.source.server_version)
+
+    @property
+    def synced(self) -> bool:
+        """A standby's copy of a slot of its primary: nobody reads it there."""
+        return self.facts.get("synced") is True and self.source.in_recovery is True
+
+    @property
+    def active(self) -> bool | None:
+        """Whether somebody reads it."""
+        active = self.facts.get("active")
+        return active if isinstance(active, bool) else None
+
+    @property
+    def retained_wal_bytes(self) -> int | None:
+        """None where it is unknown, and of a lost slot, which holds nothing."""
+        return None if self.lost else self.number("retained_wal_bytes")
+
+    @property
+    def behind_bytes(self) -> int | None:
+        """What its reader has not confirmed; of a physical slot all that it retains."""
+        if self.lost:
+            return None
+        return self.number("retained_wal_bytes" if self.physical else "unconfirmed_wal_bytes")
+
+    @property
+    def reserves_none(self) -> bool:
+        """Whether it retains no WAL yet: a slot that nobody has used."""
+        return "restart_lsn" in self.facts and self.facts["restart_lsn"] is None
+
+    def number(self, name: str) -> int | None:
+        """A fact that counts something."""
+        value = self.facts.get(name)
+        return int(value) if isinstance(value, int | float) and value is not True else None
+
+    def text(self, name: str) -> str:
+        """A fact in words; empty where it is unknown or empty."""
+        value = self.facts.get(name)
+        return "" if value is None else str(value)
+
+    def moment(self, name: str) -> datetime | None:
+        """A fact that is a time."""
+        try:
+            return parse_datetime(self.text(name))
+        except ValueError:
+            return None
+
+
+def server_slot(watched: WatchedSlot) -> ServerSlot:
+    """As last seen."""
+    return ServerSlot(
+        source=watched.source,
+        name=watched.name,
+        slot_type=watched.slot_type,
+        plugin=watched.plugin,
+        database=watched.database,
+        temporary=watched.temporary,
+        first_seen_at=watched.first_seen_at,
+        seen_at=watched.last_seen_at,
+        gone_at=watched.gone_at,
+        inactive_since=watched.inactive_since,
+        facts=watched.facts if isinstance(watched.facts, dict) else {},
+    )
+
+
+def lost_reason(facts: Mapping[str, Any], server_version: int | None) -> str:
+    """``invalidation_reason``, or what an older server says in its place; empty: not lost.
+
+    17 names the reason. 16 tells only whether a recovery conflict was it (``conflicting``), and
+    before there was no other reason than removed WAL.
+    Source: PostgreSQL, slotfuncs.c, ``pg_get_replication_slots()``.
+    """
+    if reason := facts.get("invalidation_reason"):
+        return str(reason)
+    if facts.get("conflicting") is True:
+        return "conflicting"
+    if facts.get("wal_status") == "lost":
+        return "wal_removed" if server_version and server_version < 170000 else "lost"
+    return ""

@@ -1,0 +1,190 @@
+"""The subscriptions of sources: whether their workers run, how far they are, what went wrong."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+
+from replview.health.states import STALE_AFTER, Health, Level, urgency
+from replview.store.fields import LSN
+from replview.store.models import Source, WatchedSubscription
+from replview.store.read.sql_text import identifier
+from replview.text.formats import age_words, bytes_words, plural
+
+#: A walsender speaks up at least twice in its wal_sender_timeout, which is a minute by default.
+SILENT_AFTER = timedelta(minutes=2)
+#: A worker that fails is started anew after wal_retrieve_retry_interval, five seconds by default.
+FAILING_FOR = timedelta(minutes=1)
+_BEHIND_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionView:
+    """One subscription, and what is to be said of it."""
+
+    source: Source
+    name: str
+    slot_name: str
+    publications: str
+    health: Health
+    received_lsn: str
+    confirmed_lsn: str
+    #: Errors and conflicts as one short text each; empty: not told.
+    errors: str
+    conflicts: str
+    #: What mends it; empty: nothing is to be done, or nobody can say.
+    run: str = ""
+
+    @property
+    def level(self) -> Level:
+        """Its health's word."""
+        return self.health.level
+
+
+def read_subscriptions(sources: Mapping[int, Source], now: datetime) -> list[SubscriptionView]:
+    """All of these sources, worst first; one query."""
+    rows = WatchedSubscription.objects.filter(source__in=list(sources), gone_at=None)
+    views = [view_of(sources[row.source_id], row, now) for row in rows]
+    return sorted(views, key=lambda view: (urgency(view.health), view.source.name, view.name))
+
+
+def view_of(source: Source, row: WatchedSubscription, now: datetime) -> SubscriptionView:
+    """One row."""
+    facts: dict[str, Any] = row.facts if isinstance(row.facts, dict) else {}
+    health, run = _health(row.name, facts, row.last_seen_at, now)
+    publications = facts.get("subpublications")
+    named = [str(one) for one in publications] if isinstance(publications, list) else []
+    return SubscriptionView(
+        source=source,
+        name=row.name,
+        slot_name=str(facts.get("subslotname") or ""),
+        publications=", ".join(named),
+        health=health,
+        received_lsn=str(facts.get("received_lsn") or ""),
+        confirmed_lsn=str(facts.get("latest_end_lsn") or ""),
+        errors=_errors(facts),
+        conflicts=_conflicts(facts),
+        run=run,
+    )
+
+
+def _health(
+    name: str, facts: Mapping[str, Any], seen_at: datetime, now: datetime
+) -> tuple[Health, str]:
+    """The state, and what is to be run."""
+    if now - seen_at > STALE_AFTER:
+        said = f"Unknown for {age_words(now - seen_at)}."
+        return Health(level=Level.UNKNOWN, title=said, cause="The source did not tell since."), ""
+    enable = f"ALTER SUBSCRIPTION {identifier(name)} ENABLE;"
+    if facts.get("subenabled") is False:
+        return (
+            Health(
+                level=Level.LOOK,
+                title="Disabled: nothing is applied.",
+                cause=f"{_disabled_by_an_error(facts)}Its slot on the publisher keeps WAL for it.",
+                next_step="enable it, or drop it with its slot.",
+            ),
+            enable,
+        )
+    if (failing := _failing(facts, now)) is not None:
+        return failing, ""
+    if facts.get("pid") is None:
+        return (
+            Health(
+                level=Level.LOOK,
+                title="Its worker does not run.",
+                cause="It fails and is started anew, or the server lacks workers.",
+                next_step="see the server's log, and max_logical_replication_workers.",
+            ),
+            "",
+        )
+    return _running(facts, now), ""
+
+
+def _disabled_by_an_error(facts: Mapping[str, Any]) -> str:
+    """A sentence where that is how it was disabled, as far as can be told."""
+    if facts.get("subdisableonerr") is True and (errors := _counted(facts)):
+        return f"It is disabled on an error (disable_on_error), and had {errors}. "
+    return ""
+
+
+def _failing(facts: Mapping[str, Any], now: datetime) -> Health | None:
+    """Whether it failed lately, though its worker may be up again for the next try."""
+    failed = _moment(facts.get("failed_at"))
+    if failed is None or now - failed > FAILING_FOR:
+        return None
+    ago = age_words(now - failed)
+    return Health(
+        level=Level.LOOK,
+        title=f"Fails: {_counted(facts) or 'errors'}, the last about {ago} ago.",
+        cause="Its worker is started anew and goes on where it stood.",
+        next_step="see the server's log for the cause.",
+    )
+
+
+def _running(facts: Mapping[str, Any], now: datetime) -> Health:
+    heard = _moment(facts.get("last_msg_receipt_time"))
+    if heard is not None and now - heard > SILENT_AFTER:
+        return Health(
+            level=Level.LOOK,
+            title=f"Has heard nothing of its publisher for {age_words(now - heard)}.",
+            cause="Its worker runs.",
+            next_step="see whether the publisher can be reached.",
+        )
+    waiting = _to_confirm(facts)
+    if waiting is None:
+        return Health(level=Level.UNKNOWN, title="Its worker runs; how far it is, is unknown.")
+    if waiting > _BEHIND_BYTES:
+        return Health(
+            level=Level.LOOK, title=f"Behind: {bytes_words(waiting)} received and not confirmed."
+        )
+    return Health(level=Level.OK, title="Applies as it receives.")
+
+
+def _to_confirm(facts: Mapping[str, Any]) -> int | None:
+    """What was received and is not yet reported to the publisher as applied."""
+    received, reported = facts.get("received_lsn"), facts.get("latest_end_lsn")
+    if not received or not reported:
+        return None
+    try:
+        return max(int(LSN.parse(str(received))) - int(LSN.parse(str(reported))), 0)
+    except ValueError:
+        return None
+
+
+def _errors(facts: Mapping[str, Any]) -> str:
+    """Of applying and of copying tables, since its statistics were reset."""
+    known = any(isinstance(facts.get(f"{what}_error_count"), int) for what in ("apply", "sync"))
+    return (_counted(facts) or "none") if known else ""
+
+
+def _counted(facts: Mapping[str, Any]) -> str:
+    """``3 apply errors``; empty: none, or not told."""
+    counts = {what: facts.get(f"{what}_error_count") for what in ("apply", "sync")}
+    return ", ".join(
+        plural(count, f"{what} error")
+        for what, count in counts.items()
+        if isinstance(count, int) and count
+    )
+
+
+def _conflicts(facts: Mapping[str, Any]) -> str:
+    """By kind, of 18 and later: ``3 insert exists``."""
+    told = {name: value for name, value in facts.items() if name.startswith("confl_")}
+    if not told:
+        return ""
+    words: Iterable[str] = (
+        f"{value:,} {name.removeprefix('confl_').replace('_', ' ')}"
+        for name, value in told.items()
+        if isinstance(value, int) and value
+    )
+    return ", ".join(words) or "none"
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        return parse_datetime(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

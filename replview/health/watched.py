@@ -1,0 +1,174 @@
+"""Every slot of every source as its server last told it, in one query however many they are."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from urllib.parse import quote
+
+from django.db.models import Q
+from django.urls import reverse
+
+from replview.health.findings_others import watched_health
+from replview.health.samples import Pace
+from replview.health.server_slot import ServerSlot, server_slot
+from replview.health.states import Health, Level, Reading, urgency
+from replview.store.models import Slot, Source, SourceLook, WatchedSlot
+from replview.store.models.seen import only_of, seen_sources
+from replview.store.same_server import server_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherView:
+    """A slot that replview only watches, and what is to be said of it."""
+
+    #: The id of its samples.
+    watched_id: int
+    server: ServerSlot
+    reading: Reading
+    health: Health
+
+    @property
+    def name(self) -> str:
+        """As its server names it."""
+        return self.server.name
+
+    @property
+    def full_name(self) -> str:
+        """``source/name``."""
+        return f"{self.server.source.name}/{self.server.name}"
+
+    @property
+    def url(self) -> str:
+        """The slot's own page."""
+        return reverse("slot", args=[self.server.source.name, self.server.name])
+
+    @property
+    def level(self) -> Level:
+        """Its health's word."""
+        return self.health.level
+
+    @property
+    def lost(self) -> str:
+        """Why it can never be read again; empty: it can."""
+        return self.reading.lost
+
+    @property
+    def present_known(self) -> bool:
+        """Whether its facts tell of the present."""
+        return self.health.level != Level.UNKNOWN or self.reading.retained_wal_bytes is not None
+
+    @property
+    def retained_wal_bytes(self) -> int | None:
+        """Now; None when it is unknown, or the slot is lost."""
+        return self.reading.retained_wal_bytes
+
+    @property
+    def query(self) -> str:
+        """For addresses that take ``slot=``."""
+        return f"slot={quote(self.full_name, safe='/')}"
+
+
+@dataclass(slots=True)
+class Watched:
+    """What servers told: of ours by ``Slot.pk``, of others by ``Source.pk``, worst first."""
+
+    ours: dict[int, ServerSlot] = field(default_factory=dict)
+    paces: dict[int, Pace] = field(default_factory=dict)
+    others: dict[int, list[OtherView]] = field(default_factory=dict)
+
+
+def read_watched(
+    sources: Mapping[int, Source], paces: Mapping[int, Pace], now: datetime
+) -> Watched:
+    """All slots that are there, and ours also where they are gone; ``paces`` by their ids.
+
+    One of ours that another source of the same server leads to is no other's there.
+    """
+    found = Watched(paces=dict(paces))
+    rows = list(WatchedSlot.objects.filter(Q(gone_at=None) | Q(slot__isnull=False)))
+    for row in rows:
+        row.source = sources[row.source_id]
+    again = _ours_again(rows)
+    for row in rows:
+        if row.pk in again:
+            continue
+        if row.slot_id is not None:
+            found.ours[row.slot_id] = server_slot(row)
+            continue
+        view = other_view(row, found.paces.get(row.pk, Pace()), now)
+        found.others.setdefault(row.source_id, []).append(view)
+    for views in found.others.values():
+        views.sort(key=lambda view: (urgency(view.health), view.name))
+    return found
+
+
+def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
+    """Those that are slots of ours as another source of the same server names them, also of one
+    that whoever asks does not see.
+    """
+    others = [row for row in rows if not row.slot_id and row.source.system_identifier]
+    if not others:
+        return set()
+    own, narrowed = rows, seen_sources() is not None
+    with only_of(lambda: None):
+        if narrowed:
+            known = {row.source.system_identifier for row in others}
+            of_server = WatchedSlot.objects.filter(source__system_identifier__in=known)
+            own = of_server.filter(slot__isnull=False).select_related("source")
+        ours = {(row.source.system_identifier, row.name): row for row in own
+                if row.slot_id and row.gone_at is None}  # fmt: skip
+        found = ((row, ours.get((row.source.system_identifier, row.name))) for row in others)
+        pairs = [(row, mine) for row, mine in found if mine is not None]
+        asked = {row.source_id for pair in pairs for row in pair}
+        looks = {}
+        if asked:
+            looks = {one.source_id: one for one in SourceLook.objects.filter(source__in=asked)}
+    return {
+        row.pk
+        for row, mine in pairs
+        if (server := server_of(row.source, looks)) is not None
+        and server == server_of(mine.source, looks)
+    }
+
+
+def other_view(row: WatchedSlot, pace: Pace, now: datetime) -> OtherView:
+    """One slot that is not ours."""
+    server = server_slot(row)
+    reading = reading_of(server, pace, now)
+    health = watched_health(server, reading, now)
+    return OtherView(watched_id=row.pk, server=server, reading=reading, health=health)
+
+
+def reading_of(server: ServerSlot, pace: Pace, now: datetime) -> Reading:
+    """What is known of its WAL now; of one not seen lately nothing but that it is lost."""
+    if not server.fresh(now):
+        return Reading(sampled_at=server.seen_at, invalidated=server.lost, gone_at=server.gone_at)
+    return Reading(
+        sampled_at=server.seen_at,
+        retained_wal_bytes=server.retained_wal_bytes,
+        unconfirmed_wal_bytes=None if server.lost else server.number("unconfirmed_wal_bytes"),
+        safe_wal_bytes=None if server.lost else server.number("safe_wal_size"),
+        wal_status=server.text("wal_status") or None,
+        invalidated=server.lost,
+        gone_at=server.gone_at,
+        growth_bytes_per_second=pace.growth,
+        behind_growth_bytes_per_second=pace.behind,
+        wal_bytes_per_second=pace.wal,
+    )
+
+
+def reading_of_ours(slot: Slot, reading: Reading, watched: Watched) -> Reading:
+    """What samples say of a slot of ours, with what its server said last."""
+    server, pace = watched.ours.get(slot.pk), watched.paces.get(slot.pk, Pace())
+    invalidated = server.lost if server is not None else ""
+    lost = invalidated or reading.lost
+    return replace(
+        reading,
+        retained_wal_bytes=None if lost else reading.retained_wal_bytes,
+        unconfirmed_wal_bytes=None if lost or server is None else server.behind_bytes,
+        safe_wal_bytes=None if lost else reading.safe_wal_bytes,
+        invalidated=invalidated,
+        gone_at=server.gone_at if server is not None else None,
+        behind_growth_bytes_per_second=pace.behind,
+        wal_bytes_per_second=pace.wal,
+    )

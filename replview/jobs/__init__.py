@@ -1,0 +1,3 @@
+"""Everything that runs in the background on request: exports, history jobs, baselines,
+erasures, peeks.
+"""

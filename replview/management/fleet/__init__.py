@@ -1,0 +1,1 @@
+"""Forty databases from one file: what ``fleet.toml`` declares, planned and applied."""

@@ -1,0 +1,181 @@
+"""Alert rules of one declared slot, instead of those for all: read, compared, carried out."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from replview.features.alerts.queries import own_rule
+from replview.features.alerts.rules import built_in
+from replview.features.alerts.rules.amounts import exact_words, parse_amount
+from replview.features.alerts.rules.kinds import KINDS, Kind, Unit
+from replview.management.fleet.declared import DeclaredSlot
+from replview.management.fleet.plans import BY, Item
+from replview.store.models import AlertRule, Slot
+from replview.store.watched_slots import watched_of
+from replview.store.write.access_record import note
+
+#: Rules that came with replview and that one slot may have its own of, by their names in the file.
+OVERRIDABLE: dict[str, Kind] = {
+    values["key"]: KINDS[values["kind"]]
+    for values in built_in.BUILT_IN
+    if KINDS[values["kind"]].per_slot
+}
+#: ``"inherit"``: the slot has none of its own.
+INHERIT = "inherit"
+#: Keys of a rule's table → the rule's field.
+_FIELDS = {
+    "threshold": "threshold",
+    "over": "clear_threshold",
+    "hold": "hold_seconds",
+    "clear": "clear_seconds",
+    "severity": "severity",
+    "on": "enabled",
+}
+#: As a plan says them.
+_SAID = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
+         "clear_seconds": "over after", "severity": "severity"}  # fmt: skip
+
+#: What a rule's own fields are to be; None: it is to have none of its own.
+Wanted = dict[str, Any] | None
+
+
+def take_alerts(value: Any) -> dict[str, Wanted]:
+    """The table ``alerts`` of a slot. Raises ``ValueError`` with what is allowed."""
+    if not isinstance(value, Mapping):
+        raise ValueError('it must be a table such as { lag_look = "5min", inactive = false }')
+    found = {}
+    for name, given in value.items():
+        if name not in OVERRIDABLE:
+            near = difflib.get_close_matches(name, OVERRIDABLE, n=1, cutoff=0.5)
+            meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(OVERRIDABLE)}"
+            raise ValueError(f"no slot has a rule {name}; {meant}")
+        try:
+            found[name] = _take_rule(OVERRIDABLE[name], given)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return found
+
+
+def _take_rule(kind: Kind, given: Any) -> Wanted:
+    if given == INHERIT:
+        return None
+    if isinstance(given, bool):
+        return {"enabled": given}
+    table = {"threshold": given} if isinstance(given, str) else given
+    if not isinstance(table, Mapping) or not table:
+        raise ValueError('write false, true, "inherit", a threshold, or a table of a rule\'s keys')
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in _FIELDS:
+            raise ValueError(f"there is no {key}; known are {', '.join(_FIELDS)}")
+        found[_FIELDS[key]] = _take_field(kind, key, value)
+    if "threshold" in found:
+        # Where the rule for all is over may lie beyond what this one fires at.
+        found.setdefault("clear_threshold", None)
+        _check_margin(kind, found["threshold"], found["clear_threshold"])
+    return found
+
+
+def _take_field(kind: Kind, key: str, value: Any) -> Any:
+    if key == "on":
+        if not isinstance(value, bool):
+            raise ValueError("on is true or false")
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"{key} must be a text in quotes")
+    if key == "severity":
+        if value not in AlertRule.Severity.values:
+            raise ValueError(f"severity is one of {', '.join(AlertRule.Severity.values)}")
+        return value
+    if key in ("threshold", "over") and kind.unit == Unit.YES_NO:
+        raise ValueError("it has no threshold: it is so or not")
+    return parse_amount(value, kind.unit if key in ("threshold", "over") else Unit.SECONDS)
+
+
+def _check_margin(kind: Kind, at: float, over: float | None) -> None:
+    if over is not None and (over < at if kind.below else over > at):
+        raise ValueError(f"over must be at {'least' if kind.below else 'most'} the threshold")
+
+
+def compare_alerts(item: Item, slot: Slot | None, declared: DeclaredSlot, *, prune: bool) -> None:
+    """Note what differs of a slot that is there (None: that is to be made), and what changes it."""
+    if item.trouble is not None or not declared.says("alerts"):
+        return
+    wanted: dict[str, Wanted] = dict(declared.get("alerts"))
+    own = _own_rules(slot)
+    for name in own:
+        if name not in wanted and prune:
+            wanted[name] = None
+        elif name not in wanted:
+            item.notes.append(f"It has a rule of its own instead of {name}; the file names none.")
+    for name, fields in wanted.items():
+        rule = own.get(name)
+        if rule is None and fields is None:
+            continue
+        if rule is not None and fields is not None:
+            fields = {key: now for key, now in fields.items() if getattr(rule, key) != now}
+            if not fields:
+                continue
+        _note_change(item, name, rule, fields)
+        item.acts.append(_changer(item.name, name, fields))
+
+
+def _own_rules(slot: Slot | None) -> dict[str, AlertRule]:
+    """Those it has instead of replview's, by the names of these."""
+    if slot is None:
+        return {}
+    rules = AlertRule.objects.filter(slot__source=slot.source_id, slot__name=slot.name)
+    found = rules.filter(overrides__key__in=list(OVERRIDABLE)).select_related("overrides")
+    return {rule.overrides.key: rule for rule in found if rule.overrides is not None}
+
+
+def _note_change(item: Item, name: str, rule: AlertRule | None, fields: Wanted) -> None:
+    kind = OVERRIDABLE[name]
+    was = "as for all slots"
+    if rule is not None:
+        was = _words(kind, {key: getattr(rule, key) for key in fields or _FIELDS.values()})
+    now = "as for all slots" if fields is None else _words(kind, fields)
+    item.change(f"alert {name}", was, now)
+
+
+def _words(kind: Kind, fields: Mapping[str, Any]) -> str:
+    said = []
+    for key, word in _SAID.items():
+        value = fields.get(key)
+        if value is None:
+            continue
+        if key != "severity":
+            value = exact_words(value, Unit.SECONDS if key.endswith("seconds") else kind.unit)
+        said.append(f"{word} {value}")
+    if "enabled" in fields:
+        said.append("on" if fields["enabled"] else "off")
+    return ", ".join(said) or "none"
+
+
+def _changer(slot_name: str, name: str, fields: Wanted) -> Callable[[Any], None]:
+    return lambda say: _carry_out(slot_name, name, fields)
+
+
+@transaction.atomic
+def _carry_out(full_name: str, name: str, fields: Wanted) -> None:
+    source_name, _, slot_name = full_name.rpartition("/")
+    slot = Slot.objects.select_related("source").get(source__name=source_name, name=slot_name)
+    built_in.ensure()
+    base = AlertRule.objects.get(key=name, slot=None)
+    rule = own_rule(base, watched_of(slot))
+    subject = f"alert rule {rule.name} of {full_name}"
+    if fields is None:
+        if rule.pk is not None:
+            rule.delete()
+            note("changed_settings", subject=f"{subject}: deleted", details={"by": BY})
+        return
+    if rule.pk is None:
+        rule.enabled = True
+    for key, value in fields.items():
+        setattr(rule, key, value)
+    rule.changed_at, rule.changed_by = timezone.now(), BY
+    rule.save()
+    note("changed_settings", subject=f"{subject}: saved", details={"by": BY})

@@ -1,0 +1,206 @@
+"""The keys of a fleet file: what each takes, and what is wrong with a value it does not take."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from replview.access.accounts import AccountProblem, read_patterns
+from replview.catalog.naming import slot_name_fault
+from replview.catalog.plan.slot_step import HEARTBEAT_BOUNDS
+from replview.catalog.state.wal_budget import DATABASE, RECORD, parse_budget, parse_size
+from replview.management.fleet.alert_overrides import take_alerts
+from replview.store.retention.policy import Keeping
+from replview.store.retention.policy import check as check_keeping
+
+#: pgoutput's options, as ``slot add --option`` takes them.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "binary": ("on", "off"),
+    "messages": ("on", "off"),
+    "streaming": ("off", "on", "parallel"),
+    "origin": ("any", "none"),
+    "proto_version": ("1", "2", "3", "4"),
+    "format_version": ("1", "2"),
+}
+#: A value as TOML has it → as it is used. Raises ``ValueError`` with what is allowed.
+Take = Callable[[Any], Any]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError("it must be a text in quotes")
+    return value.strip()
+
+
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("it must be true or false")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise ValueError('it must be a list of texts, such as ["public.orders"]')
+    return tuple(dict.fromkeys(value))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not (found := _texts(value)):
+        raise ValueError("it must name at least one; leave the key out otherwise")
+    return found
+
+
+def _patterns(value: Any) -> tuple[str, ...]:
+    for one in (found := _names(value)):
+        if not all(one.split(".")):
+            raise ValueError(f"{one!r} is no table: write schema.table, where * is anything")
+    return found
+
+
+def _dotted(value: Any) -> tuple[str, ...]:
+    for one in (found := _patterns(value)):
+        if "." not in one and one != "*":
+            raise ValueError(f"{one!r} is no table: write schema.table, as in public.*")
+    try:
+        return tuple(read_patterns(found))  # as they will be kept
+    except AccountProblem as problem:
+        raise ValueError(str(problem)) from None
+
+
+def _except(value: Any) -> tuple[str, ...]:
+    return _patterns(value) if value else ()
+
+
+def _columns(value: Any) -> tuple[str, ...]:
+    for one in (found := _texts(value)):
+        if len(parts := one.split(".")) < 2 or not all(parts):
+            raise ValueError(
+                f"{one!r} is no column: write schema.table.column, where * is anything"
+            )
+    return found
+
+
+def _one_of(*allowed: str) -> Take:
+    def take(value: Any) -> str:
+        if value not in allowed:
+            raise ValueError(f"it must be one of {', '.join(allowed)}")
+        return str(value)
+
+    return take
+
+
+def _budget(value: Any) -> int | None:
+    if not isinstance(value, str):
+        raise ValueError('it must be a text such as "10GB"')
+    return parse_budget(value)
+
+
+def _heartbeat(value: Any) -> int | None:
+    least, most = HEARTBEAT_BOUNDS
+    if value is False or value == "none":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"it must be a number of seconds from {least} to {most}, or false")
+    return value
+
+
+def _options(value: Any) -> dict[str, str]:
+    allowed = "; ".join(f"{key} = {' or '.join(words)}" for key, words in OPTIONS.items())
+    if not isinstance(value, Mapping):
+        raise ValueError(f'it must be a table such as {{ streaming = "parallel" }}: {allowed}')
+    found = {}
+    for name, given in value.items():
+        word = (
+            {True: "on", False: "off"}.get(given, str(given)) if isinstance(given, bool) else given
+        )
+        if str(word) not in OPTIONS.get(name, ()):
+            raise ValueError(f"{name} = {given!r} is not one of: {allowed}")
+        found[name] = str(word)
+    return found
+
+
+def _slot_name(value: Any) -> str:
+    if fault := slot_name_fault(found := _text(value)):
+        raise ValueError(fault)
+    return found
+
+
+def _password(value: Any) -> str:
+    """``{ env = "NAME" }`` or ``{ file = "/path" }``, as ``Source.password_ref``."""
+    hint = 'write { env = "NAME" } or { file = "/run/secrets/name" }: no secret stands in the file'
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise ValueError(f"it must say where the password is; {hint}")
+    ((kind, place),) = value.items()
+    if kind not in ("env", "file") or not isinstance(place, str):
+        raise ValueError(f"it must say where the password is; {hint}")
+    if kind == "env" and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", place):
+        raise ValueError("env must be the name of an environment variable")
+    if kind == "file" and not place.startswith("/"):
+        raise ValueError("file must be an absolute path")
+    return f"{kind}:{place}"
+
+
+def _keep_for(value: Any) -> int | None:
+    """Days; as ``Slot.keep_for_days``."""
+    if value in ("none", False):
+        return None
+    found = re.fullmatch(r"([0-9]{1,6})\s*(?:d|days?)?", str(value).strip(), re.ASCII)
+    if found is None or isinstance(value, bool):
+        raise ValueError('it must be a number of days such as 90 or "90d", or "none"')
+    check_keeping(Keeping(int(found[1]), None))
+    return int(found[1])
+
+
+def _keep_at_most(value: Any) -> int | None:
+    """Bytes; as ``Slot.keep_at_most_bytes``."""
+    if value in ("none", False):
+        return None
+    if not isinstance(value, str):
+        raise ValueError('it must be a text such as "200GB", or "none"')
+    check_keeping(Keeping(None, size := parse_size(value)))
+    return size
+
+
+#: Of ``[[source.slot]]`` and, but for ``name``, of ``[defaults.slot]``.
+SLOT: dict[str, Take] = {
+    "name": _slot_name,
+    "adopt": _yes_or_no,
+    "publications": _names,
+    "tables": _patterns,
+    "except_tables": _except,
+    "all_tables": _yes_or_no,
+    "exclude_columns": _columns,
+    "mask_columns": _columns,
+    "two_phase": _yes_or_no,
+    "failover": _yes_or_no,
+    "wal_budget": _budget,
+    "protect": _one_of(DATABASE, RECORD),
+    "heartbeat": _heartbeat,
+    "interface": _one_of("walsender", "sql"),
+    "keep_for": _keep_for,
+    "keep_at_most": _keep_at_most,
+    "keep_aborted": _yes_or_no,
+    "options": _options,
+    "baseline": _yes_or_no,
+    "running": _yes_or_no,
+    "alerts": take_alerts,
+}
+#: Of ``[[source]]``.
+SOURCE: dict[str, Take] = {
+    "name": _text,
+    "dsn": _text,
+    "service": _text,
+    "password": _password,
+}
+#: Of ``[defaults]``, beside ``[defaults.slot]``.
+DEFAULTS: dict[str, Take] = {"dsn": _text, "password": _password}
+#: Of ``[[grant]]``.
+GRANT: dict[str, Take] = {"user": _text, "group": _text, "source": _text, "tables": _dotted}
+#: Of ``[[mask]]``.
+MASK: dict[str, Take] = {
+    "source": _text,
+    "table": _text,
+    "column": _text,
+    "type": _text,
+    "when": _one_of("ingest", "display"),
+    "note": _text,
+}

@@ -1,0 +1,241 @@
+"""A fleet file read: what its TOML declares, or all that is wrong with line, key, remedy."""
+
+import sys
+import tomllib
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from replview.acts.sources import name_fault
+from replview.management.fleet import keys
+from replview.management.fleet.addresses import address_of
+from replview.management.fleet.declared import (
+    DeclaredGrant,
+    DeclaredMask,
+    DeclaredSlot,
+    DeclaredSource,
+    Fleet,
+)
+from replview.management.fleet.faults import Fault, Faults, FleetFaults
+from replview.management.fleet.positions import Places
+
+_LONGEST_BYTES = 4_000_000
+_LONGEST_NAME = 100
+_STANDARD_INPUT = ("-", "/dev/stdin")
+_DEFAULT_SLOT = "replview"
+
+
+def read_fleet(path: Path) -> Fleet:
+    """The file, whole; ``-`` is standard input. Raises ``FleetFaults``."""
+    standard = str(path) in _STANDARD_INPUT
+    try:
+        # A pipe is read, not opened: it may be another user's.
+        with nullcontext(sys.stdin.buffer) if standard else path.open("rb") as file:
+            content = file.read(_LONGEST_BYTES + 1)
+        if len(content) > _LONGEST_BYTES:
+            raise FleetFaults([Fault(0, "", "the file is longer than any fleet is")])
+        text = content.decode()
+    except OSError as error:
+        raise FleetFaults([Fault(0, "", f"it cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError:
+        raise FleetFaults([Fault(0, "", "it is not UTF-8, as TOML is")]) from None
+    return replace(parse_fleet(text), name="stdin" if standard else path.name[:_LONGEST_NAME])
+
+
+def parse_fleet(text: str) -> Fleet:
+    """What the text declares. Raises ``FleetFaults``."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FleetFaults([Fault(0, "", f"it is no TOML: {error}")]) from None
+    faults = Faults(Places(text))
+    fleet = _fleet(document, faults)
+    faults.check()
+    return fleet
+
+
+def _fleet(document: Mapping[str, Any], faults: Faults) -> Fleet:
+    known = {"defaults", "source", "mask", "grant"}
+    for key in document:
+        if key not in known:
+            faults.unknown((key,), known)
+    given = document.get("defaults", {})
+    defaults: dict[str, Any] = {}
+    slot_defaults: dict[str, Any] = {}
+    if isinstance(given, Mapping):
+        defaults = _taken(given, keys.DEFAULTS, ("defaults",), faults, further={"slot"})
+        inherited = {key: take for key, take in keys.SLOT.items() if key != "name"}
+        if isinstance(given.get("slot", {}), Mapping):
+            slot_defaults = _taken(given.get("slot", {}), inherited, ("defaults", "slot"), faults)
+    else:
+        faults.add(("defaults",), "it must be a table: [defaults]")
+    placed_sources = [
+        (source, ("source", index))
+        for index, table in enumerate(_tables(document, ("source",), faults))
+        if (source := _source(table, ("source", index), defaults, slot_defaults, faults))
+    ]
+    _check_twice([(source.name, path) for source, path in placed_sources], faults)
+    sources = [source for source, _ in placed_sources]
+    placed_masks = [
+        (mask, ("mask", index))
+        for index, table in enumerate(_tables(document, ("mask",), faults))
+        if (mask := _mask(table, ("mask", index), {source.name for source in sources}, faults))
+    ]
+    _check_twice([(str(mask), path) for mask, path in placed_masks], faults)
+    placed_grants = [
+        (grant, ("grant", index))
+        for index, table in enumerate(_tables(document, ("grant",), faults))
+        if (grant := _grant(table, ("grant", index), {source.name for source in sources}, faults))
+    ]
+    _check_twice([(str(grant), path) for grant, path in placed_grants], faults)
+    return Fleet(
+        sources=tuple(sources),
+        masks=tuple(mask for mask, _ in placed_masks),
+        grants=tuple(grant for grant, _ in placed_grants),
+        has_masks="mask" in document,
+    )
+
+
+def _source(
+    table: Mapping[str, Any],
+    path: tuple[str | int, ...],
+    defaults: Mapping[str, Any],
+    slot_defaults: Mapping[str, Any],
+    faults: Faults,
+) -> DeclaredSource | None:
+    values = _taken(table, keys.SOURCE, path, faults, further={"slot"})
+    if "name" not in values:
+        if "name" not in table:
+            faults.add(path, 'it has no name: name = "shop"')
+        return None
+    name = values["name"]
+    if fault := name_fault(name):
+        faults.add((*path, "name"), fault)
+    dsn, password_ref = address_of(values, defaults, path, faults)
+    placed = [
+        (slot, (*path, "slot", index))
+        for index, inner in enumerate(_tables(table, (*path, "slot"), faults))
+        if (slot := _slot(inner, (*path, "slot", index), slot_defaults, faults))
+    ]
+    _check_twice([(slot.name, place) for slot, place in placed], faults)
+    return DeclaredSource(
+        name=name,
+        dsn=dsn,
+        password_ref=password_ref,
+        slots=tuple(slot for slot, _ in placed),
+        line=faults.line_of(path),
+    )
+
+
+def _slot(
+    table: Mapping[str, Any],
+    path: tuple[str | int, ...],
+    defaults: Mapping[str, Any],
+    faults: Faults,
+) -> DeclaredSlot | None:
+    own = _taken(table, keys.SLOT, path, faults)
+    values = {**defaults, **own}
+    if "alerts" in values:
+        values["alerts"] = {**defaults.get("alerts", {}), **own.get("alerts", {})}
+    # What a slot says of its tables itself stands instead of all that the defaults say of them.
+    choices = {"publications", "tables", "except_tables", "all_tables"}
+    if choices & set(own):
+        values = {k: v for k, v in values.items() if k not in choices or k in own}
+    if "publications" in values and {"tables", "except_tables", "all_tables"} & set(values):
+        faults.add(
+            (*path, "publications"),
+            "publications are used as they are: leave tables, except_tables and all_tables out",
+        )
+    if values.get("all_tables") and {"tables", "except_tables"} & set(values):
+        faults.add((*path, "all_tables"), "all_tables leaves no choice: leave tables out")
+    if values.get("wal_budget", "") is None and not values.get("adopt"):
+        faults.add(
+            (*path, "wal_budget"),
+            'a slot that replview creates has a WAL budget; to be warned only: protect = "record"',
+        )
+    if "name" in table and "name" not in own:
+        return None  # its name is a fault: it is not the one that has none
+    name = values.pop("name", _DEFAULT_SLOT)
+    return DeclaredSlot(name=name, values=values, line=faults.line_of(path))
+
+
+def _mask(
+    table: Mapping[str, Any],
+    path: tuple[str | int, ...],
+    sources: set[str],
+    faults: Faults,
+) -> DeclaredMask | None:
+    values = _taken(table, keys.MASK, path, faults)
+    if values.get("source", "") and values["source"] not in sources:
+        faults.add((*path, "source"), f"there is no [[source]] named {values['source']} here")
+    named = values.get("table", "") + values.get("column", "")
+    if not values.get("type") and set(named) <= set("*."):
+        faults.add(path, "it would mask every column there is: name a table, a column or a type")
+        return None
+    return DeclaredMask(**values, line=faults.line_of(path))
+
+
+def _grant(
+    table: Mapping[str, Any],
+    path: tuple[str | int, ...],
+    sources: set[str],
+    faults: Faults,
+) -> DeclaredGrant | None:
+    values = _taken(table, keys.GRANT, path, faults)
+    if values.get("source", "") and values["source"] not in sources:
+        faults.add((*path, "source"), f"there is no [[source]] named {values['source']} here")
+    if ("user" in values) == ("group" in values):
+        faults.add(path, 'it must name either a user or a group, such as group = "viewer"')
+        return None
+    kind = "user" if "user" in values else "group"
+    return DeclaredGrant(
+        kind=kind,
+        holder=values[kind],
+        source=values.get("source", ""),
+        tables=() if "*" in values.get("tables", ()) else values.get("tables", ()),
+    )
+
+
+def _taken(
+    table: Mapping[str, Any],
+    known: Mapping[str, keys.Take],
+    path: tuple[str | int, ...],
+    faults: Faults,
+    further: frozenset[str] | set[str] = frozenset(),
+) -> dict[str, Any]:
+    """The values of a table that are as they must be; the rest become faults."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in further:
+            continue
+        if key not in known:
+            faults.unknown((*path, key), {*known, *further})
+            continue
+        try:
+            found[key] = known[key](value)
+        except ValueError as error:
+            faults.add((*path, key), str(error))
+    return found
+
+
+def _tables(
+    within: Mapping[str, Any], path: tuple[str | int, ...], faults: Faults
+) -> list[Mapping[str, Any]]:
+    """An array of tables; what is none becomes a fault."""
+    name = str(path[-1])
+    given = within.get(name, [])
+    if isinstance(given, list) and all(isinstance(one, Mapping) for one in given):
+        return given
+    heading = ".".join(part for part in path if isinstance(part, str))
+    faults.add(path, f"it must be an array of tables: [[{heading}]]")
+    return []
+
+
+def _check_twice(named: list[tuple[str, tuple[str | int, ...]]], faults: Faults) -> None:
+    seen: dict[str, tuple[str | int, ...]] = {}
+    for name, path in named:
+        if name in seen:
+            faults.add(path, f"{name} is declared twice (line {faults.line_of(seen[name])}, too)")
+        seen.setdefault(name, path)

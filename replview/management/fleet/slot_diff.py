@@ -1,0 +1,191 @@
+"""A declared slot that replview has: what differs, what changes it, and what cannot be changed."""
+
+from collections.abc import Callable
+from typing import Any
+
+from replview.acts.definitions import made_by_us
+from replview.acts.noting import note_slot
+from replview.acts.receiving import plan_start, plan_stop, start, stop
+from replview.acts.tables import change_tables, plan_tables
+from replview.catalog.connections import Connection
+from replview.catalog.naming import table_text
+from replview.catalog.plan import slot_request as wishes
+from replview.catalog.plan.slot_request import Wish
+from replview.catalog.plan.slot_step import two_phase_of
+from replview.catalog.problems import Trouble
+from replview.catalog.publication_members import read_members
+from replview.catalog.publications import read_publications
+from replview.catalog.server import ServerFacts, read_server_facts
+from replview.catalog.slots import SlotFacts, read_slots
+from replview.catalog.state.wal_budget import size_words
+from replview.catalog.tables import TableFacts
+from replview.management.fleet.column_diff import compare_columns
+from replview.management.fleet.declared import DeclaredSlot
+from replview.management.fleet.new_slots import chosen_names
+from replview.management.fleet.plans import BY, Item
+from replview.management.fleet.retention import compare_keeping
+from replview.store.models import Slot
+from replview.store.reopening import reopen
+from replview.store.slot_budgets import change_budget
+
+#: Columns of the slot's row that the next session reads, by their keys in the file.
+_ROW = {"publications": "publications", "options": "options", "interface": "interface",
+        "keep_aborted": "keep_aborted"}  # fmt: skip
+_BUDGET = {"wal_budget": "wal_budget_bytes", "protect": "protect", "heartbeat": "heartbeat_seconds"}
+
+
+def plan_kept(
+    connection: Connection, slot: Slot, declared: DeclaredSlot, tables: list[TableFacts]
+) -> Item:
+    """Compare, and say what would be done. Raises ``SourceTrouble`` where the file cannot hold."""
+    item = Item(kind="slot", name=str(slot))
+    if slot.desired == Slot.Desired.REMOVING:
+        item.refuse(Trouble("removing", "it is being removed", "Apply again when it is gone"))
+        return item
+    facts = next((s for s in read_slots(connection) if s.slot_name == slot.name), None)
+    if slot.owned:  # one that is adopted is taken as it is
+        _check_fixed(item, facts, declared, read_server_facts(connection))
+    _compare_tables(connection, item, slot, declared, tables)
+    compare_columns(connection, item, slot, declared, tables)
+    _compare_row(item, slot, declared)
+    _compare_budget(item, slot, declared)
+    compare_keeping(item, slot, declared)
+    _compare_running(item, slot, declared)
+    if facts is None:
+        item.notes.append(
+            f"The source has no slot {slot.name} any more: 'replview slot start {slot.source} "
+            f"{slot.name}' creates it anew, with a gap."
+        )
+    return item
+
+
+def _check_fixed(
+    item: Item, facts: SlotFacts | None, declared: DeclaredSlot, server: ServerFacts
+) -> None:
+    """What a slot is made with cannot be changed later."""
+    if facts is None:
+        return
+    remedy = (
+        f"Remove it ('replview slot remove {item.name.replace('/', ' ')}', which deletes its "
+        "record) and apply again, or write in the file what it is"
+    )
+    if declared.says("failover") and bool(facts.failover) != declared.get("failover"):
+        if facts.failover is None and not declared.get("failover"):
+            return
+        word = "is" if facts.failover else "is not"
+        cause = f"the slot {word} one that survives a failover, and that is not changed in place"
+        item.refuse(Trouble("fixed", cause, remedy))
+    if declared.says("two_phase") and facts.two_phase is not None:
+        wish = Wish(slot_name=declared.name, two_phase=declared.get("two_phase"))
+        wanted, _ = two_phase_of(wish, server, failover=bool(facts.failover))
+        if wanted != facts.two_phase:
+            word = "is" if facts.two_phase else "is not"
+            cause = f"the slot {word} a two-phase one, and that is not changed in place"
+            item.refuse(Trouble("fixed", cause, remedy))
+
+
+def _compare_tables(
+    connection: Connection,
+    item: Item,
+    slot: Slot,
+    declared: DeclaredSlot,
+    tables: list[TableFacts],
+) -> None:
+    if not declared.says("tables", "except_tables", "all_tables"):
+        return
+    made = made_by_us(slot)
+    ours = [p for p in read_publications(connection) if p.name in made]
+    everything = any(publication.all_tables for publication in ours)
+    if everything and (declared.get("all_tables") or chosen_names(declared, tables) == ()):
+        return
+    if declared.get("all_tables") and not everything:
+        remedy = 'Write tables = ["*"]: new tables join when the file is applied again'
+        cause = "its publication is not FOR ALL TABLES, and is not made so in place"
+        item.refuse(Trouble("fixed", cause, remedy))
+        return
+    wish = Wish(slot_name=slot.name, tables=chosen_names(declared, tables))
+    server_version = connection.info.server_version
+    chosen = wishes.chosen_tables(wish, tables, server_version)
+    members = {(m.schema, m.name): p for p in ours for m in read_members(connection, p.name)}
+    wanted = {(table.schema, table.name) for table in chosen}
+    # Those that have a usable identity by now join the publication of updates, too.
+    add = [
+        table.text
+        for table in chosen
+        if (found := members.get((table.schema, table.name))) is None
+        or (not found.needs_identity and wishes.fully_usable(table, tables))
+    ]
+    remove = [
+        table_text(schema, name or "") for schema, name in members if (schema, name) not in wanted
+    ]
+    if not add and not remove:
+        return
+    item.change("tables", f"{len(members)} published", _difference(add, remove))
+    item.take(
+        plan_tables(slot, add=add, remove=remove),
+        lambda say: change_tables(slot, add=add, remove=remove, by=BY),
+    )
+
+
+def _compare_row(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
+    """What stands in the slot's row: the receiver connects anew and reads it."""
+    wanted: dict[str, Any] = {}
+    for key, column in _ROW.items():
+        if not declared.says(key):
+            continue
+        now = declared.get(key)
+        now = list(now) if isinstance(now, tuple) else now
+        was = getattr(slot, column)
+        if key == "publications" and sorted(was) == sorted(now):
+            continue
+        if was != now:
+            wanted[column] = now
+            item.change(key.replace("_", " "), was, now)
+    if wanted and item.trouble is None:
+        item.notes.append("The receiver connects anew within two seconds; nothing is lost.")
+        item.acts.append(_row_changer(slot, wanted))
+
+
+def _row_changer(slot: Slot, wanted: dict[str, Any]) -> Callable[[Any], None]:
+    def change(say: object) -> None:
+        Slot.objects.filter(pk=slot.pk).update(**wanted)
+        reopen(slot)
+        words = ", ".join(sorted(name.replace("_", " ") for name in wanted))
+        note_slot(slot, "settings", f"Changed: {words}.", by=BY, settings=sorted(wanted))
+
+    return change
+
+
+def _compare_budget(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
+    wanted = {}
+    for key, column in _BUDGET.items():
+        if not declared.says(key) or (was := getattr(slot, column)) == declared.get(key):
+            continue
+        wanted[column] = now = declared.get(key)
+        if key == "wal_budget":
+            was, now = (None if size is None else size_words(size) for size in (was, now))
+        item.change(key.replace("_", " "), was, now)
+    if wanted.get("heartbeat_seconds") and slot.source.in_recovery:
+        cause = f"{slot.source} is a standby: no heartbeat can be written there"
+        item.refuse(Trouble("standby", cause, "Leave it out, or write heartbeat = false"))
+    if wanted and item.trouble is None:
+        item.acts.append(lambda say: change_budget(slot, wanted, by=BY))
+
+
+def _compare_running(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
+    if not declared.says("running"):
+        return
+    wanted = Slot.Desired.RUNNING if declared.get("running") else Slot.Desired.STOPPED
+    if slot.desired == wanted:
+        return
+    item.change("receiving", slot.desired, wanted)
+    if wanted == Slot.Desired.RUNNING:
+        item.take(plan_start(slot), lambda say: start(slot, by=BY, say=say))
+    else:
+        item.take(plan_stop(slot), lambda say: stop(slot, by=BY))
+
+
+def _difference(add: list[str], remove: list[str]) -> str:
+    parts = [f"+{name}" for name in add] + [f"-{name}" for name in remove]
+    shown = " ".join(parts[:12])
+    return shown if len(parts) <= 12 else f"{shown} and {len(parts) - 12} more"

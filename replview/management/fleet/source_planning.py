@@ -1,0 +1,203 @@
+"""One declared source and its slots, compared with the store and with the server itself."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from replview.acts.credentials import candidate_of
+from replview.acts.dropping import drop_slot, plan_drop
+from replview.acts.moving import move_source, plan_move
+from replview.acts.noting import note_slot
+from replview.acts.slot_making import make_slot
+from replview.acts.sources import add_source, plan_remove, remove_source
+from replview.catalog.connections import Connection, reading
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.tables import TableFacts, read_tables
+from replview.jobs import baselines
+from replview.management.fleet.alert_overrides import compare_alerts
+from replview.management.fleet.declared import DeclaredSlot, DeclaredSource
+from replview.management.fleet.new_slots import plan_new, statements_of
+from replview.management.fleet.plans import BY, Item, Verdict
+from replview.management.fleet.retention import wanted_keeping
+from replview.management.fleet.slot_diff import plan_kept
+from replview.store.dsn import DSNError, full_conninfo
+from replview.store.models import Slot, Source
+from replview.store.retention.policy import change_keeping
+from replview.store.secrets import SecretKeyChanged
+
+_DEADLINE_SECONDS = 30.0
+#: What a refusal is, and not a server that does not answer.
+_EXPECTED = (SourceTrouble, DSNError, SecretKeyChanged)
+
+
+def plan_source(
+    declared: DeclaredSource, *, file: str, prune: bool, stop: threading.Event
+) -> list[Item]:
+    """Its item, then one for each slot: those of the file, then those it does not name."""
+    item = Item(kind="source", name=declared.name)
+    source = Source.objects.filter(name=declared.name, ephemeral=False).first()
+    items = [item]
+    try:
+        conninfo = _plan_address(item, source, declared)
+        _plan_managed_by(item, source, file)
+        with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+            tables = read_tables(connection) if declared.slots else []
+            for wanted in declared.slots:
+                slot = _plan_slot(connection, source, declared, wanted, tables, stop)
+                compare_alerts(slot, _slot_of(source, wanted), wanted, prune=prune)
+                items.append(slot)
+    except _EXPECTED as error:
+        _not_reached(items, declared, error)
+    if source is not None and source.removing_at is not None:
+        item.refuse(Trouble("removing", "it is being removed", "Apply again when it is gone"))
+    if source is not None:
+        named = {slot.name for slot in declared.slots}
+        items += _further_slots(source, named, prune=prune, reached=item.trouble is None)
+    return items
+
+
+def plan_further_source(source: Source, *, file: str, prune: bool) -> list[Item]:
+    """A source that the file does not name: left alone, or removed with its slots."""
+    item = Item(kind="source", name=source.name, verdict=Verdict.LEFT)
+    if not prune:
+        if source.managed_by == file:
+            _plan_managed_by(item, source, "")
+        return [item]
+    item.verdict = Verdict.REMOVED
+    act = plan_remove(source, with_slots=True)
+    item.take(act, lambda say: remove_source(source, by=BY, with_slots=True, say=say))
+    return [item]
+
+
+def _plan_managed_by(item: Item, source: Source | None, file: str) -> None:
+    """Pages say so where the source is changed by hand."""
+    was = source.managed_by if source is not None else ""
+    if was == file or item.trouble is not None:
+        return
+    item.change("declared in", was or None, file or None)
+
+    def declare(say: object) -> None:
+        Source.objects.filter(name=item.name).update(managed_by=file)
+
+    item.acts.append(declare)
+
+
+def _slot_of(source: Source | None, wanted: DeclaredSlot) -> Slot | None:
+    if source is None:
+        return None
+    found = Slot.objects.filter(source=source, name=wanted.name, temporary=False)
+    return found.select_related("source").first()
+
+
+def _plan_address(item: Item, source: Source | None, declared: DeclaredSource) -> str:
+    """How to connect; of a new source, or one whose address is another now, with the new one."""
+    if source is None:
+        candidate = candidate_of(Source(name=declared.name), declared.dsn, declared.password_ref)
+        item.verdict = Verdict.ADDED
+        item.change("address", None, candidate.conninfo)
+        if declared.password_ref:
+            item.change("password", None, declared.password_ref)
+        item.acts.append(
+            lambda say: add_source(declared.name, declared.dsn, declared.password_ref, by=BY)
+        )
+        return full_conninfo(candidate)
+    wanted = candidate_of(source, declared.dsn, declared.password_ref)
+    same_password = not declared.password_ref or declared.password_ref == source.password_ref
+    if wanted.conninfo == source.conninfo and same_password:
+        return full_conninfo(source)
+    if wanted.conninfo != source.conninfo:
+        item.change("address", source.conninfo, wanted.conninfo)
+    if not same_password:
+        was = source.password_ref or ("sealed in the store" if source.sealed_password else "none")
+        item.change("password", was, declared.password_ref)
+    keep = not declared.password_ref
+    move = plan_move(source, declared.dsn, declared.password_ref, keep_password=keep)
+
+    def carry_out(say: object) -> None:
+        move_source(source, declared.dsn, declared.password_ref, by=BY, keep_password=keep,
+                    agreed=move.kind)  # fmt: skip
+
+    item.take(move.act, carry_out)
+    if keep and not wanted.password_ref:
+        wanted.sealed_password, wanted.password_ref = source.sealed_password, source.password_ref
+    return full_conninfo(wanted)
+
+
+def _plan_slot(
+    connection: Connection,
+    source: Source | None,
+    declared: DeclaredSource,
+    wanted: DeclaredSlot,
+    tables: list[TableFacts],
+    stop: threading.Event,
+) -> Item:
+    item = Item(kind="slot", name=f"{declared.name}/{wanted.name}")
+    slot = _slot_of(source, wanted)
+    try:
+        if slot is not None:
+            return plan_kept(connection, slot, wanted, tables)
+        plan = plan_new(connection, wanted, tables)
+    except SourceTrouble as error:
+        item.refuse(error.trouble)
+        return item
+    item.verdict = Verdict.ADDED
+    item.statements = statements_of(plan)
+    item.notes = [*plan.notes, *(f"the slot would now wait for {one}" for one in plan.waits_for)]
+
+    def make(say: Callable[[str], Any]) -> None:
+        found = Source.objects.get(name=declared.name)
+        running = wanted.get("running", True)
+        made = make_slot(found, full_conninfo(found), plan, say, stopped=not running,
+                         options=wanted.get("options", {}),
+                         interface=wanted.get("interface", "walsender"),
+                         keep_aborted=wanted.get("keep_aborted", False), stop=stop)  # fmt: skip
+        note_slot(made, "create" if plan.owned else "adopt",
+                  "The slot was created." if plan.owned else "The slot was adopted.", by=BY,
+                  statements=[str(step) for step in plan.steps])  # fmt: skip
+        if (keeping := wanted_keeping(made, wanted)) is not None:
+            change_keeping(made, keeping, by=BY)
+        if wanted.get("baseline") and made.plugin == "pgoutput":
+            _ask_for_baselines(made)
+
+    item.acts.append(make)
+    return item
+
+
+def _ask_for_baselines(slot: Slot) -> None:
+    """Of every table its publications have, in the background."""
+    from replview.management.commands.baseline import tables_for
+
+    for schema, table in tables_for(slot, [], everything=True):
+        baselines.request(slot, schema, table, by=BY)
+
+
+def _further_slots(source: Source, named: set[str], *, prune: bool, reached: bool) -> list[Item]:
+    items = []
+    slots = Slot.objects.filter(source=source, temporary=False).exclude(name__in=named)
+    for slot in slots.exclude(desired=Slot.Desired.REMOVING).select_related("source"):
+        item = Item(kind="slot", name=str(slot), verdict=Verdict.LEFT)
+        if prune and reached:
+            item.verdict = Verdict.REMOVED
+            item.take(plan_drop(slot), _dropper(slot))
+        items.append(item)
+    return items
+
+
+def _dropper(slot: Slot) -> Callable[[Any], None]:
+    return lambda say: drop_slot(slot, by=BY, say=say)
+
+
+def _not_reached(items: list[Item], declared: DeclaredSource, error: Exception) -> None:
+    """Neither the source nor what is left of its slots is looked at further."""
+    trouble = error.trouble if isinstance(error, SourceTrouble) else _trouble(error)
+    for item in items:
+        item.refuse(trouble, Verdict.UNREACHABLE)
+    told = {item.name for item in items}
+    for slot in declared.slots:
+        name = f"{declared.name}/{slot.name}"
+        if name not in told:
+            items.append(Item(kind="slot", name=name, verdict=Verdict.UNREACHABLE, trouble=trouble))
+
+
+def _trouble(error: Exception) -> Trouble:
+    return Trouble("address", str(error), "Correct its dsn or password in the file")

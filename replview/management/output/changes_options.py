@@ -1,0 +1,139 @@
+"""The filters of ``replview changes`` and ``replview export``, as the words of a selection."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from decoder.scalars import LSN
+from replview.store.models import Slot
+from replview.store.read.changes.selections import Selection
+
+_LETTERS = {
+    "insert": "I",
+    "update": "U",
+    "delete": "D",
+    "truncate": "T",
+    "message": "M",
+    "snapshot": "S",
+}
+
+
+def add_filters(parser: ArgumentParser) -> None:
+    """What narrows: the same filters as the pages have."""
+    option = parser.add_argument
+    option(
+        "--table",
+        "--relation",
+        action="append",
+        metavar="SCHEMA.TABLE",
+        dest="tables",
+        help="only changes of this table, also under names it had; may be repeated",
+    )
+    option(
+        "--op",
+        action="append",
+        metavar="OP",
+        type=_operation,
+        help="insert, update, delete, truncate, message or snapshot; may be repeated",
+    )
+    option("--actor", metavar="NAME", help="whose transactions; '?': where nobody was named")
+    option("--origin", metavar="NAME", help="of this replication origin; '-': of none")
+    states = ["committed", "message", "snapshot"]
+    option(
+        "--state",
+        action="append",
+        metavar="STATE",
+        choices=states,
+        help="committed, message or snapshot (a baseline's rows)",
+    )
+    option("--xid", type=int, metavar="XID", help="of this transaction")
+    option("--gid", metavar="GID", help="of this two-phase transaction")
+    option("--transaction", type=number, metavar="ID", help="of this one, as its page's address")
+    option(
+        "--text",
+        metavar="TEXT",
+        help="in gid, xid, actor, origin, LSN, table names, or the values of a transaction's "
+        "first 200 changes",
+    )
+    option("--min-changes", type=number, metavar="N", help="of transactions with so many or more")
+    option("--min-bytes", type=number, metavar="N", help="of transactions so large or larger")
+    option(
+        "--prepared-min",
+        type=number,
+        metavar="SECONDS",
+        help="of two-phase transactions that were prepared for so long or longer",
+    )
+    option("--since", metavar="TIME", help="an ISO time (else UTC), or an age like 2h, 7d")
+    option("--until", metavar="TIME", help="the same, excluded")
+    option("--from-lsn", type=_lsn, metavar="LSN", help="commits at or after it")
+    option("--to-lsn", type=_lsn, metavar="LSN", help="commits at or before it")
+    option(
+        "--where",
+        metavar="CONDITION",
+        help="on values: 'status = paid and amount > 100', "
+        "'status changed', 'status: pending -> paid', 'note ~ urgent', 'note is null'",
+    )
+    option("--row", metavar="KEY", help="one row's history: 42 or 'a=1, b=2'; needs --table")
+
+
+def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:
+    """What the options ask for. Raises ``CommandError``."""
+    selection = Selection.from_words(slot, words_of(options))
+    if selection.trouble:
+        raise CommandError(selection.trouble)
+    return selection
+
+
+def words_of(options: dict[str, Any]) -> dict[str, str]:
+    """The options as a filter's words. Raises ``CommandError``."""
+    if options["xid"] is not None and options["gid"]:
+        raise CommandError("a transaction has one number: give --xid or --gid")
+    words = {
+        "tables": ",".join(_table(text) for text in options["tables"] or ()),
+        "ops": "".join(options["op"] or ()),
+        "actor": options["actor"],
+        "origin": options["origin"],
+        "states": ",".join(options["state"] or ()),
+        "id": options["gid"] or ("" if options["xid"] is None else str(options["xid"])),
+        "transaction": options["transaction"],
+        "q": options["text"],
+        "min_changes": options["min_changes"],
+        "min_bytes": options["min_bytes"],
+        "prepared_min": options["prepared_min"],
+        "since": options["since"],
+        "until": options["until"],
+        "from_lsn": options["from_lsn"],
+        "to_lsn": options["to_lsn"],
+        "where": options["where"],
+        "key": options["row"],
+    }
+    return {name: str(word) for name, word in words.items() if word}
+
+
+def _table(text: str) -> str:
+    schema, dot, table = text.partition(".")
+    if dot and not (schema and table):
+        raise CommandError(f"{text} is not a table's name: write schema.table")
+    return text if dot else f"public.{text}"
+
+
+def _lsn(text: str) -> LSN:
+    try:
+        return LSN.parse(text)
+    except ValueError:
+        raise CommandError(f"{text} is not an LSN: write it like 0/1B2C3D8") from None
+
+
+def _operation(text: str) -> str:
+    letter = _LETTERS.get(text.lower(), text.upper())
+    if letter not in _LETTERS.values():
+        raise ArgumentTypeError(f"{text} is none of {', '.join(_LETTERS)}")
+    return letter
+
+
+def number(text: str) -> int:
+    """At least one."""
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text)):
+        raise ArgumentTypeError(f"{text} is not a number above zero")
+    return int(text)

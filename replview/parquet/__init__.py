@@ -1,0 +1,1 @@
+"""The record as Parquet: types, schemas, slices, layout. Free of Django."""

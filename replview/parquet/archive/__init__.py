@@ -1,0 +1,1 @@
+"""The archive: increments written to it, and answers read from it without a JVM."""

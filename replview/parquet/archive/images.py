@@ -1,0 +1,140 @@
+"""Rows of a table's file as changes: images in the server's texts, as the store would have them."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from replview.parquet.archive.pg_texts import pg_text
+
+_LETTERS = {"insert": "I", "update_postimage": "U", "delete": "D"}
+_PREIMAGE = "update_preimage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedChange:
+    """One change as the archive has it; an absent column was not sent."""
+
+    #: I, U, D, S, T or M.
+    op: str
+    seq: int
+    lsn: str
+    commit_lsn: int | None
+    xid: int | None
+    commit_time: dt.datetime | None
+    actor: str | None
+    schema: str | None = None
+    table: str | None = None
+    version: int | None = None
+    #: ``[{"name", "type"}]`` of its version, in the stream's order.
+    columns: Sequence[Mapping[str, Any]] = ()
+    key_columns: Sequence[str] = ()
+    replica_identity: str | None = None
+    #: K (the key) or O (the whole old row).
+    old_kind: str | None = None
+    old: Mapping[str, Any] | None = None
+    new: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What a dataset's ``_schema.json`` tells of its table."""
+
+    document: Mapping[str, Any]
+
+    @property
+    def schema(self) -> str:
+        """As last seen."""
+        return str(self.document["table"]["schema"])
+
+    @property
+    def table(self) -> str:
+        """As last seen."""
+        return str(self.document["table"]["name"])
+
+    def version(self, number: int | None) -> Mapping[str, Any]:
+        """A shape by its number; the newest where that is not known."""
+        versions = self.document["versions"]
+        return next((each for each in versions if each["number"] == number), versions[-1])
+
+
+def file_columns(schema: pa.Schema) -> dict[str, str]:
+    """A file's own columns: name on the source → name in the file."""
+    told = orjson.loads((schema.metadata or {})[b"replview"])
+    return {each["name"]: each.get("file_name", each["name"]) for each in told["columns"]}
+
+
+def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:
+    """The changes of rows that one file has, in its order; a row before an update is that
+    update's old one.
+    """
+    names = file_columns(table.schema)
+    kinds = {source: table.schema.field(name).type for source, name in names.items()}
+    found: list[ArchivedChange] = []
+    before: tuple[Any, dict[str, Any], bool] | None = None
+    for row in table.to_pylist(maps_as_pydicts="strict"):
+        place = (row["_commit_version"], row["_xid"], row["_seq"])
+        shape = shapes.version(row["_relation_version"])
+        image = _image(row, names, kinds, shape["columns"])
+        if row["_change_type"] == _PREIMAGE:
+            before = (place, image, not row["_not_sent"])
+            continue
+        old: Mapping[str, Any] | None = None
+        whole = shape["replica_identity"] == "FULL"
+        new: Mapping[str, Any] | None = image
+        op = _LETTERS[row["_change_type"]]
+        if op == "D":
+            old, new = image, None
+        elif op == "U" and before is not None and before[0] == place:
+            old, whole = before[1], before[2]
+        before = None
+        found.append(
+            ArchivedChange(
+                op="S" if op == "I" and row["_xid"] is None else op,
+                seq=row["_seq"], lsn=row["_lsn"], commit_lsn=row["_commit_version"],
+                xid=row["_xid"], commit_time=row["_commit_timestamp"], actor=row["_actor"],
+                schema=shapes.schema, table=shapes.table, version=row["_relation_version"],
+                columns=shape["columns"], key_columns=shape["key_columns"],
+                replica_identity=shape["replica_identity"],
+                old_kind=None if old is None else "O" if whole else "K", old=old, new=new,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _image(
+    row: Mapping[str, Any], names: Mapping[str, str], kinds: Mapping[str, pa.DataType],
+    columns: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:  # fmt: skip
+    """Column → text, None for NULL, or a mark."""
+    absent, raw = set(row["_not_sent"] or ()), row["_pg_raw"] or {}
+    image: dict[str, Any] = {}
+    for column in columns:
+        name = str(column["name"])
+        if name in absent or name not in names:
+            continue
+        kept = raw.get(name)
+        if kept is None:
+            image[name] = pg_text(row[names[name]], kinds[name])
+        elif kept.startswith('{"$'):
+            image[name] = orjson.loads(kept)
+        else:
+            image[name] = kept
+    return image
+
+
+def event_of(row: Mapping[str, Any]) -> ArchivedChange:
+    """A truncation or message, as ``slice_schemas.EVENTS`` has it."""
+    truncate = row["op"] == "truncate"
+    words = ("cascade", "restart_identity") if truncate else (
+        "prefix", "content", "content_base64", "transactional")  # fmt: skip
+    return ArchivedChange(
+        op="T" if truncate else "M",
+        seq=row["seq"], lsn=row["lsn"], commit_lsn=row["_commit_version"], xid=row["xid"],
+        commit_time=row["commit_time"], actor=row["actor"], schema=row["schema"],
+        table=row["table"], version=row["version"],
+        new={word: row[word] for word in words if row[word] is not None},
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""``python -m replview.parquet.archive.job JOB.json``: one slice to an archive, in its own process.
+
+The file says ``slice`` (the slice that is wanted next, as ``Slice.to_json()``) and ``target``; the
+store's address is in the environment. Standard output is one JSON object: ``{"after_seq",
+"through_seq", "bytes", "opened", "transactions", "changes"}`` of the slice that is there now (it
+may be another than wanted: see ``increments``; ``opened``: the roots that it opened, and why), or
+``{"problem", "remedy"}`` with status 1. Told to stop, it keeps the files that are finished; status
+3. Standard error is the log.
+"""
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psycopg
+
+from replview.parquet.archive.counting import count
+from replview.parquet.archive.increments import write_next
+from replview.parquet.reading.connecting import StoreProblem
+from replview.parquet.slices import Slice
+from replview.parquet.writing.dataset_roots import newly_opened
+from replview.parquet.writing.exporting import lost_store
+from replview.parquet.writing.problems import Cancelled, TargetProblem
+from replview.parquet.writing.targets import Target
+
+log = logging.getLogger("replview.archive")
+
+PROBLEM, STOPPED = 1, 3
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the job that a file describes; returns the exit status."""
+    [path] = sys.argv[1:] if arguments is None else arguments
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        _say(_run(orjson.loads(Path(path).read_bytes()), stopped))
+    except Cancelled:
+        log.info("stopped")
+        return STOPPED
+    except (TargetProblem, StoreProblem) as error:
+        return _give_up(error.problem, error.remedy)
+    except psycopg.Error as error:
+        lost = lost_store(error)
+        return _give_up(lost.problem, lost.remedy)
+    except Exception as error:
+        # Nothing of its words: they may hold values.
+        step = error.__traceback__
+        while step is not None:
+            log.error("  in line %s of %s", step.tb_lineno, step.tb_frame.f_code.co_filename)
+            step = step.tb_next
+        return _give_up(
+            f"writing failed unexpectedly ({type(error).__name__})",
+            "the log of the archive's job names the place; it is tried again by itself",
+        )
+    return 0
+
+
+def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
+    wish, target = Slice.from_json(job["slice"]), Target.of(job["target"])
+    log.info("%s/%s, %s…%s", wish.source, wish.slot, wish.after_seq + 1, wish.through_seq)
+    manifest = write_next(wish, target, dsn=None, cancelled=stopped.is_set)
+    seqs = manifest.document["commit_seq"]
+    counted = count(target, manifest)
+    log.info("counted %s transactions in %s files", counted["transactions"], len(manifest.files))
+    return {
+        "after_seq": seqs["after"],
+        "through_seq": seqs["through"],
+        "bytes": manifest.document["bytes"],
+        "opened": list(newly_opened(manifest, target)),
+        **counted,
+    }
+
+
+def _give_up(problem: str, remedy: str) -> int:
+    log.error("%s: %s", problem, remedy)
+    _say({"problem": problem, "remedy": remedy})
+    return PROBLEM
+
+
+def _say(told: Mapping[str, Any]) -> None:
+    sys.stdout.write(orjson.dumps(told).decode() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""Answers from the archive without a JVM: a transaction with its changes, the changes of a row.
+
+Manifests tell which files can have them; of these only what a filter lets through is read. Nothing
+of the store is needed. All functions raise ``TargetProblem``.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from replview.parquet.archive.answers import (
+    ArchivedTransaction,
+    RowChanges,
+    day_of,
+    files_of,
+    key_filter,
+    lsn_of,
+    oid_of,
+    parse_cursor,
+)
+from replview.parquet.archive.images import (
+    ArchivedChange,
+    Shapes,
+    changes_of,
+    event_of,
+)
+from replview.parquet.writing.half_files import told
+from replview.parquet.writing.layout import (
+    MANIFESTS,
+    SCHEMA,
+    TRANSACTIONS,
+    UNFINISHED,
+    encoded,
+    range_of_name,
+)
+from replview.parquet.writing.targets import Target
+
+_FORMAT = pads.ParquetFileFormat()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedLife:
+    """One life of a slot below an archive's root."""
+
+    target: Target
+    folder: str
+
+    @classmethod
+    def of(cls, url: str, source: str, slot: str, number: int) -> Self:
+        """Where it would stand."""
+        return cls(Target.of(url), f"{encoded(source)}/{encoded(slot)}-{number}")
+
+    def transaction(
+        self,
+        commit_seq: int | None = None,
+        *,
+        commit_lsn: int | None = None,
+        commit_time: dt.datetime | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> ArchivedTransaction | None:
+        """By its place in history, or by its commit's LSN and time; None: it is not there."""
+        if commit_seq is None:
+            assert commit_lsn is not None
+            commit_seq = self.seq_at(commit_lsn, commit_time)
+        manifest = None if commit_seq is None else self._manifest_of(commit_seq)
+        if manifest is None or commit_seq is None:
+            return None
+        here = pc.field("commit_seq") == commit_seq
+        facts = None
+        for file in files_of(manifest, "transactions"):
+            rows = self._rows(file["path"], here).to_pylist()
+            facts = rows[0] if rows else facts
+        if facts is None:
+            return None
+        found = self._changes(manifest, facts, after, limit + 1)
+        return ArchivedTransaction(facts, found[:limit], len(found) > limit)
+
+    def row(
+        self,
+        oids: Sequence[int],
+        key: Mapping[str, str | None],
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        seconds: float = 4.0,
+    ) -> RowChanges:
+        """Changes of rows with this key in tables of these oids, the newest first.
+
+        ``cursor``: as ``older`` of the page before; one that is none of ours begins anew.
+        """
+        deadline = time.monotonic() + seconds
+        through, skipped, given = parse_cursor(cursor)
+        found: list[ArchivedChange] = []
+        for name in reversed(self._names()):
+            after_seq = (range_of_name(name) or (0, 0))[0]
+            if through is not None and after_seq > through:
+                continue
+            manifest = self._read(name)
+            files = [f for f in reversed(files_of(manifest, "table"))
+                     if oid_of(manifest, f) in oids]  # fmt: skip
+            for number, file in enumerate(files):
+                if after_seq == through and number < skipped:
+                    continue
+                first = given if (after_seq, number) == (through, skipped) else 0
+                if time.monotonic() > deadline:
+                    return RowChanges(found, f"{after_seq}.{number}.{first}", day_of(file))
+                some, rest = self._of_key(file, key, first, limit - len(found))
+                found += some
+                if rest:
+                    return RowChanges(found, f"{after_seq}.{number}.{first + len(some)}")
+        return RowChanges(found, None)
+
+    def _of_key(
+        self, file: Mapping[str, Any], key: Mapping[str, str | None], given: int, most: int
+    ) -> tuple[list[ArchivedChange], bool]:
+        """The last of a file but those given already, newest first; whether there are more."""
+        dataset = self._dataset(file["path"])
+        where = key_filter(dataset.schema, key)
+        if where is None:
+            return [], False
+        with told():
+            places = dataset.to_table(columns=["_commit_version", "_xid", "_seq"], filter=where)
+        pairs = list(dict.fromkeys(tuple(row.values()) for row in places.to_pylist()))
+        pairs.reverse()
+        chosen = set(pairs[given : given + most])
+        if not chosen:
+            return [], len(pairs) > given
+        lsns = pa.array(sorted({place[0] for place in chosen}), pa.int64())
+        seqs = pa.array(sorted({place[2] for place in chosen}), pa.int32())
+        with told():
+            rows = dataset.to_table(
+                filter=pc.field("_commit_version").isin(lsns) & pc.field("_seq").isin(seqs)
+            )
+        found = changes_of(rows, self._shapes(file["dataset"]))
+        found = [each for each in found if (each.commit_lsn, each.xid, each.seq) in chosen]
+        return found[::-1], len(pairs) > given + most
+
+    def _changes(
+        self, manifest: Mapping[str, Any], facts: Mapping[str, Any], after: int, most: int
+    ) -> list[ArchivedChange]:
+        """In their order, of all tables, events among them."""
+        found: list[ArchivedChange] = []
+        events = (pc.field("commit_seq") == facts["commit_seq"]) & (pc.field("seq") > after)
+        for file in files_of(manifest, "events"):
+            if facts["truncates"] or facts["messages"] or facts["state"] == "message":
+                found += [event_of(row) for row in self._head(file["path"], events, most)]
+        lsn = facts["_commit_version"]
+        if lsn is not None:
+            of_it = (pc.field("_commit_version") == lsn) & (pc.field("_seq") > after)
+            xid = pc.field("_xid")
+            of_it &= xid.is_null() if facts["xid"] is None else xid == facts["xid"]
+            for file in files_of(manifest, "table"):
+                if lsn_of(file["first_lsn"]) <= lsn <= lsn_of(file["last_lsn"]):
+                    # A row before an update is one more.
+                    rows = self._dataset(file["path"]).head(2 * most, filter=of_it)
+                    found += changes_of(rows, self._shapes(file["dataset"]))[:most]
+        return sorted(found, key=lambda change: change.seq)[:most]
+
+    def seq_at(self, lsn: int, moment: dt.datetime | None) -> int | None:
+        """The place of the transaction that committed at an LSN on a day, or on any."""
+        folder = f"{self.folder}/{TRANSACTIONS}"
+        if moment is not None:
+            folder += f"/commit_date={moment.astimezone(dt.UTC).date()}"
+        here = (pc.field("_commit_version") == lsn) & (pc.field("state") != "snapshot")
+        for found in self.target.files(folder, deep=True):
+            rows = self._rows(found.path, here).to_pylist()
+            if rows and found.path.endswith(".parquet"):
+                return int(rows[0]["commit_seq"])
+        return None
+
+    def _manifest_of(self, commit_seq: int) -> Mapping[str, Any] | None:
+        for name in self._names():
+            after, through = range_of_name(name) or (0, 0)
+            if after < commit_seq <= through:
+                return self._read(name)
+        return None
+
+    def _names(self) -> list[str]:
+        """Of whole slices, in the order of history."""
+        found = [each.path for each in self.target.files(f"{self.folder}/{MANIFESTS}")]
+        names = (path.rpartition("/")[2] for path in found if not path.endswith(UNFINISHED))
+        return [name for name in names if range_of_name(name) is not None]
+
+    def _read(self, name: str) -> Mapping[str, Any]:
+        data = self.target.read_bytes(f"{self.folder}/{MANIFESTS}/{name}")
+        document: Mapping[str, Any] = orjson.loads(data or b'{"files": [], "tables": []}')
+        return document
+
+    def _shapes(self, dataset: str) -> Shapes:
+        return Shapes(orjson.loads(self.target.read_bytes(f"{dataset}/{SCHEMA}") or b"{}"))
+
+    def _dataset(self, path: str) -> pads.FileSystemDataset:
+        address = self.target.address
+        with told():
+            return pads.dataset(
+                f"{address.path}/{path}", filesystem=address.filesystem, format=_FORMAT
+            )
+
+    def _rows(self, path: str, where: pc.Expression) -> pa.Table:
+        with told():
+            return self._dataset(path).to_table(filter=where)
+
+    def _head(self, path: str, where: pc.Expression, most: int) -> list[dict[str, Any]]:
+        with told():
+            rows: list[dict[str, Any]] = self._dataset(path).head(most, filter=where).to_pylist()
+        return rows

@@ -1,0 +1,1 @@
+"""Erasing rows from exported slices and the archive."""

@@ -1,0 +1,149 @@
+"""Rows of files that are under a key: found by the columns' statistics where that is possible."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from replview.parquet.archive.answers import lsn_of
+from replview.parquet.archive.images import ArchivedChange, Shapes, changes_of, file_columns
+from replview.parquet.archive.pg_texts import pg_text
+from replview.parquet.erasing.wanted import Place, Span
+from replview.parquet.pg_values import convert
+from replview.parquet.writing.half_files import told
+from replview.parquet.writing.targets import Target
+
+#: A change within its file: commit LSN, xid, seq.
+Within = tuple[int | None, int | None, int]
+#: A row's key: its columns and their texts, by name.
+Key = tuple[tuple[str, str | None], ...]
+_FORMAT = pads.ParquetFileFormat()
+_PLACE = ["_commit_version", "_xid", "_seq", "_lsn", "_change_type"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A file of a table's dataset."""
+
+    target: Target
+    path: str
+    #: The number of the slot's life.
+    life: int
+
+    def dataset(self) -> pads.FileSystemDataset:
+        """To read some rows of it."""
+        address = self.target.address
+        with told():
+            return pads.dataset(
+                f"{address.path}/{self.path}", filesystem=address.filesystem, format=_FORMAT
+            )
+
+    def changes_within(self, spans: Sequence[Span]) -> set[Within]:
+        """The changes of which a row, before or after, belongs to one of the spans."""
+        of_key: dict[Key, list[Span]] = {}
+        for span in spans:
+            of_key.setdefault(key_of(span.key), []).append(span)
+        found = set[Within]()
+        for row, key in _matching(self.dataset(), list(of_key)):
+            snapshot = row["_change_type"] == "insert" and row["_xid"] is None
+            commit = row["_commit_version"] or 0
+            place: Place = (self.life, lsn_of(row["_lsn"]), row["_seq"], commit)
+            if any(span.holds(place, snapshot=snapshot) for span in of_key[key]):
+                found.add((row["_commit_version"], row["_xid"], row["_seq"]))
+        return found
+
+    def changes_under(self, keys: Sequence[Key], shapes: Shapes) -> list[ArchivedChange]:
+        """Every change with a row under one of the keys, both of its rows with their values."""
+        dataset = self.dataset()
+        places = {
+            (row["_commit_version"], row["_xid"], row["_seq"])
+            for row, _ in _matching(dataset, keys)
+        }
+        if not places:
+            return []
+        with told():
+            rows = dataset.to_table(filter=at_places(places))
+        found = changes_of(rows, shapes)
+        return [each for each in found if (each.commit_lsn, each.xid, each.seq) in places]
+
+
+def key_of(values: Mapping[str, str | None]) -> Key:
+    """A key's columns in one order, whatever theirs."""
+    return tuple(sorted(values.items()))
+
+
+def at_places(places: set[Within]) -> pc.Expression:
+    """Rows that may be of these changes: a superset."""
+    lsns = pa.array(sorted({p[0] for p in places if p[0] is not None}), pa.int64())
+    where = pc.field("_commit_version").isin(lsns)
+    if any(p[0] is None for p in places):
+        where |= pc.field("_commit_version").is_null()
+    return where & pc.field("_seq").isin(pa.array(sorted({p[2] for p in places}), pa.int32()))
+
+
+def _matching(
+    dataset: pads.FileSystemDataset, keys: Sequence[Key]
+) -> Iterator[tuple[dict[str, Any], Key]]:
+    """Places of rows with one of the keys, and which, whatever their shape knows rows by."""
+    names = file_columns(dataset.schema)
+    by_columns: dict[tuple[str, ...], list[Key]] = {}
+    for key in keys:
+        by_columns.setdefault(tuple(name for name, _ in key), []).append(key)
+    for columns, mine in by_columns.items():
+        if any(column not in names for column in columns):
+            continue
+        files = [names[column] for column in columns]
+        plain: dict[tuple[Any, ...], Key] = {}
+        for key in mine:
+            values = _values(dataset.schema, files, key)
+            if values is None:
+                yield from _odd(dataset, files, key)
+            else:
+                plain[values] = key
+        if not plain:
+            continue
+        where = pc.scalar(True)
+        for place, name in enumerate(files):
+            kind = dataset.schema.field(name).type
+            where &= pc.field(name).isin(pa.array({values[place] for values in plain}, kind))
+        with told():
+            found = dataset.to_table(columns=[*_PLACE, *files], filter=where)
+        for row in found.to_pylist():
+            matched = plain.get(tuple(row[name] for name in files))
+            if matched is not None:
+                yield row, matched
+
+
+def _values(schema: pa.Schema, files: Sequence[str], key: Key) -> tuple[Any, ...] | None:
+    """The key as its columns hold it; None where one of them cannot, or is NULL."""
+    values = []
+    for name, (_, text) in zip(files, key, strict=True):
+        kind = schema.field(name).type
+        if text is None or pa.types.is_nested(kind):
+            return None
+        converted = convert([text], kind)
+        if converted.raw:
+            return None
+        values.append(converted.array[0].as_py())
+    return tuple(values)
+
+
+def _odd(
+    dataset: pads.FileSystemDataset, files: Sequence[str], key: Key
+) -> Iterator[tuple[dict[str, Any], Key]]:
+    """A key that its columns cannot be asked for: every row is looked at."""
+    with told():
+        wanted = [*_PLACE, "_pg_raw", "_not_sent", *files]
+        found = dataset.to_table(columns=wanted).to_pylist(maps_as_pydicts="strict")
+    kinds = [dataset.schema.field(name).type for name in files]
+    for row in found:
+        beside, absent = row["_pg_raw"] or {}, row["_not_sent"] or ()
+        if all(
+            column not in absent
+            and (beside[column] if column in beside else pg_text(row[name], kind)) == text
+            for name, kind, (column, text) in zip(files, kinds, key, strict=True)
+        ):
+            yield row, key

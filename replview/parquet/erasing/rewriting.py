@@ -1,0 +1,184 @@
+"""One file written anew without what is erased; everything else in it stays as it was.
+
+A value of a table's row becomes null, and its column's name stands in ``_pg_raw`` with a mark, as
+with what was masked before it was stored. The footer keeps saying whose file it is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from replview.parquet.archive.images import Shapes, file_columns
+from replview.parquet.erasing.finding import Within
+from replview.parquet.erasing.wanted import Wanted
+from replview.parquet.writing.half_files import told
+from replview.parquet.writing.targets import Target
+
+#: The footer's key for the acts that a file was written anew for.
+ERASED_KEY = b"replview.erased"
+
+Change = Callable[[pa.Table], tuple[pa.Table, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriter:
+    """Writes files of one act anew."""
+
+    target: Target
+    wanted: Wanted
+
+    def table(self, path: str, shapes: Shapes, changes: set[Within]) -> int:
+        """A table's file; gives how many of its rows named the actor."""
+        return self._write(path, lambda group: self._rows(group, shapes, changes))
+
+    def transactions(self, path: str) -> int:
+        """The actor's name in a file of transactions, its context included."""
+        return self._write(path, self._named)
+
+    def events(self, path: str) -> int:
+        """The actor's name in a file of events, messages that name it included."""
+        return self._write(path, self._named)
+
+    def _write(self, path: str, change: Change) -> int:
+        done = 0
+        with told(), self.target.open(path) as source:
+            parquet = pq.ParquetFile(source)
+            schema = parquet.schema_arrow
+            metadata = dict(schema.metadata or {})
+            acts = orjson.loads(metadata.get(ERASED_KEY, b"[]"))
+            acts = sorted({*acts, self.wanted.erasure})
+            schema = schema.with_metadata({**metadata, ERASED_KEY: orjson.dumps(acts)})
+            with self.target.create(path) as sink:
+                writer = pq.ParquetWriter(
+                    sink, schema, compression="zstd", version="2.6", data_page_version="1.0"
+                )
+                try:
+                    for number in range(parquet.num_row_groups):
+                        group, changed = change(parquet.read_row_group(number))
+                        done += changed
+                        group = group.cast(schema).combine_chunks()
+                        writer.write_table(group, row_group_size=max(group.num_rows, 1))
+                except BaseException:
+                    sink.abandon()
+                    raise
+                finally:
+                    # An abandoned sink swallows the footer.
+                    writer.close()
+        return done
+
+    def _rows(self, group: pa.Table, shapes: Shapes, changes: set[Within]) -> tuple[pa.Table, int]:
+        """A row group of a table."""
+        places = zip(
+            *(group.column(name).to_pylist() for name in ("_commit_version", "_xid", "_seq")),
+            strict=True,
+        )
+        rows = [number for number, place in enumerate(places) if place in changes]
+        named = 0
+        if self.wanted.actor:
+            group, named = _renamed(group, "_actor", self.wanted)
+        if not rows:
+            return group, named
+        names = file_columns(group.schema)
+        erased = self._erased_columns(group, rows, shapes, names)
+        for source in {name for columns in erased.values() for name in columns}:
+            mine = [row for row in rows if source in erased[row]]
+            group = _set(group, names[source], _nulled(group.column(names[source]), mine))
+        raws = {row: self._raw(group, row, erased[row]) for row in rows}
+        group = _set(group, "_pg_raw", _replaced(group.column("_pg_raw"), raws))
+        return group, named
+
+    def _erased_columns(
+        self, group: pa.Table, rows: Sequence[int], shapes: Shapes, names: Mapping[str, str]
+    ) -> dict[int, list[str]]:
+        """Row → the columns that its shape has, that were sent, and that are to be erased."""
+        chosen = group.select(["_relation_version", "_not_sent"]).take(pa.array(rows, pa.int64()))
+        found = {}
+        for row, told_ in zip(rows, chosen.to_pylist(), strict=True):
+            shape = shapes.version(told_["_relation_version"])
+            absent = {*(told_["_not_sent"] or ())}
+            own = [str(column["name"]) for column in shape["columns"]]
+            wanted = self.wanted.columns
+            found[row] = [
+                name for name in own
+                if name in names and name not in absent and (not wanted or name in wanted)
+            ]  # fmt: skip
+        return found
+
+    def _raw(self, group: pa.Table, row: int, columns: Sequence[str]) -> list[tuple[str, str]]:
+        before = group.column("_pg_raw")[row].as_py(maps_as_pydicts="strict") or {}
+        marks = dict.fromkeys(columns, self.wanted.mark)
+        return sorted({**before, **marks}.items())
+
+    def _named(self, group: pa.Table) -> tuple[pa.Table, int]:
+        """Transactions or events."""
+        group, done = _renamed(group, "actor", self.wanted)
+        name, alias = self.wanted.actor, self.wanted.alias
+        quoted = orjson.dumps(name).decode()[1:-1]
+        for column in ("context", "content"):
+            if column not in group.schema.names:
+                continue
+            texts = group.column(column).to_pylist()
+            rows = [n for n, text in enumerate(texts) if text and (name in text or quoted in text)]
+            if not rows:
+                continue
+            for row in rows:
+                texts[row] = (
+                    self.wanted.mark
+                    if column == "content"
+                    else texts[row].replace(quoted, alias).replace(name, alias)
+                )
+            group = _set(group, column, pa.array(texts, pa.string()))
+            done = max(done, len(rows))
+        return group, done
+
+
+def is_rewritten(target: Target, path: str, erasure: int) -> bool:
+    """Whether this act has written the file anew already."""
+    with told(), target.open(path) as file:
+        metadata = pq.ParquetFile(file).schema_arrow.metadata or {}
+    return erasure in orjson.loads(metadata.get(ERASED_KEY, b"[]"))
+
+
+def _renamed(group: pa.Table, column: str, wanted: Wanted) -> tuple[pa.Table, int]:
+    values = group.column(column)
+    hit = pc.fill_null(pc.equal(values, wanted.actor), False)
+    done = pc.sum(hit).as_py() or 0
+    if not done:
+        return group, 0
+    alias = pa.scalar(wanted.alias, values.type)
+    return _set(group, column, pc.if_else(hit, alias, values)), int(done)
+
+
+def _set(group: pa.Table, name: str, values: Any) -> pa.Table:
+    place = group.schema.get_field_index(name)
+    return group.set_column(place, group.schema.field(place), values)
+
+
+def _nulled(values: pa.ChunkedArray, rows: Sequence[int]) -> pa.ChunkedArray:
+    """The column without what these rows have in it."""
+    nothing = pa.nulls(1, values.type)
+    return _pieces(values, dict.fromkeys(rows, nothing))
+
+
+def _replaced(
+    values: pa.ChunkedArray, rows: Mapping[int, Sequence[tuple[str, str]]]
+) -> pa.ChunkedArray:
+    """The column of maps with others in these rows."""
+    return _pieces(values, {row: pa.array([list(m)], values.type) for row, m in rows.items()})
+
+
+def _pieces(values: pa.ChunkedArray, rows: Mapping[int, pa.Array]) -> pa.ChunkedArray:
+    """Some rows' values among the others, which are not looked at."""
+    chunks: list[pa.Array] = []
+    start = 0
+    for row in sorted(rows):
+        chunks += values.slice(start, row - start).chunks
+        chunks.append(rows[row])
+        start = row + 1
+    chunks += values.slice(start).chunks
+    return pa.chunked_array(chunks, values.type)

@@ -1,0 +1,230 @@
+"""A root below which slices stand: what of it is to be erased, and erasing it file by file.
+
+Each file is written beside itself and renamed, so that readers find the one or the other. Before
+the first one of a life is touched, ``_erased.json`` in its folder names those that will be; at the
+end manifests get the sizes and checksums that the files now have. A crash between leaves files that
+tell by their footers that they are done, and manifests that the next try puts right.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from replview.parquet.archive.images import ArchivedChange, Shapes
+from replview.parquet.erasing.finding import Key, TableFile, Within
+from replview.parquet.erasing.notes import Notes
+from replview.parquet.erasing.rewriting import Rewriter
+from replview.parquet.erasing.wanted import Span, Wanted
+from replview.parquet.writing.dataset_schemas import document_oids
+from replview.parquet.writing.half_files import WRITING, told
+from replview.parquet.writing.layout import (
+    EVENTS,
+    SCHEMA,
+    TRANSACTIONS,
+    encoded,
+)
+from replview.parquet.writing.targets import Target
+
+
+@dataclass(slots=True)
+class Standing:
+    """What of a root is to be erased, or was."""
+
+    #: Paths of files, seen from the root.
+    files: list[str] = field(default_factory=list)
+    #: Changes of tables in them, and transactions or events that name the actor.
+    rows: int = 0
+    lives: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A dataset of a table of which rows are erased."""
+
+    folder: str
+    life: int
+    shapes: Shapes
+    spans: Sequence[Span]
+    files: Sequence[TableFile]
+
+    @property
+    def oids(self) -> list[int]:
+        """On its source; several where it was dropped and made anew."""
+        return document_oids(self.shapes.document)
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder or URL that slices were written to."""
+
+    target: Target
+    wanted: Wanted
+
+    @classmethod
+    def of(cls, url: str, wanted: Wanted) -> "Root":
+        """Raises ``TargetProblem`` where it cannot be an address, as all its functions do."""
+        return cls(Target.of(url), wanted)
+
+    def changes_under(
+        self, oids: Sequence[int], keys: Sequence[Key]
+    ) -> Iterator[tuple[int, ArchivedChange]]:
+        """Every change with a row under one of the keys of a table: ``(life, change)``."""
+        for life, folder in self._lives():
+            for table in self._tables(folder, life):
+                if not {*table.oids}.isdisjoint(oids):
+                    for file in table.files:
+                        for change in file.changes_under(keys, table.shapes):
+                            yield life, change
+
+    def look(self) -> Standing:
+        """What would be touched."""
+        found = Standing()
+        for life, folder in self._lives():
+            files = len(found.files)
+            for table in self._tables(folder, life):
+                for file in table.files:
+                    changes = file.changes_within(table.spans)
+                    named = self._named(file.path, "_actor")
+                    if changes or named:
+                        found.files.append(file.path)
+                        found.rows += max(len(changes), named)
+            for path, rows in self._naming(folder):
+                found.files.append(path)
+                found.rows += rows
+            if len(found.files) > files:
+                found.lives.append(folder)
+        return found
+
+    def erase(self, told_of: Callable[[int], None] = lambda files: None) -> Standing:
+        """Write anew what holds something of it; ``told_of`` hears of each file."""
+        done = Standing()
+        rewriter = Rewriter(self.target, self.wanted)
+        for life, folder in self._lives():
+            self._sweep(folder)
+            notes = Notes(self.target, folder, self.wanted)
+            planned = notes.rewritten()
+            jobs: dict[str, tuple[_Table | None, set[Within]]] = {}
+            for table in self._tables(folder, life):
+                for file in table.files:
+                    changes = file.changes_within(table.spans)
+                    if changes or self._named(file.path, "_actor"):
+                        jobs[file.path] = (table, changes)
+            jobs |= {path: (None, set()) for path, _ in self._naming(folder)}
+            files = sorted({*planned, *jobs})
+            if not files:
+                notes.put_manifests_right(files)
+                continue
+            rows = 0
+            notes.write(files, rows, finished=False)
+            for path, (of, changes) in jobs.items():
+                if of is not None:
+                    named = rewriter.table(path, of.shapes, changes)
+                    rows += max(len(changes), named)
+                else:
+                    rows += rewriter.transactions(path)
+                told_of(1)
+            notes.put_manifests_right(files)
+            notes.write(files, rows, finished=True)
+            done.lives.append(folder)
+            done.files += files
+            done.rows += rows
+        return done
+
+    def _lives(self) -> list[tuple[int, str]]:
+        """``(number, folder)`` of the slot's lives that stand there."""
+        found = []
+        for home in self.wanted.homes:
+            source, slot = (encoded(part) for part in home)
+            for name in self.target.folders(source):
+                stem, _, number = name.rpartition("-")
+                if stem == slot and number.isascii() and number.isdigit():
+                    found.append((int(number), f"{source}/{name}"))
+        return sorted(found)
+
+    def _tables(self, folder: str, life: int) -> Iterator[_Table]:
+        """Datasets with rows that are erased, or with any, where an actor is."""
+        for name in self.target.folders(folder):
+            if "." not in name:
+                continue
+            data = self.target.read_bytes(f"{folder}/{name}/{SCHEMA}")
+            if data is None:
+                # Of a slice that was never whole: its files tell their shape themselves.
+                data = self._schema_of_unfinished(f"{folder}/{name}")
+            if data is None:
+                continue
+            shapes = Shapes(orjson.loads(data))
+            wanted = [oid for oid in document_oids(shapes.document) if oid in self.wanted.tables]
+            spans = [span for oid in wanted for span in self.wanted.tables[oid]]
+            if wanted or self.wanted.actor:
+                files = [TableFile(self.target, p, life) for p in self._files(f"{folder}/{name}")]
+                yield _Table(name, life, shapes, spans, files)
+
+    def _schema_of_unfinished(self, dataset: str) -> bytes | None:
+        """What is known of a dataset without a schema: its columns, in one shape."""
+        path = next(iter(self._files(dataset)), None)
+        if path is None:
+            return None
+        with told(), self.target.open(path) as file:
+            metadata = pq.ParquetFile(file).schema_arrow.metadata or {}
+        known = orjson.loads(metadata.get(b"replview", b"{}"))
+        table_name = str(known.get("table", "."))
+        schema, _, name = table_name.partition(".")
+        oids = [oid for oid, names in self.wanted.names.items() if table_name in names]
+        columns = [{"name": c["name"], "type": c["pg_type"]} for c in known.get("columns", ())]
+        version = {
+            "number": None, "columns": columns, "key_columns": [], "replica_identity": "DEFAULT",
+        }  # fmt: skip
+        table = {"schema": schema, "name": name, "oid": oids[0] if oids else 0}
+        return orjson.dumps({"table": table, "versions": [version]})
+
+    def _naming(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Files of transactions and events in which the actor's name stands."""
+        if not self.wanted.actor:
+            return
+        for kind in (TRANSACTIONS, EVENTS):
+            for path in self._files(f"{folder}/{kind}"):
+                if rows := self._named(path, "actor", "context", "content"):
+                    yield path, rows
+
+    def _named(self, path: str, *columns: str) -> int:
+        """How many rows of a file name the actor."""
+        name = self.wanted.actor
+        if not name:
+            return 0
+        quoted = orjson.dumps(name).decode()[1:-1]
+        with told(), self.target.open(path) as file:
+            parquet = pq.ParquetFile(file)
+            there = [each for each in columns if each in parquet.schema_arrow.names]
+            rows = 0
+            for batch in parquet.iter_batches(columns=there):
+                for line in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                    rows += any(
+                        text and (text == name if column in ("actor", "_actor")
+                                  else name in text or quoted in text)
+                        for column, text in zip(there, line, strict=True)
+                    )  # fmt: skip
+        return rows
+
+    def _sweep(self, folder: str) -> None:
+        """Half-written files of runs that are gone hold values, too. Nobody writes here now."""
+        for found in self.target.files(folder, deep=True):
+            if found.path.rpartition("/")[2].startswith(WRITING):
+                self.target.delete(found.path)
+
+    def _files(self, folder: str) -> list[str]:
+        found = [each.path for each in self.target.files(folder, deep=True)]
+        names = ((path, path.rpartition("/")[2]) for path in found)
+        return [p for p, name in names if name.endswith(".parquet") and not name.startswith("_")]
+
+
+def is_there(url: str) -> bool:
+    """Whether the root can be listed at all: a folder that is gone is no erased one.
+
+    Raises ``TargetProblem``.
+    """
+    address = Target.of(url).address
+    with told():
+        return bool(address.filesystem.get_file_info(address.path).type == pa_fs.FileType.Directory)

@@ -1,0 +1,262 @@
+"""A table's changes in a slice, cut into ranges of even counts."""
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from psycopg import sql
+
+from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.places import (
+    NOT_ABORTED,
+    PLACED_LSN,
+    PLACED_TIME,
+    conditions,
+    counted,
+    everything,
+    of_relations,
+    operation_codes,
+    wanted_operations,
+)
+from replview.parquet.reading.tables import relation_ids
+from replview.parquet.slices import LAST_SEQ, Range, Slice, SliceTable
+
+#: Transactions are taken together up to this part of a range's size: cuts are that exact.
+_FINENESS = 100
+
+#: Transactions are counted in blocks of places, so many or fewer; a block that holds more than so
+#: many pieces' worth is looked at one transaction after the other.
+_BLOCKS = 4_096
+_HEAVY = 4
+
+# ``weight`` is how many rows come of a transaction, ``changes`` how many changes.
+# (Sums of int are bigint; those of bigint would be numeric, and slow.)
+_COUNTED = """
+    SELECT t.id, t.commit_seq, ({weight})::int AS weight, {changes} AS changes, {lsn} AS lsn,
+           {day} AS day
+    FROM transaction t WHERE {where} {order} OFFSET 0
+"""
+_TOLD = """
+    day, min(commit_seq), max(commit_seq), sum(weight)::bigint,
+    sum(coalesce(changes, weight))::bigint,
+    (min(lsn) - '0/0')::bigint, (max(lsn) - '0/0')::bigint
+"""
+_BY_BLOCK = """
+    SELECT {told} FROM ({counted}) AS counted WHERE weight > 0
+    GROUP BY day, (commit_seq - {first}) / {width} ORDER BY day, 2
+"""
+_ONE_BY_ONE = """
+    SELECT {told}, CASE WHEN weight > {step} THEN id END
+    FROM (SELECT *, sum(weight) OVER (ORDER BY commit_seq ROWS UNBOUNDED PRECEDING) - weight
+                 AS before
+          FROM ({counted}) AS counted
+          WHERE weight > 0 AND day IS NOT DISTINCT FROM {of_day}) AS placed
+    GROUP BY day, floor(before / {step}), CASE WHEN weight > {step} THEN id END
+    ORDER BY 2
+"""
+# Where each of the parts of one transaction ends.
+_EDGES = """
+    SELECT max(seq), sum(weight)::bigint, count(*)
+    FROM (SELECT seq, weight, sum(weight) OVER (ORDER BY seq) AS upto
+          FROM (SELECT c.seq, {weight} AS weight FROM change c
+                WHERE c.transaction_id = {id} AND {relations} AND c.op::text = ANY({codes})
+                  AND {not_aborted}) AS counted) AS placed
+    GROUP BY width_bucket(upto - 1, {offsets}::numeric[]) ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Consecutive transactions, or (a part of) a large one."""
+
+    day: dt.date | None
+    first: int
+    last: int
+    weight: int
+    changes: int
+    first_lsn: int
+    last_lsn: int
+    large_id: int | None = None
+    after_seq: int = 0
+    through_seq: int = LAST_SEQ
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """What is counted."""
+
+    part: Slice
+    table: SliceTable | None
+    relation_ids: list[int] | None
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        return wanted_operations(self.part, rows=self.table is not None)
+
+    @property
+    def update_weight(self) -> int:
+        """Under FULL an update has its row before; untyped it is one record."""
+        if self.table is None:
+            return 1
+        whole = any(each.replica_identity == "FULL" for each in self.table.versions)
+        return 2 if whole or self.part.before == "derived" else 1
+
+    def sql(self, update_weight: int) -> sql.Composable:
+        """Per transaction."""
+        if self.table is not None:
+            return counted(self.operations, self.table.relation_id, update_weight=update_weight)
+        if self.relation_ids is None:
+            return counted(self.operations, None)
+        sums = [counted(self.operations, each) for each in self.relation_ids]
+        return sql.SQL(" + ").join([sql.SQL("({})").format(each) for each in sums])
+
+
+def cut(
+    connection: Connection,
+    part: Slice,
+    table: SliceTable | None,
+    *,
+    parts: int | None = None,
+    rows_per_part: int | None = None,
+    by_day: bool = False,
+) -> list[Range]:
+    """Ranges in the order of history, none empty; also within one huge transaction.
+
+    Either so many ``parts`` or as many as ``rows_per_part`` asks for; without both, one. With
+    ``by_day`` each range is of one day of commits (UTC), and days are cut one by one. ``table``
+    None: all changes of the slice, those without a table too.
+    """
+    ids = relation_ids(connection, part) if table is None else [table.relation_id]
+    counting = _Counting(part, table, ids)
+    found: list[Range] = []
+    for day, group in groupby(_blocks(connection, counting, by_day), key=lambda piece: piece.day):
+        blocks = list(group)
+        total = sum(piece.weight for piece in blocks)
+        number = -(-total // rows_per_part) if rows_per_part else min(parts or 1, total)
+        step = max(1.0, total / (number * _FINENESS))
+        pieces = _fine(connection, counting, blocks, step, by_day)
+        split = _split(connection, counting, pieces, total, number)
+        found += _ranges(split, total, number, day, by_day=by_day)
+    return found
+
+
+def _counted(counting: _Counting, within: Range, by_day: bool, *, in_order: bool) -> sql.Composed:
+    return sql.SQL(_COUNTED).format(
+        weight=counting.sql(counting.update_weight),
+        changes=counting.sql(1) if counting.update_weight > 1 else sql.SQL("NULL::int"),
+        lsn=PLACED_LSN,
+        day=_DAY if by_day else sql.SQL("NULL::date"),
+        where=conditions(counting.part, within, counting.relation_ids),
+        order=sql.SQL("ORDER BY t.commit_seq" if in_order else ""),
+    )
+
+
+def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_Piece]:
+    """All of the slice, coarsely."""
+    part = counting.part
+    query = sql.SQL(_BY_BLOCK).format(
+        told=sql.SQL(_TOLD),
+        counted=_counted(counting, everything(part), by_day, in_order=False),
+        first=part.after_seq + 1,
+        width=(part.through_seq - part.after_seq) // _BLOCKS + 1,
+    )
+    return [_Piece(*row) for row in connection.execute(query)]
+
+
+def _fine(
+    connection: Connection, counting: _Counting, blocks: Iterable[_Piece], step: float, by_day: bool
+) -> list[_Piece]:
+    """The heavy ones of one day's blocks taken apart, neighbours together."""
+    found: list[_Piece] = []
+    for heavy, group in groupby(blocks, key=lambda piece: piece.weight > step * _HEAVY):
+        some = list(group)
+        if not heavy:
+            found += some
+            continue
+        within = Range(after=(some[0].first - 1, LAST_SEQ), through=(some[-1].last, LAST_SEQ))
+        query = sql.SQL(_ONE_BY_ONE).format(
+            told=sql.SQL(_TOLD),
+            counted=_counted(counting, within, by_day, in_order=True),
+            step=sql.SQL("{}::float8").format(step),
+            of_day=sql.SQL("{}::date").format(some[0].day),
+        )
+        found += [_Piece(*row) for row in connection.execute(query)]
+    return found
+
+
+_DAY = sql.SQL("({} AT TIME ZONE 'UTC')::date").format(PLACED_TIME)
+
+
+def _split(
+    connection: Connection, counting: _Counting, pieces: Iterable[_Piece], total: int, number: int
+) -> list[_Piece]:
+    """Large transactions cut where a range ends within them."""
+    found: list[_Piece] = []
+    before = 0
+    for piece in pieces:
+        ends = range(before * number // total + 1, number)
+        offsets = []
+        for end in ends:
+            offset = total * end // number - before
+            if offset >= piece.weight:
+                break
+            if offset > 0:
+                offsets.append(offset)
+        if piece.large_id is not None and offsets:
+            found += _parts_of(connection, counting, piece, offsets)
+        else:
+            found.append(piece)
+        before += piece.weight
+    return found
+
+
+def _parts_of(
+    connection: Connection, counting: _Counting, piece: _Piece, offsets: Sequence[int]
+) -> list[_Piece]:
+    double = sql.SQL("CASE WHEN c.op = 'U' THEN {} ELSE 1 END").format(counting.update_weight)
+    query = sql.SQL(_EDGES).format(
+        weight=double,
+        id=piece.large_id,
+        relations=of_relations(counting.relation_ids),
+        codes=operation_codes(counting.operations),
+        not_aborted=NOT_ABORTED,
+        offsets=list(offsets),
+    )
+    found: list[_Piece] = []
+    after = 0
+    for last, weight, changes in connection.execute(query):
+        found.append(
+            _Piece(
+                piece.day, piece.first, piece.last, int(weight), int(changes),
+                piece.first_lsn, piece.last_lsn, piece.large_id, after, last,
+            )
+        )  # fmt: skip
+        after = last
+    return found or [piece]
+
+
+def _ranges(
+    pieces: Iterable[_Piece], total: int, number: int, day: dt.date | None, *, by_day: bool
+) -> list[Range]:
+    """Each piece goes where its middle falls."""
+    placed: dict[int, list[_Piece]] = {}
+    before = 0
+    for piece in pieces:
+        middle = (2 * before + piece.weight) * number // (2 * total)
+        placed.setdefault(min(middle, number - 1), []).append(piece)
+        before += piece.weight
+    return [
+        Range(
+            after=(some[0].first, some[0].after_seq)
+            if some[0].after_seq
+            else (some[0].first - 1, LAST_SEQ),
+            through=(some[-1].last, some[-1].through_seq),
+            rows=sum(piece.changes for piece in some),
+            first_lsn=min(piece.first_lsn for piece in some),
+            last_lsn=max(piece.last_lsn for piece in some),
+            commit_date=day,
+            by_day=by_day,
+        )
+        for some in placed.values()
+    ]

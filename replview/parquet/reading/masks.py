@@ -1,0 +1,144 @@
+"""Masks on what is read: columns whose values nobody is to see, by the rules in the store.
+
+The rules are matched as ``store.masks`` does, for a reader that knows no Django: ``*``
+stands for any characters, case is not regarded, a table pattern without a dot is for every schema,
+and a column whose type nobody told matches every type. A masked value is taken out by the server's
+SELECT already, and stands in a row as if it had been masked before it was stored.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from psycopg import sql
+
+from replview.parquet.reading.connecting import Connection, StoreProblem
+from replview.parquet.slices import Masked, Slice
+
+#: What takes a masked value's place.
+MARK = {"$masked": True}
+_RULES = """
+    SELECT m.table_pattern, m.column_pattern, m.type_pattern
+    FROM mask_rule m JOIN slot_incarnation i ON i.id = %s JOIN slot s ON s.id = i.slot_id
+    WHERE m.source_id IS NULL OR m.source_id = s.source_id
+"""
+_SHAPES = """
+    SELECT r.id, r.schema, r."table", v.schema, v."table", v.columns
+    FROM slot_incarnation i JOIN relation r ON r.slot_id = i.slot_id
+    JOIN relation_version v ON v.relation_id = r.id WHERE i.id = %s
+"""
+_THERE = "SELECT to_regclass('public.mask_rule') IS NOT NULL"
+
+#: Table pattern, column pattern, type pattern.
+_Rule = tuple[str, str, str]
+
+
+def with_rules(connection: Connection, part: Slice) -> Slice:
+    """The slice with the masks that the store's rules ask for now, and those it has."""
+    masked = {name: set(columns) for name, columns in part.masked}
+    for name, columns in rules_of(connection, part.incarnation_id).items():
+        masked.setdefault(name, set()).update(columns)
+    return replace(part, masked=told(masked))
+
+
+def told(masked: Mapping[str, Iterable[str]]) -> Masked:
+    """In one order: equal masks make equal slices."""
+    return tuple((name, tuple(sorted(masked[name]))) for name in sorted(masked) if masked[name])
+
+
+def rules_of(connection: Connection, life: int) -> dict[str, set[str]]:
+    """Table → masked columns, under every name that the table has had."""
+    if connection.execute(_THERE).fetchone() != (True,):
+        # A store of an earlier version: it has no rules.
+        return {}
+    rules: list[_Rule] = connection.execute(_RULES, [life]).fetchall()
+    found: dict[int, tuple[set[str], set[str]]] = {}
+    for relation, *names, columns in connection.execute(_SHAPES, [life]) if rules else ():
+        of, masked = found.setdefault(relation, (set(), set()))
+        for schema, table in {(names[0], names[1]), (names[2], names[3])}:
+            of.add(f"{schema}.{table}")
+            masked |= set(_masked(rules, schema, table, columns))
+    made: dict[str, set[str]] = {}
+    for of, masked in found.values():
+        for name in of if masked else ():
+            made.setdefault(name, set()).update(masked)
+    return made
+
+
+def _masked(
+    rules: Iterable[_Rule], schema: str, table: str, columns: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    mine = [r for r in rules if _matches(r[0], f"{schema}.{table}" if "." in r[0] else table)]
+    return [
+        str(column["name"])
+        for column in columns
+        for _, of_column, of_type in mine
+        if _matches(of_column, str(column["name"]))
+        and (not of_type or column.get("type") is None or _matches(of_type, str(column["type"])))
+    ]
+
+
+def _matches(pattern: str, name: str) -> bool:
+    # As store.globs: each piece is looked for once, so that many stars cost no more than few.
+    first, *rest = (re.escape(piece) for piece in re.split(r"\*+", pattern))
+    if rest:
+        first += "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
+    return re.fullmatch(first, name, re.IGNORECASE | re.DOTALL) is not None
+
+
+def masked_image(image: sql.Composable, columns: Sequence[str]) -> sql.Composable:
+    """A row's JSON with marks in the place of these columns' values, where it has them; SQL NULL
+    stays NULL, as at ingest.
+    """
+    if not columns:
+        return image
+    return sql.SQL(
+        "({image} || (SELECT coalesce(jsonb_object_agg(k, {mark}::jsonb), '{{}}')"
+        " FROM unnest({columns}::text[]) AS k WHERE jsonb_typeof({image} -> k) <> 'null'))"
+    ).format(image=image, mark='{"$masked": true}', columns=list(columns))
+
+
+def masked_images(connection: Connection, part: Slice, image: sql.Composable) -> sql.Composable:
+    """The same over changes of all tables: each by its own masks."""
+    if not part.masked:
+        return image
+    branches = [
+        sql.SQL("WHEN {} THEN {}").format(relation, masked_image(image, columns))
+        for relation, columns in _relations(connection, part).items()
+    ]
+    if not branches:
+        return image
+    return sql.SQL("CASE c.relation_id {} ELSE {} END").format(sql.SQL(" ").join(branches), image)
+
+
+def _relations(connection: Connection, part: Slice) -> dict[int, list[str]]:
+    """The store's identifiers of the tables that are masked."""
+    masked, found = dict(part.masked), dict[int, set[str]]()
+    for relation, *names, _ in connection.execute(_SHAPES, [part.incarnation_id]):
+        for schema, table in ((names[0], names[1]), (names[2], names[3])):
+            columns = masked.get(f"{schema}.{table}", ())
+            found.setdefault(relation, set()).update(columns)
+    return {relation: sorted(columns) for relation, columns in found.items() if columns}
+
+
+def asked_masks(text: str) -> Masked | None:
+    """The option ``masked``: None for ``rules`` (and nothing said), else none or those named.
+
+    Raises ``StoreProblem``.
+    """
+    import json
+
+    words = text.strip()
+    if words.lower() in ("", "rules"):
+        return None
+    if words.lower() == "none":
+        return ()
+    try:
+        given = json.loads(words)
+        return told({str(name): [str(c) for c in columns] for name, columns in given.items()})
+    except (ValueError, AttributeError, TypeError):
+        raise StoreProblem(
+            "masked is rules, none, or tables with their columns",
+            'write it like {"public.customers": ["mail"]}',
+        ) from None

@@ -1,0 +1,154 @@
+"""A slice in SQL: conditions on ``transaction t``, and how many changes of it each one holds."""
+
+import datetime as dt
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from replview.parquet.narrowing import STATES
+from replview.parquet.reading.narrowed import narrowing_conditions
+from replview.parquet.slices import LAST_SEQ, OPERATIONS, Range, Slice
+
+#: The time and LSN of a transaction that has none of its own (a message): of its record.
+PLACED_TIME = sql.SQL("coalesce(t.commit_time, t.stored_at, t.received_at)")
+PLACED_LSN = sql.SQL("coalesce(t.commit_lsn, t.end_lsn, t.first_lsn)")
+#: Where the counts of ``transaction.relations`` keep an operation.
+_COUNTED = {"insert": 0, "update": 1, "delete": 2, "truncate": 3}
+_CODES = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M",
+          "snapshot": "S"}  # fmt: skip
+#: A subtransaction's abort takes its changes away again.
+NOT_ABORTED = sql.SQL(
+    "NOT EXISTS (SELECT FROM aborted_subtransaction a"
+    " WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)"
+)
+
+#: Of some subtransactions the receiver did not count what their abort took away.
+_TAKEN_AWAY = sql.SQL(
+    "t.aborted_changes > 0 OR (t.streamed AND EXISTS (SELECT FROM aborted_subtransaction a"
+    " WHERE a.transaction_id = t.id AND a.changes IS NULL))"
+)
+
+
+def everything(part: Slice) -> Range:
+    """The whole slice as one range."""
+    return Range(after=(part.after_seq, LAST_SEQ), through=(part.through_seq, LAST_SEQ))
+
+
+def conditions(
+    part: Slice, within: Range | None = None, relation_ids: Sequence[int] | None = None
+) -> sql.Composed:
+    """Which transactions: of the range, and where relations are named, that touched one of them."""
+    found: list[sql.Composable] = [
+        sql.SQL("t.incarnation_id = {}").format(part.incarnation_id),
+        sql.SQL("t.commit_seq > {} AND t.commit_seq <= {}").format(*_ends(part, within)),
+        sql.SQL("t.state = ANY({})").format(list(STATES)),
+    ]
+    if part.since is not None:
+        found.append(sql.SQL("{} >= {}").format(PLACED_TIME, part.since))
+    if part.until is not None:
+        found.append(sql.SQL("{} < {}").format(PLACED_TIME, part.until))
+    if part.from_lsn is not None:
+        found.append(sql.SQL("{} >= {}::pg_lsn").format(PLACED_LSN, lsn_text(part.from_lsn)))
+    if part.to_lsn is not None:
+        found.append(sql.SQL("{} <= {}::pg_lsn").format(PLACED_LSN, lsn_text(part.to_lsn)))
+    if part.actors:
+        found.append(sql.SQL("t.actor = ANY({})").format(list(part.actors)))
+    if within is not None and within.by_day and within.commit_date is not None:
+        midnight = dt.datetime.combine(within.commit_date, dt.time(), tzinfo=dt.UTC)
+        found.append(sql.SQL("{} >= {}").format(PLACED_TIME, midnight))
+        found.append(sql.SQL("{} < {}").format(PLACED_TIME, midnight + dt.timedelta(days=1)))
+    found += narrowing_conditions(part)
+    if relation_ids is not None:
+        names = [str(each) for each in relation_ids]
+        found.append(
+            sql.SQL("t.relations ? {}").format(names[0])
+            if len(names) == 1
+            else sql.SQL("t.relations ?| {}").format(names)
+        )
+    return sql.SQL(" AND ").join(found)
+
+
+def _ends(part: Slice, within: Range | None) -> tuple[int, int]:
+    if within is None:
+        return part.after_seq, part.through_seq
+    # The transaction in which a range begins has more of it, unless all of it came before.
+    after = within.after[0] if within.after[1] >= LAST_SEQ else within.after[0] - 1
+    return max(part.after_seq, after), min(part.through_seq, within.through[0])
+
+
+def lsn_text(lsn: int) -> str:
+    """``0/1B2C3D8``."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def wanted_operations(part: Slice, *, rows: bool = False) -> tuple[str, ...]:
+    """The operations asked for; with ``rows`` only those that a table's rows come from."""
+    asked = part.operations or OPERATIONS
+    return tuple(each for each in asked if not rows or each not in ("truncate", "message"))
+
+
+def operation_codes(operations: Sequence[str]) -> list[str]:
+    """As ``change.op`` keeps them."""
+    return [_CODES[each] for each in operations]
+
+
+def counted(
+    operations: Sequence[str],
+    relation_id: int | None,
+    *,
+    exact: bool = True,
+    update_weight: int = 1,
+) -> sql.Composed:
+    """How many changes of these operations a transaction has, of one relation or of all.
+
+    What aborted subtransactions took away is counted in its row: ``exact`` counts such ones anew.
+    """
+    if relation_id is None:
+        places = [sql.SQL("t.{}").format(sql.Identifier(f"{name}s")) for name in _COUNTED]
+    else:
+        counts = sql.SQL("(t.relations -> {} ->> {})::bigint")
+        places = [counts.format(str(relation_id), place) for place in _COUNTED.values()]
+    told = [
+        sql.SQL("{} * coalesce({}, 0)").format(
+            update_weight if operation == "update" else 1, places[place]
+        )
+        for operation, place in _COUNTED.items()
+        if operation in operations
+    ]
+    if relation_id is None and "message" in operations:
+        told.append(sql.Composed([sql.SQL("t.messages")]))
+    of_stream = sql.SQL(" + ").join(told) if told else sql.SQL("0")
+    of_baseline = (
+        sql.SQL("coalesce({}, 0)").format(places[0]) if "snapshot" in operations else sql.SQL("0")
+    )
+    plain = sql.SQL("CASE WHEN t.state = 'snapshot' THEN {} ELSE {} END").format(
+        of_baseline, of_stream
+    )
+    if not exact:
+        return plain
+    return sql.SQL("CASE WHEN {} THEN ({}) ELSE {} END").format(
+        _TAKEN_AWAY, _counted_anew(operations, relation_id, update_weight), plain
+    )
+
+
+def _counted_anew(
+    operations: Sequence[str], relation_id: int | None, update_weight: int
+) -> sql.Composed:
+    return sql.SQL(
+        "SELECT coalesce(sum(CASE c.op WHEN 'U' THEN {} ELSE 1 END), 0) FROM change c"
+        " WHERE c.transaction_id = t.id AND c.op::text = ANY({}) AND {} AND {}"
+    ).format(
+        update_weight,
+        operation_codes(operations),
+        of_relations(None if relation_id is None else [relation_id]),
+        NOT_ABORTED,
+    )
+
+
+def of_relations(relation_ids: Sequence[int] | None) -> sql.Composed:
+    """Which changes: of these relations, or of all."""
+    if relation_ids is None:
+        return sql.Composed([sql.SQL("true")])
+    if len(relation_ids) == 1:
+        return sql.SQL("c.relation_id = {}").format(relation_ids[0])
+    return sql.SQL("c.relation_id = ANY({})").format(list(relation_ids))

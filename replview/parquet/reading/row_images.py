@@ -1,0 +1,149 @@
+"""A group's changes of a table as images of its rows: each one's JSON, and what stands beside it.
+
+The JSON is unpacked once (``|| '{}'`` gives it back unpacked, and OFFSET 0 keeps the planner from
+doing so for each column anew). An update that moved its row to another key has the row before, too,
+if only its key.
+"""
+
+from collections.abc import Callable, Sequence
+
+from psycopg import sql
+
+from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.masks import masked_image
+from replview.parquet.reading.places import (
+    NOT_ABORTED,
+    of_relations,
+    operation_codes,
+    wanted_operations,
+)
+from replview.parquet.reading.transactions import Group
+from replview.parquet.slices import LAST_SEQ, Slice, SliceTable
+
+_ROWS = """
+    SELECT c.transaction_id AS id, c.seq, c.lsn, c.version_id, {kind} AS kind{may_derive},
+           {image} || '{{}}'::jsonb AS v
+    FROM {changes} WHERE {where}
+    ORDER BY {order} OFFSET 0
+"""
+_KIND = sql.SQL("CASE c.op WHEN 'U' THEN 2 WHEN 'D' THEN 3 ELSE 0 END")
+_IMAGE = sql.SQL("CASE c.op WHEN 'D' THEN c.old ELSE c.new END")
+# Under FULL the server sends the whole old row, else the old key where it is another: two rows come
+# of one change.
+_SENT = sql.SQL("c.old_kind = 'O' OR c.old_key_hash IS NOT NULL")
+_IMAGES = """
+    {changes} CROSS JOIN LATERAL (
+        SELECT 1 AS kind, coalesce(c.old, '{{}}') AS image WHERE c.op = 'U' AND ({two})
+        UNION ALL SELECT {kind}, {image}
+    ) AS i
+"""
+_MOVED = """
+    SELECT EXISTS (SELECT FROM change WHERE relation_id = %s AND old_key_hash IS NOT NULL)
+"""
+# What "derived" adds: the row before an update whose row has a key can be looked for.
+_LOOKED_FOR = sql.SQL("c.old_kind = 'O' OR c.key_hash IS NOT NULL")
+_MAY_DERIVE = sql.SQL("""
+    , CASE WHEN i.kind <> 1 OR c.old_kind IS NOT DISTINCT FROM 'O' OR c.key_hash IS NULL THEN 0
+           WHEN c.old_key_hash IS NULL THEN 1 ELSE 2 END AS derivable
+""")
+
+
+def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool:
+    """Whether an update may give two rows: looking for that in each of them takes its time."""
+    if "update" not in wanted_operations(part, rows=True):
+        return False
+    if any(version.replica_identity == "FULL" for version in table.versions):
+        return True
+    if not any(version.key_columns for version in table.versions):
+        return False
+    if part.before == "derived":
+        return True
+    return connection.execute(_MOVED, [table.relation_id]).fetchone() == (True,)
+
+
+def row_images(
+    connection: Connection, part: Slice, table: SliceTable
+) -> Callable[[Group], sql.Composed]:
+    """Gives the query of one group's rows as JSON, in the order of history. Where rows before
+    updates are asked of the record too, each update of a keyed row has one, and ``derivable`` says
+    which of them nobody sent.
+    """
+    before = tells_before(connection, part, table)
+    masked = part.masked_of(table.name)
+    derived = part.before == "derived"
+    codes = operation_codes(wanted_operations(part, rows=True))
+    told = {
+        "kind": sql.SQL("i.kind") if before else _KIND,
+        "image": masked_image(sql.SQL("i.image") if before else _IMAGE, masked),
+        "may_derive": sql.SQL("")
+        if not derived
+        else _MAY_DERIVE
+        if before
+        else sql.SQL(", 0 AS derivable"),
+    }
+    told = {name: written_once(connection, each) for name, each in told.items()}
+    two = _LOOKED_FOR if derived else _SENT
+
+    def query(group: Group) -> sql.Composed:
+        changes, order = source_of(group)
+        order = sql.SQL("{}, c.seq").format(order)
+        if before:
+            changes = sql.SQL(_IMAGES).format(changes=changes, two=two, kind=_KIND, image=_IMAGE)
+            order = sql.SQL("{}, i.kind").format(order)
+        where = changes_of(group, [table.relation_id], codes)
+        return sql.SQL(_ROWS).format(**told, changes=changes, where=where, order=order)
+
+    return query
+
+
+def written_once(connection: Connection, part: sql.Composable) -> sql.Composable:
+    """The same, as text: a query's parts would be put together anew for each group."""
+    return sql.SQL(part.as_string(connection))
+
+
+def source_of(group: Group) -> tuple[sql.Composable, sql.Composable]:
+    """Where a group's changes come from, and what gives their order."""
+    if group.ascending:
+        return sql.SQL("change c"), sql.SQL("c.transaction_id")
+    named = sql.SQL(
+        "change c JOIN unnest({}::bigint[]) WITH ORDINALITY AS g (id, place)"
+        " ON g.id = c.transaction_id"
+    ).format(_array(group.ids))
+    return named, sql.SQL("g.place")
+
+
+def _array(ids: Sequence[int]) -> str:
+    """Written here: psycopg looks at each element with a regular expression."""
+    return "{" + ",".join(map(str, ids)) + "}"
+
+
+def changes_of(
+    group: Group, relation_ids: Sequence[int] | None, codes: Sequence[str]
+) -> sql.Composed:
+    """Which changes: identifiers as constants, so that the planner leaves partitions out."""
+    found = [
+        _of_transactions(group),
+        of_relations(relation_ids),
+        sql.SQL('c.op = ANY({}::"char"[])').format(list(codes)),
+    ]
+    if group.after_seq:
+        found.append(sql.SQL("c.seq > {}").format(group.after_seq))
+    if group.through_seq < LAST_SEQ:
+        found.append(sql.SQL("c.seq <= {}").format(group.through_seq))
+    if group.aborted:
+        found.append(sql.Composed([NOT_ABORTED]))
+    return sql.SQL(" AND ").join(found)
+
+
+def _of_transactions(group: Group) -> sql.Composable:
+    """By a range where they lie together: looking each of them up takes longer than its rows."""
+    ids = group.ids
+    if len(ids) == 1:
+        return sql.SQL("c.transaction_id = {}").format(ids[0])
+    if group.among is None:
+        return sql.SQL("c.transaction_id = ANY({}::bigint[])").format(_array(ids))
+    between = sql.SQL("c.transaction_id BETWEEN {} AND {}").format(ids[0], ids[-1])
+    if group.among == len(ids):
+        return between
+    # (Without "+ 0" the index would be asked for each of them all the same.)
+    return sql.SQL("{} AND c.transaction_id + 0 = ANY({}::bigint[])").format(between, _array(ids))

@@ -1,0 +1,135 @@
+"""A table's changes as typed rows."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.converting import convert_array
+from replview.parquet.reading.derived import DERIVED, Derivation
+from replview.parquet.reading.derived import OWN_FIELDS as DERIVATION_FIELDS
+from replview.parquet.reading.marked_rows import Asides, as_mark, unmarked
+from replview.parquet.reading.packed_columns import group_batches
+from replview.parquet.reading.packed_values import PLAIN, TEXT
+from replview.parquet.reading.places import everything
+from replview.parquet.reading.row_images import row_images
+from replview.parquet.reading.transactions import Group, groups, placed
+from replview.parquet.reading.typed_cells import MOST_COLUMNS, Cells
+from replview.parquet.reading.typed_query import (
+    KINDS,
+    OWN_FIELDS,
+    TOLD_FIELDS,
+    is_plain,
+    typed_query,
+)
+from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
+from replview.parquet.slices import Range, Slice, SliceTable
+
+_NO_NAMES: list[str] = []
+
+
+def read_typed(
+    connection: Connection, part: Slice, table: SliceTable, within: Range | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of exactly ``table.arrow_schema()``, ordered by (commit_seq, seq).
+
+    An update that has its row before gives two. Memory holds one batch, whatever the range's size.
+    """
+    columns, schema = table.columns, table.arrow_schema()
+    derived = part.before == "derived"
+    own = {**OWN_FIELDS, **(DERIVATION_FIELDS if derived else {})}
+    values = {f"x{n}": PLAIN if is_plain(c.arrow) else TEXT for n, c in enumerate(columns)}
+    images = row_images(connection, part, table)
+    query = typed_query(connection, part, table, columns, images)
+    cells = None
+    if len(columns) <= MOST_COLUMNS and not part.masked_of(table.name):
+        cells = Cells.of(connection, table, own, images)
+    found = groups(connection, part, within or everything(part), [table.relation_id])
+    with Asides(connection) as asides, Derivation(connection, part, table, columns) as rows_before:
+        for group, batch in group_batches(
+            connection, found, query, {**own, **TOLD_FIELDS, **values}, cells
+        ):
+            for whole in rows_before.filled(batch) if derived else (batch,):
+                for some in asides.portions(whole):
+                    yield _typed(some, group, table, columns, schema, asides)
+
+
+def _typed(
+    batch: pa.RecordBatch, group: Group, table: SliceTable, columns: Sequence[Column],
+    schema: pa.Schema, asides: Asides,
+) -> pa.RecordBatch:  # fmt: skip
+    raws: dict[int, list[tuple[str, str]]] = {}
+    batch, of = placed(batch, group)
+    marked = unmarked(batch, KINDS, asides)
+    arrays: list[Any] = []
+    for number, column in enumerate(columns):
+        values, marks = marked.column(batch.column(f"x{number}"), column.source_name)
+        converted = convert_array(values, column.arrow)
+        found = {**converted.raw, **marks}
+        if found and is_plain(column.arrow):
+            found = {place: as_mark(text) for place, text in found.items()}
+        for place, text in sorted(found.items()):
+            raws.setdefault(place, []).append((column.source_name, text))
+        arrays.append(converted.array)
+    own = _own(batch, of, group, table)
+    own["_not_sent"] = _name_lists(batch.column("missing"), columns)
+    own["_pg_raw"] = _raw_maps(raws, batch.num_rows)
+    arrays += [own[item.name] for item in CHANGE_FIELDS]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _own(batch: pa.RecordBatch, of: Any, group: Group, table: SliceTable) -> dict[str, Any]:
+    """What stands beside the table's own columns."""
+    rows = group.rows
+    versions = pa.array([version.id for version in table.versions], pa.int64())
+    numbers = pa.array([version.number for version in table.versions], pa.int32())
+    times = rows["commit_us"].combine_chunks().cast(pa.timestamp("us", "UTC"))
+
+    def told(name: str) -> Any:
+        return rows[name].combine_chunks().take(of)
+
+    return {
+        "_change_type": pa.array(KINDS).take(batch.column("kind")),
+        "_commit_version": told("commit_version"),
+        "_commit_timestamp": times.take(of),
+        "_lsn": batch.column("lsn"),
+        "_xid": told("xid"),
+        "_seq": batch.column("seq"),
+        "_actor": told("actor"),
+        "_relation_version": numbers.take(
+            pc.index_in(batch.column("version_id"), value_set=versions)
+        ),
+        "_derived": batch.column(DERIVED)
+        if DERIVED in batch.schema.names
+        else pa.repeat(pa.scalar(False), batch.num_rows),
+    }
+
+
+def _name_lists(texts: pa.Array, columns: Sequence[Column]) -> pa.Array:
+    """Lists of columns told by their numbers. Few differ, whatever the number of rows."""
+    coded = pc.dictionary_encode(texts)
+    lists = [
+        [columns[int(number)].source_name for number in text.rstrip(",").split(",")]
+        for text in coded.dictionary.to_pylist()
+    ]
+    places = pc.add(pc.fill_null(coded.indices, -1), 1)
+    return pa.array([_NO_NAMES, *lists], pa.list_(pa.string())).take(places)
+
+
+def _raw_maps(raws: dict[int, list[tuple[str, str]]], rows: int) -> pa.Array:
+    """Maps from a column to the text that its type could not hold."""
+    if not raws:
+        nothing = pa.array([], pa.string())
+        offsets = pa.repeat(pa.scalar(0, pa.int32()), rows + 1)
+        return pa.MapArray.from_arrays(offsets, nothing, nothing)
+    ends, names, texts = [0], [], []
+    for place in range(rows):
+        for name, text in raws.get(place, ()):
+            names.append(name)
+            texts.append(text)
+        ends.append(len(names))
+    return pa.MapArray.from_arrays(
+        pa.array(ends, pa.int32()), pa.array(names, pa.string()), pa.array(texts, pa.string())
+    )

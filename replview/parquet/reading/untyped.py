@@ -1,0 +1,220 @@
+"""Change records as they are (values as JSON), transactions, and events."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.csv_copies import copied
+from replview.parquet.reading.masks import masked_images
+from replview.parquet.reading.packed_values import (
+    INT64,
+    LSN,
+    MOMENT,
+    TEXT,
+    Fixed,
+    Texts,
+    packing,
+    unpacked,
+)
+from replview.parquet.reading.places import (
+    conditions,
+    counted,
+    everything,
+    lsn_text,
+    operation_codes,
+    wanted_operations,
+)
+from replview.parquet.reading.row_images import changes_of, source_of, written_once
+from replview.parquet.reading.tables import relation_ids
+from replview.parquet.reading.transactions import Group, groups, placed
+from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
+from replview.parquet.slices import OPERATIONS, Range, Slice
+
+_WORDS = {code: word for word in OPERATIONS for code in operation_codes([word])}
+_FIELDS: dict[str, pa.DataType] = {
+    "id": pa.int64(), "seq": pa.int32(), "lsn": pa.string(), "subxid": pa.int64(),
+    "op": pa.string(), "version_id": pa.int64(), "old": pa.string(), "new": pa.string(),
+}  # fmt: skip
+_QUERY = """
+    SELECT c.transaction_id, c.seq, c.lsn, c.subxid, c.op, c.version_id,
+           ({old})::text, ({new})::text
+    FROM {changes} WHERE {where} ORDER BY {order}, c.seq
+"""
+_SHAPES = """
+    SELECT v.id, v.number, v.schema, v."table", r.oid
+    FROM relation_version v JOIN relation r ON r.id = v.relation_id
+    JOIN slot_incarnation i ON i.slot_id = r.slot_id WHERE i.id = %s ORDER BY v.id
+"""
+#: Transactions of a read: a context may have 64 kB, and the server's memory holds them all.
+_PAGE = 4096
+_TRANSACTIONS = """
+    SELECT {packing} FROM (
+        SELECT {columns} FROM transaction t WHERE {where} AND t.commit_seq > {after}
+        ORDER BY t.commit_seq LIMIT {page}
+    ) AS packed
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Every version of the slot's tables."""
+
+    ids: pa.Array
+    columns: dict[str, pa.Array]
+
+    @classmethod
+    def read(cls, connection: Connection, part: Slice) -> "_Shapes":
+        rows = connection.execute(_SHAPES, [part.incarnation_id]).fetchall()
+        ids, numbers, schemas, tables, oids = zip(*rows, strict=True) if rows else [()] * 5
+        return cls(
+            pa.array(ids, pa.int64()),
+            {
+                "version": pa.array(numbers, pa.int32()),
+                "schema": pa.array(schemas, pa.string()),
+                "table": pa.array(tables, pa.string()),
+                "relation_oid": pa.array(oids, pa.int64()),
+            },
+        )
+
+    def of(self, version_ids: pa.Array) -> dict[str, pa.Array]:
+        places = pc.index_in(version_ids, value_set=self.ids)
+        return {name: values.take(places) for name, values in self.columns.items()}
+
+
+def read_untyped(
+    connection: Connection, part: Slice, within: Range | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Every change of the slice, of all tables, as ``slice_schemas.UNTYPED``."""
+    yield from _records(connection, part, within, wanted_operations(part))
+
+
+def _records(
+    connection: Connection, part: Slice, within: Range | None, operations: Sequence[str],
+    having: sql.Composable = sql.SQL("true"),  # noqa: B008 (a constant)
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    shapes = _Shapes.read(connection, part)
+    ids = relation_ids(connection, part)
+    codes = operation_codes(operations)
+    old, new = (
+        written_once(connection, masked_images(connection, part, sql.SQL(side)))
+        for side in ("c.old", "c.new")
+    )
+    for group in groups(connection, part, within or everything(part), ids, having):
+        changes, order = source_of(group)
+        query = sql.SQL(_QUERY).format(
+            old=old, new=new, changes=changes, where=changes_of(group, ids, codes), order=order
+        )
+        for batch in copied(connection, query, _FIELDS):
+            yield _record_batch(batch, group, shapes, part)
+
+
+def _record_batch(
+    batch: pa.RecordBatch, group: Group, shapes: _Shapes, part: Slice
+) -> pa.RecordBatch:
+    rows = group.rows
+    batch, of = placed(batch, group)
+    told: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
+    told |= {name: rows[name].combine_chunks().take(of) for name in ("commit_seq", "xid", "actor")}
+    told |= shapes.of(batch.column("version_id"))
+    versions = rows["commit_version"].combine_chunks()
+    lsns = [None if each is None else lsn_text(each) for each in versions.to_pylist()]
+    told["_commit_version"] = versions.take(of)
+    told["commit_lsn"] = pa.array(lsns, pa.string()).take(of)
+    times = rows["commit_us"].combine_chunks().cast(pa.timestamp("us", "UTC"))
+    told["commit_time"] = times.take(of)
+    told["incarnation"] = pa.repeat(pa.scalar(part.incarnation, pa.int32()), batch.num_rows)
+    words = pc.dictionary_encode(batch.column("op"))
+    names = pa.array([_WORDS[code] for code in words.dictionary.to_pylist()], pa.string())
+    told["op"] = names.take(words.indices)
+    return pa.RecordBatch.from_arrays([told[item.name] for item in UNTYPED], schema=UNTYPED)
+
+
+def read_events(
+    connection: Connection, part: Slice, within: Range | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Truncations and logical messages of the slice as ``slice_schemas.EVENTS``."""
+    operations = [each for each in wanted_operations(part) if each in ("truncate", "message")]
+    if not operations:
+        return
+    having = sql.SQL("(t.truncates > 0 OR t.messages > 0 OR t.state = 'message')")
+    for batch in _records(connection, part, within, operations, having):
+        lines = []
+        for line in batch.to_pylist():
+            lines.append({**line, **_event(line["new"])})
+        yield pa.RecordBatch.from_pylist(
+            [{item.name: line.get(item.name) for item in EVENTS} for line in lines], EVENTS
+        )
+
+
+def _event(text: str | None) -> dict[str, Any]:
+    """What a truncation or message keeps as its new row; a mark stands as JSON."""
+    told: dict[str, Any] = orjson.loads(text) if text else {}
+    if isinstance(told.get("content"), dict):
+        told["content"] = orjson.dumps(told["content"]).decode()
+    return told
+
+
+def read_transactions(
+    connection: Connection, part: Slice, within: Range | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The slice's transactions as ``slice_schemas.TRANSACTIONS``.
+
+    Where tables or operations are chosen, those that have one of these changes.
+    """
+    ids = relation_ids(connection, part)
+    where = [conditions(part, within, ids)]
+    if part.operations or ids is not None:
+        operations = wanted_operations(part)
+        wanted: list[int | None] = [None] if ids is None else list(ids)
+        of = [counted(operations, each) for each in wanted]
+        where.append(
+            sql.SQL("({}) > 0").format(
+                sql.SQL(" + ").join(sql.SQL("({})").format(each) for each in of)
+            )
+        )
+    told = {item.name: _packed_as(item) for item in TRANSACTIONS if item.name != "incarnation"}
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} AS {}").format(_told(name, part), sql.Identifier(name)) for name in told
+    )
+    after, rows = -1, _PAGE
+    while rows == _PAGE:
+        query = sql.SQL(_TRANSACTIONS).format(
+            packing=packing(told), columns=columns, where=sql.SQL(" AND ").join(where),
+            after=after, page=_PAGE,
+        )  # fmt: skip
+        [(rows, *values)] = connection.execute(query, binary=True).fetchall()
+        if not rows:
+            return
+        arrays = unpacked(values, told, rows)
+        after = arrays["commit_seq"][-1].as_py()
+        arrays["incarnation"] = pa.repeat(part.incarnation, rows)
+        yield pa.RecordBatch.from_arrays(
+            [arrays[item.name].cast(item.type) for item in TRANSACTIONS], schema=TRANSACTIONS
+        )
+
+
+def _packed_as(item: pa.Field) -> Fixed | Texts:
+    if pa.types.is_timestamp(item.type):
+        return MOMENT
+    if pa.types.is_string(item.type):
+        return TEXT
+    return LSN if item.name == "_commit_version" else INT64
+
+
+def _told(name: str, part: Slice) -> sql.Composable:
+    if name == "context":
+        # A message told it.
+        return sql.SQL("t.context::text" if part.narrowed.in_messages else "NULL::text")
+    if name == "_commit_version":
+        return sql.SQL("t.commit_lsn")
+    column = sql.SQL("t.{}").format(sql.Identifier(name))
+    sent = TRANSACTIONS.field(name).type
+    if pa.types.is_timestamp(sent):
+        return column
+    return sql.SQL("{}::text" if pa.types.is_string(sent) else "{}::bigint").format(column)

@@ -1,0 +1,203 @@
+"""What is read of the record: a slice of transactions, the tables in it, the ranges it is cut into.
+
+All three are plain data: a job's description, a Spark partition and a manifest carry them as JSON.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+
+from replview.parquet.narrowing import Narrowing
+from replview.parquet.slice_schemas import Column, slice_columns, table_schema
+
+OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
+#: A place in history: commit_seq, and the change's seq within that transaction.
+Place = tuple[int, int]
+#: Tables and their masked columns, both in order; a table under every name it has had.
+Masked = tuple[tuple[str, tuple[str, ...]], ...]
+#: After every change of a transaction (``change.seq`` is a 32-bit integer).
+LAST_SEQ = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The transactions of one life of one slot with ``after_seq < commit_seq <= through_seq``,
+    and of their changes those that the predicates let through.
+
+    Its ends are fixed: what is stored later is not in it.
+    """
+
+    source: str
+    slot: str
+    #: The life's identifier in the store, and its number (1 for the slot's first).
+    incarnation_id: int
+    incarnation: int
+    after_seq: int
+    through_seq: int
+    #: Commit times: from ``since`` (included) to ``until`` (not).
+    since: dt.datetime | None = None
+    until: dt.datetime | None = None
+    #: Commit LSNs, both included.
+    from_lsn: int | None = None
+    to_lsn: int | None = None
+    #: ``schema.table`` as last seen; empty: all.
+    tables: tuple[str, ...] = ()
+    #: Some of ``OPERATIONS``; empty: all.
+    operations: tuple[str, ...] = ()
+    #: Exactly these actors; empty: all, and nobody.
+    actors: tuple[str, ...] = ()
+    #: Rows before an update: only those the server sent, or from the record too (slower).
+    before: Literal["sent", "derived"] = "sent"
+    #: Of these the values are left out, with a mark in their place.
+    masked: Masked = ()
+    #: What else is asked of its transactions.
+    narrowed: Narrowing = field(default_factory=Narrowing)
+
+    def masked_of(self, table: str) -> tuple[str, ...]:
+        """The masked columns of a table, ``schema.table``."""
+        return dict(self.masked).get(table, ())
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        told = {item.name: getattr(self, item.name) for item in fields(self)}
+        for name in ("since", "until"):
+            told[name] = None if told[name] is None else told[name].isoformat()
+        for name in ("tables", "operations", "actors"):
+            told[name] = list(told[name])
+        # Absent where nothing is masked or asked: such slices are those of earlier versions.
+        more = {
+            "masked": {name: list(columns) for name, columns in told.pop("masked")},
+            "narrowed": told.pop("narrowed").to_json(),
+        }
+        return told | {name: value for name, value in more.items() if value}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """The slice that ``to_json`` told of."""
+        values = dict(told)
+        for name in ("since", "until"):
+            if values.get(name) is not None:
+                values[name] = dt.datetime.fromisoformat(values[name])
+        for name in ("tables", "operations", "actors"):
+            values[name] = tuple(values.get(name) or ())
+        masked = values.get("masked") or {}
+        values["masked"] = tuple((name, tuple(masked[name])) for name in sorted(masked))
+        values["narrowed"] = Narrowing.from_json(values.get("narrowed") or {})
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableVersion:
+    """One shape of a table that changes of the slice were made under."""
+
+    #: ``relation_version.id`` and its number (1 for the first shape seen).
+    id: int
+    number: int
+    #: ``[{"name", "type_oid", "type", "typmod", "key"}]`` in the stream's order.
+    columns: tuple[Mapping[str, Any], ...]
+    #: What a row is known by; empty: rows cannot be told apart.
+    key_columns: tuple[str, ...] = ()
+    #: DEFAULT, NOTHING, FULL or INDEX.
+    replica_identity: str = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceTable:
+    """A table with changes in a slice; its columns are those of all its shapes there."""
+
+    relation_id: int
+    #: On the source.
+    oid: int
+    #: As named by the newest shape in the slice.
+    schema: str
+    table: str
+    #: In the order of their numbers.
+    versions: tuple[TableVersion, ...]
+    #: Counted changes (an update that has its row before is one); None: not counted.
+    rows: int | None = None
+    #: Only these columns, by their name on the source; None: all.
+    only: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """``schema.table``."""
+        return f"{self.schema}.{self.table}"
+
+    @property
+    def columns(self) -> list[Column]:
+        """The file's: those of the newest shape, then those it had before."""
+        found = slice_columns([version.columns for version in reversed(self.versions)])
+        return [c for c in found if self.only is None or c.source_name in self.only]
+
+    def arrow_schema(self) -> pa.Schema:
+        """Of the rows that ``read_typed`` gives and of the table's Parquet files."""
+        numbers = [version.number for version in self.versions]
+        return table_schema(self.columns, self.name, numbers)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        told = {item.name: getattr(self, item.name) for item in fields(self)}
+        told["only"] = None if self.only is None else list(self.only)
+        told["versions"] = [
+            {
+                "id": version.id,
+                "number": version.number,
+                "columns": [dict(column) for column in version.columns],
+                "key_columns": list(version.key_columns),
+                "replica_identity": version.replica_identity,
+            }
+            for version in self.versions
+        ]
+        return told
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """The table that ``to_json`` told of."""
+        versions = tuple(
+            TableVersion(
+                id=version["id"],
+                number=version["number"],
+                columns=tuple(version["columns"]),
+                key_columns=tuple(version["key_columns"]),
+                replica_identity=version["replica_identity"],
+            )
+            for version in told["versions"]
+        )
+        only = told.get("only")
+        values = {**told, "versions": versions, "only": None if only is None else tuple(only)}
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """A part of a table's changes in a slice: ``after < (commit_seq, seq) <= through``."""
+
+    after: Place
+    through: Place
+    #: Counted changes.
+    rows: int = 0
+    #: Commit LSNs of the first and the last transaction that has some of them; None: unknown.
+    first_lsn: int | None = None
+    last_lsn: int | None = None
+    #: With ``by_day``: only transactions committed on this day (UTC); None: of no known time.
+    commit_date: dt.date | None = None
+    by_day: bool = field(default=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        told = {item.name: getattr(self, item.name) for item in fields(self)}
+        told["after"], told["through"] = list(self.after), list(self.through)
+        told["commit_date"] = None if self.commit_date is None else self.commit_date.isoformat()
+        return told
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """The range that ``to_json`` told of."""
+        values = dict(told)
+        values["after"], values["through"] = tuple(told["after"]), tuple(told["through"])
+        if told.get("commit_date") is not None:
+            values["commit_date"] = dt.date.fromisoformat(told["commit_date"])
+        return cls(**values)

@@ -1,0 +1,252 @@
+"""Write a slice: plan its files, write those that are not there yet, then say that it is whole."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from replview.parquet.reading import connect
+from replview.parquet.reading.connecting import Connection, StoreProblem
+from replview.parquet.slices import Slice
+from replview.parquet.writing import on_spark
+from replview.parquet.writing.dataset_roots import place
+from replview.parquet.writing.gaps import gaps_of
+from replview.parquet.writing.half_files import WRITING, named
+from replview.parquet.writing.layout import SCHEMA, life_folder
+from replview.parquet.writing.manifests import (
+    Manifest,
+    is_unfinished,
+    mark_unfinished,
+    own_paths,
+    read_manifest,
+    refuse_overlap,
+    seal,
+)
+from replview.parquet.writing.parts import Part, PartWriter, Written
+from replview.parquet.writing.planning import Plan
+from replview.parquet.writing.problems import Cancelled, TargetProblem
+from replview.parquet.writing.targets import Target
+
+#: Files written side by side: each has a session of the store and about 300 MB.
+_SIDE_BY_SIDE = 2
+_LOOK_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an export is."""
+
+    #: Changes, transactions and events; of those in all.
+    rows: int
+    total_rows: int
+    files: int
+    total_files: int
+    #: Of the finished files.
+    bytes: int
+    #: None while nothing tells it.
+    seconds_left: float | None
+
+
+def export(
+    part: Slice,
+    target: Target,
+    *,
+    dsn: str | None = None,
+    spark: Any = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    keep: bool = False,
+) -> Manifest:
+    """Write a slice below a target's root; a slice that is whole there is left as it is.
+
+    ``spark`` is a session to write on; None: in this process. Finished files of an earlier run are
+    kept. Raises ``TargetProblem`` and ``StoreProblem`` (finished files stay, to go on from), and
+    ``Cancelled``: then nothing of it stays, unless ``keep``.
+    """
+    with connect(dsn) as connection:
+        return _Export(part, target, connection, dsn, spark, progress, cancelled, keep).run()
+
+
+@dataclass(slots=True)
+class _Export:
+    part: Slice
+    target: Target
+    connection: Connection
+    dsn: str | None
+    spark: Any
+    progress: Callable[[Progress], None]
+    cancelled: Callable[[], bool]
+    keep: bool
+    rows: int = 0
+    began: float = field(default_factory=time.monotonic)
+    #: At the beginning, from an earlier run.
+    kept_rows: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> Manifest:
+        if (whole := self._whole()) is not None:
+            return whole
+        refuse_overlap(self.target, self.part)
+        with connect(self.dsn) as beside:
+            counted = Plan.of(self.connection, self.part, beside)
+        placed = place(counted, self.target)
+        plan = placed.plan
+        writer = PartWriter(self.part, plan.tables, self.target)
+        done = self._kept(plan, writer)
+        mark_unfinished(self.target, self.part)
+        # What others write meanwhile sees by the schema which root this one fills.
+        for path in placed.opened:
+            self.target.write_bytes(path, placed.schemas[path])
+        try:
+            self._write(plan, writer, done)
+        except Cancelled:
+            if not self.keep:
+                self._take_back(plan)
+            raise
+        for path, document in placed.schemas.items():
+            self.target.write_bytes(path, document)
+        files = [(one, done[one.path]) for one in plan.parts]
+        gaps = gaps_of(self.connection, self.part)
+        manifest = Manifest.of(self.part, plan.tables.values(), plan.folders, files, gaps)
+        seal(self.target, self.part, manifest)
+        return manifest
+
+    def _whole(self) -> Manifest | None:
+        """The manifest, where every file it tells of is there in its size."""
+        manifest = read_manifest(self.target, self.part)
+        if manifest is None or is_unfinished(self.target, self.part):
+            return None
+        sizes = {each.path: each.bytes for each in self.target.files(manifest.folder, deep=True)}
+        if any(sizes.get(each["path"]) != each["bytes"] for each in manifest.files):
+            return None
+        seal(self.target, self.part, manifest)
+        return manifest
+
+    def _kept(self, plan: Plan, writer: PartWriter) -> dict[str, Written]:
+        """Files that are there; half-written ones are swept away, another slice's are refused."""
+        names = {one.path for one in plan.parts}
+        there, ours = set(), names | own_paths(self.part)
+        for found in self.target.files(life_folder(self.part), deep=True):
+            folder, _, name = found.path.rpartition("/")
+            if found.path in names:
+                there.add(found.path)
+            elif name.startswith(WRITING) and f"{folder}/{named(name)}" in ours:
+                self.target.delete(found.path)
+        done: dict[str, Written] = {}
+        for one in plan.parts:
+            if one.path not in there:
+                continue
+            kept = writer.finished(one)
+            if kept is not None:
+                done[one.path] = kept
+                continue
+            mine = writer.is_ours(one)
+            if mine is False or (mine is None and not is_unfinished(self.target, self.part)):
+                raise TargetProblem(
+                    "files of the same names stand there that this slice did not write",
+                    "export into another folder",
+                )
+        self.rows = self.kept_rows = sum(each.changes for each in done.values())
+        return done
+
+    def _write(self, plan: Plan, writer: PartWriter, done: dict[str, Written]) -> None:
+        """Whatever is not there yet; ``done`` grows by it."""
+        missing = [one for one in plan.parts if one.path not in done]
+        self._tell(plan, done)
+        if not missing:
+            return
+        if self.spark is None:
+            finished = self._in_this_process(writer, missing)
+        else:
+            finished = on_spark.write_parts(self.spark, writer, missing, self.dsn, self.cancelled)
+        for each in finished:
+            if each is not None:
+                if self.spark is not None and each.path not in done:
+                    self.rows += each.changes
+                done[each.path] = each
+            self._tell(plan, done)
+
+    def _in_this_process(self, writer: PartWriter, missing: list[Part]) -> Iterator[Written | None]:
+        """Each file as it is finished, and None whenever there is something to tell."""
+        stopped = threading.Event()
+        with ExitStack() as stack:
+            workers = min(_SIDE_BY_SIDE, len(missing))
+            sessions = [stack.enter_context(connect(self.dsn)) for _ in range(workers)]
+            pool = stack.enter_context(ThreadPoolExecutor(workers))
+
+            def write(one: Part) -> Written:
+                with self._lock:
+                    session = sessions.pop()
+                try:
+                    return writer.write(
+                        session,
+                        one,
+                        wrote=self._wrote,
+                        cancelled=lambda: stopped.is_set() or self.cancelled(),
+                    )
+                except psycopg.Error as error:
+                    raise lost_store(error) from error
+                finally:
+                    with self._lock:
+                        sessions.append(session)
+
+            waiting: set[Future[Written]] = {pool.submit(write, one) for one in missing}
+            try:
+                while waiting:
+                    ended, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
+                    yield from (each.result() for each in ended)
+                    yield None
+            finally:
+                stopped.set()
+                for each in waiting:
+                    each.cancel()
+
+    def _wrote(self, changes: int) -> None:
+        with self._lock:
+            self.rows += changes
+
+    def _tell(self, plan: Plan, done: dict[str, Written]) -> None:
+        seconds = time.monotonic() - self.began
+        total, new = plan.changes, self.rows - self.kept_rows
+        left = (total - self.rows) * seconds / new if new > 0 else None
+        self.progress(
+            Progress(
+                rows=self.rows,
+                total_rows=total,
+                files=len(done),
+                total_files=len(plan.parts),
+                bytes=sum(each.bytes for each in done.values()),
+                seconds_left=left,
+            )
+        )
+
+    def _take_back(self, plan: Plan) -> None:
+        """Nothing of a slice stays that nobody wants."""
+        ours, others = {one.path for one in plan.parts}, set()
+        for found in self.target.files(life_folder(self.part), deep=True):
+            folder, _, name = found.path.rpartition("/")
+            half = name.startswith(WRITING) and f"{folder}/{named(name)}" in ours
+            if half or found.path in ours:
+                self.target.delete(found.path)
+            elif name.endswith(".parquet"):
+                others.add(folder.rpartition("/")[0])
+        for dataset in {*plan.folders.values()} - others:
+            self.target.delete(f"{dataset}/{SCHEMA}")
+        seal(self.target, self.part, None)
+        for folder in {one.path.rpartition("/")[0] for one in plan.parts}:
+            self.target.delete_empty(folder)
+        self.target.delete_empty(f"{life_folder(self.part)}/_manifests")
+
+
+def lost_store(error: psycopg.Error) -> StoreProblem:
+    """What a session's error while reading means; what the server said may hold values."""
+    code = f" ({error.sqlstate})" if error.sqlstate else ""
+    return StoreProblem(
+        f"the store stopped answering while it was read{code}",
+        "look at its log, then run it again: finished files are kept",
+    )

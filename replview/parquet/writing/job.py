@@ -1,0 +1,184 @@
+"""``python -m replview.parquet.writing.job JOB.json``: one export in a process of its own.
+
+The file says ``slice`` (``Slice.to_json()``), ``target`` (a folder or URL), ``dsn_env`` (the name
+of the environment variable with the store's address), ``spark`` (null, or where Spark runs:
+``local[2]``, ``sc://…``, ``spark://…``, ``default`` for what spark-submit and the environment say)
+and ``keep`` (whether finished files of a cancelled export stay). It holds no secret.
+
+Standard output is JSON, a line each: ``{"event": "progress", …}`` at most twice a second, and at
+the end one of
+
+- ``{"event": "done", "manifest": …}``, status 0
+- ``{"event": "problem", "problem": …, "remedy": …}``, status 1
+- ``{"event": "cancelled"}``, status 3
+
+Standard error is the log. SIGTERM and SIGINT cancel: half-written files go, and so do finished ones
+unless they are to be kept.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psycopg
+
+from replview.parquet.reading.connecting import ENVIRONMENT, StoreProblem
+from replview.parquet.slices import Slice
+from replview.parquet.writing.exporting import Progress, export, lost_store
+from replview.parquet.writing.problems import Cancelled, TargetProblem
+from replview.parquet.writing.targets import Target, test_write
+from replview.spark.sessions import SparkProblem, context, session
+
+log = logging.getLogger("replview.export")
+
+DONE, PROBLEM, CANCELLED = 0, 1, 3
+_TELL_SECONDS = 0.5
+_NAME = "replview export"
+_SMALL = {"spark__driver__memory": "512m"}
+#: A driver of this machine that passes a few plans on is better off starting than running quickly.
+_QUICKLY = {"spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+class _Telling:
+    """Progress to standard output, not too often, and to the log now and then."""
+
+    def __init__(self) -> None:
+        self._told_at = self._logged_at = 0.0
+        self._files = -1
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self._told_at < _TELL_SECONDS and progress.files == self._files:
+            return
+        self._told_at = now
+        if progress.files != self._files or now - self._logged_at > 30:
+            self._logged_at = now
+            log.info(
+                "%s of %s rows, %s of %s files, %s bytes",
+                f"{progress.rows:,}", f"{progress.total_rows:,}", progress.files,
+                progress.total_files, f"{progress.bytes:,}",
+            )  # fmt: skip
+        self._files = progress.files
+        _say({"event": "progress", **asdict(progress)})
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the job that a file describes; returns the exit status."""
+    [path] = sys.argv[1:] if arguments is None else arguments
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        result = _run(orjson.loads(Path(path).read_bytes()), stopped)
+    except Cancelled:
+        log.info("cancelled")
+        _say({"event": "cancelled"})
+        return CANCELLED
+    except (TargetProblem, StoreProblem, SparkProblem) as error:
+        return _give_up(error.problem, error.remedy, error.__cause__)
+    except BrokenPipeError:
+        # Whoever asked is gone: finished files stay for whoever asks again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PROBLEM
+    except psycopg.Error as error:
+        lost = lost_store(error)
+        return _give_up(lost.problem, lost.remedy, error)
+    except Exception as error:
+        # Nothing of its words: they may hold values.
+        _log_place(error)
+        return _give_up(
+            f"the export failed unexpectedly ({type(error).__name__})",
+            "its log names the place; run it again, and report it if it fails again",
+            None,
+        )
+    _say({"event": "done", "manifest": result})
+    return DONE
+
+
+def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
+    part = Slice.from_json(job["slice"])
+    target = Target.of(job["target"])
+    name = job.get("dsn_env") or ENVIRONMENT
+    dsn = os.environ.get(name)
+    if dsn is None:
+        raise StoreProblem("no store is named", f"set {name} in the environment")
+    log.info("slice %s of %s/%s into %s", _ends(part), part.source, part.slot, target.url)
+    test_write(target)
+    with _session(job.get("spark")) as spark:
+        manifest = export(
+            part,
+            target,
+            dsn=dsn,
+            spark=spark,
+            progress=_Telling(),
+            cancelled=stopped.is_set,
+            keep=bool(job.get("keep")),
+        )
+    document = manifest.to_json()
+    log.info(
+        "done: %s rows in %s files, %s bytes",
+        f"{document['rows']:,}", len(document["files"]), f"{document['bytes']:,}",
+    )  # fmt: skip
+    return document
+
+
+@contextmanager
+def _session(where: str | None) -> Iterator[Any]:
+    """Spark where the job asks for it: nothing but plans passes through its driver."""
+    if not where:
+        yield None
+        return
+    found: Any
+    if where.startswith("sc://"):
+        found = session(where, name=_NAME, reads_store=False)
+    elif where == "default":
+        # It may be a Spark Connect server, too.
+        found = session(name=_NAME, reads_store=False, **_SMALL)
+    else:
+        quickly = _QUICKLY if where.startswith("local") else {}
+        found = context(where, name=_NAME, **_SMALL, **quickly)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def _ends(part: Slice) -> str:
+    return f"{part.after_seq + 1}…{part.through_seq}"
+
+
+def _give_up(problem: str, remedy: str, cause: BaseException | None) -> int:
+    kind = f" ({type(cause).__name__})" if cause is not None else ""
+    log.error("%s%s: %s", problem, kind, remedy)
+    _say({"event": "problem", "problem": problem, "remedy": remedy})
+    return PROBLEM
+
+
+def _log_place(error: BaseException) -> None:
+    """Where it was raised, without what it says."""
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        log.error("  in %s, line %s of %s", code.co_name, step.tb_lineno, code.co_filename)
+        step = step.tb_next
+
+
+def _say(line: Mapping[str, Any]) -> None:
+    sys.stdout.write(orjson.dumps(line).decode() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

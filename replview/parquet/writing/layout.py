@@ -1,0 +1,168 @@
+"""Where things stand below an export's root; all of it follows from the slice alone.
+
+::
+
+    <root>/<source>/<slot>-<life's number>/
+        <schema>.<table>/                    a dataset; its folder always has a dot
+            _schema.json                     the schema that reads all its files
+            commit_date=2026-11-20/
+                part-<first LSN>-<last LSN>.zstd.parquet
+        <schema>.<table>.2/                  its second root, from an incompatible change on
+        transactions/commit_date=…/part-…
+        events/commit_date=…/part-…
+        _manifests/<slice>.json              one of each slice that is whole
+        _manifests/<slice>.unfinished.json   one of each that is being written, or was left so
+        _manifest.json                       the same as the manifest written last
+        _SUCCESS                             nothing in this folder is half written
+
+**Why a manifest a slice.** A slice that goes on *since last* adds files to the same datasets: a
+single manifest would forget the files of those before it. Its name begins with the slice's range of
+commit_seq, so that a listing alone tells which slices can overlap. Slices that overlap would double
+rows in their datasets and give different files the same name; they are refused. ``_manifest.json``
+is what somebody looks for who knows of one slice.
+
+**Why roots.** A column that became another kind of type (text → int) has no schema that reads the
+files of before and after: the table goes on in a folder beside the first, whose ``_schema.json``
+says which root it follows and why. A table's folder has one dot: ``.2`` behind it is no other's.
+
+Names keep ASCII letters, digits, ``-`` and ``_``; all else is ``~`` and two hexadecimal digits a
+byte: unlike ``%``, nothing that reads URLs decodes it. A folder that begins with ``_`` would be
+read as hidden, so a leading one is encoded, too. ``commit_date`` is the day (UTC) of the commit; of
+what has none, such as a message outside of transactions, the day of its record.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote, unquote
+
+import orjson
+
+from replview.parquet.slices import LAST_SEQ, Range, Slice, SliceTable
+
+TRANSACTIONS = "transactions"
+EVENTS = "events"
+MANIFESTS = "_manifests"
+MANIFEST = "_manifest.json"
+SCHEMA = "_schema.json"
+SUCCESS = "_SUCCESS"
+UNFINISHED = ".unfinished.json"
+#: Where Hive, Spark, pandas and DuckDB look for rows whose partition column is null.
+NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+#: A name of a folder may have 255 bytes; the rest is for a number behind it.
+_LONGEST = 200
+
+
+def encoded(name: str) -> str:
+    """A name as a folder's, or a part of one."""
+    text = quote(name, safe="").replace("~", "%7E").replace(".", "%2E").replace("%", "~")
+    if text.startswith("_"):
+        text = f"~5F{text[1:]}"
+    if len(text) > _LONGEST:
+        # Only names that are hardly ASCII are so long; decoding them gives but their beginning.
+        kept = re.sub(r"~.?$", "", text[: _LONGEST - 13])
+        text = f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return text
+
+
+def decoded(text: str) -> str:
+    """The name that was encoded."""
+    return unquote(text.replace("~", "%"))
+
+
+def life_folder(part: Slice) -> str:
+    """Where all of a slot's life stands, seen from the root."""
+    return f"{encoded(part.source)}/{encoded(part.slot)}-{part.incarnation}"
+
+
+def datasets(tables: Sequence[SliceTable]) -> dict[int, str]:
+    """Relation → its dataset's folder, seen from the life's.
+
+    Names that are equal, or on some file systems would be, get the table's oid behind them: all but
+    that of the table seen first.
+    """
+    found: dict[int, str] = {}
+    taken: set[str] = set()
+    for table in sorted(tables, key=lambda each: each.relation_id):
+        name = f"{encoded(table.schema)}.{encoded(table.table)}"
+        if len(name) > _LONGEST + 40:
+            name = f"{name[:_LONGEST]}-{hashlib.sha256(table.name.encode()).hexdigest()[:12]}"
+        if name.casefold() in taken:
+            name = f"{name}-{table.oid}"
+        taken.add(name.casefold())
+        found[table.relation_id] = name
+    return found
+
+
+def root_folder(dataset: str, number: int) -> str:
+    """A dataset's folder as its first root is named → that of another of its roots."""
+    return dataset if number == 1 else f"{dataset}.{number}"
+
+
+def root_of(folder: str) -> tuple[str, int]:
+    """A root's folder → its dataset's, and which root it is (1: the first)."""
+    dataset, _, number = folder.rpartition(".")
+    if "." in dataset.rpartition("/")[2] and number.isascii() and number.isdigit():
+        return dataset, int(number)
+    return folder, 1
+
+
+def roots_by_dataset(names: Iterable[str]) -> dict[str, list[str]]:
+    """Of the folders in a life's, those of tables: the first root's → all that are there, in their
+    order.
+    """
+    found: dict[str, list[str]] = {}
+    for name in sorted(names, key=root_of):
+        dataset, _ = root_of(name)
+        if "." in dataset:
+            found.setdefault(dataset, []).append(name)
+    return found
+
+
+def slice_digest(part: Slice) -> str:
+    """Tells slices apart: equal ones have equal digests, on any store and day."""
+    told = part.to_json()
+    # The store's own number: another store's of the same history differs.
+    del told["incarnation_id"]
+    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+
+
+def slice_name(part: Slice) -> str:
+    """A slice as its manifest's name."""
+    return f"{part.after_seq:016d}-{part.through_seq:016d}-{slice_digest(part)}"
+
+
+_SLICE_NAME = re.compile(r"(\d{16})-(\d{16})-[0-9a-f]{12}")
+
+
+def range_of_name(name: str) -> tuple[int, int] | None:
+    """``(after_seq, through_seq)`` of a manifest's name; None: it is none."""
+    found = _SLICE_NAME.match(name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def date_folder(within: Range) -> str:
+    """The partition that a part stands in."""
+    return f"commit_date={NO_DATE if within.commit_date is None else within.commit_date}"
+
+
+def part_names(ranges: Iterable[Range]) -> list[str]:
+    """Paths of a dataset's parts, seen from its folder, in the order of their ranges.
+
+    A part that begins or ends within a transaction carries the change's seq, and one whose name
+    another already has (baselines can share a position) the place in history where it ends.
+    """
+    made: dict[str, None] = {}
+    for within in ranges:
+        first = _edge(within.first_lsn, within.after[1] if 0 < within.after[1] < LAST_SEQ else None)
+        last = _edge(within.last_lsn, within.through[1] if within.through[1] < LAST_SEQ else None)
+        path = f"{date_folder(within)}/part-{first}-{last}"
+        if path in made:
+            path = f"{path}-{within.through[0]}.{within.through[1]}"
+        made[path] = None
+    return [f"{path}.zstd.parquet" for path in made]
+
+
+def _edge(lsn: int | None, seq: int | None) -> str:
+    """An LSN as 16 hexadecimal digits; zeros where the server told none (a message has none)."""
+    return f"{lsn or 0:016X}" if seq is None else f"{lsn or 0:016X}.{seq}"

@@ -1,0 +1,224 @@
+"""Manifests: what a slice's files are, and whose slices stand below a root.
+
+A manifest tells nothing of when or by whom it was written: the same slice gives the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+
+from decoder.scalars import LSN
+from replview.parquet.slices import Slice, SliceTable
+from replview.parquet.writing.layout import (
+    MANIFEST,
+    MANIFESTS,
+    SUCCESS,
+    UNFINISHED,
+    life_folder,
+    range_of_name,
+    slice_name,
+)
+from replview.parquet.writing.parts import Part, Written
+from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A whole slice, as its ``_manifest.json`` has it."""
+
+    document: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The slice's."""
+        return str(self.document["name"])
+
+    @property
+    def folder(self) -> str:
+        """The life's, seen from the root."""
+        return str(self.document["folder"])
+
+    @property
+    def slice(self) -> Slice:
+        """What was asked for."""
+        return Slice.from_json(self.document["slice"])
+
+    @property
+    def files(self) -> list[dict[str, Any]]:
+        """``path`` (seen from the root), ``dataset``, ``rows``, ``bytes``, ``sha256`` …"""
+        return list(self.document["files"])
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return dict(self.document)
+
+    def written(self) -> bytes:
+        """As the file has it."""
+        return orjson.dumps(self.document, option=orjson.OPT_INDENT_2) + b"\n"
+
+    @classmethod
+    def of(
+        cls,
+        part: Slice,
+        tables: Iterable[SliceTable],
+        folders: Mapping[int, str],
+        files: Sequence[tuple[Part, Written]],
+        gaps: Sequence[Mapping[str, Any]],
+    ) -> Self:
+        """Put together from what was written."""
+        placed = [one.within for one, _ in files]
+        first = min((w.first_lsn for w in placed if w.first_lsn is not None), default=None)
+        last = max((w.last_lsn for w in placed if w.last_lsn is not None), default=None)
+        days = sorted(str(w.commit_date) for w in placed if w.commit_date is not None)
+        return cls({
+            "format": 1,
+            "name": slice_name(part),
+            "folder": life_folder(part),
+            "source": part.source,
+            "slot": part.slot,
+            "incarnation": part.incarnation,
+            "commit_seq": {"after": part.after_seq, "through": part.through_seq},
+            "lsn": {"first": _lsn(first), "last": _lsn(last)},
+            "commit_date": {"first": days[0], "last": days[-1]} if days else None,
+            "slice": part.to_json(),
+            **({"masked": {name: list(columns) for name, columns in part.masked}}
+               if part.masked else {}),
+            "transactions": _rows(files, "transactions"),
+            "events": _rows(files, "events"),
+            "changes": _rows(files, "table", changes=True),
+            "rows": _rows(files, "table"),
+            "bytes": sum(written.bytes for _, written in files),
+            "gaps": [dict(gap) for gap in gaps],
+            "tables": [_table(table, folders, files) for table in tables],
+            "files": [_file(one, written) for one, written in files],
+        })  # fmt: skip
+
+
+def _lsn(number: int | None) -> str | None:
+    return None if number is None else str(LSN(number))
+
+
+def _rows(files: Sequence[tuple[Part, Written]], kind: str, *, changes: bool = False) -> int:
+    return sum(w.changes if changes else w.rows for part, w in files if part.kind == kind)
+
+
+def _table(
+    table: SliceTable, folders: Mapping[int, str], files: Sequence[tuple[Part, Written]]
+) -> dict[str, Any]:
+    of_it = [w for part, w in files if part.relation_id == table.relation_id]
+    return {
+        "dataset": folders[table.relation_id],
+        "schema": table.schema,
+        "table": table.table,
+        "oid": table.oid,
+        "versions": [version.number for version in table.versions],
+        "rows": sum(w.rows for w in of_it),
+        "changes": sum(w.changes for w in of_it),
+        "files": len(of_it),
+    }
+
+
+def _file(part: Part, written: Written) -> dict[str, Any]:
+    day = part.within.commit_date
+    return {
+        **written.to_json(),
+        "kind": part.kind,
+        "commit_date": None if day is None else str(day),
+        "first_lsn": _lsn(part.within.first_lsn),
+        "last_lsn": _lsn(part.within.last_lsn),
+    }
+
+
+def path_of(part: Slice) -> str:
+    """Where a slice's own manifest stands, seen from the root."""
+    return f"{life_folder(part)}/{MANIFESTS}/{slice_name(part)}.json"
+
+
+def read_manifest(target: Target, part: Slice | str) -> Manifest | None:
+    """A slice's manifest, or the last one written in a life's folder; None: it is not whole."""
+    if isinstance(part, str):
+        data = target.read_bytes(f"{part}/{MANIFEST}")
+    else:
+        data = target.read_bytes(path_of(part))
+    return None if data is None else Manifest(orjson.loads(data))
+
+
+def manifests(target: Target, folder: str) -> list[str]:
+    """The names of a life's whole slices, in the order of history."""
+    found = (each.path.rpartition("/")[2] for each in target.files(f"{folder}/{MANIFESTS}"))
+    names = (name for name in found if not name.endswith(UNFINISHED))
+    return [name.removesuffix(".json") for name in names if range_of_name(name) is not None]
+
+
+def refuse_overlap(target: Target, part: Slice) -> None:
+    """Rows of a transaction may stand in one slice of a root only. Raises ``TargetProblem``."""
+    folder = f"{life_folder(part)}/{MANIFESTS}"
+    mine = slice_name(part)
+    for found in target.files(folder):
+        name = found.path.rpartition("/")[2]
+        seqs = range_of_name(name)
+        if seqs is None or name.startswith(mine):
+            continue
+        if seqs[0] >= part.through_seq or part.after_seq >= seqs[1]:
+            continue
+        told = orjson.loads(target.read_bytes(found.path) or b"{}").get("slice")
+        if told is None or _overlap(part, Slice.from_json(told)):
+            half = " not finished" if name.endswith(UNFINISHED) else ""
+            raise TargetProblem(
+                f"another slice{half} of the same transactions stands there, of commit_seq "
+                f"{seqs[0] + 1} to {seqs[1]}: its rows would be there twice",
+                "export into another folder, or only what came since"
+                if not half
+                else "finish that export, or export into another folder",
+            )
+
+
+def _overlap(one: Slice, other: Slice) -> bool:
+    """Whether a transaction can be in both."""
+    if one.actors and other.actors and not {*one.actors} & {*other.actors}:
+        return False
+    # From the latest beginning to the earliest end.
+    since = max((s.since for s in (one, other) if s.since is not None), default=None)
+    until = min((s.until for s in (one, other) if s.until is not None), default=None)
+    first = max((s.from_lsn for s in (one, other) if s.from_lsn is not None), default=None)
+    last = min((s.to_lsn for s in (one, other) if s.to_lsn is not None), default=None)
+    apart_in_time = since is not None and until is not None and since >= until
+    return not (apart_in_time or (first is not None and last is not None and first > last))
+
+
+def mark_unfinished(target: Target, part: Slice) -> None:
+    """From now on the life's folder may hold files of a slice that is not whole."""
+    target.delete(f"{life_folder(part)}/{SUCCESS}")
+    document = orjson.dumps({"slice": part.to_json()})
+    target.write_bytes(_unfinished(part), document)
+
+
+def is_unfinished(target: Target, part: Slice) -> bool:
+    """Whether an earlier run began this slice and did not end it."""
+    return target.size(_unfinished(part)) is not None
+
+
+def own_paths(part: Slice) -> set[str]:
+    """What tells of this slice alone, seen from the root."""
+    return {path_of(part), _unfinished(part)}
+
+
+def _unfinished(part: Slice) -> str:
+    return path_of(part).removesuffix(".json") + UNFINISHED
+
+
+def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
+    """End the slice: whole with its manifest, or taken back without one. ``_SUCCESS`` comes last,
+    unless some other slice is still being written.
+    """
+    folder = life_folder(part)
+    if manifest is not None:
+        target.write_bytes(path_of(part), manifest.written())
+        target.write_bytes(f"{folder}/{MANIFEST}", manifest.written())
+    target.delete(_unfinished(part))
+    found = [each.path for each in target.files(f"{folder}/{MANIFESTS}")]
+    if found and not any(path.endswith(UNFINISHED) for path in found):
+        target.write_bytes(f"{folder}/{SUCCESS}", b"")

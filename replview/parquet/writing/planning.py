@@ -1,0 +1,192 @@
+"""Which files a slice asks for: decided by the slice alone, before any of them is read."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Self
+
+from psycopg import sql
+
+from replview.parquet.reading import cut, tables_of
+from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.places import (
+    PLACED_LSN,
+    PLACED_TIME,
+    conditions,
+    counted,
+    wanted_operations,
+)
+from replview.parquet.reading.tables import relation_ids
+from replview.parquet.slices import LAST_SEQ, OPERATIONS, Range, Slice, SliceTable
+from replview.parquet.writing.layout import (
+    EVENTS,
+    TRANSACTIONS,
+    datasets,
+    life_folder,
+    part_names,
+)
+from replview.parquet.writing.parts import Part
+
+#: Of a file, as far as it can be told before.
+FILE_BYTES = 128 * 1024 * 1024
+#: What a byte of the stream becomes as compressed columns, at most (measured: 0.03 to 0.3).
+STREAM_TO_FILE = 0.25
+#: Smaller slices are cut finer, so that cores share them and a resumed one repeats little.
+_FEWEST_ROWS = 262_144
+_PARTS_WANTED = 8
+_TRANSACTIONS_PER_FILE = 2_000_000
+_NO_SIZE = 200.0
+
+_TRANSACTIONS = """
+    SELECT day, min(commit_seq), max(commit_seq), count(*), min(lsn), max(lsn)
+    FROM (SELECT t.commit_seq, {day} AS day, ({lsn} - '0/0')::bigint AS lsn, {part} AS part
+          FROM transaction t WHERE {where}) AS placed
+    GROUP BY day, part ORDER BY 2
+"""
+_PART = "(row_number() OVER (PARTITION BY {day} ORDER BY t.commit_seq) - 1) / {most}"
+_SIZES = """
+    SELECT count(*), sum(t.size_bytes)::float8,
+           sum(t.inserts + t.updates + t.deletes + t.truncates + t.messages)::float8
+    FROM transaction t WHERE {where}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a slice's transactions say of themselves."""
+
+    transactions: int
+    #: In the stream, of one change; of all tables alike.
+    bytes_per_change: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A slice's files."""
+
+    part_of: Slice
+    tables: Mapping[int, SliceTable]
+    #: Relation → its dataset's folder, seen from the root.
+    folders: Mapping[int, str]
+    parts: tuple[Part, ...]
+
+    @property
+    def changes(self) -> int:
+        """All that will be written, but rows before updates."""
+        return sum(part.within.rows for part in self.parts)
+
+    @classmethod
+    def of(cls, connection: Connection, part: Slice, *beside: Connection) -> Self:
+        """Count, and cut: side by side, where there are further sessions. Raises
+        ``StoreProblem``.
+        """
+        tables = {table.relation_id: table for table in tables_of(connection, part)}
+        life = life_folder(part)
+        folders = {
+            relation: f"{life}/{name}" for relation, name in datasets([*tables.values()]).items()
+        }
+        sizes = sizes_of(connection, part)
+        per_change = sizes.bytes_per_change
+        asks: list[_Ask] = []
+        for table in tables.values():
+            rows = rows_per_part(table.rows or 0, per_change)
+            asks.append(partial(cut, part=part, table=table, rows_per_part=rows, by_day=True))
+        asks.append(partial(_days, part=part, sizes=sizes))
+        asks.append(partial(_events, part=part, bytes_per_change=per_change))
+        *of_tables, transactions, events = _asked(asks, [connection, *beside])
+        parts: list[Part] = []
+        for relation, ranges in zip(tables, of_tables, strict=True):
+            parts += _parts("table", folders[relation], ranges, relation)
+        parts += _parts("transactions", f"{life}/{TRANSACTIONS}", transactions)
+        parts += _parts("events", f"{life}/{EVENTS}", events)
+        return cls(part, tables, folders, tuple(parts))
+
+
+_Ask = Callable[[Connection], list[Range]]
+
+
+def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> list[list[Range]]:
+    """The answers, in their order."""
+    free: SimpleQueue[Connection] = SimpleQueue()
+    for each in connections:
+        free.put(each)
+
+    def answer(ask: _Ask) -> list[Range]:
+        connection = free.get()
+        try:
+            return ask(connection)
+        finally:
+            free.put(connection)
+
+    with ThreadPoolExecutor(len(connections)) as pool:
+        return list(pool.map(answer, asks))
+
+
+def rows_per_part(rows: int, bytes_per_change: float) -> int:
+    """How many changes a file holds."""
+    fit = int(FILE_BYTES / (bytes_per_change * STREAM_TO_FILE))
+    return max(1, min(fit, max(_FEWEST_ROWS, -(-rows // _PARTS_WANTED))))
+
+
+def _parts(kind: Any, folder: str, ranges: list[Range], relation: int | None = None) -> list[Part]:
+    return [
+        Part(
+            kind=kind, dataset=folder, path=f"{folder}/{name}", within=within, relation_id=relation
+        )
+        for name, within in zip(part_names(ranges), ranges, strict=True)
+    ]
+
+
+def sizes_of(connection: Connection, part: Slice) -> Sizes:
+    """Summed over the slice's transactions."""
+    where = transactions_of(connection, part)
+    row = connection.execute(sql.SQL(_SIZES).format(where=where)).fetchone()
+    count, size, changes = row or (0, None, None)
+    return Sizes(count, max(1.0, size / changes) if size and changes else _NO_SIZE)
+
+
+def transactions_of(connection: Connection, part: Slice) -> sql.Composed:
+    """Which transactions the slice has: those that ``read_transactions`` gives."""
+    ids = relation_ids(connection, part)
+    where = conditions(part, None, ids)
+    if not part.operations and ids is None:
+        return where
+    operations = wanted_operations(part)
+    relations: Sequence[int | None] = [None] if ids is None else ids
+    sums = [sql.SQL("({})").format(counted(operations, each)) for each in relations]
+    return sql.SQL("{} AND ({}) > 0").format(where, sql.SQL(" + ").join(sums))
+
+
+def _days(connection: Connection, part: Slice, sizes: Sizes) -> list[Range]:
+    """The transactions, by the day: whole ones."""
+    day = sql.SQL("({} AT TIME ZONE 'UTC')::date").format(PLACED_TIME)
+    # Numbering them takes longer than all the rest.
+    is_one = sizes.transactions <= _TRANSACTIONS_PER_FILE
+    query = sql.SQL(_TRANSACTIONS).format(
+        day=day,
+        lsn=PLACED_LSN,
+        part=sql.SQL("0" if is_one else _PART).format(day=day, most=_TRANSACTIONS_PER_FILE),
+        where=transactions_of(connection, part),
+    )
+    return [
+        Range(
+            after=(first - 1, LAST_SEQ), through=(last, LAST_SEQ), rows=count,
+            first_lsn=first_lsn, last_lsn=last_lsn, commit_date=day, by_day=True,
+        )
+        for day, first, last, count, first_lsn, last_lsn in connection.execute(query)
+    ]  # fmt: skip
+
+
+def _events(connection: Connection, part: Slice, bytes_per_change: float) -> list[Range]:
+    asked = tuple(
+        each
+        for each in part.operations or OPERATIONS
+        if each in ("truncate", "message") and not (each == "message" and part.tables)
+    )
+    if not asked:
+        return []
+    most = rows_per_part(0, bytes_per_change)
+    only = replace(part, operations=asked)
+    return cut(connection, only, None, rows_per_part=most, by_day=True)

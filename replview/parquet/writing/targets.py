@@ -1,0 +1,205 @@
+"""Folders that slices are written to: where a file bears its name only once all of it is there.
+
+A local file (and one of HDFS) is written under a hidden name beside its own, then renamed. On
+object stores a file appears when it is closed; whether a slice is whole is told by its manifest and
+``_SUCCESS`` alone.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from replview.parquet.writing.addresses import Address, open_address
+from replview.parquet.writing.half_files import HalfFile, LocalHalf, Sink, StoreHalf, told
+from replview.parquet.writing.problems import TargetProblem
+
+_TRIAL_BYTES = b"written to prove that this target can be written, and deleted again\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a target."""
+
+    #: Seen from the target's folder.
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A folder; every path is seen from it. Whatever fails raises ``TargetProblem``."""
+
+    address: Address
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """The folder or object-store prefix of a path or URL; it need not exist."""
+        return cls(open_address(url))
+
+    @property
+    def url(self) -> str:
+        """As given; a local path absolute."""
+        return self.address.url
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return self.address.kind == "local"
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Write a file: whole, or not at all."""
+        half: HalfFile = (
+            LocalHalf(Path(self._full(path)))
+            if self.is_local
+            else StoreHalf(self.address, self._full(path))
+        )
+        with told():
+            sink = Sink(half.open())
+        try:
+            yield sink
+        except BaseException:
+            sink.abandon()
+            half.discard()
+            raise
+        with told():
+            half.finish()
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Write a small file, over an older one if there is any."""
+        with self.create(path) as sink:
+            sink.write(data)
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """All of a small file; None: there is none."""
+        with told():
+            try:
+                with self.address.filesystem.open_input_stream(self._full(path), None) as stream:
+                    return bytes(stream.read())
+            except FileNotFoundError:
+                return None
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A file to read at any place."""
+        with told():
+            return self.address.filesystem.open_input_file(self._full(path))
+
+    def size(self, path: str) -> int | None:
+        """A file's bytes; None: there is none."""
+        with told():
+            info = self.address.filesystem.get_file_info(self._full(path))
+        return info.size if info.type == pa_fs.FileType.File else None
+
+    def files(self, folder: str = "", *, deep: bool = False) -> list[Found]:
+        """The files of a folder, by name; none where it does not exist."""
+        chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True, recursive=deep)
+        with told():
+            found = self.address.filesystem.get_file_info(chosen)
+        base = len(self.address.path) + 1
+        return sorted(
+            (Found(i.path[base:], i.size or 0) for i in found if i.type == pa_fs.FileType.File),
+            key=lambda each: each.path,
+        )
+
+    def folders(self, folder: str = "") -> list[str]:
+        """Names of the folders in a folder that hold data; none where it does not exist."""
+        chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True)
+        with told():
+            found = self.address.filesystem.get_file_info(chosen)
+        names = (i.base_name for i in found if i.type == pa_fs.FileType.Directory)
+        return sorted(name for name in names if not name.startswith(("_", ".")))
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        with told(), suppress(FileNotFoundError):
+            self.address.filesystem.delete_file(self._full(path))
+
+    def delete_empty(self, folder: str) -> None:
+        """Delete folders that hold nothing, from this one upwards to the target's own. (Where an
+        object is deleted pyarrow leaves an empty one that stands for its folder.)
+        """
+        for each in (PurePosixPath(folder), *PurePosixPath(folder).parents):
+            chosen = pa_fs.FileSelector(self._full(str(each)), allow_not_found=True)
+            if str(each) == "." or self.address.filesystem.get_file_info(chosen):
+                return
+            with suppress(OSError, pa.ArrowException):
+                self.address.filesystem.delete_dir(self._full(str(each)))
+
+    def has_folder(self) -> bool:
+        """Whether its own folder is there, as far as that can be told."""
+        try:
+            info = self.address.filesystem.get_file_info(self.address.path)
+        except (OSError, pa.ArrowException):
+            return True
+        return bool(info.type != pa_fs.FileType.NotFound)
+
+    def forget_folder(self) -> None:
+        """Delete an object store's empty object that stands for the target's own folder."""
+        # Never a bucket itself.
+        if self.address.kind == "objects" and "/" in self.address.path and not self.files():
+            with suppress(OSError, pa.ArrowException):
+                self.address.filesystem.delete_dir(self.address.path)
+
+    def _full(self, path: str) -> str:
+        return f"{self.address.path}/{path}" if path else self.address.path
+
+
+def test_write(
+    target: Target,
+    *,
+    needed_bytes: int | None = None,  # noqa: PT028 (no test)
+) -> None:
+    """Prove that the target can be written, read and deleted from, and has about room enough.
+
+    Raises ``TargetProblem``.
+    """
+    path = f"_replview-trial-{secrets.token_hex(4)}"
+    missing, was_there = _missing_folder(target), target.has_folder()
+    target.write_bytes(path, _TRIAL_BYTES)
+    try:
+        if target.read_bytes(path) != _TRIAL_BYTES:
+            raise TargetProblem(
+                "what was written there reads back otherwise", "choose another folder or bucket"
+            )
+    finally:
+        target.delete(path)
+        if not was_there:
+            target.forget_folder()
+        if missing is not None and not any(_files_below(missing)):
+            shutil.rmtree(missing, ignore_errors=True)
+    if needed_bytes is not None and target.is_local:
+        free = shutil.disk_usage(_existing(Path(target.address.path))).free
+        if free < needed_bytes:
+            raise TargetProblem(
+                f"no space: about {needed_bytes:,} bytes are needed there, {free:,} are free",
+                "make room, choose another folder, or narrow the slice",
+            )
+
+
+# Its name says what it does; pytest would take it for a test.
+test_write.__test__ = False  # type: ignore[attr-defined]
+
+
+def _missing_folder(target: Target) -> Path | None:
+    """The uppermost folder of a local target that is not there yet."""
+    if not target.is_local:
+        return None
+    path = Path(target.address.path)
+    missing = [each for each in (path, *path.parents) if not os.path.lexists(each)]
+    return missing[-1] if missing else None
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    return (each for each in folder.rglob("*") if not each.is_dir())
+
+
+def _existing(path: Path) -> Path:
+    return next(each for each in (path, *path.parents) if each.exists())

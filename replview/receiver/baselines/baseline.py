@@ -1,0 +1,169 @@
+"""Reading one baseline: a table's rows as of one position, stored in pieces, then made visible.
+
+Memory holds a piece of rows at a time. What ends it before its end leaves nothing that counts: the
+hidden rows are discarded, and the table is read anew where it is asked for again.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from decoder.scalars import LSN
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.jobs.baselines import Claim
+from replview.receiver.baselines import problems as troubles
+from replview.receiver.baselines.copy import RowParser
+from replview.receiver.baselines.reading import Snapshot, SnapshotReader
+from replview.receiver.baselines.storing import BaselineWriter, LifeEnded, Lost
+from replview.receiver.problems import name_trouble
+
+#: Rows and bytes of one piece, which is one store transaction.
+_PIECE_ROWS = 5000
+_PIECE_BYTES = 4 * 1024 * 1024
+#: With a rate limit, pieces of about this many seconds.
+_PIECE_SECONDS = 0.5
+_MOST_ROWS = (1 << 31) - 1
+_TURN_SECONDS = 0.25
+
+
+class Stopped(Exception):
+    """This worker is told to stop: another reads the table anew."""
+
+
+class StoreFailed(Exception):
+    """Our own store failed, not the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was stored."""
+
+    rows: int
+    lsn: LSN
+    commit_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a baseline must know of its slot."""
+
+    publications: list[str]
+    column_rules: dict[str, dict[str, str]]
+    #: Of the life whose record it goes into.
+    system_identifier: str
+    timeline: int
+
+
+def read_baseline(
+    claim: Claim, store: psycopg.Connection[Any], conninfo: str, stop: threading.Event
+) -> Done:
+    """Read the claimed table and store it.
+
+    Raises ``SourceTrouble`` with what is wrong at the source, ``Lost``, ``Stopped``,
+    ``StoreFailed``.
+    """
+    wanted = _wanted(claim, store)
+    writer = BaselineWriter(store, claim)
+    try:
+        return _read(claim, wanted, writer, conninfo, stop)
+    except (SourceTrouble, Lost, Stopped, StoreFailed):
+        raise
+    except LifeEnded:
+        raise SourceTrouble(troubles.life_ended()) from None
+    except Exception as error:
+        if isinstance(error, psycopg.Error) and store.closed:
+            raise StoreFailed(type(error).__name__) from error
+        raise SourceTrouble(_named(error, claim, wanted, conninfo)) from error
+
+
+def _read(
+    claim: Claim, wanted: Wanted, writer: BaselineWriter, conninfo: str, stop: threading.Event
+) -> Done:
+    def tick() -> None:
+        if stop.is_set():
+            raise Stopped
+        writer.beat()
+
+    reader = SnapshotReader(conninfo, tick)
+    try:
+        identifier, timeline = reader.identify()
+        if (identifier, timeline) != (wanted.system_identifier, wanted.timeline):
+            raise SourceTrouble(troubles.other_cluster())
+        snapshot = reader.open(claim.schema, claim.table, wanted.publications)
+        writer.begin(snapshot, system_identifier=identifier, column_rules=wanted.column_rules)
+        _copy(reader, snapshot, writer, tick)
+    finally:
+        reader.close()
+    return Done(writer.rows, snapshot.lsn, writer.finish())
+
+
+def _copy(reader: SnapshotReader, snapshot: Snapshot, writer: BaselineWriter, tick: Any) -> None:
+    """All rows, no faster than asked for."""
+    columns = snapshot.relation.columns
+    parser = RowParser(tuple(column.type_oid for column in columns), snapshot.encoding)
+    pace = _Pace(tick, writer.rows_per_second)
+    for lines in reader.rows(snapshot, lambda: _piece_rows(writer.rows_per_second), _PIECE_BYTES):
+        tick()
+        if writer.rows + len(lines) > _MOST_ROWS:
+            raise SourceTrouble(troubles.too_many())
+        writer.write([parser.parse(line) for line in lines], sum(map(len, lines)))
+        pace.keep(writer.rows, writer.rows_per_second)
+
+
+def _piece_rows(rows_per_second: int | None) -> int:
+    """Small pieces at a low rate, so that it is a rate and not a stutter."""
+    if rows_per_second is None:
+        return _PIECE_ROWS
+    return max(1, min(_PIECE_ROWS, int(rows_per_second * _PIECE_SECONDS)))
+
+
+class _Pace:
+    """Waits so that no more rows a second are read than was asked for."""
+
+    def __init__(self, tick: Any, rate: int | None) -> None:
+        self._tick = tick
+        self._rate = rate
+        self._from = (time.monotonic(), 0)
+
+    def keep(self, rows: int, rate: int | None) -> None:
+        """Wait until ``rows`` may have been read."""
+        if rate != self._rate:  # another from now on
+            self._rate, self._from = rate, (time.monotonic(), rows)
+        if rate is None:
+            return
+        begun, rows_then = self._from
+        until = begun + (rows - rows_then) / rate
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _TURN_SECONDS))
+            self._tick()
+
+
+def _wanted(claim: Claim, store: psycopg.Connection[Any]) -> Wanted:
+    row = store.execute(
+        "SELECT s.publications, s.column_rules, i.system_identifier, i.timeline, s.plugin "
+        "FROM slot s JOIN slot_incarnation i ON i.id = s.incarnation_id "
+        "WHERE s.id = %s AND s.incarnation_id = %s AND s.desired <> 'removing'",
+        [claim.slot_id, claim.incarnation_id],
+    ).fetchone()
+    if row is None:
+        raise SourceTrouble(troubles.life_ended())
+    if row[4] != "pgoutput":
+        raise SourceTrouble(troubles.other_plugin(row[4]))
+    return Wanted(row[0], row[1], row[2], row[3])
+
+
+def _named(error: Exception, claim: Claim, wanted: Wanted, conninfo: str) -> Trouble:
+    """What went wrong, never with a value of the source."""
+    role = ""
+    if isinstance(error, psycopg.Error):
+        role = str(psycopg.conninfo.conninfo_to_dict(conninfo).get("user") or "")
+    known = troubles.refused(error, claim.schema, claim.table, role)
+    return known or name_trouble(
+        error,
+        conninfo=conninfo,
+        slot="(temporary)",
+        publications=wanted.publications,
+    )

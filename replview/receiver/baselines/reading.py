@@ -1,0 +1,279 @@
+"""A table's rows as of one position of the WAL, read on a walsender's session.
+
+A temporary slot is made for its snapshot and dropped as soon as the transaction has it: the
+snapshot holds exactly what committed before the slot's consistent point. It is how PostgreSQL's own
+subscriptions copy a table (tablesync.c); on the same session, text comes out as in the stream.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import conninfo as libpq
+from psycopg import errors, sql
+
+from decoder.messages import Column, Relation
+from decoder.scalars import LSN, us_from_datetime
+from replview.catalog.columns import format_types
+from replview.catalog.connections import cut_after
+from replview.catalog.problems import SourceTrouble
+from replview.catalog.published import Published, read_published
+from replview.catalog.server import ServerFacts, read_server_facts
+from replview.catalog.stream_shape import StreamShape, read_stream_shape, rows_moved
+from replview.catalog.tables import primary_key_columns
+from replview.receiver.addresses import replication_conninfo
+from replview.receiver.baselines import problems as troubles
+from replview.receiver.encodings import encodings_for
+from replview.receiver.sessions.grammar import quote_identifier
+from replview.receiver.sessions.simple_queries import SimpleQueries
+
+#: A source that takes longer for a question of its catalog has frozen.
+_ANSWER_SECONDS = 60.0
+#: Making a slot waits, several times over, for the transactions that are open then to end; no
+#: longer than this in all. Meanwhile the slot holds WAL and the catalog's xmin.
+WAIT_SECONDS = 300.0
+#: DDL that holds the table, or waits for it, is waited for no longer.
+_LOCK_MS = 5000
+_TURN_SECONDS = 0.25
+#: How long the server may take to end a cancelled query before we hang up.
+_CANCEL_SECONDS = 2.0
+#: Nothing the role's own settings could cut a long read off with, or leave rows out silently.
+_SETTINGS = (
+    "SET statement_timeout = 0",
+    "SET lock_timeout = 0",
+    "SET idle_in_transaction_session_timeout = 0",
+    "SET row_security = off",
+)
+
+#: We send nothing while we read: probes must notice a host that is gone.
+_PROBES: dict[str, Any] = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 3}
+
+#: Called about four times a second while something is waited for; raises to end it.
+Tick = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is about to be read."""
+
+    lsn: LSN
+    #: When it was taken, by the source's clock: microseconds since 2000-01-01 UTC.
+    taken_at_us: int
+    relation: Relation
+    #: Primary key and names of types, as ``TablePlans`` asks for them.
+    primary_key: Sequence[str]
+    type_names: dict[tuple[int, int], str]
+    #: By the server's statistics; None: they do not tell.
+    estimated_rows: int | None
+    #: Python's name of the encoding that rows arrive in.
+    encoding: str
+    query: bytes
+
+
+class SnapshotReader:
+    """One walsender session that reads one table."""
+
+    def __init__(self, conninfo: str, tick: Tick) -> None:
+        """Connect. Raises ``psycopg.Error``."""
+        self._conninfo = conninfo
+        self._tick = tick
+        self.connection: psycopg.Connection[Any] = psycopg.Connection.connect(
+            libpq.make_conninfo(replication_conninfo(conninfo, client_encoding="UTF8"), **_PROBES),
+            autocommit=True,
+            prepare_threshold=None,
+            # Only the simple protocol exists on such a connection.
+            cursor_factory=psycopg.ClientCursor,
+        )
+        self._queries = SimpleQueries(self.connection)
+
+    def identify(self) -> tuple[str, int]:
+        """The server's system identifier and timeline. Raises ``SourceTrouble`` where it cannot
+        give a snapshot.
+        """
+        with cut_after(_ANSWER_SECONDS, self.connection):
+            row = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
+            assert row is not None
+            for setting in _SETTINGS:
+                self.connection.execute(setting.encode())
+            if self.connection.info.server_version >= 170000:
+                self.connection.execute("SET transaction_timeout = 0")
+            server = read_server_facts(self.connection)
+        self._check(server)
+        return str(row[0]), int(row[1])
+
+    def open(self, schema: str, table: str, publications: Sequence[str]) -> Snapshot:
+        """Take the snapshot and lock the table against whatever would move its rows.
+
+        Raises ``SourceTrouble``, ``psycopg.Error``, and what ``tick`` raises.
+        """
+        lsn = self._take_snapshot()
+        with cut_after(_ANSWER_SECONDS, self.connection):
+            self.connection.execute("SET LOCAL search_path = pg_catalog")
+            row = self.connection.execute("SELECT clock_timestamp()").fetchone()
+            assert row is not None
+            published = self._published(schema, table, publications)
+            sent = published.sent_columns(self.connection.info.server_version)
+            shape = read_stream_shape(self.connection, published.table.oid, sent)
+            if shape is None:
+                raise SourceTrouble(troubles.no_table(schema, table))
+            self._lock(schema, table, shape)
+            moved, estimated = rows_moved(self.connection, published.table.oid)
+            if moved:
+                raise SourceTrouble(troubles.moved(schema, table))
+            relation = _relation(published, shape)
+            wanted = [(c.type_oid, c.typmod) for c in relation.columns]
+            type_names = format_types(self.connection, wanted)
+            primary_key = primary_key_columns(self.connection, relation.oid)
+            encoding = self._set_encoding()
+            self.connection.execute("SET LOCAL search_path TO DEFAULT")
+        query = _copy(published, shape).as_string(self.connection).encode(encoding)
+        return Snapshot(
+            lsn, us_from_datetime(row[0]), relation, primary_key, type_names, estimated,
+            encoding, query,
+        )  # fmt: skip
+
+    def rows(
+        self, snapshot: Snapshot, max_rows: Callable[[], int], max_bytes: int
+    ) -> Iterator[list[bytes]]:
+        """The table's rows, a piece at a time; nothing is read ahead of what is asked for.
+
+        Raises ``psycopg.Error``, and what ``tick`` raises.
+        """
+        self._queries.send(snapshot.query)
+        piece: list[bytes] = []
+        size, most = 0, max_rows()
+        while self._queries.running:
+            rows = self._queries.read(most - len(piece), max_bytes - size)
+            piece += rows
+            size += sum(map(len, rows))
+            if len(piece) >= most or size >= max_bytes:
+                yield piece
+                piece, size, most = [], 0, max_rows()
+            elif not rows and self._queries.running:
+                self._queries.wait(_TURN_SECONDS)
+                self._tick()
+        if piece:
+            yield piece
+
+    def close(self) -> None:
+        """End it; a read that has not ended is cancelled first, so the server stops at once."""
+        with suppress(psycopg.Error):
+            if self._queries.running:
+                self._cancel()
+        self.connection.close()
+
+    def _check(self, server: ServerFacts) -> None:
+        if server.in_recovery:
+            raise SourceTrouble(troubles.standby())
+        if server.wal_level != "logical":
+            raise SourceTrouble(troubles.no_logical(server.wal_level))
+
+    def _take_snapshot(self) -> LSN:
+        """A transaction that sees what committed before the position returned, and no more."""
+        name = quote_identifier(f"replview_baseline_{secrets.token_hex(6)}")
+        option = "(SNAPSHOT 'use')"
+        if self.connection.info.server_version < 150000:
+            option = "USE_SNAPSHOT"
+        create = f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput {option}"
+        with cut_after(_ANSWER_SECONDS, self.connection):
+            self.connection.execute("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
+        ((row,),) = self._run(create.encode(), WAIT_SECONDS)
+        # Gone at once: it would hold WAL for as long as the table is read.
+        with cut_after(_ANSWER_SECONDS, self.connection):
+            self.connection.execute(f"DROP_REPLICATION_SLOT {name}".encode())
+        assert row[1] is not None
+        return LSN.parse(row[1].decode())
+
+    def _run(self, query: bytes, seconds: float) -> list[list[tuple[bytes | None, ...]]]:
+        """Run one that may wait for others, ticking; cancelled when the time is over."""
+        deadline = time.monotonic() + seconds
+        self._queries.send(query)
+        while self._queries.running:
+            self._queries.wait(_TURN_SECONDS)
+            self._queries.read()
+            if not self._queries.running:
+                break
+            if time.monotonic() > deadline:
+                self._cancel()
+                raise SourceTrouble(troubles.waited(seconds))
+            self._tick()
+        return self._queries.results
+
+    def _cancel(self) -> None:
+        """End the query on the server; where it does not end in time, we hang up."""
+        with suppress(psycopg.Error):
+            self.connection.cancel_safe(timeout=_CANCEL_SECONDS)
+            with suppress(errors.QueryCanceled):
+                self._queries.finish(time.monotonic() + _CANCEL_SECONDS)
+
+    def _published(self, schema: str, table: str, publications: Sequence[str]) -> Published:
+        _, tables = read_published(self.connection, publications)
+        found = tables.get((schema, table))
+        if found is None:
+            raise SourceTrouble(troubles.unpublished(schema, table, publications))
+        return found
+
+    def _lock(self, schema: str, table: str, shape: StreamShape) -> None:
+        """Against DDL until the rows are read; readers and writers go on."""
+        only = sql.SQL("" if shape.partitioned else "ONLY ")
+        self.connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}".encode())
+        try:
+            self.connection.execute(
+                sql.SQL("LOCK TABLE {}{} IN ACCESS SHARE MODE").format(
+                    only, sql.Identifier(schema, table)
+                )
+            )
+        except errors.LockNotAvailable:
+            raise SourceTrouble(troubles.locked(schema, table)) from None
+        except errors.UndefinedTable:
+            raise SourceTrouble(troubles.no_table(schema, table)) from None
+        except errors.InsufficientPrivilege:
+            raise SourceTrouble(troubles.may_not_read(schema, table, self._role)) from None
+
+    @property
+    def _role(self) -> str:
+        return self.connection.info.user
+
+    def _set_encoding(self) -> str:
+        """As the stream's session has it; Python's name of it."""
+        server_encoding = self.connection.info.parameter_status("server_encoding")
+        client, encoding = encodings_for(server_encoding)
+        if client != "UTF8":
+            self.connection.execute(f"SET LOCAL client_encoding = {quote_identifier(client)}")
+        return encoding
+
+
+def _relation(published: Published, shape: StreamShape) -> Relation:
+    """As the stream's Relation message would say it."""
+    return Relation(
+        oid=published.table.oid,
+        namespace=published.table.schema,
+        name=published.table.name,
+        replica_identity=shape.replica_identity,  # type: ignore[arg-type]  # one of its four
+        columns=tuple(Column(c.name, c.type_oid, c.typmod, c.is_key) for c in shape.columns),
+    )
+
+
+def _copy(published: Published, shape: StreamShape) -> sql.Composable:
+    """The rows that an INSERT would have been published of, column by column.
+
+    A row filter is the server's own writing of an expression it has checked and stored
+    (``pg_get_expr``), for which there is no other form; tablesync.c sends it back in the same way.
+    """
+    table = published.table
+    filters = [published.filters[op] for op in "IUD" if op in published.filters]
+    wanted = filters[0] if filters else []
+    where: sql.Composable = sql.SQL("")
+    if wanted:
+        checked = [sql.SQL("({})").format(sql.SQL(text)) for text in wanted]
+        where = sql.SQL(" WHERE {}").format(sql.SQL(" OR ").join(checked))
+    return sql.SQL("COPY (SELECT {} FROM {}{}{}) TO STDOUT").format(
+        sql.SQL(", ").join(sql.Identifier(c.name) for c in shape.columns),
+        sql.SQL("" if shape.partitioned else "ONLY "),
+        sql.Identifier(table.schema, table.name),
+        where,
+    )

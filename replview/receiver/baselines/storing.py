@@ -1,0 +1,217 @@
+"""A baseline's rows into the store: hidden while they come, then in one step at their place.
+
+Each store transaction begins with an UPDATE of the baseline's row, which changes nothing where the
+baseline was cancelled, given back or taken over: then ``Lost``, and nothing of it is stored.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from decoder.events import Change
+from decoder.scalars import LSN
+from decoder.tuples import Value
+from replview.jobs.baselines import Claim
+from replview.receiver.baselines.reading import Snapshot
+from replview.receiver.clock import now_us
+from replview.receiver.storing.encoding import ChangeEncoder
+from replview.receiver.storing.table_plans import TablePlans
+from replview.receiver.storing.transaction_copy import insert_rows, update_rows
+from replview.store.write import change_rows
+from replview.store.write.incarnations import log_event
+from replview.store.write.large_values import store_large_values
+from replview.store.write.partitions import PartitionKeeper, TransactionIds
+from replview.store.write.transaction_rows import TransactionRow
+
+_COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
+    sql.SQL(", ").join(map(sql.Identifier, change_rows.COPY_COLUMNS))
+)
+_FENCE = """
+    UPDATE baseline SET heartbeat_at = clock_timestamp(), "rows" = %(rows)s
+    WHERE id = %(id)s AND state = 'reading' AND started_at = %(started_at)s
+    RETURNING rows_per_second
+"""
+_BEGIN = """
+    UPDATE baseline SET lsn = %s, transaction_id = %s, estimated_rows = %s WHERE id = %s
+"""
+_DONE = "UPDATE baseline SET state = 'done', finished_at = clock_timestamp() WHERE id = %s"
+#: The slot row's lock, under which places in history are given out.
+_LOCK_SLOT = """
+    UPDATE slot SET outside_writes = outside_writes + 1,
+           transactions_stored = transactions_stored + 1,
+           changes_stored = changes_stored + %(rows)s,
+           bytes_stored = bytes_stored + %(size_bytes)s, last_stored_at = clock_timestamp()
+    WHERE id = %(slot_id)s AND incarnation_id = %(incarnation_id)s AND desired <> 'removing'
+    RETURNING id
+"""
+_PLACE = (
+    "UPDATE slot_incarnation SET commit_seq = commit_seq + 1 WHERE id = %s RETURNING commit_seq"
+)
+#: Signs of life between pieces.
+_BEAT_SECONDS = 1.0
+
+
+class Lost(Exception):
+    """The baseline is not ours any more: cancelled, given back, or its slot is being removed."""
+
+
+class LifeEnded(Exception):
+    """The slot has begun a new life: the rows have no place in it."""
+
+
+class BaselineWriter:
+    """Writes what one claim reads."""
+
+    def __init__(self, store: psycopg.Connection[Any], claim: Claim) -> None:
+        self._store = store
+        self._claim = claim
+        self._row: TransactionRow | None = None
+        self._snapshot: Snapshot | None = None
+        self._plans: TablePlans | None = None
+        self._last_beat = 0.0
+        #: How many are stored.
+        self.rows = 0
+        #: The rate asked for, which may change meanwhile; None: as fast as it goes.
+        self.rows_per_second = claim.rows_per_second
+
+    def beat(self) -> None:
+        """Give a sign of life, about once a second. Raises ``Lost``."""
+        if time.monotonic() - self._last_beat >= _BEAT_SECONDS:
+            self._fence()
+
+    def begin(
+        self,
+        snapshot: Snapshot,
+        *,
+        system_identifier: str,
+        column_rules: dict[str, dict[str, str]],
+    ) -> None:
+        """Store the table's shape and the hidden transaction. Raises ``Lost``, ``LifeEnded``."""
+        claim = self._claim
+        identifier = TransactionIds().next(self._store)
+        PartitionKeeper().ready_for(self._store, [identifier])
+        self._plans = TablePlans(
+            slot_id=claim.slot_id,
+            system_identifier=system_identifier,
+            primary_key=lambda oid: snapshot.primary_key,
+            type_names=lambda wanted: snapshot.type_names,
+            column_rules=column_rules,
+        )
+        row = TransactionRow(
+            id=identifier,
+            incarnation_id=claim.incarnation_id,
+            received_at_us=now_us(),
+            xid=None,
+            state="copying",
+            first_lsn=snapshot.lsn,
+            commit_lsn=snapshot.lsn,
+            end_lsn=snapshot.lsn,
+        )
+        row.set_commit_time(snapshot.taken_at_us)
+        with self._store.transaction():
+            self._fence()
+            self._lock_slot_for_shape()
+            self._plans.keep_up(self._store)
+            plan, _ = self._plans.make(
+                self._store, snapshot.relation, lsn=snapshot.lsn, xid=None, in_force=False
+            )
+            # The table is touched though it may be empty.
+            row.relations[plan.relation_id] = [0, 0, 0, 0]
+            insert_rows(self._store, [row])
+            self._store.execute(
+                _BEGIN, [str(snapshot.lsn), row.id, snapshot.estimated_rows, claim.baseline_id]
+            )
+        self._row, self._snapshot = row, snapshot
+
+    def write(self, rows: Sequence[list[Value]], size_bytes: int) -> None:
+        """Store some more rows. Raises ``Lost``."""
+        assert self._row is not None
+        assert self._snapshot is not None
+        assert self._plans is not None
+        lsn, relation = self._snapshot.lsn, self._snapshot.relation
+        changes = [
+            Change(seq, lsn, None, relation, "S", None, None, values)  # type: ignore[arg-type]
+            for seq, values in enumerate(rows, start=self.rows + 1)
+        ]
+        with self._store.transaction():
+            self._fence(len(rows))
+            self._plans.keep_up(self._store)
+            with self._store.cursor().copy(_COPY_CHANGES) as copy:
+                copy.write(change_rows.COPY_HEADER)
+                encoder = ChangeEncoder(self._plans, copy.write)
+                encoder.encode(self._row, changes)
+                encoder.flush()
+                copy.write(change_rows.COPY_TRAILER)
+            store_large_values(self._store, encoder.asides)
+        self.rows += len(rows)
+        self._row.size_bytes += size_bytes
+
+    def finish(self) -> int:
+        """Give the rows their place in history; returns it. Raises ``Lost``, ``LifeEnded``.
+
+        One store transaction, under the slot row's lock: a receiver that writes waits for it, or
+        it for the receiver, and the receiver then reads its place anew.
+        """
+        assert self._row is not None
+        claim, row = self._claim, self._row
+        with self._store.transaction():
+            self._fence()
+            wanted = {
+                "rows": self.rows,
+                "size_bytes": row.size_bytes,
+                "slot_id": claim.slot_id,
+                "incarnation_id": claim.incarnation_id,
+            }
+            if self._store.execute(_LOCK_SLOT, wanted).fetchone() is None:
+                raise LifeEnded
+            place = self._store.execute(_PLACE, [claim.incarnation_id]).fetchone()
+            assert place is not None
+            row.commit_seq, row.state = int(place[0]), "snapshot"
+            update_rows(self._store, [row])
+            self._store.execute(_DONE, [claim.baseline_id])
+            self._say_done(row.commit_seq)
+        return row.commit_seq
+
+    def _fence(self, more: int = 0) -> None:
+        """Still ours? Locks the baseline's row until the store transaction ends."""
+        found = self._store.execute(
+            _FENCE,
+            {
+                "rows": self.rows + more,
+                "id": self._claim.baseline_id,
+                "started_at": self._claim.started_at,
+            },
+        ).fetchone()
+        if found is None:
+            raise Lost
+        self.rows_per_second = found[0]
+        self._last_beat = time.monotonic()
+
+    def _lock_slot_for_shape(self) -> None:
+        """Shapes are stored under the slot row's lock; held shortly."""
+        found = self._store.execute(
+            "SELECT id FROM slot WHERE id = %s AND incarnation_id = %s AND desired <> 'removing' "
+            "FOR NO KEY UPDATE",
+            [self._claim.slot_id, self._claim.incarnation_id],
+        ).fetchone()
+        if found is None:
+            raise LifeEnded
+
+    def _say_done(self, commit_seq: int) -> None:
+        """A line for the slot's log."""
+        assert self._snapshot is not None
+        claim, lsn = self._claim, self._snapshot.lsn
+        log_event(
+            self._store,
+            claim.slot_id,
+            "baseline",
+            f"Baseline of {claim.schema}.{claim.table}: {self.rows:,} rows as of {LSN(lsn)}.",
+            incarnation_id=claim.incarnation_id,
+            after_commit_seq=commit_seq,
+            lsn=lsn,
+            detail={"table": f"{claim.schema}.{claim.table}", "rows": self.rows,
+                    "transaction": self._row.id if self._row else None},
+        )  # fmt: skip

@@ -1,0 +1,177 @@
+"""Which life of the slot a session records into: LSNs compare only within one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+
+from decoder.scalars import LSN
+from replview.catalog.slots import SlotFacts
+from replview.receiver.sessions.interface import SystemIdentity
+from replview.store.write.incarnations import (
+    Incarnation,
+    SlotRow,
+    begin,
+    dropped_at_budget,
+    last_seq_until,
+    log_event,
+    resume,
+)
+from replview.store.write.lease import Lease
+
+#: Where the server's present timeline left an earlier one; None where it does not tell.
+ForkReader = Callable[[int], LSN | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewLife:
+    """Why the current life cannot go on, and where the next begins."""
+
+    reason: str
+    started: LSN
+    #: Up to where the former life and the new one tell the same history; None: nowhere known.
+    shared_until: LSN | None = None
+
+
+def temporary_life(
+    store: psycopg.Connection[Any],
+    lease: Lease,
+    slot: SlotRow,
+    identity: SystemIdentity,
+    started: LSN,
+) -> Incarnation:
+    """Each connection of a temporary slot is a life of its own; the time between is a gap."""
+    same = slot.system_identifier == identity.system_identifier
+    new = NewLife("temporary", started, started if same else None)
+    return _begin(store, lease, slot, identity, new)
+
+
+def life_of(
+    store: psycopg.Connection[Any],
+    lease: Lease,
+    slot: SlotRow,
+    identity: SystemIdentity,
+    facts: SlotFacts,
+    *,
+    in_recovery: bool,
+    fork_of: ForkReader = lambda timeline: None,
+) -> Incarnation:
+    """The current life, or a new one where LSNs no longer compare or history was skipped."""
+    confirmed = facts.confirmed_flush_lsn or LSN(0)
+    new = new_life(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
+    if new is None:
+        return resume(store, lease, slot)
+    if new.reason == "advanced" and dropped_at_budget(store, slot.incarnation_id or 0):
+        new = replace(new, reason="recreated")
+    return _begin(store, lease, slot, identity, new)
+
+
+def _begin(
+    store: psycopg.Connection[Any],
+    lease: Lease,
+    slot: SlotRow,
+    identity: SystemIdentity,
+    new: NewLife,
+) -> Incarnation:
+    """A new life, and what is between it and the former one: never a silent hole."""
+    with store.transaction():
+        incarnation = begin(
+            store,
+            lease,
+            slot,
+            system_identifier=identity.system_identifier,
+            timeline=identity.timeline,
+            started_lsn=new.started,
+            reason=new.reason,
+            # What was prepared in the same cluster may still end, and will then be told here.
+            keep_prepared_until=new.shared_until,
+        )
+        if slot.incarnation_id is not None:
+            _say_what_is_between(store, slot, identity, incarnation, new)
+    return incarnation
+
+
+def _say_what_is_between(
+    store: psycopg.Connection[Any],
+    slot: SlotRow,
+    identity: SystemIdentity,
+    incarnation: Incarnation,
+    new: NewLife,
+) -> None:
+    """The events of a new life: a failover that lost nothing, a fork, a gap."""
+    detail = {"from_lsn": str(slot.checkpoint_lsn or ""), "to_lsn": str(new.started)}
+    if new.reason == "failover":
+        assert slot.incarnation_id is not None
+        assert new.shared_until is not None
+        last = last_seq_until(store, slot.incarnation_id, new.shared_until)
+        beyond = slot.commit_seq - last
+        switch = f"The source failed over (timeline {slot.timeline} to {identity.timeline})"
+        if beyond:
+            text = (
+                f"{switch}, and the promoted server had WAL only up to {new.shared_until}: the "
+                f"record before it holds {beyond:,} transactions that this server never had."
+            )
+        else:
+            text = f"{switch}. The record goes on where it ended: nothing is missing."
+        more = {"beyond": beyond, "last_shared_commit_seq": last}
+        log_event(
+            store, slot.id, "failover", text, incarnation_id=incarnation.id, lsn=new.started,
+            detail={**detail, **more},
+        )  # fmt: skip
+        if new.shared_until >= new.started:
+            return
+        detail["from_lsn"] = str(new.shared_until)
+    log_event(
+        store, slot.id, "gap", GAPS[new.reason], incarnation_id=incarnation.id, lsn=new.started,
+        detail=detail,
+    )  # fmt: skip
+
+
+#: By reason, what is missing between two lives.
+GAPS = {
+    "temporary": "The connection was lost and with it the temporary slot: what was committed until "
+    "the new one began was not seen.",
+    "re-pointed": "The source is another cluster now: a new record begins here.",
+    "timeline": "The source went to another timeline (a failover or a restore) and does not tell "
+    "where it left the former one: a new record begins here.",
+    "failover": "On the promoted server the slot stands beyond our record: what was committed in "
+    "between was not seen.",
+    "advanced": "The slot stands beyond our record (advanced by somebody else, dropped and created "
+    "anew, or this store was restored from an older back-up): what was committed in between is not "
+    "in it.",
+    "recreated": "replview had dropped the slot at its WAL budget, to protect the source's disk: "
+    "what was committed until it was created anew was not seen.",
+    "rewound": "The server's WAL ends before our record does (it was restored from an older copy): "
+    "a new record begins where the slot stands now.",
+}
+
+
+def new_life(
+    slot: SlotRow,
+    identity: SystemIdentity,
+    confirmed: LSN,
+    *,
+    in_recovery: bool,
+    fork_of: ForkReader,
+) -> NewLife | None:
+    """Why the current life cannot go on; None if it can. Changes nothing."""
+    if slot.incarnation_id is None:
+        return NewLife("created" if slot.owned else "adopted", confirmed)
+    if slot.system_identifier != identity.system_identifier:
+        return NewLife("re-pointed", confirmed)
+    checkpoint = slot.checkpoint_lsn
+    if slot.timeline != identity.timeline:
+        fork = None if slot.timeline is None else fork_of(slot.timeline)
+        if fork is None or checkpoint is None:
+            return NewLife("timeline", confirmed)
+        shared = min(fork, checkpoint)
+        return NewLife("failover", max(shared, confirmed), shared)
+    if checkpoint is None:
+        return None
+    if confirmed > checkpoint:
+        return NewLife("advanced", confirmed, checkpoint)
+    # The server would silently skip all up to our position. A standby may only be behind for now.
+    if identity.xlog_position < checkpoint and not in_recovery:
+        return NewLife("rewound", confirmed)
+    return None

@@ -1,0 +1,1 @@
+"""A look into an idle slot, without moving it."""

@@ -1,0 +1,257 @@
+"""A look into an idle slot: what waits in it, without moving it, bounded in changes and time.
+
+The server decodes all that was asked for before it gives the first row. So it is asked for ever
+more WAL, four times as much each time, until all is seen or a bound is met: when the time is over,
+what the last look found is told. It costs a third more than one look would.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import errors, sql
+
+from decoder.errors import ProtocolError
+from decoder.scalars import LSN
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.state.peekable import PLUGINS
+from replview.receiver.addresses import polling_conninfo
+from replview.receiver.encodings import codec_of, encodings_for
+from replview.receiver.named_tables import NamedTables
+from replview.receiver.options import StreamOptions, choose
+from replview.receiver.peeks.findings import Findings
+from replview.receiver.plugins import new_decoder, plugin_arguments
+from replview.receiver.problems import in_use, lost, missing, name_trouble
+from replview.receiver.sessions import slot_functions as functions
+from replview.receiver.sessions.simple_queries import SimpleQueries
+from replview.receiver.source_catalog import SourceCatalog
+
+#: Where the WAL is flushed to the middle of a record, its rest mostly is within this.
+_PAGE_SECONDS = 1.0
+#: The first look's WAL, counted from where decoding must begin.
+_FIRST_BYTES = 32 * 1024 * 1024
+_MORE_TIMES = 4
+#: Rows are counted by the server, changes by us; a change alone in its transaction takes four.
+_ROWS_FOR_A_CHANGE = 4
+_ROWS_MORE = 1_000
+#: How long the server may take to end a cancelled query before we hang up.
+_CANCEL_SECONDS = 2.0
+_READ_ROWS, _READ_BYTES = 2_000, 2 * 1024 * 1024
+
+
+def peek(
+    conninfo: str,
+    slot_name: str,
+    *,
+    plugin: str,
+    options: Mapping[str, Any],
+    max_changes: int,
+    max_seconds: float,
+) -> dict[str, Any]:
+    """What waits in the slot. ``options``: ``{"publications": […]}`` for pgoutput,
+    ``{"format_version": 1}`` for wal2json.
+
+    Raises ``SourceTrouble``. The slot is not moved, and never made a two-phase one.
+    """
+    started = time.monotonic()
+    publications = [str(name) for name in options.get("publications", ())]
+    if plugin not in PLUGINS:
+        raise SourceTrouble(_unreadable(slot_name, plugin))
+    catalog = SourceCatalog(conninfo)
+    connection: psycopg.Connection[Any] | None = None
+    try:
+        connection = psycopg.Connection.connect(
+            polling_conninfo(conninfo), autocommit=True, prepare_threshold=None
+        )
+        looking = _Looking(
+            SimpleQueries(connection), connection, catalog, slot_name, plugin, options
+        )
+        deadline = started + max_seconds
+        findings = looking.look(publications, max_changes, deadline)
+    except (psycopg.Error, ProtocolError) as error:
+        raise SourceTrouble(
+            name_trouble(error, conninfo=conninfo, slot=slot_name, publications=publications)
+        ) from None
+    finally:
+        if connection is not None:
+            connection.close()
+        catalog.close()
+    return findings.result(plugin, seconds=time.monotonic() - started)
+
+
+@dataclass(slots=True)
+class _Looking:
+    """One look, from connecting to its findings."""
+
+    queries: SimpleQueries
+    connection: psycopg.Connection[Any]
+    catalog: SourceCatalog
+    slot: str
+    plugin: str
+    options: Mapping[str, Any]
+
+    def look(self, publications: list[str], max_changes: int, deadline: float) -> Findings:
+        """Ever further into the WAL, until everything is seen or a bound is met."""
+        look = self._settled(publications, deadline)
+        stream = choose(
+            self.connection.info.server_version,
+            publications,
+            {},
+            slot_two_phase=False,
+            owned=False,
+        )
+        arguments = plugin_arguments(self.plugin, stream, self.options)
+        from_lsn = look.slot_lsn("confirmed_flush_lsn")
+        end = look.position
+        if end % functions.WAL_PAGE_BYTES == 0:
+            # It may end within a record, for whose rest the server would wait.
+            end = max(LSN(end - functions.WAL_PAGE_BYTES), from_lsn)
+        reach = _FIRST_BYTES
+        best = Findings(from_lsn, from_lsn, self._unknown())
+        while True:
+            begin = max(from_lsn, look.slot_lsn("restart_lsn"))
+            upto = min(LSN(begin + reach), end)
+            found = Findings(from_lsn, upto, self._unknown(), complete=upto >= look.position)
+            limit = max_changes * _ROWS_FOR_A_CHANGE + _ROWS_MORE
+            wanted = functions.peek(self.slot, arguments, upto_lsn=upto, upto_changes=limit)
+            if not self._read(wanted, stream, found, max_changes, limit, deadline):
+                best.stop("seconds")
+                # The rows of the look that was cut off tell more than none at all.
+                if found.changes > best.changes:
+                    found.stop("seconds")
+                    return found
+                return best
+            if upto >= end or found.stopped_by:
+                return found
+            best = found
+            reach *= _MORE_TIMES
+
+    def _settled(self, publications: list[str], deadline: float) -> functions.Look:
+        """The slot, once the WAL does not end with a page: there it may end within a record, which
+        is flushed a moment later. Where it stays there, the last page is left out, and said to be.
+        """
+        until = min(deadline, time.monotonic() + _PAGE_SECONDS)
+        look = self._check(publications, deadline)
+        while look.position % functions.WAL_PAGE_BYTES == 0 and time.monotonic() < until:
+            time.sleep(0.05)
+            look = self._check(publications, deadline)
+        return look
+
+    def _check(self, publications: list[str], deadline: float) -> functions.Look:
+        """What would fail, or tell nothing without a word, before it is tried."""
+        asked = [
+            functions.look(self.slot),
+            sql.SQL("SELECT pubname FROM pg_catalog.pg_publication"),
+        ]
+        query = functions.query_string(asked)
+        (row,), published = self.queries.run(query, max(deadline, time.monotonic() + 1.0))
+        look = functions.parse_look(row)
+        if look.slot is None:
+            raise SourceTrouble(missing(self.slot))
+        if look.slot.get("active_pid") is not None:
+            raise SourceTrouble(in_use(self.slot))
+        if look.slot.get("wal_status") == "lost" or look.slot.get("invalidation_reason"):
+            raise SourceTrouble(lost(self.slot, look.slot.get("invalidation_reason")))
+        if look.slot.get("plugin") != self.plugin:
+            raise SourceTrouble(_unreadable(self.slot, str(look.slot.get("plugin"))))
+        known = {(name or b"").decode(errors="replace") for (name,) in published}
+        if self.plugin == "pgoutput" and not (publications and set(publications) <= known):
+            raise SourceTrouble(_no_publication(publications, known))
+        return look
+
+    def _read(
+        self,
+        wanted: sql.Composable,
+        stream: StreamOptions,
+        found: Findings,
+        max_changes: int,
+        limit: int,
+        deadline: float,
+    ) -> bool:
+        """Run one peek into ``found``; False when the time was over before its end."""
+        server_encoding = self.connection.info.parameter_status("server_encoding") or "UTF8"
+        client_encoding, encoding = encodings_for(server_encoding)
+        if self.plugin != "pgoutput":
+            encoding = codec_of(server_encoding)
+        tables = NamedTables(self.catalog.named_table)
+        decoder = new_decoder(
+            self.plugin,
+            stream,
+            encoding,
+            wanted=self.options,
+            tables=tables,
+            user_types={},
+        )
+        version = self.connection.info.server_version
+        settings = functions.settings(version, client_encoding, on_linux=False)
+        self.queries.send(functions.query_string([*settings, wanted]))
+        rows = 0
+        while self.queries.running:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self._cancel()
+                return False
+            self.queries.wait(min(left, 1.0))
+            copied = self.queries.read(_READ_ROWS, _READ_BYTES)
+            frames = [frame for row in copied if (frame := functions.frame_of(row)) is not None]
+            rows += len(frames)
+            if found.take(decoder.feed(frames), max_changes):
+                found.stop("changes")
+                self._cancel()
+                return True
+        if rows >= limit:
+            found.stop("changes")
+        found.end(decoder.open_streams)
+        return True
+
+    def _cancel(self) -> None:
+        """End the query on the server; where it does not end in time, we hang up."""
+        with suppress(psycopg.Error):
+            self.connection.cancel_safe(timeout=_CANCEL_SECONDS)
+            with suppress(errors.QueryCanceled):
+                self.queries.finish(time.monotonic() + _CANCEL_SECONDS)
+
+    def _unknown(self) -> list[str]:
+        return list(_CANNOT_TELL.get(self.plugin, ()))
+
+
+def _unreadable(slot: str, plugin: str) -> Trouble:
+    return Trouble(
+        "plugin_unsupported",
+        f"the slot {slot} speaks {plugin or 'nothing'}, which replview cannot read",
+        f"Look into a slot of {', '.join(PLUGINS)}",
+    )
+
+
+def _no_publication(wanted: list[str], known: set[str]) -> Trouble:
+    gone = [name for name in wanted if name not in known]
+    what = f"there is no publication {gone[0]}" if gone else "no publication was named"
+    return Trouble(
+        "publication_missing",
+        f"{what}, and pgoutput tells only what one publishes",
+        f"Name those that the slot's reader uses; there are: {', '.join(sorted(known)) or 'none'}",
+    )
+
+
+_TABLES_OF_ALL = "publications mean nothing to it: every table of the database is here"
+#: What a plugin leaves out, in sentences.
+_CANNOT_TELL = {
+    "test_decoding": (
+        "the replica identity and the primary key of a table",
+        "what is in transactions that have not ended",
+        "subtransactions and replication origins",
+        "where a commit record begins",
+        _TABLES_OF_ALL,
+    ),
+    "wal2json": (
+        "the replica identity of a table",
+        "transactions that have not ended, and whether one is prepared",
+        "NaN and ±Infinity, which read as NULL",
+        "updates and deletes of tables without a replica identity",
+        "subtransactions",
+        _TABLES_OF_ALL,
+    ),
+}

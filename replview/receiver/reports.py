@@ -1,0 +1,110 @@
+"""What a receiver says of itself: the slot's state for the pages, and lines in its log."""
+
+from typing import Any
+
+import psycopg
+
+from decoder.scalars import LSN
+from replview.catalog.problems import Trouble
+from replview.store.write import lease as leases
+from replview.store.write.incarnations import Incarnation, SlotRow, log_event
+from replview.store.write.lease import Lease
+
+
+def say_streaming(
+    store: psycopg.Connection[Any], lease: Lease, incarnation: Incarnation, *, again: bool
+) -> str:
+    """The stream has begun; what is desired of the slot. Raises ``Fenced``."""
+    desired = leases.beat(
+        store,
+        lease,
+        state="streaming",
+        problem_code="",
+        problem_cause="",
+        problem_remedy="",
+        retry_at=None,
+    )
+    store.execute(
+        "UPDATE slot SET state_since = now(), connected_at = now() WHERE id = %s AND epoch = %s",
+        [lease.slot_id, lease.epoch],
+    )
+    log_event(
+        store,
+        lease.slot_id,
+        "connected",
+        f"Connected {'again ' if again else ''}at {incarnation.checkpoint_lsn}.",
+        incarnation_id=incarnation.id,
+        after_commit_seq=incarnation.commit_seq,
+        lsn=incarnation.checkpoint_lsn,
+    )
+    return desired
+
+
+def say_trouble(
+    store: psycopg.Connection[Any],
+    lease: Lease,
+    state: str,
+    trouble: Trouble,
+    *,
+    retry_seconds: float | None = None,
+) -> str:
+    """Something is wrong; what is desired of the slot. Raises ``Fenced``.
+
+    ``retry_seconds``: when it is tried again; None: not by itself.
+    """
+    desired = leases.beat(
+        store,
+        lease,
+        state=state,
+        problem_code=trouble.code,
+        problem_cause=trouble.cause,
+        problem_remedy=trouble.remedy,
+        retry_at=None,
+    )
+    if retry_seconds is not None:
+        store.execute(
+            "UPDATE slot SET retry_at = now() + make_interval(secs => %s) "
+            "WHERE id = %s AND epoch = %s",
+            [retry_seconds, lease.slot_id, lease.epoch],
+        )
+    return desired
+
+
+def log_trouble(store: psycopg.Connection[Any], lease: Lease, kind: str, trouble: Trouble) -> None:
+    """A line for a trouble that is new."""
+    cause = f"{trouble.cause[:1].upper()}{trouble.cause[1:]}."
+    log_event(store, lease.slot_id, kind, cause, detail={"code": trouble.code})
+
+
+def say_taken_over(store: psycopg.Connection[Any], lease: Lease) -> None:
+    """The lease of the receiver before us had run out."""
+    log_event(
+        store,
+        lease.slot_id,
+        "taken_over",
+        f"The receiver at {lease.taken_from} gave no sign of life any more: {lease.owner} took "
+        "over.",
+    )
+
+
+def say_store_was_away(store: psycopg.Connection[Any], lease: Lease, seconds: float) -> None:
+    """The log could not be written while it happened."""
+    log_event(
+        store,
+        lease.slot_id,
+        "disconnected",
+        f"The connection to replview's own store was lost for {seconds:.1f} s; nothing was "
+        "confirmed meanwhile, and what was not stored is received again.",
+        detail={"code": "store_away", "seconds": round(seconds, 1)},
+    )
+
+
+def facts_for_logs(slot: SlotRow, lease: Lease, began: LSN | None) -> dict[str, object]:
+    """Which slot, and where in its WAL the session began: never anything of what flows through."""
+    return {
+        "slot_id": slot.id,
+        "slot": slot.name,
+        "source_id": slot.source_id,
+        "epoch": lease.epoch,
+        "lsn": None if began is None else str(began),
+    }

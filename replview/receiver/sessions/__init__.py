@@ -1,0 +1,1 @@
+"""Sessions with a source: a walsender's stream, or SQL functions polled."""

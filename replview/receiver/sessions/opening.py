@@ -1,0 +1,235 @@
+"""Opening a session: who the server is, whether the slot can be read, where to start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from decoder.binary import UserType
+from replview.catalog.connections import cut_after
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.server import ServerFacts
+from replview.catalog.slots import SlotFacts
+from replview.receiver.encodings import codec_of, encodings_for
+from replview.receiver.incarnation import life_of, temporary_life
+from replview.receiver.named_tables import NamedTables
+from replview.receiver.options import StreamOptions, choose
+from replview.receiver.plugins import Decoder, new_decoder, plugin_arguments
+from replview.receiver.problems import in_use, lost, missing
+from replview.receiver.sessions.interface import Session, SystemIdentity
+from replview.receiver.sessions.polling import PollingSession
+from replview.receiver.sessions.walsender import ReplicationSession
+from replview.receiver.source_catalog import SourceCatalog
+from replview.store.write.incarnations import Incarnation, SlotRow
+from replview.store.write.lease import Lease
+
+#: Oldest server whose pgoutput this reads.
+OLDEST_VERSION = 100000
+#: A source that takes longer to say who it is, or to start a stream, has frozen.
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class OpenSession:
+    """A started stream and what is needed to decode and store it."""
+
+    session: Session
+    options: StreamOptions
+    incarnation: Incarnation
+    system_identifier: str
+    #: Python's name of the encoding that text arrives in.
+    encoding: str
+    source: SourceCatalog
+    plugin: str
+    #: ``slot.options``.
+    wanted: Mapping[str, object]
+    #: Tables of plugins that tell no oids.
+    tables: NamedTables
+    #: What types that are not built in are made of; needed to read a binary stream.
+    user_types: Mapping[int, UserType] = field(default_factory=dict)
+    #: Some transaction was stored: the next trouble is a new one.
+    made_progress: bool = False
+
+    def new_decoder(self) -> Decoder:
+        """For a stream, or a portion of it, that begins."""
+        return new_decoder(
+            self.plugin,
+            self.options,
+            self.encoding,
+            wanted=self.wanted,
+            tables=self.tables,
+            user_types=self.user_types,
+        )
+
+    def close(self) -> None:
+        """Close all connections to the source."""
+        self.session.close()
+        self.source.close()
+
+
+def open_session(
+    store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, conninfo: str
+) -> OpenSession:
+    """Connect and start streaming where the store ends. Raises ``psycopg.Error`` or
+    ``SourceTrouble``.
+    """
+    catalog = SourceCatalog(conninfo)
+    session: Session | None = None
+    try:
+        server, facts = catalog.facts(slot.name)
+        _check(server, facts, slot)
+        client_encoding, encoding = encodings_for(server.encoding)
+        if slot.plugin != "pgoutput":
+            # It writes in the database's encoding, whatever the session's is.
+            encoding = codec_of(server.encoding)
+        session = _connect(slot, conninfo, client_encoding)
+        with cut_after(_ANSWER_SECONDS, session.connection):
+            identity = _identified(session.identify(), slot)
+        _note_server(store, slot, server, identity)
+        _note_publications(store, slot, catalog)
+        if isinstance(session, ReplicationSession) and slot.temporary:
+            two_phase = bool(slot.options.get("two_phase", True)) and server.version >= 150000
+            two_phase = two_phase and server.max_prepared_transactions > 0
+            started = session.create_temporary_slot(slot.name, two_phase=two_phase)
+            incarnation = temporary_life(store, lease, slot, identity, started)
+        else:
+            facts = _free(catalog, slot, facts)
+            two_phase = bool(facts.two_phase)
+            incarnation = life_of(
+                store,
+                lease,
+                slot,
+                identity,
+                facts,
+                in_recovery=bool(server.in_recovery),
+                fork_of=partial(session.fork_point, identity.timeline),
+            )
+        options = choose(
+            server.version,
+            slot.publications,
+            slot.options,
+            slot_two_phase=two_phase,
+            owned=slot.owned,
+        )
+        binary = options.binary and slot.plugin == "pgoutput"
+        user_types = catalog.user_types() if binary else {}
+        arguments = plugin_arguments(slot.plugin, options, slot.options)
+        with cut_after(_ANSWER_SECONDS, session.connection):
+            session.start(slot.name, incarnation.checkpoint_lsn, arguments)
+    except BaseException:
+        if session is not None:
+            session.close()
+        catalog.close()
+        raise
+    return OpenSession(
+        session,
+        options,
+        incarnation,
+        identity.system_identifier,
+        encoding,
+        catalog,
+        slot.plugin,
+        slot.options,
+        NamedTables(catalog.named_table),
+        user_types,
+    )
+
+
+def _connect(slot: SlotRow, conninfo: str, client_encoding: str) -> Session:
+    """A session of the slot's interface; a temporary slot lives and dies with a walsender's."""
+    if slot.interface == "sql" and not slot.temporary:
+        return PollingSession(conninfo, client_encoding=client_encoding)
+    return ReplicationSession(conninfo, client_encoding=client_encoding)
+
+
+def _identified(identity: SystemIdentity, slot: SlotRow) -> SystemIdentity:
+    """A server that does not tell its identifier is taken for the one it was."""
+    known = identity.system_identifier or slot.system_identifier or "unknown"
+    return replace(identity, system_identifier=known)
+
+
+def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
+    """Name what would fail anyway, before the server says it in its own words."""
+    if server.version < OLDEST_VERSION:
+        raise SourceTrouble(
+            Trouble(
+                "unsupported",
+                f"PostgreSQL {server.version_text} has no logical replication with pgoutput",
+                "replview needs PostgreSQL 10 or later, and is tested with 15, 16 and 18",
+            )
+        )
+    if server.wal_level != "logical":
+        raise SourceTrouble(
+            Trouble(
+                "wal_level",
+                f"the server's wal_level is {server.wal_level}, not logical",
+                "ALTER SYSTEM SET wal_level = 'logical', then restart the server",
+            )
+        )
+    if slot.temporary:
+        return
+    if facts is None:
+        raise SourceTrouble(missing(slot.name))
+    if facts.wal_status == "lost" or facts.invalidation_reason:
+        raise SourceTrouble(lost(slot.name, facts.invalidation_reason))
+    if facts.plugin != slot.plugin:
+        raise SourceTrouble(
+            Trouble(
+                "slot_other_plugin",
+                f"the slot {slot.name} speaks {facts.plugin}, not {slot.plugin}",
+                "Add a slot of its own for replview",
+            )
+        )
+    if facts.database != server.database:
+        raise SourceTrouble(
+            Trouble(
+                "slot_other_database",
+                f"the slot {slot.name} belongs to another database of this server",
+                "Give the source the DSN of that database",
+            )
+        )
+
+
+def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> SlotFacts:
+    """The slot once nobody reads it: it can be moved under us until then, which would look like
+    the beginning of another life.
+    """
+    assert facts is not None
+    if facts.active:
+        # It may have been our own last session, just closed.
+        _, facts = catalog.facts(slot.name)
+    if facts is None or facts.active:
+        raise SourceTrouble(in_use(slot.name))
+    return facts
+
+
+def _note_server(
+    store: psycopg.Connection[Any], slot: SlotRow, server: ServerFacts, identity: SystemIdentity
+) -> None:
+    """Keep what the source is, for the pages."""
+    store.execute(
+        """
+        UPDATE source SET server_version = %s, system_identifier = %s, timeline = %s,
+            encoding = %s, in_recovery = %s, max_slot_wal_keep_bytes = %s, checked_at = now()
+        WHERE id = %s
+        """,
+        [
+            server.version,
+            identity.system_identifier,
+            identity.timeline,
+            server.encoding,
+            server.in_recovery,
+            server.max_slot_wal_keep_bytes,
+            slot.source_id,
+        ],
+    )
+
+
+def _note_publications(
+    store: psycopg.Connection[Any], slot: SlotRow, catalog: SourceCatalog
+) -> None:
+    """Keep how many tables are published, so that an empty page can say that it looked."""
+    published = catalog.published_tables(slot.publications)
+    store.execute("UPDATE slot SET published_tables = %s WHERE id = %s", [published, slot.id])

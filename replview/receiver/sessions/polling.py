@@ -1,0 +1,252 @@
+"""The SQL interface: a slot read through PostgreSQL's functions over an ordinary connection.
+
+For servers and poolers that refuse replication connections. A *look* says how far the WAL is and
+that the slot is still as we left it; if there is anything new, a *peek* gives it as one portion of
+frames, and once that is stored the slot is advanced. Peeking excludes nobody: that only one
+receiver stores is the epoch's work, and that nobody else moves the slot is looked for each time.
+
+Each peek decodes from ``restart_lsn`` on and sends open streamed transactions from their beginning.
+So a long open one is asked for seldom: in between, a *light* peek leaves it out on the server.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import errors, sql
+
+from decoder.scalars import LSN
+from replview.catalog.problems import SourceTrouble
+from replview.receiver.addresses import polling_conninfo
+from replview.receiver.problems import cut_off, in_use
+from replview.receiver.sessions import slot_functions as functions
+from replview.receiver.sessions import sql_identity
+from replview.receiver.sessions.interface import SystemIdentity
+from replview.receiver.sessions.pacing import Pacing
+from replview.receiver.sessions.simple_queries import SimpleQueries
+from replview.receiver.sessions.slot_functions import Look
+from replview.receiver.sessions.slot_watch import check_left_alone
+
+#: What the catalog must answer in; how long closing waits for a cancelled peek, and for an advance.
+_ANSWER_SECONDS, _CLOSE_SECONDS = 10.0, 1.0
+#: Another session may look into the slot for a moment: tried so often before it is in use.
+_BUSY_TRIES = 10
+_BUSY_SECONDS = 0.25
+_Rows = list[tuple[bytes | None, ...]]
+
+
+class PollingSession:
+    """One ordinary connection that peeks and advances, from connecting to closing."""
+
+    def __init__(self, conninfo: str, *, client_encoding: str = "UTF8") -> None:
+        """Connect. Raises ``psycopg.OperationalError``."""
+        self.connection: psycopg.Connection[Any] = psycopg.Connection.connect(
+            polling_conninfo(conninfo), autocommit=True, prepare_threshold=None
+        )
+        self._queries = SimpleQueries(self.connection)
+        self._client_encoding = client_encoding
+        self._on_linux = False
+        self._timeline = 0
+        self._slot = ""
+        self._options: dict[str, str] = {}
+        self._open_xids: Collection[int] = ()
+        self._pacing = Pacing()
+        #: What runs: ``look``, ``peek`` or nothing.
+        self._step = ""
+        #: The peek that runs told that the slot is still as we left it.
+        self._checked = False
+        #: How far the peek goes, how many changes it takes at most, and how many came.
+        self._upto = LSN(0)
+        self._most = self._rows = 0
+        self._light = False
+        self._busy_tries = 0
+        #: Everything before it has been peeked; and what is still open, too.
+        self._peeked_lsn = LSN(0)
+        self._fully_peeked_lsn = LSN(0)
+        self._stored_lsn = 0
+        #: What the slot was last advanced to, and what the look that runs advances it to.
+        self._advanced_lsn = self._advancing_lsn = 0
+        self._settled = True
+        #: See ``sessions.Session``.
+        self.server_lsn = LSN(0)
+        self.keepalive_lsn = LSN(0)
+        self.reply_requested = False
+        self.portions_read = 0
+        self.aborted_xids: frozenset[int] = frozenset()
+
+    @property
+    def server_version(self) -> int:
+        """``server_version_num``, for instance 180004."""
+        return self.connection.info.server_version
+
+    def identify(self) -> SystemIdentity:
+        """What IDENTIFY_SYSTEM says, from the catalog."""
+        identity = sql_identity.identify(self._ask)
+        self._on_linux = sql_identity.runs_on_linux(self._ask)
+        self._timeline = identity.timeline
+        return identity
+
+    def fork_point(self, timeline: int, left: int) -> LSN | None:
+        """Where the server's ``timeline`` left the earlier timeline ``left``; None: not known."""
+        return sql_identity.fork_point(self._ask, timeline, left)
+
+    def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
+        """Try the options on the slot; what is wrong with either shows here."""
+        self._slot, self._options = slot, dict(options)
+        self._stored_lsn = lsn
+        look = functions.parse_look(self._ask(functions.look(slot))[0][0])
+        self._check(look)
+        # Decodes one record, from where it must begin anyway.
+        begin = look.slot_lsn("restart_lsn")
+        self._ask(functions.peek(slot, self._options, upto_lsn=begin, upto_changes=1))
+        self.server_lsn = look.position
+
+    def add_waker(self, descriptor: int) -> None:
+        """Have ``wait`` return when this descriptor becomes readable, too."""
+        self._queries.watch(descriptor)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Until something can be read or begun, or the time is over; whether the waker woke us."""
+        if not self._queries.running and self._settled:
+            timeout_seconds = min(timeout_seconds, self._pacing.seconds_to_next())
+        return self._queries.wait(timeout_seconds)
+
+    def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        """Frames that have arrived; begins the next look or peek when it is time."""
+        try:
+            rows = self._queries.read(max_frames, max_bytes)
+        except errors.ObjectInUse:
+            self._try_later()
+            return []
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None:
+                raise SourceTrouble(cut_off()) from error
+            raise
+        if not rows and self._queries.running:
+            return []
+        if self._step == "peek" and not self._checked:
+            self._check(functions.parse_look(self._queries.results[0][0]))
+            self._checked = True
+        frames = [frame for row in rows if (frame := functions.frame_of(row)) is not None]
+        if self._light:
+            frames = functions.without_stream_aborts(frames)
+        if frames:
+            self._pacing.first_row()
+            self._rows += len(frames)
+            self._settled = False
+        if not self._queries.running:
+            self._go_on()
+        return frames
+
+    def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
+        """All that was read is stored: the slot may be advanced, and peeked into again."""
+        self._stored_lsn = max(self._stored_lsn, stored_lsn)
+        self._open_xids = open_xids
+        self._settled = True
+        if self._step != "peek":
+            self._pacing.stored()
+
+    def confirm(self, stored_lsn: int, *, clock_us: int) -> None:
+        """Everything up to ``stored_lsn`` is stored: the next look advances the slot to it."""
+        self._stored_lsn = max(self._stored_lsn, stored_lsn)
+        self.reply_requested = False
+
+    def close(self) -> None:
+        """Cancel what runs, advance the slot to what is stored, and hang up."""
+        try:
+            if self._queries.running:
+                self.connection.cancel_safe(timeout=_CLOSE_SECONDS)
+                with suppress(errors.QueryCanceled):
+                    self._queries.finish(time.monotonic() + _CLOSE_SECONDS)
+            if self._stored_lsn > self._advanced_lsn and self._slot:
+                self._ask(self._advance(), seconds=_CLOSE_SECONDS)
+        except psycopg.Error:
+            pass  # the connection is gone, or the server slow: the next session advances it
+        finally:
+            self.connection.close()
+
+    def _go_on(self) -> None:
+        """What ran has ended: take it in, and begin what comes next if it is time."""
+        ended, self._step = self._step, ""
+        if ended == "look":
+            look = functions.parse_look(self._queries.results[-1][0])
+            self._advanced_lsn = max(self._advanced_lsn, self._advancing_lsn)
+            self._check(look)
+            light = self._pacing.is_light(bool(self._open_xids))
+            upto = self._pacing.reach(look.position)
+            if upto > (self._peeked_lsn if light else self._fully_peeked_lsn):
+                self._upto = upto
+                self._begin_peek(look, light)
+            else:
+                self._pacing.nothing_new()
+        elif ended == "peek":
+            self._portion_over()
+        elif self._settled and self._pacing.seconds_to_next() <= 0:
+            self._begin_look()
+
+    def _begin_look(self) -> None:
+        """The cheap question: is there anything new, and is the slot as we left it?"""
+        asked: list[sql.Composable] = []
+        if self._stored_lsn > self._advanced_lsn:
+            self._advancing_lsn = self._stored_lsn
+            asked.append(self._advance())
+        self._send("look", [*asked, functions.look(self._slot, self._open_xids)])
+
+    def _begin_peek(self, look: Look, light: bool) -> None:
+        """Everything up to where the server is, or as much of it as one portion takes."""
+        self._rows = 0
+        self._checked = False
+        self._light = light and "streaming" in self._options
+        self.aborted_xids = frozenset(x for x, said in look.statuses.items() if said == "aborted")
+        options = dict(self._options)
+        if light:
+            options.pop("streaming", None)
+        else:
+            self._fully_peeked_lsn = self._upto
+        self._most = self._pacing.begin(light=light)
+        wanted = functions.peek(self._slot, options, upto_lsn=self._upto, upto_changes=self._most)
+        settings = functions.settings(
+            self.server_version, self._client_encoding, on_linux=self._on_linux
+        )
+        self._send("peek", [functions.look(self._slot), *settings, wanted])
+
+    def _portion_over(self) -> None:
+        """A peek has been read to its end."""
+        self.portions_read += 1
+        complete = self._rows < self._most
+        self._busy_tries = 0
+        self.server_lsn = max(self.server_lsn, self._upto)
+        if complete:
+            self._peeked_lsn = max(self._peeked_lsn, self._upto)
+            # Beyond this the server would not send open transactions again before they grow: not
+            # to be confirmed before they were seen up to it.
+            if self._fully_peeked_lsn == self._upto:
+                self.keepalive_lsn = self._upto
+        self._pacing.over(complete=complete, open_streams=bool(self._open_xids))
+
+    def _check(self, look: Look) -> None:
+        """Raise ``SourceTrouble`` if the slot or the server is not as we left it."""
+        check_left_alone(look, self._slot, timeline=self._timeline, stored_lsn=self._stored_lsn)
+
+    def _try_later(self) -> None:
+        """The slot is being read by another session, perhaps for a moment only."""
+        self._step = ""
+        self._busy_tries += 1
+        if self._busy_tries > _BUSY_TRIES:
+            raise SourceTrouble(in_use(self._slot))
+        self._pacing.later(_BUSY_SECONDS)
+
+    def _advance(self) -> sql.Composable:
+        return functions.advance(self._slot, self._stored_lsn, self._timeline)
+
+    def _send(self, step: str, statements: list[sql.Composable]) -> None:
+        self._step = step
+        # The comment is for those who look into pg_stat_activity.
+        self._queries.send(f"/* replview: {step} */ ".encode() + functions.query_string(statements))
+
+    def _ask(self, *statements: sql.Composable, seconds: float = _ANSWER_SECONDS) -> list[_Rows]:
+        """Run a transaction and wait for what its SELECTs give."""
+        query = functions.query_string(list(statements))
+        return self._queries.run(query, time.monotonic() + seconds)

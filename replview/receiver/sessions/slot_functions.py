@@ -1,0 +1,185 @@
+"""Reading a slot through PostgreSQL's SQL functions: the query strings, and what they give.
+
+A string is one transaction: nothing is set, opened or prepared beyond it, so that it works through
+a pooler that gives each transaction another server connection. The output settings are the very
+ones of a walsender session; ``search_path`` is left as it is there, for the text of a regclass
+depends on it, and what we call is named with its schema.
+
+Sources: PostgreSQL, logicalfuncs.c, slotfuncs.c; documentation, "Replication Management Functions".
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import sql
+
+from decoder.errors import ProtocolError
+from decoder.fast.hot import TAG_AT
+from decoder.scalars import LSN
+from replview.receiver.addresses import TEXT_SETTINGS
+
+#: PostgreSQL's XLOG_BLCKSZ, as everybody builds it.
+WAL_PAGE_BYTES = 8192
+#: The header of a binary COPY before its first row: signature, flags, length of the extension.
+_COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_TRAILER = b"\xff\xff"
+#: Before a row's payload: column count, length and value of lsn, length of data.
+_ROW_HEAD_BYTES = 2 + 4 + 8 + 4
+_ROW_START = b"\x00\x02\x00\x00\x00\x08"
+_NO_CLOCK = bytes(8)
+_STREAM_ABORT = ord("A")
+
+_TIMELINE = """
+    CASE WHEN pg_catalog.pg_is_in_recovery() THEN
+        (SELECT greatest(c.timeline_id, r.min_recovery_end_timeline)
+           FROM pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() r)
+    ELSE ('x' || substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)
+         )::bit(32)::int
+    END
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The server and the slot at one moment."""
+
+    #: Up to here WAL is written safely (on a standby: replayed), and can be decoded.
+    position: LSN
+    timeline: int
+    #: A row of pg_replication_slots by column; None: there is no such slot.
+    slot: Mapping[str, Any] | None
+    #: What became of the transactions asked for: committed, aborted, in progress; None: unknown.
+    statuses: Mapping[int, str | None] = field(default_factory=dict)
+
+    def slot_lsn(self, column: str) -> LSN:
+        """A position of the slot's row; 0/0 where it has none."""
+        text = (self.slot or {}).get(column)
+        return LSN(0) if text is None else LSN.parse(text)
+
+
+def look(slot: str, xids: Collection[int] = ()) -> sql.Composable:
+    """SELECT for ``parse_look``. A transaction's full identifier is the one nearest to the present.
+
+    That is not always an earlier one: ``xmax`` follows the last that *completed*.
+    """
+    status = sql.SQL(
+        "{}, pg_catalog.txid_status(m + (({} - m + 2147483648) & 4294967295) - 2147483648)"
+    )
+    statuses = sql.SQL(", ").join(status.format(sql.Literal(str(x)), sql.Literal(x)) for x in xids)
+    return sql.SQL(
+        """
+        SELECT CASE WHEN pg_catalog.pg_is_in_recovery()
+                    THEN pg_catalog.pg_last_wal_replay_lsn()
+                    ELSE pg_catalog.pg_current_wal_flush_lsn() END::text,
+               {timeline},
+               (SELECT pg_catalog.row_to_json(s) FROM pg_catalog.pg_replication_slots s
+                 WHERE s.slot_name = {slot}),
+               pg_catalog.json_build_object({statuses})
+          FROM pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()) AS m
+        """
+    ).format(timeline=sql.SQL(_TIMELINE), slot=sql.Literal(slot), statuses=statuses)
+
+
+def parse_look(row: tuple[bytes | None, ...]) -> Look:
+    """The row of ``look``."""
+    position, timeline, slot, statuses = row
+    return Look(
+        LSN(0) if position is None else LSN.parse(position.decode()),
+        int(timeline or 0),
+        None if slot is None else json.loads(slot.decode(errors="replace")),
+        {int(xid): status for xid, status in json.loads(statuses or b"{}").items()},
+    )
+
+
+def advance(slot: str, lsn: int, timeline: int) -> sql.Composable:
+    """SELECT that moves the slot forward to ``lsn``; never back, and not on another timeline."""
+    return sql.SQL(
+        """
+        SELECT pg_catalog.pg_replication_slot_advance(s.slot_name, {lsn})
+          FROM pg_catalog.pg_replication_slots s
+         WHERE s.slot_name = {slot} AND s.confirmed_flush_lsn < {lsn} AND {timeline} = {known}
+        """
+    ).format(
+        lsn=sql.Literal(str(LSN(lsn))) + sql.SQL("::pg_catalog.pg_lsn"),
+        slot=sql.Literal(slot),
+        timeline=sql.SQL(_TIMELINE),
+        known=sql.Literal(timeline),
+    )
+
+
+def peek(
+    slot: str, options: Mapping[str, str], *, upto_lsn: LSN | None, upto_changes: int | None
+) -> sql.Composable:
+    """COPY of what waits in the slot, which stays where it is.
+
+    The binary function gives a plugin's text as well, in the server's encoding: the very bytes that
+    a walsender would send. The limit in changes is looked at by the server only where a transaction
+    (or a block of a streamed one) ends.
+    """
+    given = [text for pair in options.items() for text in pair]
+    return sql.SQL(
+        "COPY (SELECT lsn, data FROM pg_catalog.pg_logical_slot_peek_binary_changes("
+        "{}, {}, {}, VARIADIC {}::text[])) TO STDOUT (FORMAT BINARY)"
+    ).format(
+        sql.Literal(slot),
+        sql.Literal(None if upto_lsn is None else str(upto_lsn)),
+        sql.Literal(upto_changes),
+        sql.SQL("ARRAY[{}]").format(sql.SQL(", ").join(map(sql.Literal, given))),
+    )
+
+
+def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> list[sql.Composable]:
+    """SET LOCAL for a peek: the text of values, no time limits of the role's own, and a server
+    that notices when we are gone.
+    """
+    wanted = {
+        **TEXT_SETTINGS,
+        "client_encoding": client_encoding,
+        "statement_timeout": "0",
+        **({"transaction_timeout": "0"} if server_version >= 170000 else {}),
+        # Not every system lets it be set.
+        **(
+            {"client_connection_check_interval": "2s"}
+            if on_linux and server_version >= 140000
+            else {}
+        ),
+    }
+    return [
+        sql.SQL("SET LOCAL {} = {}").format(sql.SQL(name), sql.Literal(value))
+        for name, value in wanted.items()
+    ]
+
+
+def query_string(statements: list[sql.Composable]) -> bytes:
+    """One transaction that writes nothing, whatever the role's defaults are."""
+    first: list[sql.Composable] = [
+        sql.SQL("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
+    ]
+    return sql.SQL("; ").join(first + statements).as_bytes(None)
+
+
+def frame_of(row: bytes) -> bytes | None:
+    """One CopyData of ``peek`` as the XLogData frame that a walsender would send; None: no row.
+
+    Raises ``ProtocolError`` for anything that is not one row of our two columns.
+    """
+    if row.startswith(_COPY_HEADER):
+        row = row[len(_COPY_HEADER) :]
+    if row in (b"", _COPY_TRAILER):
+        return None
+    size = int.from_bytes(row[14:18], "big")
+    if row[:6] != _ROW_START or len(row) != _ROW_HEAD_BYTES + size:
+        raise ProtocolError("CopyData", 0, "one row of lsn and data")
+    lsn = row[6:14]
+    return b"w" + lsn + lsn + _NO_CLOCK + row[18:]
+
+
+def without_stream_aborts(frames: list[bytes]) -> list[bytes]:
+    """The frames of a peek that did not ask for streaming, as pgoutput should send them.
+
+    18 tells there, too, that a transaction aborted which it has not sent, and without the position
+    and time that go with it under ``streaming=parallel``. There is nothing to undo.
+    """
+    return [frame for frame in frames if frame[TAG_AT] != _STREAM_ABORT]

@@ -1,0 +1,1 @@
+"""Events → one store transaction: the write path of a session."""

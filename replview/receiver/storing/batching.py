@@ -1,0 +1,283 @@
+"""Events → what one store transaction writes: rows opened, grown and ended, changes, positions.
+
+Pure but for what it asks the store: identifiers, and seldom whether a prepare is there. What the
+checkpoint covers already is marked skipped here, so that a server that sends something twice (16
+after a restart) changes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from decoder.events import (
+    ChangeRun,
+    Event,
+    OpenTransaction,
+    PreparedCommitted,
+    PreparedRolledBack,
+    RelationSeen,
+    StandaloneMessage,
+    SubtransactionAborted,
+    TransactionAborted,
+    TransactionCommitted,
+    TransactionOpened,
+    TransactionPrepared,
+    TypeSeen,
+)
+from replview.receiver.actors import note_actor
+from replview.receiver.notes import left_out, resent, wrapped
+from replview.receiver.skips import Skip, Skips
+from replview.receiver.storing.message_documents import message_document
+from replview.receiver.storing.portions import MessageRow, Portion, Tombstone, Transition
+from replview.store.write.transaction_rows import TransactionRow
+
+#: A new xid so far below the last one is after a wraparound, not just an older transaction.
+_HALF_OF_XIDS = 1 << 31
+
+
+class Recorder:
+    """Keeps the open transactions of one session and turns events into portions."""
+
+    def __init__(
+        self,
+        *,
+        incarnation_id: int,
+        checkpoint_lsn: int,
+        next_id: Callable[[], int],
+        is_stored: Callable[[OpenTransaction], bool],
+        was_aborted: Callable[[int], bool] = lambda xid: False,
+        skips: Skips | None = None,
+        first_seen: Mapping[int, int] | None = None,
+    ) -> None:
+        """``first_seen``: when transactions that come anew were first seen, by xid."""
+        self._incarnation_id = incarnation_id
+        self.checkpoint_lsn = checkpoint_lsn
+        self._next_id = next_id
+        self._is_stored = is_stored
+        self._was_aborted = was_aborted
+        self._skips = skips or Skips()
+        self.first_seen: dict[int, int] = dict(first_seen or {})
+        self._last_xid = 0
+        #: Streamed transactions whose end is waited for over several peeks (``received_anew``).
+        self.open_xids: tuple[int, ...] = ()
+        #: Transactions that the server sent though the store has them.
+        self.sent_again = 0
+
+    def digest(self, events: Iterable[Event], received_at_us: int) -> Portion:
+        """Sort the events of one batch into a portion."""
+        portion = Portion(checkpoint_lsn=self.checkpoint_lsn)
+        for event in events:
+            kind = event.__class__
+            if kind is ChangeRun:
+                self._run(portion, event)  # type: ignore[arg-type]
+            elif kind is TransactionOpened:
+                self._opened(portion, event.transaction, received_at_us)  # type: ignore[union-attr, arg-type]
+            elif kind is TransactionCommitted:
+                self._committed(portion, event)  # type: ignore[arg-type]
+            else:
+                self._rare(portion, event, received_at_us)
+        if self.sent_again and portion.committed:
+            portion.notes.append(resent(self.sent_again, self.checkpoint_lsn))
+            self.sent_again = 0
+        self.checkpoint_lsn = portion.checkpoint_lsn
+        return portion
+
+    def _opened(self, portion: Portion, transaction: OpenTransaction, received_at_us: int) -> None:
+        """Make the transaction's row; it reaches the store with its first change or its end."""
+        streamed = transaction.kind == "streamed"
+        # The checkpoint is where a stored commit or prepare *ended*.
+        final_lsn = transaction.final_lsn
+        known = final_lsn is not None and final_lsn < self.checkpoint_lsn
+        if known and transaction.kind == "prepared":
+            # Prepared before the slot could send it, it comes whole just before its COMMIT
+            # PREPARED: its prepare lies before our first position, and yet nobody has it.
+            known = self._is_stored(transaction)
+        elif streamed:
+            # After a reconnect the server may stream once more what it prepared long since, and
+            # then sends no end of it but COMMIT or ROLLBACK PREPARED.
+            known = self._is_stored(transaction)
+        xid = transaction.xid
+        transaction.tag = row = TransactionRow(
+            id=0 if known else self._next_id(),
+            incarnation_id=self._incarnation_id,
+            received_at_us=received_at_us,
+            xid=xid,
+            state="streaming" if streamed else "receiving",
+            streamed=streamed,
+            skipped=known,
+        )
+        self.sent_again += known and not streamed
+        if xid > self._last_xid:
+            # One far above came from before the wrap; it is late, and not the newest.
+            if xid - self._last_xid < _HALF_OF_XIDS or not self._last_xid:
+                self._last_xid = xid
+        elif self._last_xid - xid > _HALF_OF_XIDS:
+            portion.notes.append(wrapped(transaction.first_lsn))
+            self._last_xid = xid
+        if self.first_seen:
+            row.received_at_us = self.first_seen.pop(xid, received_at_us)
+        if self._skips:
+            self._leave_out(row, self._skips.for_transaction(xid, final_lsn))
+
+    def _leave_out(self, row: TransactionRow, skip: Skip | None) -> None:
+        if skip is not None:
+            row.left_out, row.context = skip.quarantine_id, skip.context()
+
+    def _run(self, portion: Portion, event: ChangeRun) -> None:
+        row: TransactionRow = event.transaction.tag
+        if row.skipped or row.left_out is not None:
+            return
+        row.size_bytes += event.size_bytes
+        portion.runs.append((row, event.changes))
+        portion.changes += len(event.changes)
+        portion.size_bytes += event.size_bytes
+        self._touch(portion, event.transaction, row)
+
+    def _touch(self, portion: Portion, transaction: OpenTransaction, row: TransactionRow) -> None:
+        """Have the row written, with what is known of it by now."""
+        portion.rows[row.id] = row
+        row.origin = transaction.origin
+        if row.first_lsn is None and transaction.first_lsn:
+            row.first_lsn = transaction.first_lsn
+        if row.streamed:
+            portion.open_changed = True
+            if not row.told_streaming:
+                row.told_streaming = True
+                _tell(portion, row, "streaming", row.first_lsn, None)
+
+    def _committed(self, portion: Portion, event: TransactionCommitted) -> None:
+        row: TransactionRow = event.transaction.tag
+        if row.skipped or not self._ends(portion, event.end_lsn, row):
+            return
+        self._touch(portion, event.transaction, row)
+        row.state = "committed"
+        row.commit_lsn, row.end_lsn = event.commit_lsn, event.end_lsn
+        row.set_commit_time(event.commit_time_us)
+        portion.committed.append(row)
+        if row.left_out is not None:
+            row.state = "skipped"
+            self._settle(portion, row, event.commit_lsn)
+        if row.streamed:
+            _tell(portion, row, row.state, event.commit_lsn, event.commit_time_us)
+
+    def _settle(self, portion: Portion, row: TransactionRow, lsn: int | None) -> None:
+        """The whole of a transaction that is to be left out has gone by."""
+        assert row.left_out is not None
+        portion.settled.append(row.left_out)
+        portion.notes.append(left_out(row, lsn))
+
+    def _ends(self, portion: Portion, end_lsn: int, row: TransactionRow) -> bool:
+        """Move the checkpoint; False (and the row discarded) where it covers this end already."""
+        if end_lsn <= portion.checkpoint_lsn:
+            self.sent_again += 1
+            row.state = "discarded"
+            if row.stored or row.id in portion.rows:
+                portion.rows[row.id] = row
+            return False
+        portion.checkpoint_lsn = end_lsn
+        return True
+
+    def _rare(self, portion: Portion, event: Event, received_at_us: int) -> None:
+        if isinstance(event, RelationSeen):
+            portion.relations.append(event)
+        elif isinstance(event, TypeSeen):
+            portion.types.append(event)
+        elif isinstance(event, SubtransactionAborted):
+            self._subtransaction_aborted(portion, event)
+        elif isinstance(event, TransactionAborted):
+            self._aborted(portion, event)
+        elif isinstance(event, TransactionPrepared):
+            self._prepared(portion, event)
+        elif isinstance(event, PreparedCommitted):
+            if event.end_lsn > portion.checkpoint_lsn:
+                portion.checkpoint_lsn = event.end_lsn
+                portion.committed.append(event)
+                portion.open_changed = True
+        elif isinstance(event, PreparedRolledBack):
+            if event.rollback_end_lsn > portion.checkpoint_lsn:
+                portion.checkpoint_lsn = event.rollback_end_lsn
+                portion.rolled_back.append(event)
+                portion.open_changed = True
+        elif isinstance(event, StandaloneMessage):
+            self._message(portion, event, received_at_us)
+        # UnknownAborted: nothing was kept of it, so there is nothing to undo.
+
+    def _subtransaction_aborted(self, portion: Portion, event: SubtransactionAborted) -> None:
+        row: TransactionRow = event.transaction.tag
+        if row.skipped:
+            return
+        portion.tombstones.append(
+            Tombstone(row.id, event.subxid, event.abort_lsn, event.abort_time_us)
+        )
+        self._touch(portion, event.transaction, row)
+
+    def _aborted(self, portion: Portion, event: TransactionAborted) -> None:
+        row: TransactionRow = event.transaction.tag
+        if row.skipped:
+            return
+        if self._was_aborted(event.transaction.xid):
+            row.state = "discarded"
+            if row.stored or row.id in portion.rows:
+                portion.rows[row.id] = row
+            return
+        self._touch(portion, event.transaction, row)
+        row.state = "aborted"
+        row.commit_lsn = event.abort_lsn
+        row.ended_at_us = event.abort_time_us
+        _tell(portion, row, "aborted", event.abort_lsn, event.abort_time_us)
+        if row.left_out is not None:
+            portion.settled.append(row.left_out)
+        whole = event.transaction.xid
+        portion.tombstones.append(Tombstone(row.id, whole, event.abort_lsn, event.abort_time_us))
+
+    def _prepared(self, portion: Portion, event: TransactionPrepared) -> None:
+        row: TransactionRow = event.transaction.tag
+        # What is not skipped though the checkpoint lies beyond it is of such a late transaction.
+        late = event.transaction.kind == "prepared" and event.end_lsn <= portion.checkpoint_lsn
+        if late and event.transaction.final_lsn is None:
+            # A plugin that names no prepare before its end: only now can it be looked for.
+            late = not self._is_stored(event.transaction)
+        if row.skipped or not (late or self._ends(portion, event.end_lsn, row)):
+            return
+        self._touch(portion, event.transaction, row)
+        row.state, row.gid = "prepared", event.gid
+        portion.prepared[event.gid, event.transaction.xid] = row
+        row.prepare_lsn, row.prepared_at_us = event.prepare_lsn, event.prepare_time_us
+        portion.open_changed = True
+        _tell(portion, row, "prepared", event.prepare_lsn, event.prepare_time_us)
+        if row.left_out is not None:
+            # Its end may come in another session: now is when it went by.
+            self._settle(portion, row, event.prepare_lsn)
+
+    def _message(self, portion: Portion, event: StandaloneMessage, received_at_us: int) -> None:
+        """A message outside any transaction; its LSN is where its WAL record *ends*."""
+        lsn = event.message.lsn
+        if lsn <= portion.checkpoint_lsn:
+            return
+        portion.checkpoint_lsn = lsn
+        row = TransactionRow(
+            id=self._next_id(),
+            incarnation_id=self._incarnation_id,
+            received_at_us=received_at_us,
+            xid=None,
+            state="message",
+            first_lsn=event.lsn or lsn,
+            messages=1,
+            size_bytes=len(event.message.content),
+        )
+        portion.rows[row.id] = row
+        self._leave_out(row, self._skips.for_message(lsn))
+        if row.left_out is not None:
+            row.state = "skipped"
+            self._settle(portion, row, lsn)
+            portion.committed.append(row)
+            return
+        note_actor(row, event.message)
+        portion.changes += 1
+        portion.size_bytes += len(event.message.content)
+        portion.committed.append(MessageRow(row, lsn, message_document(event.message)))
+
+
+def _tell(
+    portion: Portion, row: TransactionRow, state: str, lsn: int | None, time_us: int | None
+) -> None:
+    """Note that a streamed or two-phase transaction is in another state now."""
+    portion.transitions.append(Transition(row.id, state, lsn, time_us))

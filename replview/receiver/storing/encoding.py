@@ -1,0 +1,219 @@
+"""Changes → rows of ``change`` as binary COPY: the receiver's hot loop.
+
+One call of ``encode`` costs about 2 µs a change; what is done once a run or once a table is kept
+out of the loop. See ``store.write.change_rows`` for the layout and ``store.models.Change`` for the
+form of the values.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import xxhash
+
+from decoder.events import Change, Truncation
+from decoder.messages import LogicalMessage
+from decoder.tuples import UNCHANGED
+from replview.receiver.actors import note_actor
+from replview.receiver.storing.counting import count, count_subtransaction
+from replview.receiver.storing.marked_values import Aside, as_json
+from replview.receiver.storing.message_documents import message_document
+from replview.receiver.storing.table_plans import TablePlan, TablePlans
+from replview.store.keys import NULL_MARK, SEPARATOR
+from replview.store.write.change_rows import (
+    NULL,
+    pack_hash,
+    pack_jsonb,
+    pack_seq_lsn,
+    pack_subxid,
+    row_head,
+    row_table,
+)
+from replview.store.write.large_values import LargeText
+from replview.store.write.transaction_rows import TransactionRow
+
+#: Send a piece to the store once it has grown to this.
+PIECE_BYTES = 256 * 1024
+#: A document above this has its longest values set aside: JSONB ends at 268,435,455.
+ASIDE_DOCUMENT_BYTES = 64 * 1024 * 1024
+ASIDE_VALUE_CHARACTERS = 32 * 1024
+
+#: Operations that bring a whole new row and nothing else: inserts, and a baseline's rows.
+_WHOLE_ROWS = ("I", "S")
+_NO_OLD = NULL + NULL
+_MESSAGE_HEAD = row_table(None, None, "M")
+_OLD_KINDS = {"K": b"\x00\x00\x00\x01K", "O": b"\x00\x00\x00\x01O"}
+_digest = xxhash.xxh3_64_intdigest
+_dumps = orjson.dumps
+#: The decoder's mark for a value it could not read is a dataclass: leave it to ``as_json``.
+_MARKS = orjson.OPT_PASSTHROUGH_DATACLASS
+#: How orjson would write the mark for a value that was not sent. An update that a row filter made
+#: an insert can have one; to look for it here costs a tenth of looking through the values.
+_UNCHANGED = _dumps(UNCHANGED)
+
+
+class ChangeEncoder:
+    """Encodes runs of changes and hands the bytes to ``write`` in pieces."""
+
+    def __init__(self, plans: TablePlans, write: Callable[[bytes], object]) -> None:
+        self._plans = plans
+        self._write = write
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+        #: Values too long for JSONB, to be stored once the COPY is over.
+        self.asides: list[LargeText] = []
+
+    def flush(self) -> None:
+        """Hand over what is left."""
+        if self._parts:
+            self._write(b"".join(self._parts))
+            self._parts = []
+            self._size_bytes = 0
+
+    def encode(self, row: TransactionRow, changes: list[Change]) -> None:
+        """Encode one run and count it on its transaction's row."""
+        head = row_head(row.id)
+        parts = self._parts
+        plan: TablePlan | None = None
+        #: The plan, where a change takes the hot road.
+        plain: TablePlan | None = None
+        relation, op, table, started = None, "", b"", 0
+        for index, change in enumerate(changes):
+            seq, lsn, subxid, change_relation, change_op, _kind, _old, new = change
+            if change_relation is not relation or change_op != op:
+                count(row, plan, op, index - started)
+                relation, op, started = change_relation, change_op, index
+                plan = None if relation is None else self._plans.get(relation)
+                plain = None
+                if plan is not None:
+                    table = plan.heads[op]
+                    if op in _WHOLE_ROWS:
+                        plain = plan
+            if plain is not None and subxid is None:
+                # The hot road: a whole new row and nothing else.
+                whole = dict(zip(plain.names, new))  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
+                if plain.has_rules:
+                    plain.hide(whole)
+                document = _dumps(whole, as_json, _MARKS)
+                size = len(document)
+                if size < ASIDE_DOCUMENT_BYTES and _UNCHANGED not in document:
+                    key = plain.single_key
+                    if key >= 0 and (value := new[key]).__class__ is str:  # type: ignore[index]
+                        hashed = pack_hash(8, _digest(value.encode()))
+                    else:
+                        hashed = _hashed(plain, new, None)  # type: ignore[arg-type]
+                    parts += (
+                        head, pack_seq_lsn(4, seq, 8, lsn), table, hashed, NULL, _NO_OLD,
+                        pack_jsonb(size + 1, 1), document, NULL,
+                    )  # fmt: skip
+                    self._size_bytes += size + 80
+                    if self._size_bytes > PIECE_BYTES:
+                        self.flush()
+                        parts = self._parts
+                    continue
+            self._encode_any(row, head, plan, change)
+            if self._size_bytes > PIECE_BYTES:
+                self.flush()
+                parts = self._parts
+        count(row, plan, op, len(changes) - started)
+
+    def encode_message(self, row: TransactionRow, lsn: int, document: dict[str, Any]) -> None:
+        """The one change of a non-transactional message."""
+        self._parts += (
+            row_head(row.id), pack_seq_lsn(4, 1, 8, lsn), _MESSAGE_HEAD, NULL, NULL, _NO_OLD,
+            self._jsonb(row, 1, "new", document), NULL,
+        )  # fmt: skip
+        self._size_bytes += len(self._parts[-2]) + 80
+
+    def _encode_any(
+        self, row: TransactionRow, head: bytes, plan: TablePlan | None, change: Change
+    ) -> None:
+        """Any change but the plain insert of the hot road."""
+        seq, lsn, subxid, relation, _op, _old_kind, _old, new = change
+        if relation is None:
+            assert isinstance(new, LogicalMessage)
+            note_actor(row, new)
+            message = self._jsonb(row, seq, "new", message_document(new))
+            parts = (_MESSAGE_HEAD, NULL, _NO_OLD, message, NULL)
+        elif plan is None:
+            raise KeyError(f"no plan for relation {relation.oid}")
+        elif isinstance(new, Truncation):
+            document = {"cascade": new.cascade, "restart_identity": new.restart_identity}
+            truncation = self._jsonb(row, seq, "new", document)
+            parts = (plan.heads["T"], NULL, _NO_OLD, truncation, NULL)
+        else:
+            parts = self._row_parts(row, plan, change)
+        if subxid is not None:
+            count_subtransaction(row, subxid)
+        subxid_bytes = NULL if subxid is None else pack_subxid(8, subxid)
+        table, hashed, old_bytes, new_bytes, old_hash = parts
+        self._parts += (
+            head, pack_seq_lsn(4, seq, 8, lsn), table, hashed, subxid_bytes, old_bytes,
+            new_bytes, old_hash,
+        )  # fmt: skip
+        self._size_bytes += len(old_bytes) + len(new_bytes) + 80
+
+    def _row_parts(
+        self, row: TransactionRow, plan: TablePlan, change: Change
+    ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """An insert, update or delete: table, key hash, old kind and row, new row, old key hash."""
+        old, new = change.old, change.new
+        assert new is None or isinstance(new, list)
+        if old is None:
+            old_bytes = _NO_OLD
+        else:
+            assert change.old_kind is not None
+            document = self._document(row, plan, change.seq, "old", old)
+            old_bytes = _OLD_KINDS[change.old_kind] + document
+        new_bytes = NULL if new is None else self._document(row, plan, change.seq, "new", new)
+        if not plan.key_positions:
+            return plan.heads[change.op], NULL, old_bytes, new_bytes, NULL
+        hashed = _hashed(plan, new or old or [], old)
+        old_hash = NULL
+        if old is not None and new is not None:
+            before = _hashed(plan, old, None)
+            old_hash = before if before != hashed else NULL
+        return plan.heads[change.op], hashed, old_bytes, new_bytes, old_hash
+
+    def _document(
+        self, row: TransactionRow, plan: TablePlan, seq: int, side: str, values: list[Any]
+    ) -> bytes:
+        """One row as JSONB, without what was not sent or must not be kept."""
+        if side == "new" and UNCHANGED not in values:
+            document = dict(zip(plan.names, values, strict=True))
+            if plan.has_rules:
+                plan.hide(document)
+        else:
+            document = plan.document(values)
+        return self._jsonb(row, seq, side, document)
+
+    def _jsonb(self, row: TransactionRow, seq: int, side: str, document: dict[str, Any]) -> bytes:
+        """A document as JSONB; what is too long for that is set aside."""
+        encoded = _dumps(document, as_json, _MARKS)
+        if len(encoded) >= ASIDE_DOCUMENT_BYTES:
+            for name, value in document.items():
+                if isinstance(value, str) and len(value) > ASIDE_VALUE_CHARACTERS:
+                    self.asides.append(LargeText(row.id, seq, side, name, value))
+                    document[name] = Aside(len(value))
+            encoded = _dumps(document, as_json, _MARKS)
+        return pack_jsonb(len(encoded) + 1, 1) + encoded
+
+
+def _hashed(plan: TablePlan, values: list[Any], fallback: list[Any] | None) -> bytes:
+    """The packed hash of the key; NULL where a part of it is not known.
+
+    ``fallback``: the old key, which has a toasted key's value where the new row says unchanged.
+    """
+    texts = []
+    for position in plan.key_positions:
+        value = values[position]
+        if value is UNCHANGED and fallback is not None:
+            value = fallback[position]
+        if value is None:
+            value = NULL_MARK
+        if value.__class__ is not str:
+            return NULL
+        texts.append(value)
+    if not texts:
+        return NULL
+    return pack_hash(8, _digest(SEPARATOR.join(texts).encode()))

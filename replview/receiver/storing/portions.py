@@ -1,0 +1,85 @@
+"""What one store transaction writes: a portion of the stream, sorted."""
+
+from dataclasses import dataclass, field
+
+from decoder.events import (
+    Change,
+    PreparedCommitted,
+    PreparedRolledBack,
+    RelationSeen,
+    TypeSeen,
+)
+from replview.receiver.notes import Note
+from replview.store.write.transaction_rows import TransactionRow
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """An aborted subtransaction of a stored transaction; its own xid: the whole of it."""
+
+    transaction_id: int
+    subxid: int
+    abort_lsn: int | None
+    abort_time_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A streamed or two-phase transaction is in another state now."""
+
+    transaction_id: int
+    state: str
+    #: Where in the WAL; None where the stream did not say.
+    lsn: int | None
+    #: The source's clock: microseconds since 2000-01-01 UTC; None where it did not say.
+    time_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A non-transactional message: a record of its own, with one change."""
+
+    row: TransactionRow
+    lsn: int
+    document: dict[str, object]
+
+
+#: What takes a place in history, in its order.
+Committed = TransactionRow | PreparedCommitted | MessageRow
+
+
+@dataclass(slots=True)
+class Portion:
+    """What one store transaction writes."""
+
+    relations: list[RelationSeen] = field(default_factory=list)
+    types: list[TypeSeen] = field(default_factory=list)
+    runs: list[tuple[TransactionRow, list[Change]]] = field(default_factory=list)
+    #: Every transaction touched, in order of first touch.
+    rows: dict[int, TransactionRow] = field(default_factory=dict)
+    committed: list[Committed] = field(default_factory=list)
+    rolled_back: list[PreparedRolledBack] = field(default_factory=list)
+    #: Transactions prepared here, by gid and xid: a gid alone can be used again at once.
+    prepared: dict[tuple[str, int], TransactionRow] = field(default_factory=dict)
+    tombstones: list[Tombstone] = field(default_factory=list)
+    #: Everything that ends at or before this is stored once the portion is.
+    checkpoint_lsn: int = 0
+    changes: int = 0
+    #: Sum of the lengths of their messages.
+    size_bytes: int = 0
+    #: Streamed and two-phase transactions that went from one state to another, in order.
+    transitions: list[Transition] = field(default_factory=list)
+    #: What is to be written into the slot's log with it.
+    notes: list[Note] = field(default_factory=list)
+    #: Decisions to leave something out that had their effect here: ``quarantine`` ids.
+    settled: list[int] = field(default_factory=list)
+    #: A streamed or prepared transaction began, grew or ended.
+    open_changed: bool = False
+
+    @property
+    def last_commit_time_us(self) -> int | None:
+        """The commit time of the last transaction that ends here."""
+        for entry in reversed(self.committed):
+            if not isinstance(entry, MessageRow) and entry.commit_time_us is not None:
+                return entry.commit_time_us
+        return None

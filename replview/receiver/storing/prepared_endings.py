@@ -1,0 +1,201 @@
+"""COMMIT PREPARED and ROLLBACK PREPARED: the ends of transactions that may be stored long since."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from decoder.events import OpenTransaction, PreparedCommitted, PreparedRolledBack
+from replview.receiver.clock import now_us
+from replview.receiver.storing.portions import Portion, Transition
+from replview.receiver.storing.transaction_copy import datetime_of, lsn_text
+from replview.store.write.transaction_rows import TransactionRow
+
+_END_PREPARED = """
+UPDATE transaction SET
+    state = CASE WHEN %(state)s = 'committed' AND context ? '$skipped' THEN 'skipped'
+                 ELSE %(state)s END,
+    commit_seq = %(commit_seq)s,
+    commit_lsn = %(commit_lsn)s, end_lsn = %(end_lsn)s, commit_time = %(commit_time)s,
+    ended_at = %(ended_at)s, stored_at = clock_timestamp()
+WHERE id = (SELECT id FROM transaction
+            WHERE incarnation_id = %(incarnation_id)s AND gid = %(gid)s AND xid = %(xid)s
+              AND state = 'prepared'
+            ORDER BY prepare_lsn DESC LIMIT 1)
+RETURNING id, state, inserts + updates + deletes + truncates + messages
+"""
+_GONE = """
+INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
+VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
+"""
+_WAITS = "SELECT FROM transaction WHERE incarnation_id = %s AND state = 'prepared' AND xid = %s"
+_WAS_ABORTED = """
+SELECT FROM transaction WHERE incarnation_id = %s AND xid = %s AND state = 'aborted'
+    AND received_at > now() - interval '1 day'
+"""
+_IS_STORED = """
+SELECT EXISTS (SELECT FROM transaction
+               WHERE incarnation_id = %(life)s AND gid = %(gid)s AND xid = %(xid)s
+                 AND (prepare_lsn = %(lsn)s OR %(lsn)s::pg_lsn IS NULL)
+                 AND state IN ('prepared', 'committed', 'rolled back', 'skipped'))
+"""
+
+
+class PreparedEndings:
+    """Ends the prepared transactions of one life of a slot; a gid alone names none of them."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        *,
+        incarnation_id: int,
+        next_id: Callable[[], int],
+    ) -> None:
+        self._connection = connection
+        self._incarnation_id = incarnation_id
+        self._next_id = next_id
+
+    def is_stored(self, transaction: OpenTransaction) -> bool:
+        """Whether this very prepare is in the store already; of a streamed transaction, whether it
+        waits there, prepared (nobody else can have its xid meanwhile).
+        """
+        if transaction.kind == "streamed":
+            waits = self._connection.execute(_WAITS, [self._incarnation_id, transaction.xid])
+            return waits.fetchone() is not None
+        prepared = {
+            "life": self._incarnation_id,
+            "gid": transaction.gid,
+            "xid": transaction.xid,
+            # test_decoding does not tell it.
+            "lsn": lsn_text(transaction.prepare_lsn),
+        }
+        row = self._connection.execute(_IS_STORED, prepared).fetchone()
+        return row is not None and bool(row[0])
+
+    def was_aborted(self, xid: int) -> bool:
+        """Whether the abort of a streamed transaction is in the store, of a former session: the
+        server may tell it again, since an abort moves no position. An xid comes back after a wrap.
+        """
+        found = self._connection.execute(_WAS_ABORTED, [self._incarnation_id, xid])
+        return found.fetchone() is not None
+
+    def note_reused_gids(self, portion: Portion) -> None:
+        """Have those prepared here say which earlier transaction bore the same gid."""
+        if not portion.prepared:
+            return
+        rows = self._connection.execute(
+            "SELECT gid, max(id) FROM transaction WHERE gid = ANY(%s) AND incarnation_id IN "
+            "(SELECT id FROM slot_incarnation WHERE slot_id = "
+            "(SELECT slot_id FROM slot_incarnation WHERE id = %s)) "
+            "AND state <> 'discarded' GROUP BY gid",
+            [[gid for gid, _ in portion.prepared], self._incarnation_id],
+        ).fetchall()
+        before = dict(rows)
+        for (gid, _), row in portion.prepared.items():
+            if gid in before and before[gid] != row.id:
+                row.context = {**(row.context or {}), "$gid_before": before[gid]}
+
+    def commit(self, portion: Portion, event: PreparedCommitted, commit_seq: int) -> None:
+        """Give a prepared transaction its place in history."""
+        # Its prepare may be in this very portion, not yet in the store.
+        row = portion.prepared.pop((event.gid, event.xid), None)
+        if row is None:
+            stored = self._end(
+                portion,
+                event,
+                state="committed",
+                commit_seq=commit_seq,
+                commit_lsn=event.commit_lsn,
+                end_lsn=event.end_lsn,
+                commit_time_us=event.commit_time_us,
+            )
+            if stored:
+                return
+            row = self._unknown(portion, event)
+        row.state = "committed" if row.left_out is None else "skipped"
+        row.commit_seq = commit_seq
+        row.commit_lsn, row.end_lsn = event.commit_lsn, event.end_lsn
+        row.set_commit_time(event.commit_time_us)
+        portion.transitions.append(
+            Transition(row.id, row.state, event.commit_lsn, event.commit_time_us)
+        )
+
+    def roll_back(self, portion: Portion, event: PreparedRolledBack) -> None:
+        """End a prepared transaction that will never be part of history."""
+        row = portion.prepared.pop((event.gid, event.xid), None)
+        if row is None:
+            stored = self._end(
+                portion,
+                event,
+                state="rolled back",
+                end_lsn=event.rollback_end_lsn,
+                ended_at_us=event.rollback_time_us,
+            )
+            if stored:
+                return
+            row = self._unknown(portion, event)
+        row.state, row.end_lsn = "rolled back", event.rollback_end_lsn
+        row.ended_at_us = event.rollback_time_us
+        self._gone(portion, row.id, event, row.changes)
+
+    def _gone(
+        self, portion: Portion, transaction_id: int, event: PreparedRolledBack, changes: int
+    ) -> None:
+        """It was rolled back: its changes count no more, and are swept away later."""
+        end_lsn, time_us = event.rollback_end_lsn, event.rollback_time_us
+        portion.transitions.append(Transition(transaction_id, "rolled back", end_lsn, time_us))
+        self._connection.execute(
+            _GONE, [transaction_id, event.xid, lsn_text(end_lsn), datetime_of(time_us), changes]
+        )
+
+    def _end(
+        self,
+        portion: Portion,
+        event: PreparedCommitted | PreparedRolledBack,
+        *,
+        state: str,
+        end_lsn: int,
+        commit_seq: int | None = None,
+        commit_lsn: int | None = None,
+        commit_time_us: int | None = None,
+        ended_at_us: int | None = None,
+    ) -> bool:
+        """End one that is in the store; False if it is not."""
+        found = self._connection.execute(
+            _END_PREPARED,
+            {
+                "state": state,
+                "commit_seq": commit_seq,
+                "commit_lsn": lsn_text(commit_lsn),
+                "end_lsn": lsn_text(end_lsn),
+                "commit_time": datetime_of(commit_time_us),
+                "ended_at": datetime_of(ended_at_us),
+                "incarnation_id": self._incarnation_id,
+                "gid": event.gid,
+                "xid": event.xid,
+            },
+        ).fetchone()
+        if found is None:
+            return False
+        if isinstance(event, PreparedRolledBack):
+            self._gone(portion, found[0], event, found[2])
+        else:
+            told = Transition(found[0], found[1], commit_lsn, commit_time_us)
+            portion.transitions.append(told)
+        return True
+
+    def _unknown(
+        self, portion: Portion, event: PreparedCommitted | PreparedRolledBack
+    ) -> TransactionRow:
+        """The end of a transaction whose prepare we never saw is recorded as just that."""
+        row = TransactionRow(
+            id=self._next_id(),
+            incarnation_id=self._incarnation_id,
+            received_at_us=now_us(),
+            xid=event.xid,
+            gid=event.gid,
+            state="prepared",
+            context={"$prepare": "not seen: prepared before this slot received two-phase commits"},
+        )
+        portion.rows[row.id] = row
+        return row

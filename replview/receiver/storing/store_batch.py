@@ -1,0 +1,291 @@
+"""One portion → one store transaction, fenced by the slot's epoch.
+
+Changes, transaction rows and the checkpoint commit together; only what was committed here may be
+confirmed to the server. Any failure leaves the store as it was: the receiver then starts anew from
+the stored checkpoint.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from decoder.events import Event, OpenTransaction, RelationSeen
+from decoder.scalars import LSN
+from replview.receiver.culprits import Culprit, Trial, blames_data
+from replview.receiver.mask_rules import MARK
+from replview.receiver.notes import Note
+from replview.receiver.receiver_facts import ReceiverFacts
+from replview.receiver.skips import settle
+from replview.receiver.storing.encoding import ChangeEncoder
+from replview.receiver.storing.portions import MessageRow, Portion
+from replview.receiver.storing.prepared_endings import PreparedEndings
+from replview.receiver.storing.table_plans import TablePlans
+from replview.receiver.storing.transaction_copy import (
+    datetime_of,
+    lsn_text,
+    store_rows,
+    store_transitions,
+)
+from replview.store.write import change_rows
+from replview.store.write.large_values import store_large_values
+from replview.store.write.lease import Fenced, Lease
+from replview.store.write.partitions import PartitionKeeper, TransactionIds
+from replview.store.write.shapes import StoredShape
+from replview.store.write.transaction_rows import TransactionRow
+
+_COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
+    sql.SQL(", ").join(map(sql.Identifier, change_rows.COPY_COLUMNS))
+)
+_FENCE = f"""
+UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)s,
+    server_lsn = greatest(server_lsn, %(server_lsn)s),
+    transactions_stored = transactions_stored + %(transactions)s,
+    changes_stored = changes_stored + %(changes)s,
+    bytes_stored = bytes_stored + %(size_bytes)s,
+    receiver_facts = coalesce(%(facts)s::jsonb, receiver_facts),
+    last_commit_time = coalesce(%(commit_time)s, last_commit_time),
+    last_stored_at = CASE WHEN %(transactions)s > 0 THEN clock_timestamp()
+                          ELSE last_stored_at END
+WHERE id = %(slot_id)s AND epoch = %(epoch)s
+RETURNING desired, outside_writes, {MARK}
+"""  # noqa: S608 (of constants)
+_TOMBSTONE = """
+INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
+VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
+"""
+
+
+class StoreRefused(Exception):
+    """The store is there and refuses a batch: trying again at once would not help."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        # The server's message may quote a value: only its class is told on.
+        super().__init__(type(error).__name__)
+        self.sqlstate = error.sqlstate or ""
+        self.blames_data = blames_data(error)
+
+
+#: Told, inside the store transaction, of each shape that is new to the store or back in force, and
+#: of its place in history.
+ShapeListener = Callable[[RelationSeen, StoredShape, int], None]
+
+
+#: Told, inside the store transaction, of each line for the slot's log and its place in history.
+NoteListener = Callable[[Note, int], None]
+
+
+class StoreWriter:
+    """Writes the portions of one session under one lease."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        lease: Lease,
+        *,
+        incarnation_id: int,
+        commit_seq: int,
+        plans: TablePlans,
+        on_shape: ShapeListener,
+        on_note: NoteListener = lambda note, commit_seq: None,
+    ) -> None:
+        self._connection = connection
+        self._lease = lease
+        self._incarnation_id = incarnation_id
+        self._plans = plans
+        self._on_shape = on_shape
+        self._on_note = on_note
+        self._ids = TransactionIds()
+        self._endings = PreparedEndings(
+            connection, incarnation_id=incarnation_id, next_id=self.next_id
+        )
+        self._partitions = PartitionKeeper()
+        #: The last place in history given out.
+        self.commit_seq = commit_seq
+        #: ``slot.outside_writes`` as of ``commit_seq``; None: not read yet.
+        self._outside_writes: int | None = None
+        self._facts = ReceiverFacts()
+
+    def next_id(self) -> int:
+        """An identifier for a transaction first seen now."""
+        return self._ids.next(self._connection)
+
+    def is_stored(self, transaction: OpenTransaction) -> bool:
+        """Whether the store has this prepared transaction."""
+        return self._endings.is_stored(transaction)
+
+    def was_aborted(self, xid: int) -> bool:
+        """Whether the store has the abort of this transaction."""
+        return self._endings.was_aborted(xid)
+
+    def write(self, portion: Portion, server_lsn: int) -> str:
+        """Store one portion; returns what is desired of the slot.
+
+        Raises ``Fenced``, ``StoreRefused``, or ``psycopg.Error`` when the store is away.
+        """
+        try:
+            began = time.monotonic()
+            desired = self._write(portion, server_lsn)
+            self._facts.stored(portion, time.monotonic() - began)
+            return desired
+        except psycopg.Error as error:
+            # By the connection, not by the class: a full disk and a value beyond a limit are
+            # OperationalErrors too, and trying those again at once would never end.
+            if self._connection.closed:
+                raise
+            raise StoreRefused(error) from None
+
+    def find_culprit(
+        self,
+        error: Exception,
+        events: Sequence[Event],
+        frames: Iterable[Sequence[bytes]],
+        in_stream: bool,
+    ) -> Culprit | None:
+        """The change for which a batch was not stored; None if the store as a whole is at fault.
+
+        Nothing of the batch is in the store any more, and nothing is stored here.
+        """
+        if isinstance(error, StoreRefused) and not error.blames_data:
+            return None
+        flat = [frame for some in frames for frame in some]
+        try:
+            trial = Trial(self._connection, self._plans)
+            return trial.find(events, flat, in_stream=in_stream)
+        except psycopg.Error:
+            return None  # not of a change, or the store has gone away meanwhile
+
+    def _write(self, portion: Portion, server_lsn: int) -> str:
+        self._partitions.ready_for(self._connection, portion.rows)
+        shapes: list[tuple[RelationSeen, StoredShape]] = []
+        with self._connection.transaction():
+            desired = self._fence(portion, server_lsn)
+            commit_seq = self.commit_seq
+            self._store_types(portion)
+            for seen in portion.relations:
+                stored = self._plan(seen)
+                if stored is not None:
+                    shapes.append((seen, stored))
+            if portion.runs or any(isinstance(entry, MessageRow) for entry in portion.committed):
+                self._copy_changes(portion)
+            self._store_tombstones(portion)
+            self._assign_places(portion)
+            for event in portion.rolled_back:
+                self._endings.roll_back(portion, event)
+            self._endings.note_reused_gids(portion)
+            store_rows(self._connection, portion)
+            store_transitions(self._connection, portion)
+            if portion.settled:
+                settle(self._connection, portion.settled)
+            if self.commit_seq != commit_seq:
+                self._connection.execute(
+                    "UPDATE slot_incarnation SET commit_seq = %s WHERE id = %s",
+                    [self.commit_seq, self._incarnation_id],
+                )
+            for seen, stored in shapes:
+                self._on_shape(seen, stored, self.commit_seq)
+            for note in portion.notes:
+                self._on_note(note, self.commit_seq)
+        for row in portion.rows.values():
+            row.stored = True
+        # Only now: changes of a former shape may have stood in this very portion.
+        for relation in {seen.relation.oid: seen.relation for seen, _ in shapes}.values():
+            self._plans.forget_others(relation)
+        return desired
+
+    def _fence(self, portion: Portion, server_lsn: int) -> str:
+        """Move the checkpoint, if the slot is still ours.
+
+        From here on until its end nobody else gives out places in history.
+        """
+        commit_time_us = portion.last_commit_time_us
+        row = self._connection.execute(
+            _FENCE,
+            {
+                "checkpoint": str(LSN(portion.checkpoint_lsn)),
+                "server_lsn": str(LSN(server_lsn)),
+                "transactions": len(portion.committed),
+                "changes": portion.changes,
+                "size_bytes": portion.size_bytes,
+                "facts": self._facts.to_tell(),
+                "commit_time": datetime_of(commit_time_us),
+                "slot_id": self._lease.slot_id,
+                "epoch": self._lease.epoch,
+            },
+        ).fetchone()
+        if row is None:
+            raise Fenced(f"slot {self._lease.slot_id} was taken over by another receiver")
+        if row[1] != self._outside_writes:
+            self._read_place()
+            self._outside_writes = row[1]
+        self._plans.keep_up(self._connection, str(row[2]))
+        return str(row[0])
+
+    def _read_place(self) -> None:
+        """Somebody else (a baseline) may have given out places since our last write."""
+        row = self._connection.execute(
+            "SELECT commit_seq FROM slot_incarnation WHERE id = %s", [self._incarnation_id]
+        ).fetchone()
+        assert row is not None
+        self.commit_seq = int(row[0])
+
+    def _plan(self, seen: RelationSeen) -> StoredShape | None:
+        """Have a plan for the relation; None where there was one and nothing is new."""
+        if self._plans.get(seen.relation) is not None and not seen.changed:
+            return None
+        _, stored = self._plans.make(self._connection, seen.relation, lsn=seen.lsn, xid=seen.xid)
+        return stored
+
+    def _store_types(self, portion: Portion) -> None:
+        for seen in portion.types:
+            self._connection.execute(
+                """
+                INSERT INTO type_name (slot_id, system_identifier, oid, schema, name)
+                SELECT slot_id, system_identifier, %s, %s, %s
+                FROM slot_incarnation WHERE id = %s
+                ON CONFLICT (slot_id, system_identifier, oid)
+                DO UPDATE SET schema = excluded.schema, name = excluded.name
+                """,
+                [seen.type.oid, seen.type.namespace, seen.type.name, self._incarnation_id],
+            )
+
+    def _copy_changes(self, portion: Portion) -> None:
+        with self._connection.cursor().copy(_COPY_CHANGES) as copy:
+            copy.write(change_rows.COPY_HEADER)
+            encoder = ChangeEncoder(self._plans, copy.write)
+            for row, changes in portion.runs:
+                encoder.encode(row, changes)
+            for entry in portion.committed:
+                if isinstance(entry, MessageRow):
+                    encoder.encode_message(entry.row, entry.lsn, entry.document)
+            encoder.flush()
+            copy.write(change_rows.COPY_TRAILER)
+        store_large_values(self._connection, encoder.asides)
+
+    def _store_tombstones(self, portion: Portion) -> None:
+        stones = []
+        for tombstone in portion.tombstones:
+            row = portion.rows[tombstone.transaction_id]
+            if tombstone.subxid == row.xid:
+                changes: int | None = row.changes - row.aborted_changes
+            else:
+                # Counted while its changes were encoded; None: nothing was, or too many to count.
+                changes = row.subxid_changes.pop(tombstone.subxid, None)
+                row.aborted_changes += changes or 0
+            abort_lsn, aborted_at = tombstone.abort_lsn, datetime_of(tombstone.abort_time_us)
+            stones.append((row.id, tombstone.subxid, lsn_text(abort_lsn), aborted_at, changes))
+        if stones:
+            self._connection.cursor().executemany(_TOMBSTONE, stones)
+
+    def _assign_places(self, portion: Portion) -> None:
+        """Give out commit_seq, in the order in which the transactions ended."""
+        for entry in portion.committed:
+            self.commit_seq += 1
+            if isinstance(entry, TransactionRow):
+                entry.commit_seq = self.commit_seq
+            elif isinstance(entry, MessageRow):
+                entry.row.commit_seq = self.commit_seq
+            else:
+                self._endings.commit(portion, entry, self.commit_seq)

@@ -1,0 +1,154 @@
+"""The writing thread of a session: takes batches of events, stores them, says how far it is.
+
+Reading goes on meanwhile, so keepalives are answered on time however slow the store is. At most
+one batch waits while one is written: nothing is buffered without bound.
+"""
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psycopg
+
+from decoder.events import Event
+from replview.receiver.clock import now_us
+from replview.receiver.culprits import Unstorable
+from replview.receiver.storing.batching import Recorder
+from replview.receiver.storing.portions import Portion
+from replview.receiver.storing.store_batch import StoreWriter
+from replview.store.write.lease import Fenced
+
+
+@dataclass(slots=True)
+class Batch:
+    """Decoded events on their way to the store."""
+
+    events: list[Event] = field(default_factory=list)
+    frames: int = 0
+    size_bytes: int = 0
+    received_at_us: int = 0
+    #: The server's position when the batch was handed over.
+    server_lsn: int = 0
+    #: An idle position to move the checkpoint to, once everything before is stored.
+    idle_lsn: int | None = None
+    #: The frames the events were made of, and whether they begin inside a stream block: looked
+    #: at only if one of them cannot be stored.
+    raw: list[list[bytes]] = field(default_factory=list)
+    in_stream: bool = False
+
+
+#: Told after each store transaction: the portion and the last commit_seq.
+StoredListener = Callable[[Portion, int], None]
+
+
+class WritingThread:
+    """Runs a ``StoreWriter`` beside the reading loop."""
+
+    def __init__(self, writer: StoreWriter, recorder: Recorder, on_stored: StoredListener) -> None:
+        self._writer = writer
+        self._recorder = recorder
+        self._on_stored = on_stored
+        self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._in_work = 0
+        self._lock = threading.Lock()
+        self._waker, self._wake = os.pipe()
+        os.set_blocking(self._waker, False)
+        os.set_blocking(self._wake, False)
+        #: Everything that ends at or before this is committed in the store.
+        self.stored_lsn = 0
+        #: What is desired of the slot, as last read.
+        self.desired = "running"
+        #: Why writing ended, if it failed.
+        self.error: Exception | None = None
+        self.last_write_at = time.monotonic()
+        #: Since when a batch is being written; None while none is.
+        self._began_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to take batches."""
+        self._thread.start()
+
+    @property
+    def waker(self) -> int:
+        """A descriptor that becomes readable when a batch was stored."""
+        return self._waker
+
+    def drain_waker(self) -> None:
+        """Make the waker wait for the next batch."""
+        with suppress(BlockingIOError):
+            while os.read(self._waker, 4096):
+                pass
+
+    @property
+    def waiting(self) -> int:
+        """Batches handed over and not stored yet: 0 idle, 1 writing, 2 full."""
+        return self._in_work
+
+    @property
+    def seconds_in_batch(self) -> float:
+        """How long the store has been writing the present batch; 0 while it writes none."""
+        began_at = self._began_at
+        return 0.0 if began_at is None else time.monotonic() - began_at
+
+    def hand_over(self, batch: Batch) -> None:
+        """Take a batch; the caller keeps ``waiting`` below 2."""
+        with self._lock:
+            self._in_work += 1
+        self._queue.put(batch)
+
+    def finish(self, timeout_seconds: float) -> bool:
+        """Store what was handed over, then end; False if that took too long."""
+        self._queue.put(None)
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Free the descriptors; the thread must have ended, or be given up."""
+        if not self._thread.is_alive():
+            os.close(self._waker)
+            os.close(self._wake)
+
+    def _run(self) -> None:
+        try:
+            while (batch := self._queue.get()) is not None:
+                self._began_at = time.monotonic()
+                self._write(batch)
+                self._began_at = None
+                with self._lock:
+                    self._in_work -= 1
+                self._tell()
+        except Exception as error:
+            self.error = error
+            self._tell()
+
+    def _write(self, batch: Batch) -> None:
+        try:
+            self._store(batch)
+        except (Fenced, psycopg.OperationalError, psycopg.InterfaceError):
+            raise
+        except Exception as error:
+            self._began_at = None  # the search may take its time
+            culprit = self._writer.find_culprit(error, batch.events, batch.raw, batch.in_stream)
+            if culprit is None:
+                raise
+            raise Unstorable(culprit) from None
+
+    def _store(self, batch: Batch) -> None:
+        portion = self._recorder.digest(batch.events, batch.received_at_us or now_us())
+        if batch.idle_lsn is not None and batch.idle_lsn > portion.checkpoint_lsn:
+            portion.checkpoint_lsn = batch.idle_lsn
+            self._recorder.checkpoint_lsn = batch.idle_lsn
+        self.desired = self._writer.write(portion, batch.server_lsn)
+        self.stored_lsn = max(self.stored_lsn, portion.checkpoint_lsn)
+        self.last_write_at = time.monotonic()
+        self._on_stored(portion, self._writer.commit_seq)
+
+    def _tell(self) -> None:
+        # A full pipe is as good: the reader has plenty to wake up for already.
+        with suppress(BlockingIOError):
+            os.write(self._wake, b"x")

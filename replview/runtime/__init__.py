@@ -1,0 +1,1 @@
+"""The processes of one instance, for ``up``, ``watch``, the demo and the tests."""

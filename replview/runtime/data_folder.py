@@ -1,0 +1,174 @@
+"""The folder a stack lives in: who holds it, its secrets, and what other commands read.
+
+``lock``     held (flock) by the command that runs the stack; its text says who and where
+``env``      how to reach the running stack, KEY=VALUE a line; there only while it runs
+``secrets``  the secret key and the login, made once and kept
+``logs/``    one file a process
+``run/``     supervisord's configuration, socket and pid
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from replview.runtime.problems import StackProblem
+from replview.runtime.servers.server_user import server_user
+
+#: A Unix socket's path stops at 108 bytes; supervisord adds its pid to it while binding.
+_LONGEST_SOCKET_PATH_BYTES = 90
+_NEEDED_FREE_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The stack that holds a data folder, or held it when it was killed."""
+
+    pid: int
+    url: str
+
+
+class DataFolder:
+    """One data folder; ``acquire`` makes it ours until ``release`` or our end."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        self.logs = self.path / "logs"
+        self.run = self.path / "run"
+        self._lock: int | None = None
+
+    def create(self) -> None:
+        """Make the folder, closed to others; under root the servers' user may pass through it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.chmod(0o711 if server_user() else 0o700)
+            for folder in (self.logs, self.run):
+                folder.mkdir(exist_ok=True)
+                folder.chmod(0o700)
+        except OSError as error:
+            raise StackProblem(
+                f"the data folder {self.path} cannot be used: {error.strerror}",
+                "Choose another with --data",
+            ) from None
+        free_bytes = shutil.disk_usage(self.path).free
+        if free_bytes < _NEEDED_FREE_BYTES:
+            raise StackProblem(
+                f"only {free_bytes // 1_000_000} MB are free in {self.path}, about 1 GB is needed",
+                "Free some, or choose a folder on another disk with --data",
+            )
+
+    def acquire(self, url: str) -> Holder | None:
+        """Hold the folder; return who held it when killed, ``None`` after an orderly end.
+
+        The kernel frees the lock when its holder ends, however it ends: it is never stale.
+        """
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise self._already_running() from None
+        before = self.holder()
+        self._lock = descriptor
+        self._remove_socket_folder()
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()} {url}\n".encode(), 0)
+        return before
+
+    def release(self) -> None:
+        """Say that nothing runs here any more."""
+        self.remove_env()
+        self._remove_socket_folder()
+        if self._lock is not None:
+            os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = None
+
+    def holder(self) -> Holder | None:
+        """Who the lock file names; it may be gone (see ``is_running``)."""
+        with suppress(OSError, ValueError):
+            pid, url = (self.path / "lock").read_text().split()
+            return Holder(int(pid), url)
+        return None
+
+    def is_running(self) -> bool:
+        """Whether a stack holds the folder now."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def secrets(self) -> dict[str, str]:
+        """The secret key and the login's password, made at the first start."""
+        kept = _read_lines(self.path / "secrets")
+        wanted = {"REPLVIEW_SECRET_KEY": 48, "REPLVIEW_LOGIN_PASSWORD": 9}
+        if not wanted.keys() <= kept.keys():
+            made = {name: secrets.token_urlsafe(length) for name, length in wanted.items()}
+            kept = {**made, **kept}
+            _write_lines(self.path / "secrets", kept)
+        return kept
+
+    def write_env(self, variables: Mapping[str, str]) -> None:
+        """Tell other commands how to reach the running stack."""
+        _write_lines(self.path / "env", variables)
+
+    def remove_env(self) -> None:
+        """Nothing to reach any more."""
+        (self.path / "env").unlink(missing_ok=True)
+
+    def socket_path(self) -> Path:
+        """A path for supervisord's socket that is short enough and ours alone."""
+        path = self.run / "supervisor.sock"
+        if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH_BYTES:
+            return path
+        folder = Path(tempfile.mkdtemp(prefix="replview-", dir="/tmp"))
+        self._socket_record.write_text(str(folder))
+        return folder / "supervisor.sock"
+
+    @property
+    def _socket_record(self) -> Path:
+        """Names the socket's folder when that is elsewhere, so that the next start removes it."""
+        return self.run / "socket-folder"
+
+    def _remove_socket_folder(self) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._socket_record.read_text(), ignore_errors=True)
+            self._socket_record.unlink()
+
+    def _already_running(self) -> StackProblem:
+        holder = self.holder()
+        where = f" at {holder.url}" if holder else ""
+        stop = f" or `kill {holder.pid}`" if holder else ""
+        return StackProblem(
+            f"replview already runs on {self.path}{where}",
+            f"Stop it with Ctrl-C in its terminal{stop}, or choose another folder with --data",
+        )
+
+
+def _read_lines(path: Path) -> dict[str, str]:
+    with suppress(FileNotFoundError):
+        pairs = (line.partition("=") for line in path.read_text().splitlines())
+        return {name: value for name, separator, value in pairs if separator}
+    return {}
+
+
+def _write_lines(path: Path, variables: Mapping[str, str]) -> None:
+    """Write KEY=VALUE lines that only we may read, whole or not at all."""
+    aside = path.with_name(f"{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(aside, flags, stat.S_IRUSR | stat.S_IWUSR), "w") as file:
+        file.writelines(f"{name}={value}\n" for name, value in variables.items())
+    aside.replace(path)

@@ -1,0 +1,139 @@
+"""The embedded servers of a stack: the store, the source, Redis."""
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.ports import TAKEN
+from replview.runtime.problems import StackProblem, Stopped
+from replview.runtime.programs import priority
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.redis import EmbeddedRedis
+from replview.runtime.servers.server_user import server_user
+from replview.runtime.supervisor import Program, Supervisor
+
+#: The store takes what the source sends, in batches, and is read by pages.
+_STORE_SETTINGS = {"shared_buffers": "128MB", "wal_level": "replica", "max_wal_size": "2GB"}
+#: A small ``logical_decoding_work_mem`` makes the shop's larger transactions stream while in
+#: progress; a bound on kept WAL protects the disk should replview stay away.
+_SOURCE_SETTINGS = {
+    "logical_decoding_work_mem": "64kB",
+    "max_slot_wal_keep_size": "4GB",
+    "track_commit_timestamp": "on",
+}
+_READY_SECONDS = 60
+#: It ended; supervisord starts it again, except in the last case.
+_ENDED = ("EXITED", "BACKOFF", "FATAL")
+
+
+class PortTaken(Exception):
+    """Somebody else listens on a port that was free a moment ago; prepare and start again."""
+
+
+class Servers:
+    """Store, Redis, and (unless ``source`` is false) the shop's own cluster.
+
+    Two clusters: in one, the walsender would read the WAL that storing its own changes writes.
+    """
+
+    def __init__(self, folder: DataFolder, *, source: bool = True) -> None:
+        self.store = EmbeddedPostgres(folder.path / "store", settings=_STORE_SETTINGS)
+        self.redis = EmbeddedRedis(folder.path / "redis")
+        self.source = (
+            EmbeddedPostgres(folder.path / "source", settings=_SOURCE_SETTINGS) if source else None
+        )
+
+    def end_leftovers(self) -> int:
+        """Stop servers that a killed stack left running; how many there were."""
+        found = int(self.redis.end_leftover())
+        for server in self._clusters():
+            found += server.stop(timeout_seconds=30)
+        return found
+
+    def prepare(self) -> None:
+        """Make the clusters at the first start, choose ports, write configurations."""
+        with ThreadPoolExecutor() as pool:
+            done = [pool.submit(cluster.prepare) for cluster in self._clusters()]
+            self.redis.prepare()
+        for future in done:
+            future.result()
+
+    def programs(self) -> list[Program]:
+        """The prepared servers for the process manager."""
+        found = [
+            Program(name="redis", argv=self.redis.argv(), priority=priority("redis")),
+            _program("store", self.store),
+        ]
+        return [*found, _program("source", self.source)] if self.source else found
+
+    def wait_until_ready(self, supervisor: Supervisor, stopping: threading.Event) -> None:
+        """Return when all accept connections and the databases exist.
+
+        Raises ``PortTaken`` when another start may succeed.
+        """
+        waiting: dict[str, EmbeddedPostgres | EmbeddedRedis]
+        waiting = {"store": self.store, "redis": self.redis}
+        if self.source:
+            waiting["source"] = self.source
+        deadline = time.monotonic() + _READY_SECONDS
+        while waiting:
+            waiting = {name: server for name, server in waiting.items() if not server.is_ready()}
+            _refuse_taken_port(supervisor, waiting)
+            refuse_if_failed(supervisor, waiting, deadline)
+            if stopping.wait(0.03):
+                raise Stopped
+        self.store.create_database("replview")
+        if self.source:
+            self.source.create_database("shop")
+
+    def environment(self) -> dict[str, str]:
+        """How replview's processes reach them."""
+        found = {
+            "REPLVIEW_STORE_URL": self.store.dsn("replview"),
+            "REPLVIEW_REDIS_URL": self.redis.url(),
+        }
+        if self.source:
+            found["REPLVIEW_DEMO_SOURCE_URL"] = self.source.dsn("shop")
+        return found
+
+    def _clusters(self) -> Sequence[EmbeddedPostgres]:
+        return [self.store, self.source] if self.source else [self.store]
+
+
+def _refuse_taken_port(supervisor: Supervisor, names: Iterable[str]) -> None:
+    """Do not wait until supervisord gives up what cannot succeed."""
+    ended = {state.name for state in supervisor.states() if state.state in _ENDED}
+    for name in ended & set(names):
+        if any(words in line for words in TAKEN for line in supervisor.last_lines(name, 6)):
+            raise PortTaken
+
+
+def refuse_if_failed(supervisor: Supervisor, names: Iterable[str], deadline: float) -> None:
+    """Raise when one of the awaited programs was given up, or takes too long."""
+    states = {state.name: state for state in supervisor.states()}
+    for name in names:
+        state = states[name]
+        late = time.monotonic() > deadline
+        if state.is_given_up or late:
+            said = " | ".join(supervisor.last_lines(name, 6)) or state.spawn_error
+            raise StackProblem(
+                f"{name} {'takes too long to start' if late else 'does not start'}"
+                f"{f': {said}' if said else ', and says nothing'}",
+                f"Its log is {supervisor.log_path(name)}",
+            )
+
+
+def _program(name: str, server: EmbeddedPostgres) -> Program:
+    """SIGINT is PostgreSQL's fast shutdown: sessions end, what is committed is on disk."""
+    user = server_user()
+    return Program(
+        name=name,
+        argv=server.argv(),
+        priority=priority(name),
+        stop_signal="INT",
+        user=user.name if user else None,
+        folder=Path("/"),  # ours may be closed to that account
+    )

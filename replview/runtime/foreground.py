@@ -1,0 +1,52 @@
+"""A stack in the foreground of a command: started, spoken of, run, stopped, errors as one line."""
+
+import errno
+from collections.abc import Callable
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+from replview.runtime.problems import StackProblem, Stopped
+from replview.runtime.stack import Stack
+from replview.runtime.status import StatusLine
+from replview.runtime.stopping import stop_on_signals
+
+
+def run_in_foreground(
+    stack: Stack, *, check: Callable[[], None], welcome: Callable[[], None]
+) -> None:
+    """Run the stack until a signal; ``check`` comes before it starts, ``welcome`` after."""
+    with stop_on_signals(stack.stopping, stack.say):
+        try:
+            check()
+            stack.start()
+            welcome()
+            _watch(stack)
+        except Stopped:
+            pass
+        except StackProblem as problem:
+            raise CommandError(str(problem)) from None
+        except OSError as error:
+            raise CommandError(_in_one_line(error)) from error
+        finally:
+            stack.stop()
+
+
+def _watch(stack: Stack) -> None:
+    # Ours when we were started with one, maybe as a file; else what the stack brought along.
+    status = StatusLine(stack.environment.get("REPLVIEW_STORE_URL") or settings.STORE_URL)
+    try:
+        stack.run(status)
+    finally:
+        status.close()
+
+
+def _in_one_line(error: OSError) -> str:
+    """What the system refused; where the disk is full or a file another user's, the remedy."""
+    remedies = {
+        errno.ENOSPC: "The disk is full: free some space, or choose another disk with --data",
+        errno.EACCES: "It may be another user's: choose another folder with --data",
+        errno.EPERM: "It may be another user's: choose another folder with --data",
+    }
+    what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+    return f"{what}. {remedies[error.errno]}." if error.errno in remedies else what

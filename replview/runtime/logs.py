@@ -1,0 +1,113 @@
+"""Logs: plain lines, or one JSON object a line (``REPLVIEW_LOG_FORMAT=json``).
+
+An object has ``time`` (UTC), ``level``, ``logger``, ``message`` and, where the call gave them in
+``extra``, ``slot``, ``source``, ``lsn`` and the like. Of an error either form has the kind and
+where it was raised, and not its text: a database's error quotes the row. For the same reason the
+message of a task that failed is made anew: Celery's repeats the error.
+"""
+
+import copy
+import datetime as dt
+import json
+import logging
+import traceback
+from typing import Any
+
+#: What a call may give in ``extra``.
+CONTEXT = (
+    "slot", "slot_id", "source", "source_id", "lsn", "xid", "epoch", "problem", "status_code",
+)  # fmt: skip
+#: How far up an error is followed.
+_FRAMES = 20
+#: And how many errors behind it.
+_CAUSES = 5
+#: What Celery logs of a task's end, with the error's text in the message.
+_TASKS = "celery.app.trace"
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line; line feeds in it are escaped."""
+        at = dt.datetime.fromtimestamp(record.created, dt.UTC)
+        told: dict[str, Any] = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _message(record),
+        }
+        for name in CONTEXT:
+            if (value := getattr(record, name, None)) is not None:
+                told[name] = value if isinstance(value, str | int | float) else str(value)
+        if record.exc_info and record.exc_info[0] is not None:
+            kind, _, trace = record.exc_info
+            told["error"] = kind.__name__
+            told["at"] = [
+                f"{frame.filename}:{frame.lineno} {frame.name}"
+                for frame in traceback.extract_tb(trace)[-_FRAMES:]
+            ]
+        return json.dumps(told)
+
+
+class PlainFormatter(logging.Formatter):
+    """A line of text a record; below it where an error was raised, and of which kind."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record without any error's text, in its message or as another handler wrote it."""
+        made = copy.copy(record)
+        made.msg, made.args, made.exc_text = _message(record), None, None
+        return super().format(made)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Control characters are escaped: what somebody asked for begins no line of its own."""
+        text = super().formatMessage(record)
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+    def formatException(self, ei: Any) -> str:
+        """Its frames and kind, and those of the errors behind it."""
+        error, told = ei[1], list[str]()
+        while error is not None and len(told) < _CAUSES:
+            frames = traceback.format_tb(error.__traceback__)[-_FRAMES:]
+            state = getattr(error, "sqlstate", None)
+            kind = f"{type(error).__module__}.{type(error).__qualname__}"
+            told.append("".join([*frames, kind, f" (SQLSTATE {state})" if state else ""]))
+            hidden = None if error.__suppress_context__ else error.__context__
+            error = error.__cause__ or hidden
+        return "\nthe error behind it:\n".join(told)
+
+
+def _message(record: logging.LogRecord) -> str:
+    data = getattr(record, "data", None)
+    if record.name == _TASKS and record.exc_info and isinstance(data, dict):
+        return f"Task {data.get('name')}[{data.get('id')}] failed"
+    return record.getMessage()
+
+
+def logging_settings(form: str, level: str) -> dict[str, Any]:
+    """Django's LOGGING. In JSON the ASGI server's own lines take the same form."""
+    chosen = "json" if form == "json" else "plain"
+    settings: dict[str, Any] = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "plain": {
+                "()": "replview.runtime.logs.PlainFormatter",
+                "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+            },
+            "json": {"()": "replview.runtime.logs.JSONFormatter"},
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": chosen}},
+        "root": {"handlers": ["stderr"], "level": level},
+    }
+    # At INFO Celery says of every task that it came and that it ended: several lines a second.
+    settings["loggers"] = {"celery": {"level": "INFO" if level == "DEBUG" else "WARNING"}}
+    # Django and uvicorn set up handlers of their own: theirs would write other lines beside, and
+    # the text of errors.
+    names = ("django", "django.server", "uvicorn", "uvicorn.error")
+    settings["loggers"] |= {name: {"handlers": [], "propagate": True} for name in names}
+    # Said here, for what is said of its parent would switch it on: an address may name a row.
+    settings["loggers"]["uvicorn.access"] = {"handlers": [], "propagate": False}
+    return settings

@@ -1,0 +1,78 @@
+"""replview's own processes, as command lines."""
+
+import sys
+from pathlib import Path
+
+from replview.runtime.supervisor import Program
+
+#: How one group of processes after another is stopped: sources after whoever reads them, since a
+#: server's fast shutdown waits for its walsenders; the store last.
+STOP_ORDER = ("workload", "trouble", "web", "beat", "workers", "redis", "source", "store")
+
+#: A browser sends little: short heads, short messages on sockets, no connection without end.
+WEB_LIMITS = (
+    "--h11-max-incomplete-event-size", "32768", "--ws-max-size", "131072",
+    "--limit-concurrency", "1000", "--timeout-keep-alive", "20", "--no-server-header",
+)  # fmt: skip
+
+_PRIORITY = {name: 10 * place for place, name in enumerate(reversed(STOP_ORDER), start=1)}
+
+
+def priority(kind: str) -> int:
+    """supervisord's order: low starts first and stops last."""
+    return _PRIORITY[kind]
+
+
+def workers(receivers: int = 1) -> list[Program]:
+    """The receivers' workers, one a process and so one GIL each, and one for all other tasks."""
+    names = ["receivers"] if receivers == 1 else [f"receivers{n + 1}" for n in range(receivers)]
+    return [*(receivers_worker(name) for name in names), tasks_worker()]
+
+
+def receivers_worker(name: str = "receivers") -> Program:
+    """A worker for slots, eight at most; each of several on a host has a name of its own."""
+    options = ("-Q", "receivers", "--pool=threads", "--concurrency=8", "--disable-prefetch")
+    return _worker(name, *options)
+
+
+def tasks_worker(name: str = "tasks") -> Program:
+    """The worker for all else: sampling, alerts, exports, tidying up."""
+    return _worker(name, "-Q", "default", "--pool=threads", "--concurrency=8")
+
+
+def beat(run_folder: Path) -> Program:
+    """Celery beat: proposes receivers, samples slots."""
+    schedule = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile="]
+    argv = [sys.executable, "-m", "celery", "-q", "-A", "replview", "beat", *schedule]
+    return Program(name="beat", argv=argv, priority=priority("beat"))
+
+
+def web(host: str, port: int) -> Program:
+    """The ASGI server. Open sockets are closed at once when it stops: browsers come back."""
+    argv = [
+        sys.executable, "-m", "uvicorn", "replview.asgi:application",
+        "--host", host, "--port", str(port),
+        "--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "2",
+        *WEB_LIMITS,
+    ]  # fmt: skip
+    return Program(name="web", argv=argv, priority=priority("web"))
+
+
+def workload(rate: float) -> Program:
+    """The shop's customers; finds the shop by ``REPLVIEW_DEMO_SOURCE_URL``."""
+    argv = [sys.executable, "-m", "replview.demo.workload", "--rate", f"{rate:g}"]
+    return Program(name="workload", argv=argv, priority=priority("workload"))
+
+
+def trouble() -> Program:
+    """Makes what the *make trouble* page asks for, and undoes it when it stops."""
+    argv = [sys.executable, "-m", "replview.demo.trouble"]
+    return Program(name="trouble", argv=argv, priority=priority("trouble"))
+
+
+def _worker(name: str, *options: str) -> Program:
+    argv = [
+        sys.executable, "-m", "celery", "-q", "-A", "replview", "worker", *options,
+        "--without-gossip", "--without-mingle", "-n", f"{name}@%h",
+    ]  # fmt: skip
+    return Program(name=name, argv=argv, priority=priority("workers"))

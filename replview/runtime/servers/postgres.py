@@ -1,0 +1,241 @@
+"""An embedded PostgreSQL server: initdb, start, stop, and how to connect to it.
+
+TCP on 127.0.0.1 with scram and a free port, no Unix socket. Its password and its last port are
+kept in files beside the data folder, so that a second start is the same server. Under root it runs
+as an unprivileged user (``server_user``).
+
+Sources: PostgreSQL documentation, "Creating a Database Cluster", "pg_ctl".
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from replview.runtime.ports import TAKEN, free_port
+from replview.runtime.problems import StackProblem
+from replview.runtime.servers.cluster import check_version, make_cluster, write_configuration
+from replview.runtime.servers.pg_programs import CLEAN_ENVIRONMENT, program, run_program
+from replview.runtime.servers.postmaster import forget_reused_pid, postmaster_pid
+from replview.runtime.servers.server_user import reachable_data, server_user
+
+#: What every embedded server starts with; ``settings`` come on top, ``ALTER SYSTEM`` above both.
+BASE_SETTINGS: Mapping[str, str | int] = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "shared_buffers": "64MB",
+    "wal_level": "logical",
+    "max_wal_senders": 20,
+    "max_replication_slots": 20,
+    "max_prepared_transactions": 20,
+    "password_encryption": "scram-sha-256",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] %q%u@%d ",
+}
+
+_START_SECONDS = 300
+#: In the log when another try may succeed: a killed postmaster is not yet reaped, its sessions
+#: are still ending, the port was taken a moment ago.
+_PASSING = ('lock file "postmaster.pid" already exists', "shared memory block", *TAKEN)
+
+
+class EmbeddedPostgres:
+    """One cluster in one data folder; also a context manager that starts and stops it.
+
+    ``port`` is the wish: a busy one is replaced when starting. ``fast`` (no fsync) is for tests.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        *,
+        version: int = 18,
+        settings: Mapping[str, str | int] | None = None,
+        encoding: str = "UTF8",
+        port: int | None = None,
+        fast: bool = False,
+    ) -> None:
+        self.data_dir = Path(data_dir).absolute()
+        self.version = version
+        self.user = "postgres"
+        self.encoding = encoding
+        self.settings = {**BASE_SETTINGS, **({"fsync": "off"} if fast else {}), **(settings or {})}
+        self.port = port or self._kept_port()
+        self._real_dir = self.data_dir
+        self._temporary_folder: Path | None = None
+
+    @classmethod
+    def temporary(
+        cls,
+        *,
+        version: int = 18,
+        settings: Mapping[str, str | int] | None = None,
+        encoding: str = "UTF8",
+    ) -> "EmbeddedPostgres":
+        """A server for tests, in a folder of its own that leaving the context removes."""
+        folder = Path(tempfile.mkdtemp(prefix="replview-pg-"))
+        if server_user():
+            folder.chmod(0o711)
+        server = cls(
+            folder / "data", version=version, settings=settings, encoding=encoding, fast=True
+        )
+        server._temporary_folder = folder
+        return server
+
+    def __enter__(self) -> "EmbeddedPostgres":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._temporary_folder:
+            self.remove()
+        else:
+            self.stop()
+
+    def prepare(self) -> "EmbeddedPostgres":
+        """Make the cluster if there is none, choose the port, write the configuration.
+
+        No server may be running in it: ``stop`` ends one that was left.
+        """
+        self.data_dir.parent.mkdir(parents=True, exist_ok=True)
+        self._real_dir = reachable_data(self.data_dir)
+        if not (self._real_dir / "PG_VERSION").exists():
+            make_cluster(
+                self._real_dir,
+                version=self.version,
+                user=self.user,
+                password=self.password,
+                encoding=self.encoding,
+            )
+        check_version(self._real_dir, self.version)
+        forget_reused_pid(self._real_dir)
+        port = free_port(self.port)
+        write_configuration(self._real_dir, {**self.settings, "port": port})
+        self._port_file.write_text(str(port))
+        self.port = port
+        return self
+
+    def argv(self) -> list[str]:
+        """The command that runs the prepared server in the foreground, for a process manager.
+
+        It must be run as ``server_user()``. ``env -i`` replaces itself by the server.
+        """
+        variables = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
+        return [
+            "/usr/bin/env",
+            "-i",
+            *variables,
+            program(self.version, "postgres"),
+            "-D",
+            self._real,
+        ]
+
+    def start(self) -> None:
+        """Prepare, start in the background, and return once it accepts connections."""
+        self.stop()  # one left running by a killed process
+        for attempt in range(5):
+            self.prepare()
+            log = self._real_dir / "replview.log"
+            command = ["pg_ctl", "start", "-D", self._real, "-l", str(log), "-w"]
+            try:
+                run_program(self.version, *command, "-t", str(_START_SECONDS))
+                return
+            except StackProblem as problem:
+                lines = _last_lines(log)
+                if attempt == 4 or not any(words in lines for words in _PASSING):
+                    raise StackProblem(problem.cause, f"Its log {log} ends: {lines}") from None
+                time.sleep(0.5)
+
+    def stop(self, *, mode: str = "fast", timeout_seconds: int = 60) -> bool:
+        """Stop it if it runs, and say whether it did; ``mode``: smart, fast or immediate.
+
+        A fast shutdown waits for walsenders to have sent everything.
+        """
+        self._real_dir = self.data_dir.resolve()
+        forget_reused_pid(self._real_dir)
+        if postmaster_pid(self._real_dir) is None:
+            return False
+        command = ["pg_ctl", "stop", "-D", self._real, "-m", mode, "-w"]
+        run_program(self.version, *command, "-t", str(timeout_seconds))
+        return True
+
+    def remove(self) -> None:
+        """Stop it at once and delete its data."""
+        self.stop(mode="immediate")
+        shutil.rmtree(self._real_dir, ignore_errors=True)
+        for path in (self.data_dir, self._password_file, self._port_file):
+            with suppress(OSError):
+                path.unlink()
+        if self._temporary_folder:
+            shutil.rmtree(self._temporary_folder, ignore_errors=True)
+
+    def dsn(self, dbname: str = "postgres", user: str | None = None, password: str = "") -> str:
+        """A libpq URL; without a user that of the superuser, with the password in it."""
+        secret = password or self.password
+        return f"postgresql://{user or self.user}:{quote(secret)}@127.0.0.1:{self.port}/{dbname}"
+
+    @property
+    def password(self) -> str:
+        """The superuser's password, made at the first need and kept beside the data folder."""
+        with suppress(FileNotFoundError):
+            return self._password_file.read_text().strip()
+        password = secrets.token_urlsafe(24)
+        descriptor = os.open(self._password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(password)
+        return password
+
+    def is_ready(self) -> bool:
+        """Whether it accepts our connections now."""
+        try:
+            psycopg.connect(self.dsn(), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def create_database(self, name: str) -> None:
+        """Make the database unless it is there."""
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            known = "SELECT FROM pg_database WHERE datname = %s"
+            if connection.execute(known, [name]).fetchone() is None:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    @property
+    def _real(self) -> str:
+        return str(self._real_dir)
+
+    @property
+    def _password_file(self) -> Path:
+        return self.data_dir.with_name(f"{self.data_dir.name}.password")
+
+    @property
+    def _port_file(self) -> Path:
+        return self.data_dir.with_name(f"{self.data_dir.name}.port")
+
+    def _kept_port(self) -> int | None:
+        """The port of the last start, so that what remembers the address still finds it."""
+        with suppress(OSError, ValueError):
+            return int(self._port_file.read_text())
+        return None
+
+
+def _last_lines(log: Path) -> str:
+    """The end of a log, on one line."""
+    with suppress(OSError):
+        return " | ".join(log.read_text(errors="replace").splitlines()[-6:])
+    return "(no log)"

@@ -1,0 +1,253 @@
+"""Everything replview needs, on one machine: starts in order, is watched, stops in order.
+
+``Stack`` brings its own servers (``replview demo``, ``replview watch``); with ``own_servers``
+false it takes the store and the broker that the environment names (``replview up``).
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from replview.runtime import programs
+from replview.runtime.data_folder import DataFolder, Holder
+from replview.runtime.embedded import PortTaken, Servers, refuse_if_failed
+from replview.runtime.environment import for_programs, without_given_servers
+from replview.runtime.leftovers import end_marked_processes
+from replview.runtime.narration import Narration
+from replview.runtime.ports import port_is_free
+from replview.runtime.problems import StackProblem, Stopped
+from replview.runtime.status import StatusLine
+from replview.runtime.steps import page_answers, run_module
+from replview.runtime.supervisor import Program, Supervisor
+from replview.runtime.watching import Watch
+
+LOGIN = "demo"
+_WEB_SECONDS = 60
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(kw_only=True)
+class Stack:
+    """The processes on one data folder. Start and stop from the main thread."""
+
+    folder: DataFolder
+    host: str = "127.0.0.1"
+    port: int = 8642
+    #: The shop's cluster, registered as a source.
+    source: bool = True
+    workload: bool = True
+    #: Transactions a second.
+    rate: float = 20.0
+    receivers: int = 1
+    own_servers: bool = True
+    say: Narration = field(default_factory=Narration)
+    #: Set by whoever wants the stack to stop, also while it starts.
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    environment: dict[str, str] = field(init=False, default_factory=dict)
+    _servers: Servers | None = field(init=False, default=None)
+    _supervisor: Supervisor | None = field(init=False, default=None)
+    _held: bool = field(init=False, default=False)
+
+    @property
+    def url(self) -> str:
+        """Where the pages are."""
+        return f"http://{self._local_host}:{self.port}/"
+
+    @property
+    def _local_host(self) -> str:
+        return "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+
+    @property
+    def login(self) -> tuple[str, str]:
+        """Name and password of the login on a store of our own."""
+        return LOGIN, self.folder.secrets()["REPLVIEW_LOGIN_PASSWORD"]
+
+    def start(self) -> None:
+        """Start everything and return when the pages answer; stop what runs if one step fails."""
+        try:
+            self._hold_folder()
+            if self.own_servers:
+                self._start_servers()
+            else:
+                self.environment = self._base_environment()
+                self._launch([])
+            self._fill()
+            self._start_replview()
+        except BaseException:
+            self.stop()
+            raise
+
+    def run(self, status: StatusLine | None = None) -> None:
+        """Watch the processes and tell what happens to them until asked to stop."""
+        assert self._supervisor is not None
+        watch = Watch(self._supervisor)
+        while not self.stopping.wait(_LOOK_SECONDS):
+            if not self._supervisor.is_alive():
+                raise StackProblem(
+                    "supervisord ended, and the processes with it",
+                    f"See {self.folder.logs / 'supervisord.log'}",
+                )
+            with suppress(OSError):  # too busy to answer: look again
+                for line in watch.changes():
+                    self.say.line(line)
+            if status:
+                self.say.status(status.text())
+
+    def stop(self) -> None:
+        """Stop everything in order; nothing is left running. May be called again."""
+        if not self._held:
+            return
+        if self._supervisor:
+            with self.say.step("stopping"):
+                orderly = self._supervisor.is_alive()
+                for kinds in _STOPPED_TOGETHER:
+                    self._stop_kinds(self._supervisor, kinds)
+                self._supervisor.end()
+                if not orderly:
+                    self._end_leftovers(None)
+        self.folder.release()
+        self._held = False
+
+    def _stop_kinds(self, supervisor: Supervisor, kinds: Sequence[str]) -> None:
+        levels = [programs.priority(kind) for kind in kinds]
+        with suppress(OSError):  # supervisord is gone or going: it stops them by priority
+            supervisor.stop(prog.name for prog in supervisor.programs if prog.priority in levels)
+
+    def _hold_folder(self) -> None:
+        """Make the data folder ours, rid of what a killed run left behind."""
+        self.folder.create()
+        before = self.folder.acquire(self.url)
+        self._held = True
+        if before:
+            self._clean_up_after(before)
+        if not port_is_free(self.port, self.host):
+            low = self.port < 1024 and os.geteuid() != 0
+            why = "is reserved for root" if low else "is in use by another program"
+            other = 8642 if low else self.port + 1
+            raise StackProblem(
+                f"port {self.port} on {self.host} {why}",
+                f"Choose a free one with --port, for example --port {other}",
+            )
+
+    def _clean_up_after(self, before: Holder) -> None:
+        pid = None
+        with suppress(OSError, ValueError):
+            pid = int((self.folder.run / "supervisord.pid").read_text())
+        self.folder.remove_env()
+        ended = self._end_leftovers(pid)
+        self.say.line(
+            f"  process {before.pid} did not stop in order the last time: "
+            f"cleaned up, {ended or 'no'} process{'es' if ended != 1 else ''} left over"
+        )
+
+    def _end_leftovers(self, supervisor_pid: int | None) -> int:
+        """End what no supervisord holds any more, readers before servers; how many there were."""
+        ended = end_marked_processes(self.folder.path, supervisor_pid)
+        return ended + (Servers(self.folder).end_leftovers() if self.own_servers else 0)
+
+    def _start_servers(self) -> None:
+        """The embedded servers, all at once."""
+        self._servers = Servers(self.folder, source=self.source)
+        first = not self._servers.store.data_dir.exists()
+        with self.say.step("preparing the database clusters" if first else "looking at the data"):
+            self._servers.prepare()
+        what = "source and store" if self.source else "the store"
+        with self.say.step(f"starting PostgreSQL ({what}) and Redis"):
+            for _ in range(5):
+                try:
+                    return self._run_servers(self._servers)
+                except PortTaken:
+                    if self._supervisor:
+                        self._supervisor.end()
+                    self._servers.prepare()
+        raise StackProblem("no TCP port stays free for long enough to start a server on it")
+
+    def _run_servers(self, servers: Servers) -> None:
+        self.environment = {**self._base_environment(), **servers.environment()}
+        supervisor = self._launch(servers.programs())
+        supervisor.start(program.name for program in servers.programs())
+        servers.wait_until_ready(supervisor, self.stopping)
+
+    def _base_environment(self) -> dict[str, str]:
+        """Ours, for the processes; with servers of our own also the secrets kept for them."""
+        found = without_given_servers() if self.own_servers else for_programs()
+        found |= {"PYTHONUNBUFFERED": "1", "REPLVIEW_DATA": str(self.folder.path)}
+        found["DJANGO_SETTINGS_MODULE"] = "replview.settings"
+        if self.own_servers:
+            found["REPLVIEW_SECRET_KEY"] = self.folder.secrets()["REPLVIEW_SECRET_KEY"]
+            found.setdefault("REPLVIEW_ALLOWED_HOSTS", "127.0.0.1,localhost")
+        if self.source and self.own_servers:
+            found["REPLVIEW_DEMO"] = "1"
+        return found
+
+    def _launch(self, servers: list[Program]) -> Supervisor:
+        """Start supervisord, which knows every program from the beginning."""
+        ours = [
+            *programs.workers(self.receivers),
+            programs.beat(self.folder.run),
+            programs.web(self.host, self.port),
+        ]
+        if self.source and self.own_servers:
+            ours += [programs.trouble(), *([programs.workload(self.rate)] * self.workload)]
+        self._supervisor = Supervisor(self.folder, [*servers, *ours], self.environment)
+        self._supervisor.launch()
+        return self._supervisor
+
+    def _fill(self) -> None:
+        """Schema and login of the store; beside it schema and rows of the shop; then its slot."""
+        shop = self.source and self.own_servers
+        run = self._step_runner()
+        with self.say.step("preparing the store" + (" and the shop" if shop else "")):
+            with ThreadPoolExecutor() as pool:
+                store = pool.submit(run, "replview.demo.firstrun", "store")
+                seeds = shop and pool.submit(run, "replview.demo.workload", "--prepare")
+            store.result()
+            if seeds:
+                seeds.result()
+        if shop:
+            with self.say.step("creating publication and slot on the shop"):
+                run("replview.demo.firstrun", "shop")
+
+    def _start_replview(self) -> None:
+        """Our own processes; the shop's customers come last, when somebody can watch them."""
+        assert self._supervisor is not None
+        names = [p.name for p in self._supervisor.programs if p.name not in _NOT_OURS]
+        with self.say.step("starting workers, scheduler and web server"):
+            self._supervisor.start(names)
+            self._wait_for_web()
+        if any(p.name == "workload" for p in self._supervisor.programs):
+            self._supervisor.start(["workload"])
+        if self.own_servers:
+            shared = {k: v for k, v in self.environment.items() if k.startswith("REPLVIEW_")}
+            self.folder.write_env({**shared, "REPLVIEW_URL": self.url})
+
+    def _wait_for_web(self) -> None:
+        assert self._supervisor is not None
+        deadline = time.monotonic() + _WEB_SECONDS
+        while not page_answers(self._local_host, self.port):
+            refuse_if_failed(self._supervisor, ["web"], deadline)
+            if self.stopping.wait(0.1):
+                raise Stopped
+
+    def _step_runner(self) -> Callable[[str, str], None]:
+        """How ``_fill`` runs its modules: the stack's environment, and the login to make."""
+        environment = dict(self.environment)
+        if self.own_servers:
+            environment["REPLVIEW_LOGIN"], environment["REPLVIEW_LOGIN_PASSWORD"] = self.login
+        return partial(
+            run_module, environment=environment, logs=self.folder.logs, stopping=self.stopping
+        )
+
+
+#: ``programs.STOP_ORDER``, with those side by side that do not need one another.
+_STOPPED_TOGETHER = (
+    ("workload", "trouble", "web", "beat"), ("workers",), ("redis", "source"), ("store",),
+)  # fmt: skip
+#: Started at another time than replview's own processes.
+_NOT_OURS = frozenset({"store", "source", "redis", "workload"})

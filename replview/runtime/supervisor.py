@@ -1,0 +1,245 @@
+"""supervisord as the process manager: its configuration, its start and end, and asking it.
+
+It runs as our child in a session of its own, so that Ctrl-C in the terminal reaches us alone and
+programs end in our order. Secrets are in its environment, which programs inherit, and in no file.
+
+Source: Supervisor documentation, "Configuration File" and "XML-RPC API Documentation".
+"""
+
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xmlrpc.client import Fault, ServerProxy
+
+import replview
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.leftovers import MARK
+from replview.runtime.problems import StackProblem
+
+#: The folder from which the package ``replview`` is imported.
+CODE_FOLDER = Path(replview.__file__).parent.parent
+
+_START_SECONDS = 20
+_GONE = {"STOPPED", "EXITED", "FATAL", "UNKNOWN"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One long-running process."""
+
+    name: str
+    argv: Sequence[str]
+    #: Low starts first and stops last, also when supervisord is told to end.
+    priority: int
+    stop_signal: str = "TERM"
+    #: The account to run as; ``None`` is ours.
+    user: str | None = None
+    folder: Path = CODE_FOLDER
+    #: What it gets before SIGKILL: a receiver needs up to 5 to confirm its last position.
+    stop_wait_seconds: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramState:
+    """A program as supervisord sees it: ``state`` in its words, pid 0 when not running."""
+
+    name: str
+    state: str
+    pid: int
+    exit_status: int
+    spawn_error: str
+
+    @property
+    def is_gone(self) -> bool:
+        """Not running now."""
+        return self.state in _GONE
+
+    @property
+    def is_given_up(self) -> bool:
+        """Ended, and will not be started again: EXITED it would be."""
+        return self.state in _GONE - {"EXITED"}
+
+
+class Supervisor:
+    """One supervisord and its programs. Use from one thread."""
+
+    def __init__(
+        self, folder: DataFolder, programs: Sequence[Program], environment: Mapping[str, str]
+    ) -> None:
+        self.folder = folder
+        self.programs = programs
+        self.environment = {**environment, MARK: str(folder.path)}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._login = ("replview", secrets.token_urlsafe(16))
+        self._socket = Path()
+
+    def launch(self) -> None:
+        """Start supervisord, with no program running yet."""
+        self._socket = self.folder.socket_path()
+        configuration = self.folder.run / "supervisord.conf"
+        with os.fdopen(
+            os.open(configuration, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+        ) as file:
+            file.write(self._configuration())
+        with open(self.folder.logs / "supervisord.out", "wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "replview.runtime.supervised", str(os.getpid()),
+                 "--nodaemon", "--configuration", str(configuration)],
+                cwd=CODE_FOLDER,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = (self.folder.logs / "supervisord.out").read_text().strip().splitlines()
+                raise StackProblem(f"supervisord did not start: {' '.join(said[:1])}")
+            time.sleep(0.03)
+
+    def start(self, names: Iterable[str]) -> None:
+        """Start programs, without waiting for them to be of use."""
+        for name in names:
+            self._ask("startProcess", name, False)
+
+    def stop(self, names: Iterable[str]) -> None:
+        """Stop these programs side by side and wait until they are gone."""
+        known = {program.name for program in self.programs}
+        wanted = known & set(names)
+        for name in wanted:
+            try:
+                self._ask("stopProcess", name, False)
+            except Fault as fault:
+                if "NOT_RUNNING" not in fault.faultString:
+                    raise
+        while any(state.name in wanted and not state.is_gone for state in self.states()):
+            time.sleep(0.05)
+
+    def states(self) -> list[ProgramState]:
+        """Every program, as it is now."""
+        return [
+            ProgramState(
+                name=info["name"],
+                state=info["statename"],
+                pid=info["pid"],
+                exit_status=info["exitstatus"],
+                spawn_error=info["spawnerr"],
+            )
+            for info in self._ask("getAllProcessInfo")
+        ]
+
+    def end(self) -> None:
+        """End supervisord, and with it what still runs, in order of priority."""
+        if self._process is None:
+            return
+        try:
+            self._ask("shutdown")  # heard at once, a signal only with the next tick
+        except (OSError, Fault):
+            self._process.terminate()
+        # Every program may use up its patience before it is killed.
+        self._process.wait(timeout=sum(program.stop_wait_seconds for program in self.programs) + 5)
+        self._process = None
+
+    def is_alive(self) -> bool:
+        """Whether supervisord itself still runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def log_path(self, name: str) -> Path:
+        """Where a program's output goes."""
+        return self.folder.logs / f"{name}.log"
+
+    def last_lines(self, name: str, count: int = 5) -> list[str]:
+        """The end of a program's output."""
+        try:
+            with open(self.log_path(name), "rb") as log:
+                log.seek(0, os.SEEK_END)
+                log.seek(max(0, log.tell() - 8192))
+                return log.read().decode(errors="replace").splitlines()[-count:]
+        except OSError:
+            return []
+
+    def _answers(self) -> bool:
+        try:
+            self._ask("getState")
+        except OSError:
+            return False
+        return True
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        """Call one method of its XML-RPC interface over the Unix socket."""
+        from supervisor.xmlrpc import SupervisorTransport
+
+        transport = SupervisorTransport(*self._login, f"unix://{self._socket}")
+        try:
+            proxy = ServerProxy("http://127.0.0.1", transport=transport)
+            return getattr(proxy.supervisor, method)(*arguments)
+        finally:
+            transport.close()
+
+    def _configuration(self) -> str:
+        """supervisord's configuration file."""
+        logs, run = self.folder.logs, self.folder.run
+        main = {
+            "logfile": logs / "supervisord.log",
+            "logfile_maxbytes": "1MB",
+            "logfile_backups": 1,
+            "pidfile": run / "supervisord.pid",
+            "childlogdir": logs,
+            "silent": "true",
+            "umask": "077",
+        }
+        if os.geteuid() == 0:
+            main["user"] = "root"  # meant, or it warns
+        server = {
+            "file": self._socket,
+            "chmod": "0700",
+            "username": self._login[0],
+            "password": self._login[1],
+        }
+        interface = {
+            "supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"
+        }
+        sections: dict[str, Mapping[str, object]] = {
+            "supervisord": main,
+            "unix_http_server": server,
+            "rpcinterface:supervisor": interface,
+        }
+        for program in self.programs:
+            sections[f"program:{program.name}"] = self._program_section(program)
+        return "\n".join(_section(name, options) for name, options in sections.items())
+
+    def _program_section(self, program: Program) -> dict[str, object]:
+        options: dict[str, object] = {
+            "command": shlex.join(program.argv),
+            "directory": program.folder,
+            "priority": program.priority,
+            "autostart": "false",
+            "autorestart": "true",
+            "startsecs": 1,
+            "startretries": 10,
+            "stopsignal": program.stop_signal,
+            "stopwaitsecs": program.stop_wait_seconds,
+            "killasgroup": "true",
+            "redirect_stderr": "true",
+            "stdout_logfile": self.log_path(program.name),
+            "stdout_logfile_maxbytes": "10MB",
+            "stdout_logfile_backups": 1,
+        }
+        if program.user:
+            options["user"] = program.user
+        return options
+
+
+def _section(name: str, options: Mapping[str, object]) -> str:
+    """One section; a percent sign would start one of supervisord's own expressions."""
+    lines = [f"{key}={str(value).replace('%', '%%')}" for key, value in options.items()]
+    return "\n".join([f"[{name}]", *lines, ""])

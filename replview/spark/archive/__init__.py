@@ -1,1 +1,0 @@
-"""The archive: all of history in the exports' layout, written in its order, counted, read back."""

@@ -1,0 +1,126 @@
+"""``python -m replview.spark archive``: the archive as a Structured Streaming query.
+
+What is stored now goes to the archive, increment by increment (trigger AvailableNow); run again it
+goes on. Spark's checkpoint stands in the target and tells how far each life was read; the files
+tell what is there: each increment is written by the same writer as everywhere, as slices that
+follow on each other. Whatever is between the two when a run is killed, the batch that Spark plays
+again finds its slice whole, or goes on with it: nothing is there twice.
+
+A store that archives by itself (``replview store archive``) takes such slices as its own, counts
+them, and moves its mark.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from replview.parquet.archive.increments import Chain, next_slice
+from replview.parquet.reading import StoreProblem, connect, resolve
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.layout import encoded
+from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target, test_write
+from replview.spark.history.datasets import spark_url
+from replview.spark.sessions import SparkProblem, by_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def archive(
+    spark: "SparkSession",
+    url: str,
+    slot: str | None = None,
+    *,
+    dsn: str | None = None,
+    changes: int,
+) -> Mapping[str, int]:
+    """What was written: the life's number → the commit_seq up to which it is there.
+
+    Raises ``TargetProblem``, ``StoreProblem``, ``SparkProblem``.
+    """
+    if by_connect(spark):
+        raise SparkProblem(
+            "the archive's stream does not run by Spark Connect",
+            "give --spark local[2] or a cluster's address, or use: replview store archive URL",
+        )
+    target = Target.of(url)
+    test_write(target)
+    with connect(dsn) as connection:
+        part = resolve(connection, slot=slot)
+    checkpoint = f"_checkpoints/{encoded(part.source)}/{encoded(part.slot)}"
+    writer = _Increments(target, f"{part.source}/{part.slot}", dsn, checkpoint, spark)
+    stream = (
+        spark.readStream.format("replview")
+        .option("source", part.source)
+        .option("slot", part.slot)
+        .option("maxRowsPerTrigger", changes)
+    )
+    if dsn is not None:
+        stream = stream.option("dsn", dsn)
+    query = (
+        stream.load()
+        .writeStream.foreachBatch(writer)
+        .option("checkpointLocation", f"{spark_url(target)}/{checkpoint}")
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        if writer.problem is not None:
+            raise writer.problem from error
+        raise SparkProblem(
+            f"the stream ended ({type(error).__name__})", "see its log; run again, it goes on"
+        ) from error
+    finally:
+        query.stop()
+    return writer.done
+
+
+class _Increments:
+    """Writes each batch: of the frame nothing is read, its offsets tell which slices it is."""
+
+    def __init__(
+        self, target: Target, slot: str, dsn: str | None, checkpoint: str, spark: Any
+    ) -> None:
+        self._target, self._slot, self._dsn = target, slot, dsn
+        self._checkpoint = checkpoint
+        self._spark = spark
+        self.done: dict[str, int] = {}
+        self.problem: BaseException | None = None
+
+    def __call__(self, frame: "DataFrame", batch: int) -> None:
+        try:
+            for life, through in sorted(self._offset(batch).items(), key=lambda one: int(one[0])):
+                self._write(int(life), through)
+        except (TargetProblem, StoreProblem) as error:
+            self.problem = error
+            raise
+
+    def _offset(self, batch: int) -> dict[str, int]:
+        """How far each life is read with this batch, as Spark noted before it began.
+
+        Source: Spark, OffsetSeqLog: a version, a line of metadata, then one a source.
+        """
+        data = self._target.read_bytes(f"{self._checkpoint}/offsets/{batch}") or b""
+        lines = data.decode().splitlines()
+        if len(lines) < 3 or lines[0] != "v1":
+            raise SparkProblem(
+                "Spark's checkpoint is not as it was known", "archive by replview store archive"
+            )
+        offset: dict[str, int] = orjson.loads(lines[2])
+        return offset
+
+    def _write(self, life: int, through: int) -> None:
+        """Slices from where the files end up to there, as they were begun."""
+        with connect(self._dsn) as connection:
+            wish = resolve(connection, slot=self._slot, incarnation=life, through_seq=through)
+        through = min(through, wish.through_seq)
+        while (reached := Chain.of(self._target, wish).reached()) < through:
+            wish = replace(wish, after_seq=reached, through_seq=through)
+            part = next_slice(wish, self._target, self._dsn)
+            export(part, self._target, dsn=self._dsn, spark=self._spark, keep=True)
+            self.done[str(life)] = part.through_seq

@@ -1,1 +1,0 @@
-"""Slices of the record written as Parquet: one writer, in a plain process or in executors."""

@@ -1,0 +1,1 @@
+"""Reading the record: transactions, changes, rows, schema history, coverage."""

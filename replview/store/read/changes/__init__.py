@@ -1,0 +1,1 @@
+"""Reading changes: of a transaction, of a filter, of a search, as a stream."""

@@ -1,0 +1,269 @@
+"""A change as SQL, and the SQL that takes it back: text to be read, judged and run by somebody.
+
+Pure. Nothing is guessed: where the old row is not wholly known there is no undo, but the reason.
+``before`` is what the row was before a change that did not bring it
+(``store.read.row_history.before_images``): derived from the record, and said to be so in the
+statement.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replview.store.read.changes.page import ChangeRow
+from replview.store.read.changes.values import mark_of, same_value
+from replview.store.read.sql_text import comment, equals, identifier, literal, string, table_name
+from replview.store.read.visibility import NO_RIGHT
+
+#: An identity GENERATED ALWAYS takes a value only so; elsewhere the words change nothing.
+_OVERRIDING = "OVERRIDING SYSTEM VALUE"
+_UNKNOWABLE = "-- The stream does not tell which columns are generated: leave those out."
+_MOST_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A change as SQL, or why there is none."""
+
+    sql: str | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """The SQL that takes a change back, or why there is none."""
+
+    sql: str | None
+    reason: str = ""
+
+
+def change_as_sql(change: ChangeRow, before: Any = None) -> Statement:
+    """The change as a statement that does it again."""
+    if change.hidden:
+        return Statement(None, _hidden(change))
+    if change.op == "M":
+        return _message(change)
+    table = table_name(change.schema, change.table or "")
+    if change.op == "T":
+        how = change.new or {}
+        words = " RESTART IDENTITY" if how.get("restart_identity") else ""
+        words += " CASCADE" if how.get("cascade") else ""
+        return Statement(f"TRUNCATE TABLE {table}{words};")
+    if change.op in ("I", "S"):
+        new = change.new or {}
+        reason = _unwritable(new)
+        return Statement(None, reason) if reason else Statement(_insert(change, table, new))
+    where, reason = _where(change, _known_before(change, before), after=False)
+    if reason:
+        return Statement(None, reason)
+    if change.op == "D":
+        return Statement(f"DELETE FROM {table}\nWHERE {where};")  # noqa: S608 (quoted; never run)
+    return _update(change, table, before, where)
+
+
+def undo_sql(change: ChangeRow, before: Any = None) -> Undo:
+    """The statement that takes the change back, whatever has become of the row since."""
+    if reason := undo_problem(change, before):
+        return Undo(None, reason)
+    table = table_name(change.schema, change.table or "")
+    if change.op == "I":
+        where, _ = _where(change, change.new or {}, after=True)
+        return Undo(
+            f"-- Takes the inserted row away, whatever became of it since.\n"
+            f"DELETE FROM {table}\nWHERE {where};"
+        )
+    known = _known_before(change, before)
+    said = _derived_words(change, before)
+    if change.op == "D":
+        return Undo(said + _insert(change, table, known))
+    changed = _changed(change, known)
+    if not changed:
+        return Undo(f"{said}-- No column differs: there is nothing to take back.")
+    where, _ = _where(change, change.new or {}, after=True, before=known)
+    return Undo(f"{said}UPDATE {table}\nSET {_assignments(change, known, changed)}\nWHERE {where};")
+
+
+def undo_problem(change: ChangeRow, before: Any = None) -> str:
+    """Why the change cannot be taken back; empty where it can."""
+    fixed = {
+        "M": "a message changed no row",
+        "S": "a snapshot changed nothing: it is a row as a baseline read it",
+        "T": "a truncation does not tell the rows it removed",
+    }
+    if change.op in fixed:
+        return fixed[change.op]
+    if change.hidden:
+        return _hidden(change)
+    if not change.columns:
+        return "the table's columns are not known"
+    if change.aborted:
+        return "it was rolled back already"
+    if change.op == "I":
+        return _where(change, change.new or {}, after=True)[1]
+    known = _known_before(change, before)
+    if reason := _unknown_before(change, known):
+        return reason
+    if change.op == "D":
+        return ""
+    return _where(change, change.new or {}, after=True, before=known)[1]
+
+
+def _hidden(change: ChangeRow) -> str:
+    if change.op == "M":
+        return f"you have {NO_RIGHT} of all tables of this source"
+    return f"you have {NO_RIGHT} of {change.schema}.{change.table}"
+
+
+def _unknown_before(change: ChangeRow, known: Mapping[str, Any]) -> str:
+    """What is missing of the old row."""
+    new = change.new or {}
+    if change.op == "D":
+        missing = [name for name in _names(change) if name not in known]
+        marked = known
+    else:
+        # What the server did not send stayed as it was.
+        missing = [name for name in _names(change) if name in new and name not in known]
+        differ = [name for name in new if name in known]
+        marked = {n: known[n] for n in differ if same_value(known[n], new[n]) is not True}
+    if missing:
+        sent = "the server sent only the key" if change.old else "the server sent no old row"
+        if not known or set(known) <= set(change.key_columns):
+            return f"old row unknown: {sent}, and no earlier change of the row is in the record"
+        return f"old row not wholly known: {_list(missing)} unknown before this change"
+    return _unwritable(marked)
+
+
+def _unwritable(image: Mapping[str, Any]) -> str:
+    for name, value in image.items():
+        if words := mark_of(value):
+            return (
+                f"{name} is {words}"
+                if any(sign in words for sign in ("form", "masked", "erased"))
+                else (f"{name}: {words}")
+            )
+    return ""
+
+
+def _known_before(change: ChangeRow, before: Any) -> dict[str, Any]:
+    """The old row as far as it is known; what the server sent outweighs what was derived."""
+    sent = change.old or {}
+    if change.old_kind == "O" or before is None:
+        return dict(sent)
+    return {**before.image, **sent}
+
+
+def _derived_words(change: ChangeRow, before: Any) -> str:
+    if change.old_kind == "O" or before is None:
+        return ""
+    name = "an unnamed transaction" if before.xid is None else f"transaction {before.xid}"
+    when = f", {before.commit_time:%Y-%m-%d %H:%M:%S} UTC" if before.commit_time else ""
+    return f"-- The old row was not sent: it is derived from {name}{when}.\n"
+
+
+def _names(change: ChangeRow) -> list[str]:
+    return [str(column["name"]) for column in change.columns]
+
+
+def _types(change: ChangeRow) -> dict[str, str | None]:
+    return {str(column["name"]): column.get("type") for column in change.columns}
+
+
+def _list(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    said = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return f"{said} {'is' if len(names) == 1 else 'are'}"
+
+
+def _insert(change: ChangeRow, table: str, image: Mapping[str, Any]) -> str:
+    types = _types(change)
+    names = [name for name in (_names(change) or list(image)) if name in image]
+    left_out = [name for name in _names(change) if name not in image]
+    said = comment(f"Not sent, left to their defaults: {', '.join(left_out)}.") if left_out else ""
+    columns = ", ".join(identifier(name) for name in names)
+    values = ", ".join(literal(image[name], types.get(name)) for name in names)
+    return f"{_UNKNOWABLE}\n{said}INSERT INTO {table} ({columns}) {_OVERRIDING}\nVALUES ({values});"
+
+
+def _changed(change: ChangeRow, known: Mapping[str, Any]) -> list[str]:
+    """Columns of an update that differ, or of which nobody knows."""
+    new = change.new or {}
+    return [
+        name
+        for name in (_names(change) or list(new))
+        if name in new and (name not in known or same_value(known[name], new[name]) is not True)
+    ]
+
+
+def _update(change: ChangeRow, table: str, before: Any, where: str) -> Statement:
+    new = change.new or {}
+    known = _known_before(change, before)
+    changed = _changed(change, known)
+    if set(known) <= set(change.key_columns):
+        # Nothing is known but the key: all that was sent, but for a key that stayed.
+        changed = [name for name in changed if name in known or name not in change.key_columns]
+    if reason := _unwritable({name: new[name] for name in changed}):
+        return Statement(None, reason)
+    if not changed:
+        return Statement("-- No column differs: the update changed nothing that was sent.")
+    sets = _assignments(change, new, changed)
+    return Statement(f"UPDATE {table}\nSET {sets}\nWHERE {where};")
+
+
+def _assignments(change: ChangeRow, image: Mapping[str, Any], names: list[str]) -> str:
+    types = _types(change)
+    return ", ".join(f"{identifier(n)} = {literal(image[n], types.get(n))}" for n in names)
+
+
+def _where(
+    change: ChangeRow,
+    image: Mapping[str, Any],
+    *,
+    after: bool,
+    before: Mapping[str, Any] | None = None,
+) -> tuple[str, str]:
+    """The condition that finds the row, or why there is none.
+
+    ``after``: the row as the change left it. ``before`` has a key's value that was not sent again.
+    """
+    types = _types(change)
+    if change.key_columns:
+        # An old key is sent only where it moved, so the new one tells it too.
+        images = (image, before or {}) if after else (image, change.new or {})
+        found = {}
+        for name in change.key_columns:
+            source = next((one for one in images if name in one), None)
+            if source is None:
+                return "", f"the key is not wholly known: {name} was not sent"
+            found[name] = source[name]
+        if reason := _unwritable(found):
+            return "", reason
+        return " AND ".join(equals(n, v, types.get(n), key=True) for n, v in found.items()), ""
+    # No key: every column that is known, and one row of those that are alike.
+    whole = {**(before or {}), **image} if after else dict(image)
+    names = [name for name in _names(change) if name in whole]
+    if not names or len(names) < len(_names(change)):
+        return "", "the table has no key we know, and the row was not sent whole"
+    if reason := _unwritable(whole):
+        return "", reason
+    same = " AND ".join(equals(name, whole[name], types.get(name)) for name in names)
+    table = table_name(change.schema, change.table or "")
+    one = f"SELECT tableoid, ctid FROM {table}"  # noqa: S608 (quoted; never run here)
+    return (
+        "(tableoid, ctid) = (\n    -- No key: one of the rows that are alike.\n"
+        f"    {one}\n    WHERE {same} LIMIT 1\n)",
+        "",
+    )
+
+
+def _message(change: ChangeRow) -> Statement:
+    message = change.new or {}
+    content = message.get("content")
+    if content is None and "content_base64" in message:
+        shown = f"decode({string(str(message['content_base64']))}, 'base64')"
+    elif isinstance(content, Mapping):
+        return Statement(None, f"content: {mark_of(content)}")
+    else:
+        shown = string(str(content or "")).lstrip()
+    transactional = "true" if message.get("transactional", True) else "false"
+    prefix = string(str(message.get("prefix", ""))).lstrip()
+    return Statement(f"SELECT pg_logical_emit_message({transactional}, {prefix}, {shown});")

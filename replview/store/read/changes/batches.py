@@ -1,0 +1,307 @@
+"""Reading the wanted changes of a few transactions at once, in reads of an even size.
+
+A condition on values is a predicate of the read itself. What the changes alone do not tell is asked
+again with the row's before image (``store.read.row_history.before_images``), by the same SQL.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.db import DataError, connection, transaction
+
+from replview.store.read.changes.page import ChangeRow
+from replview.store.read.changes.wanted import WantedChanges, searchable
+from replview.store.read.history import TransactionRow
+from replview.store.read.prepared import array_text
+from replview.store.read.relation_shapes import VersionShape, shapes_by_id
+from replview.store.read.row_history.before_images import Before, Shared, before_columns
+from replview.store.read.seen import seen_change
+from replview.store.read.transactions.transaction_filter import OPERATIONS
+from replview.store.read.value_filter import WhereError
+from replview.store.read.value_sql import Predicate, predicate_for
+from replview.store.read.visibility import Sight, current_sight
+
+#: Bytes of pgoutput that a read may span: what it holds at once grows with them.
+_READ_BYTES = 16 * 1024 * 1024
+#: Changes whose before images are looked for at once.
+_UNSURE_AT_ONCE = 2000
+#: A read that leaves more than this is followed by smaller ones.
+_MUCH_UNSURE = 1000
+#: The same where only the first are wanted: few at first, and more while nothing is found.
+_UNSURE_AT_FIRST = 60
+
+#: What is read of ``change c``: ``Shapes.row`` makes a row of it.
+CHANGE_COLUMNS = """
+    c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, c.old, c.new,
+    c.relation_id, c.key_hash, c.old_key_hash, c.version_id
+"""
+# An ordinary change names no subtransaction, and is not looked up among the aborted ones.
+_READ = """
+    SELECT {columns}, {sure}
+    FROM change c
+    WHERE c.transaction_id = ANY(%(ids)s::bigint[]) {conditions}
+      AND (c.subxid IS NULL OR NOT EXISTS (
+            SELECT FROM aborted_subtransaction a
+            WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid))
+"""
+
+_ASK_AGAIN = """
+    SELECT c.number, ({predicate}) FROM (
+        SELECT * FROM jsonb_to_recordset(%(asked)s::jsonb)
+            AS w (number int, op text, version_id bigint, old jsonb, new jsonb)
+    ) c
+"""
+
+
+@dataclass(slots=True)
+class Batching:
+    """How many changes a read spans: from ``first`` on, growing up to ``most``."""
+
+    first: int = 2000
+    most: int = 2000
+    _now: int = 0
+
+    def groups(self, rows: Sequence[TransactionRow]) -> Iterator[list[TransactionRow]]:
+        """Neighbours together while they fit a read; a larger one alone."""
+        group: list[TransactionRow] = []
+        changes = size = 0
+        for row in rows:
+            full = changes + _changes(row) > self._size or size + row.size_bytes > _READ_BYTES
+            if group and full:
+                yield group
+                self._grow()
+                group, changes, size = [], 0, 0
+            group.append(row)
+            changes += _changes(row)
+            size += row.size_bytes
+        if group:
+            yield group
+            self._grow()
+
+    def is_large(self, row: TransactionRow) -> bool:
+        """Whether it is read in windows."""
+        return _changes(row) > self._size or row.size_bytes > _READ_BYTES
+
+    def window(self, row: TransactionRow) -> int:
+        """How many ordinals of a large one to read."""
+        self._grow()
+        each = max(row.size_bytes // max(_changes(row), 1), 1)
+        return max(1, min(self._size, _READ_BYTES // each))
+
+    def slow_down(self) -> None:
+        """Reads that leave much to ask again stay small."""
+        self._now = max(self._size // 4, 200)
+
+    def stay(self) -> None:
+        """Reads grow no more."""
+        self.most = min(self.most, self._size)
+
+    @property
+    def _size(self) -> int:
+        return self._now or self.first
+
+    def _grow(self) -> None:
+        self._now = min(self._size * 2, self.most)
+
+
+def _changes(row: TransactionRow) -> int:
+    return row.inserts + row.updates + row.deletes + row.truncates + row.messages
+
+
+@dataclass(slots=True)
+class Shapes:
+    """Shapes seen so far, shared by the rows that have them."""
+
+    _known: dict[int, VersionShape] = field(default_factory=dict)
+    _sight: Sight = field(default_factory=current_sight)
+
+    def add(self, shapes: Iterable[VersionShape]) -> None:
+        """These are known."""
+        self._known |= {shape.id: shape for shape in shapes}
+
+    def learn(self, ids: set[int]) -> None:
+        """Read those that are not known yet."""
+        missing = ids - self._known.keys()
+        if missing:
+            self.add(shapes_by_id(missing))
+
+    def row(self, values: tuple[Any, ...]) -> ChangeRow:
+        """``CHANGE_COLUMNS`` as a change with its shape."""
+        shape = self._known.get(values[11] or 0)
+        told: list[Any] = list(values[:11])
+        told[6:8] = _json(values[6]), _json(values[7])
+        if shape is None:
+            told += [None, None, None, None, [], []]
+        else:
+            told += [shape.schema, shape.table, shape.number, shape.replica_identity]
+            told += [shape.columns, shape.key_columns]
+        change = ChangeRow(*told)
+        # Once a reading, as this is called for each of many.
+        return change if self._sight.open else seen_change(change, self._sight)
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else orjson.loads(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """So many are enough, in the order of ``place``."""
+
+    number: int
+    place: Callable[[ChangeRow], tuple[int, int]]
+
+
+class ChangeReader:
+    """Reads the wanted changes of transactions it is given."""
+
+    def __init__(
+        self, wanted: WantedChanges, relation_ids: list[int] | None, batching: Batching
+    ) -> None:
+        """Raises ``WhereError`` where the conditions fit no table."""
+        self._wanted = wanted
+        self._batching = batching
+        self._shapes = Shapes()
+        self._relation_ids = relation_ids
+        #: What before images of several reads share, and those of wanted changes that were asked
+        #: for; None: nothing is known of it.
+        self.shared = Shared()
+        self.before: dict[tuple[int, int], Before | None] = {}
+        self._at_once = _UNSURE_AT_FIRST
+        self._asked_about: list[VersionShape] = []
+        self._predicate: Predicate | None = None
+        if wanted.where:
+            self._asked_about = searchable(wanted)
+            if len(self._asked_about) < len(wanted.shapes):
+                self._relation_ids = sorted({shape.relation_id for shape in self._asked_about})
+            self._shapes.add(self._asked_about)
+            self._predicate = predicate_for(wanted.where, self._asked_about)
+
+    def read(
+        self,
+        ids: list[int],
+        first_seq: int | None = None,
+        last_seq: int | None = None,
+        *,
+        enough: Enough | None = None,
+    ) -> tuple[list[ChangeRow], int]:
+        """The wanted changes in no order, and of how many nobody knows whether they are wanted;
+        where there are enough, only the first of them. Raises ``WhereError`` where what is asked
+        for was masked or hidden meanwhile.
+        """
+        if self._predicate is None:
+            return self._read(ids, first_seq, last_seq, enough)
+        if len(searchable(self._wanted)) < len(self._asked_about):
+            raise WhereError("rights were changed meanwhile: search again")
+        try:
+            # A savepoint, where somebody else's transaction is around it.
+            with transaction.atomic() if connection.in_atomic_block else nullcontext():
+                return self._read(ids, first_seq, last_seq, enough)
+        except DataError:
+            self._predicate = predicate_for(self._wanted.where, self._asked_about, careful=True)
+            return self._read(ids, first_seq, last_seq, enough)
+
+    def _read(
+        self, ids: list[int], first_seq: int | None, last_seq: int | None, enough: Enough | None
+    ) -> tuple[list[ChangeRow], int]:
+        sql, values = self._sql(first_seq, last_seq)
+        rows = _rows(sql, {**values, "ids": array_text(ids)})
+        self._shapes.learn({row[11] for row in rows if row[11] is not None})
+        found = [self._shapes.row(row) for row in rows if row[12]]
+        unsure = [(self._shapes.row(row), row[11]) for row in rows if not row[12]]
+        if enough is not None:
+            return self._first_of(found, unsure, enough)
+        if len(unsure) > _MUCH_UNSURE:
+            self._batching.slow_down()
+        unknown = 0
+        for start in range(0, len(unsure), _UNSURE_AT_ONCE):
+            more, left = self._ask_again(unsure[start : start + _UNSURE_AT_ONCE])
+            found += more
+            unknown += left
+        return found, unknown
+
+    def _first_of(
+        self, sure: list[ChangeRow], unsure: list[tuple[ChangeRow, int]], enough: Enough
+    ) -> tuple[list[ChangeRow], int]:
+        """The first wanted ones in walking order: no more is asked again than it takes."""
+        place = enough.place
+        found = sorted(sure, key=place)
+        unsure = sorted(unsure, key=lambda each: place(each[0]))
+        unknown = 0
+        while unsure:
+            if len(found) >= enough.number and place(found[enough.number - 1]) < place(
+                unsure[0][0]
+            ):
+                # Whatever was not asked comes after these.
+                return found[: enough.number], unknown
+            more, left = self._ask_again(unsure[: self._at_once])
+            unsure = unsure[self._at_once :]
+            self._at_once = min(self._at_once * 2, _UNSURE_AT_ONCE)
+            found = sorted([*found, *more], key=place)
+            unknown += left
+        return found, unknown
+
+    def _sql(self, first_seq: int | None, last_seq: int | None) -> tuple[str, dict[str, Any]]:
+        conditions, sure = [], "TRUE"
+        values: dict[str, Any] = {}
+        if first_seq is not None:
+            conditions.append("AND c.seq BETWEEN %(first_seq)s AND %(last_seq)s")
+            values |= {"first_seq": first_seq, "last_seq": last_seq}
+        if self._relation_ids is not None:
+            conditions.append("AND c.relation_id = ANY(%(relations)s)")
+            values["relations"] = self._relation_ids
+        ops = self._wanted.ops
+        if ops != OPERATIONS:
+            conditions.append("AND c.op::text = ANY(%(ops)s)")
+            values["ops"] = list(ops)
+        if self._predicate is not None:
+            conditions.append(f"AND {self._predicate.sql} IS NOT FALSE")
+            sure = f"{self._predicate.sql} IS TRUE"
+            values |= self._predicate.parameters
+        return _READ.format(
+            columns=CHANGE_COLUMNS, sure=sure, conditions=" ".join(conditions)
+        ), values
+
+    def _ask_again(self, unsure: list[tuple[ChangeRow, int]]) -> tuple[list[ChangeRow], int]:
+        """Those that match once their before images are filled in; how many stay unknown."""
+        assert self._predicate is not None
+        columns = self._wanted.where.columns
+        before, partial = before_columns([c for c, _ in unsure], columns, self.shared)
+        asked = []
+        for number, (change, version) in enumerate(unsure):
+            image = before.get((change.transaction_id, change.seq))
+            old, new = _filled(change, image.image if image else {}, columns)
+            told = {"number": number, "op": change.op, "version_id": version, "old": old}
+            asked.append(told if new is None else told | {"new": new})
+        answers = _rows(
+            _ASK_AGAIN.format(predicate=self._predicate.sql),
+            {**self._predicate.parameters, "asked": orjson.dumps(asked).decode()},
+        )
+        found = [unsure[number][0] for number, answer in answers if answer]
+        for change in found:
+            at = (change.transaction_id, change.seq)
+            if at not in partial:
+                self.before[at] = before.get(at)
+        return found, sum(answer is None for _, answer in answers)
+
+
+def _filled(
+    change: ChangeRow, image: dict[str, Any], columns: list[str]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The columns asked for, before and after, with what the before image adds."""
+    before = {**image, **(change.old or {})}
+    old = {name: before[name] for name in columns if name in before}
+    if change.new is None:
+        return old, None
+    # A column that an update did not send is as it was.
+    after = {**before, **change.new} if change.op == "U" else change.new
+    return old, {name: after[name] for name in columns if name in after}
+
+
+def _rows(sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())

@@ -1,0 +1,137 @@
+"""Searching a slot's history for changes, newest first, for as long as the asker wants to wait.
+
+What is not found in time is not given up: the answer says how far back it looked, and from where to
+go on.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from replview.store.models import Slot
+from replview.store.read.changes.batches import Batching, ChangeReader
+from replview.store.read.changes.page import ChangeRow
+from replview.store.read.changes.walk import Found, Walk
+from replview.store.read.changes.walk_places import Place
+from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.history import TransactionRow
+from replview.store.read.row_history.before_images import Before, Shared
+from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
+from replview.store.read.value_filter import ValueFilter, WhereError
+
+__all__ = [
+    "FoundChanges",
+    "ValueFilter",
+    "WhereError",
+    "check_where",
+    "find_changes",
+    "search_changes",
+]
+
+#: Changes looked at by a read: small at first, for the answer that is near.
+_FIRST_READ = 2000
+_MOST_READ = 16_000
+#: A read that took so long is not followed by a larger one: what it takes could not be foretold.
+_LONG_READ_SECONDS = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChanges:
+    """What a search found, newest first."""
+
+    rows: list[tuple[TransactionRow, ChangeRow]]
+    #: From where to go on; None: the search has come to the beginning.
+    older: Place | None
+    #: By the source's clock; None where nothing was looked at.
+    searched_back_to: dt.datetime | None
+    #: All that is older was looked at, too.
+    complete: bool
+    #: Changes left out because nobody knows whether they match: their before image is unknown.
+    unknown: int = 0
+    #: Before images the search had to ask for; None: nothing is known of it. And what more of them
+    #: would share.
+    before: Mapping[tuple[int, int], Before | None] = field(default_factory=dict)
+    shared: Shared | None = None
+
+
+def search_changes(
+    slot: Slot,
+    *,
+    table: tuple[str, str] | None = None,
+    where: ValueFilter | None = None,
+    ops: str = OPERATIONS,
+    since: dt.datetime | None = None,
+    until: dt.datetime | None = None,
+    actor: str = "",
+    cursor: Place | None = None,
+    limit: int = 50,
+    budget_seconds: float = 1.0,
+) -> FoundChanges:
+    """The newest changes that match. Raises ``WhereError`` for a condition that fits no table."""
+    asked = TransactionFilter(
+        slot=str(slot),
+        tables=(".".join(table),) if table else (),
+        ops=ops,
+        actor=actor,
+        since=since.isoformat() if since else "",
+        until=until.isoformat() if until else "",
+    )
+    wanted = WantedChanges(slot=slot, filter=asked, where=where or ValueFilter())
+    return find_changes(wanted, cursor=cursor, limit=limit, budget_seconds=budget_seconds)
+
+
+def find_changes(
+    wanted: WantedChanges,
+    *,
+    cursor: Place | None = None,
+    limit: int = 50,
+    budget_seconds: float = 1.0,
+) -> FoundChanges:
+    """The same for any filter; ``cursor`` is where an earlier search stopped."""
+    started = time.monotonic()
+    first = _FIRST_READ if wanted.where else min(max(limit * 2, 100), _FIRST_READ)
+    batching = Batching(first, _MOST_READ if wanted.where else _FIRST_READ)
+    found: list[Found] = []
+    unknown = 0
+    back_to: dt.datetime | None = None
+    lives: dict[int, int] = {}
+    walk = Walk(wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1)
+
+    def told(older: Place | None, *, complete: bool = False) -> FoundChanges:
+        reader = walk.reader
+        before = reader.before if reader else {}
+        shared = reader.shared if reader else None
+        return FoundChanges(found[:limit], older, back_to, complete, unknown, before, shared)
+
+    last = started
+    for batch in walk.batches():
+        found += batch.found
+        walk.enough = max(limit + 1 - len(found), 1)
+        if batch.row is not None:
+            lives[batch.row.incarnation_id] = batch.place.life
+        unknown += batch.unknown
+        back_to = _moment(batch.row) or back_to
+        if len(found) > limit:
+            # The next page begins behind the last change of this one.
+            row, change = found[limit - 1]
+            back_to = _moment(row)
+            return told(Place(lives.get(row.incarnation_id, 0), row.commit_seq or 0, change.seq))
+        now = time.monotonic()
+        if now - last > _LONG_READ_SECONDS:
+            batching.stay()
+        # One more would end after the time: batches grow while nothing is found.
+        if now - started + 2 * (now - last) >= budget_seconds:
+            return told(batch.place)
+        last = now
+    return told(None, complete=True)
+
+
+def _moment(row: TransactionRow | None) -> dt.datetime | None:
+    return None if row is None else row.commit_time or row.stored_at or row.received_at
+
+
+def check_where(wanted: WantedChanges) -> None:
+    """Raises ``WhereError`` where the conditions fit none of the tables; reads no change."""
+    if wanted.where and (relation_ids := wanted.relation_ids()) != []:
+        ChangeReader(wanted, relation_ids, Batching())

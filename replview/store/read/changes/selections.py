@@ -1,0 +1,124 @@
+"""A view's changes, whatever the view: a filter's, a search's, one transaction's, one row's.
+
+What downloads and the command line write. The words are those of ``WantedChanges``; ``key`` (or
+``key.<column>``) with one table asks for one row's history.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from replview.store.models import Slot
+from replview.store.read.changes.at_places import found_at
+from replview.store.read.changes.batches import Batching
+from replview.store.read.changes.search import WhereError
+from replview.store.read.changes.walk import Found, Walk
+from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.history import TransactionRow
+from replview.store.read.row_history.history import row_history
+from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
+from replview.store.read.transactions.transaction_filter import OPERATIONS
+
+#: Changes of a row read at a time.
+_ROW_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What is wanted, understood; ``trouble`` says what was not."""
+
+    wanted: WantedChanges
+    table: TableRows | None = None
+    key: dict[str, str | None] | None = None
+    trouble: str = ""
+
+    @classmethod
+    def from_words(cls, slot: Slot, words: Mapping[str, Any]) -> Self:
+        """From an address's parameters or a command's options; never raises."""
+        wanted = WantedChanges.from_words(slot, words)
+        pairs = {name[4:]: str(words[name]) for name in words if name.startswith("key.")}
+        typed = str(words.get("key") or "")
+        if wanted.trouble or not (pairs or typed):
+            return cls(wanted=wanted, trouble=wanted.trouble)
+        tables = wanted.filter.tables
+        table = tables_named(slot, tables[0]) if len(tables) == 1 else None
+        if table is None:
+            return cls(
+                wanted=wanted, trouble="a row is one of a table: name one table that is known"
+            )
+        if table.withheld:
+            return cls(wanted=wanted, trouble=table.withheld)
+        try:
+            key: dict[str, str | None] = {**pairs} if pairs else parse_key(typed, table.key_columns)
+        except KeyProblem as problem:
+            return cls(wanted=wanted, trouble=str(problem))
+        return cls(wanted=wanted, table=table, key=key)
+
+    def found(self) -> Iterator[Found]:
+        """Its changes in the order of history. Raises ``WhereError``."""
+        if self.table is not None and self.key is not None:
+            yield from self._of_row(self.table, self.key)
+            return
+        for batch in Walk(self.wanted, forwards=True).batches():
+            yield from batch.found
+
+    def newest(self, number: int) -> list[Found]:
+        """Its last changes, in the order of history."""
+        if self.key is not None:
+            return list(self.found())[-number:]
+        found: list[Found] = []
+        batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
+        for batch in Walk(self.wanted, forwards=False, batching=batching).batches():
+            found += batch.found
+            if len(found) >= number:
+                break
+        return found[:number][::-1]
+
+    def more_than(self, limit: int, *, budget_seconds: float = 0.3) -> int | None:
+        """How many changes it has, if the transactions' own counters tell that they are more than
+        ``limit`` (counted a little beyond it), and soon; None: not known, or not so many.
+        """
+        counted = self.key is None and not self.wanted.where
+        if not counted or self.wanted.filter.ops != OPERATIONS:
+            return None
+        deadline = time.monotonic() + budget_seconds
+        relation_ids = self.wanted.relation_ids()
+        total = 0
+        for rows in Walk(self.wanted, forwards=False).transactions():
+            total += sum(_counted(row, relation_ids) for row in rows)
+            if total > limit:
+                return total
+            if time.monotonic() > deadline:
+                return None
+        return None
+
+    def _of_row(self, table: TableRows, key: Mapping[str, str | None]) -> Iterator[Found]:
+        """The row's changes: their places first, as its history is read from its end."""
+        places: list[tuple[int, int]] = []
+        cursor: str | None = None
+        slot, asked = self.wanted.slot, self.wanted.filter
+        while True:
+            page = row_history(slot, table.relation.pk, key, cursor=cursor, limit=_ROW_PAGE)
+            places += [(entry.step.transaction_id, entry.step.seq) for entry in page.entries]
+            cursor = page.older
+            if cursor is None:
+                break
+        since, until = asked.since_at, asked.until_at
+        for row, change in found_at(places[::-1]):
+            moment = row.commit_time or row.stored_at or row.received_at
+            early, late = since and moment < since, until and moment >= until
+            if row.commit_seq is not None and change.op in asked.ops and not early and not late:
+                yield row, change
+
+
+def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:
+    """A transaction's wanted changes by its counters; at least those that count."""
+    if relation_ids is None:
+        total = row.inserts + row.updates + row.deletes + row.truncates + row.messages
+    else:
+        total = sum(sum(row.relations.get(str(key), ())) for key in relation_ids)
+    return max(total - row.aborted_changes, 0)
+
+
+__all__ = ["Selection", "WhereError"]

@@ -1,0 +1,117 @@
+"""All changes of a slot in the order of history, however many: read in pages, never held.
+
+Pages are cut by key rather than taken from one long cursor, so that reading for hours (a pipe, a
+download) keeps no old snapshot open in the store. The live page's reads are ``store.read.history``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from django.db import connection
+
+from decoder.scalars import LSN
+from replview.store.models import Slot, SlotIncarnation
+from replview.store.read.changes.as_json import Record, as_json
+from replview.store.read.changes.batches import Batching
+from replview.store.read.changes.walk import ALL_OF_IT, Found, Walk
+from replview.store.read.changes.walk_places import Place
+from replview.store.read.changes.wanted import WantedChanges
+
+#: How many changes (and how many transactions) are in memory at once.
+PAGE = 2000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """A place in a slot's history: after this transaction of this life."""
+
+    #: The incarnation's number.
+    incarnation: int
+    commit_seq: int
+
+
+class RecordWriter:
+    """Makes records of changes of one slot; knows its lives and its tables' oids."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._lives: dict[int, int] = {}
+        self._oids: dict[int, int] = {}
+
+    def life(self, incarnation_id: int) -> int:
+        """The number of a life."""
+        if incarnation_id not in self._lives:
+            # It may have begun while we read.
+            lives = SlotIncarnation.objects.filter(slot=self._slot)
+            self._lives = dict(lives.values_list("pk", "number"))
+        return self._lives.get(incarnation_id, 0)
+
+    def oid(self, relation_id: int | None) -> int | None:
+        """A table's oid on its source."""
+        if relation_id is None:
+            return None
+        if relation_id not in self._oids:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT id, oid FROM relation WHERE slot_id = %s", [self._slot.pk])
+                self._oids = dict(cursor.fetchall())
+        return self._oids.get(relation_id)
+
+    def record(self, found: Found) -> Record:
+        """One change as JSON."""
+        row, change = found
+        life = self.life(row.incarnation_id)
+        return as_json(change, row, self._slot, life, self.oid(change.relation_id))
+
+
+def iterate_found(wanted: WantedChanges, after: Place | None = None) -> Iterator[Found]:
+    """Every counted change that is wanted, in the order of history."""
+    walk = Walk(wanted, forwards=True, place=after, batching=Batching(PAGE, PAGE))
+    for batch in walk.batches():
+        yield from batch.found
+
+
+def iterate_changes(
+    slot: Slot,
+    *,
+    relation: tuple[str, str] | None = None,
+    from_lsn: LSN | None = None,
+    to_lsn: LSN | None = None,
+    after: Cursor | None = None,
+    wanted: WantedChanges | None = None,
+) -> Iterator[tuple[Cursor, Record]]:
+    """Every counted change after ``after``, with the place to go on from once it is consumed.
+
+    ``relation`` is (schema, table), by its present name or one it had. The LSNs bound the commit's
+    position, both included; as positions compare only within one life of a slot, a bound means its
+    present life alone. ``wanted`` is any other filter.
+    """
+    asked = (wanted or WantedChanges(slot=slot)).filter
+    asked = replace(
+        asked,
+        tables=(".".join(relation),) if relation else asked.tables,
+        from_lsn=asked.from_lsn if from_lsn is None else from_lsn,
+        to_lsn=asked.to_lsn if to_lsn is None else to_lsn,
+    )
+    wanted = replace(wanted or WantedChanges(slot=slot), filter=asked)
+    writer = RecordWriter(slot)
+    place = None if after is None else Place(after.incarnation, after.commit_seq, ALL_OF_IT)
+    for found in iterate_found(wanted, place):
+        row = found[0]
+        yield Cursor(writer.life(row.incarnation_id), row.commit_seq or 0), writer.record(found)
+
+
+def last_cursor(slot: Slot) -> Cursor | None:
+    """Where history ends now; None while the slot has no life yet."""
+    life = SlotIncarnation.objects.filter(slot=slot).order_by("-number").first()
+    return None if life is None else Cursor(life.number, life.commit_seq)
+
+
+__all__ = [
+    "PAGE",
+    "Cursor",
+    "Record",
+    "RecordWriter",
+    "iterate_changes",
+    "iterate_found",
+    "last_cursor",
+]

@@ -1,0 +1,248 @@
+"""Walking through a slot's history, change by change, forwards or backwards, from any place.
+
+One walk is behind searches, downloads and streams. It reads in batches cut by keys, so that nothing
+is held but a batch, no snapshot of the store is kept open, and whoever walks may stop at any batch
+and go on from its place later.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection
+
+from decoder.scalars import LSN
+from replview.store.models import SlotIncarnation
+from replview.store.read.changes.batches import Batching, ChangeReader, Enough
+from replview.store.read.changes.page import ChangeRow
+from replview.store.read.changes.walk_places import Place, Stretch, stretches
+from replview.store.read.changes.wanted import (
+    WantedChanges,
+    conditions_on_transactions,
+    transaction_sql,
+)
+from replview.store.read.history import TransactionRow, transactions_where
+from replview.store.read.row_history.before_images import Shared
+
+#: Transactions of an actor, an origin or of one number read at a time.
+_INDEXED_PAGE = 500
+#: In a place: behind a transaction's last change.
+ALL_OF_IT = (1 << 31) - 1
+
+Found = tuple[TransactionRow, ChangeRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one step found, and where the walk then stands."""
+
+    #: In walking order.
+    found: list[Found]
+    #: All up to here is done: the walk goes on behind it, in its direction.
+    place: Place
+    #: The transaction that was looked at last.
+    row: TransactionRow | None
+    #: Changes of which nobody knows whether they match.
+    unknown: int = 0
+
+
+@dataclass(slots=True)
+class Walk:
+    """A walk through the changes somebody wants."""
+
+    wanted: WantedChanges
+    forwards: bool = True
+    #: Go on behind this place.
+    place: Place | None = None
+    batching: Batching = field(default_factory=Batching)
+    #: The walker stops after so many more; None: it goes to the end. Said anew for each batch.
+    enough: int | None = None
+    #: What reads the changes, once the walk has begun.
+    reader: ChangeReader | None = None
+    _relation_ids: list[int] | None = None
+
+    def batches(self) -> Iterator[Batch]:
+        """The walk, step by step. Raises ``WhereError`` for conditions that fit no table."""
+        self._relation_ids = self.wanted.relation_ids()
+        if self._relation_ids == []:
+            return
+        reader = self.reader = ChangeReader(self.wanted, self._relation_ids, self.batching)
+        for life in self._lives():
+            for rows in self._transactions(life):
+                if not rows:
+                    continue
+                yield from self._of(life, rows, reader)
+
+    def transactions(self) -> Iterator[list[TransactionRow]]:
+        """The transactions that may hold something wanted, some at a time, without changes."""
+        self._relation_ids = self.wanted.relation_ids()
+        for life in self._lives() if self._relation_ids != [] else ():
+            yield from self._transactions(life)
+
+    def _lives(self) -> list[SlotIncarnation]:
+        asked = self.wanted.filter
+        lives = SlotIncarnation.objects.filter(slot=self.wanted.slot)
+        if asked.from_lsn is not None or asked.to_lsn is not None:
+            # Positions compare only within one life: a bound means the present one.
+            lives = lives.filter(pk=self.wanted.slot.incarnation_id or 0)
+        if self.place is not None:
+            bound = {"number__gte" if self.forwards else "number__lte": self.place.life}
+            lives = lives.filter(**bound)
+        return list(lives.order_by("number" if self.forwards else "-number"))
+
+    def _bounds(self, life: SlotIncarnation) -> tuple[int, int]:
+        """The first and last place of this life still to be walked."""
+        first, last = 0, life.commit_seq
+        if self.place is not None and self.place.life == life.number:
+            # The place's own transaction may have more.
+            if self.forwards:
+                first = self.place.commit_seq + (self.place.seq >= ALL_OF_IT)
+            else:
+                last = min(last, self.place.commit_seq - (self.place.seq <= 1))
+        return first, last
+
+    def _transactions(self, life: SlotIncarnation) -> Iterator[list[TransactionRow]]:
+        """Transactions in walking order, some at a time."""
+        conditions, values = transaction_sql(self.wanted, self._relation_ids)
+        first, last = self._bounds(life)
+        found = conditions_on_transactions(self.wanted)
+        direction = "" if self.forwards else " DESC"
+        if self.wanted.transaction_id is not None or found.by_id or found.indexed:
+            yield from self._indexed(life, conditions, values, first, last)
+            return
+        for stretch in stretches(
+            life, self.wanted, self._relation_ids, forwards=self.forwards, first=first, last=last
+        ):
+            between, more = _between(stretch)
+            yield transactions_where(
+                f"t.incarnation_id = %(life)s AND ({between}) AND {conditions} "
+                f"ORDER BY t.commit_seq{direction}",
+                {**values, **more, "life": life.pk},
+            )
+
+    def _indexed(
+        self, life: SlotIncarnation, conditions: str, values: dict[str, Any], first: int, last: int
+    ) -> Iterator[list[TransactionRow]]:
+        """Those that an index finds wherever they are."""
+        direction = "" if self.forwards else " DESC"
+        while first <= last:
+            page = transactions_where(
+                "t.incarnation_id = %(life)s AND t.commit_seq BETWEEN %(first)s AND %(last)s "
+                f"AND {conditions} ORDER BY t.commit_seq{direction} LIMIT {_INDEXED_PAGE}",
+                {**values, "life": life.pk, "first": first, "last": last},
+            )
+            yield page
+            if len(page) < _INDEXED_PAGE:
+                return
+            seq = page[-1].commit_seq or 0
+            first, last = (seq + 1, last) if self.forwards else (first, seq - 1)
+
+    def _of(
+        self, life: SlotIncarnation, rows: Sequence[TransactionRow], reader: ChangeReader
+    ) -> Iterator[Batch]:
+        """The wanted changes of these transactions."""
+        for group in self.batching.groups(rows):
+            by_id = {row.id: row for row in group}
+            if len(group) == 1 and self.batching.is_large(group[0]):
+                yield from self._large(life, group[0], reader)
+                continue
+            self._tell(reader, group)
+            changes, unknown = reader.read(list(by_id), enough=self._enough(life, by_id))
+            found = [(by_id[change.transaction_id], change) for change in changes]
+            found = self._behind(life, found)
+            found.sort(key=lambda pair: (pair[0].commit_seq, pair[1].seq))
+            if not self.forwards:
+                found.reverse()
+            last = group[-1]
+            seq = ALL_OF_IT if self.forwards else 0
+            yield Batch(found, Place(life.number, last.commit_seq or 0, seq), last, unknown)
+
+    def _tell(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
+        """What before images ask of transactions. A walk to the end keeps nothing between reads:
+        it takes long, and there may be a truncation meanwhile.
+        """
+        if self.enough is None:
+            reader.shared, reader.before = Shared(), {}
+        reader.shared.mine |= {row.id: _told(row) for row in rows}
+
+    def _enough(self, life: SlotIncarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
+        """How many of a read are wanted; all of one that has changes the walk had passed."""
+        here = self.place
+        if self.enough is None or (
+            here is not None
+            and here.life == life.number
+            and any(row.commit_seq == here.commit_seq for row in by_id.values())
+        ):
+            return None
+        sign = 1 if self.forwards else -1
+        seqs = {row.id: sign * (row.commit_seq or 0) for row in by_id.values()}
+        return Enough(self.enough, lambda c: (seqs[c.transaction_id], sign * c.seq))
+
+    def _behind(self, life: SlotIncarnation, found: list[Found]) -> list[Found]:
+        """Without what the walk had passed in the transaction it goes on with."""
+        place = self.place
+        if place is None or place.life != life.number:
+            return found
+        if self.forwards:
+            return [
+                (row, change)
+                for row, change in found
+                if (row.commit_seq or 0, change.seq) > (place.commit_seq, place.seq)
+            ]
+        return [
+            (row, change)
+            for row, change in found
+            if (row.commit_seq or 0, change.seq) < (place.commit_seq, place.seq)
+        ]
+
+    def _large(
+        self, life: SlotIncarnation, row: TransactionRow, reader: ChangeReader
+    ) -> Iterator[Batch]:
+        """One transaction in windows of its ordinals."""
+        first, last = 1, _last_seq(row.id)
+        place = self.place
+        if place and place.life == life.number and place.commit_seq == row.commit_seq:
+            first, last = (place.seq + 1, last) if self.forwards else (first, place.seq - 1)
+        while first <= last:
+            width = self.batching.window(row)
+            if self.forwards:
+                low, high = first, min(first + width - 1, last)
+                first = high + 1
+            else:
+                low, high = max(last - width + 1, first), last
+                last = low - 1
+            sign = 1 if self.forwards else -1
+            enough = None
+            if self.enough is not None:
+                enough = Enough(self.enough, lambda c, sign=sign: (0, sign * c.seq))  # type: ignore[misc]
+            self._tell(reader, [row])
+            changes, unknown = reader.read([row.id], low, high, enough=enough)
+            changes.sort(key=lambda change: change.seq, reverse=not self.forwards)
+            stands = Place(life.number, row.commit_seq or 0, high if self.forwards else low)
+            yield Batch([(row, change) for change in changes], stands, row, unknown)
+
+
+def _told(row: TransactionRow) -> tuple[int, int | None]:
+    """What before images ask of a transaction."""
+    return row.incarnation_id, None if row.commit_lsn is None else int(LSN.parse(row.commit_lsn))
+
+
+def _between(stretch: Stretch) -> tuple[str, dict[str, int]]:
+    """The stretch's ranges as SQL, neighbours in one: each is a scan of the index."""
+    joined: list[list[int]] = []
+    for low, high in sorted(stretch.ranges):
+        if joined and joined[-1][1] + 1 == low:
+            joined[-1][1] = high
+        else:
+            joined.append([low, high])
+    values: dict[str, int] = {}
+    for number, (low, high) in enumerate(joined):
+        values |= {f"low{number}": low, f"high{number}": high}
+    parts = (f"t.commit_seq BETWEEN %(low{n})s AND %(high{n})s" for n in range(len(joined)))
+    return " OR ".join(parts), values
+
+
+def _last_seq(transaction_id: int) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT max(seq) FROM change WHERE transaction_id = %s", [transaction_id])
+        return int(cursor.fetchone()[0] or 0)

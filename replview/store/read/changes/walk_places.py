@@ -1,0 +1,164 @@
+"""Where in history to look: stretches of places, in walking order, that may hold what is wanted.
+
+A table is found through the sums of whole blocks (``store.sums.activity``); what is not summed up
+yet is walked in stretches of its own. Without a table, the sums still tell which blocks a time is
+in.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.db import connection
+
+from replview.store.models import ActivityMark, SlotIncarnation
+from replview.store.read.changes.wanted import WantedChanges, conditions_on_transactions
+from replview.store.read.transactions.transaction_filter import OPERATIONS
+
+#: Places in history in a block of the sums.
+BLOCK = 1000
+#: Blocks read from the sums at a time.
+_BLOCKS_AT_ONCE = 500
+#: Transactions of a stretch of several blocks, about.
+_STRETCH_TRANSACTIONS = 1000
+_STRETCH_BLOCKS = 100
+_COLUMNS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
+            "S": "snapshots"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A change's place in a slot's history; a seq of 0 is before the first of its transaction."""
+
+    #: The incarnation's number.
+    life: int
+    commit_seq: int
+    seq: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Place | None":
+        """From ``1-41-3``; None where it is none."""
+        parts = text.split("-")
+        if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 19 for p in parts):
+            return None
+        return cls(*map(int, parts))
+
+    def __str__(self) -> str:
+        return f"{self.life}-{self.commit_seq}-{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Places in history of one life to look at together: (first, last) ranges of commit_seq."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+def stretches(
+    life: SlotIncarnation,
+    wanted: WantedChanges,
+    relation_ids: list[int] | None,
+    *,
+    forwards: bool,
+    first: int,
+    last: int,
+) -> Iterator[Stretch]:
+    """All between the places ``first`` and ``last`` where something wanted can be."""
+    rolled = (
+        ActivityMark.objects.filter(incarnation_id=life.pk)
+        .values_list("rolled_seq", flat=True)
+        .first()
+    )
+    summed = (first, min(last, rolled or 0))
+    tail = (max(first, (rolled or 0) + 1), last)
+    if forwards:
+        yield from _summed(life, wanted, relation_ids, *summed, forwards=True)
+        yield from _even(*tail, forwards=True)
+    else:
+        yield from _even(*tail, forwards=False)
+        yield from _summed(life, wanted, relation_ids, *summed, forwards=False)
+
+
+def _even(first: int, last: int, *, forwards: bool) -> Iterator[Stretch]:
+    """Stretches of a block's length each."""
+    if forwards:
+        for low in range(first, last + 1, BLOCK):
+            yield Stretch(((low, min(low + BLOCK - 1, last)),))
+    else:
+        for high in range(last, first - 1, -BLOCK):
+            yield Stretch(((max(high - BLOCK + 1, first), high),))
+
+
+def _summed(
+    life: SlotIncarnation,
+    wanted: WantedChanges,
+    relation_ids: list[int] | None,
+    first: int,
+    last: int,
+    *,
+    forwards: bool,
+) -> Iterator[Stretch]:
+    """Blocks that touch what is wanted, several small ones together."""
+    ranges: list[tuple[int, int]] = []
+    size = 0
+    while first <= last:
+        found = _blocks(life, wanted, relation_ids, first, last, forwards=forwards)
+        for block, transactions in found:
+            low, high = max(first, block * BLOCK), min(last, block * BLOCK + BLOCK - 1)
+            ranges.append((low, high))
+            size += transactions
+            if size >= _STRETCH_TRANSACTIONS or len(ranges) >= _STRETCH_BLOCKS:
+                yield Stretch(tuple(ranges))
+                ranges, size = [], 0
+        if len(found) < _BLOCKS_AT_ONCE:
+            break
+        if forwards:
+            first = (found[-1][0] + 1) * BLOCK
+        else:
+            last = found[-1][0] * BLOCK - 1
+    if ranges:
+        yield Stretch(tuple(ranges))
+
+
+def _blocks(
+    life: SlotIncarnation,
+    wanted: WantedChanges,
+    relation_ids: list[int] | None,
+    first: int,
+    last: int,
+    *,
+    forwards: bool,
+) -> list[tuple[int, int]]:
+    """``[(block, transactions)]`` in walking order."""
+    asked = wanted.filter
+    conditions = conditions_on_transactions(wanted)
+    limits = conditions.block_sql
+    values = {
+        **conditions.values,
+        "life": life.pk,
+        "first_block": first // BLOCK,
+        "last_block": last // BLOCK,
+    }
+    order = "ASC" if forwards else "DESC"
+    if relation_ids is None:
+        sql = f"""
+            SELECT b.block, b.transactions FROM history_block b
+            WHERE b.incarnation_id = %(life)s AND b.block BETWEEN %(first_block)s AND %(last_block)s
+              AND {limits}
+            ORDER BY b.block {order} LIMIT {_BLOCKS_AT_ONCE}
+        """  # noqa: S608 (words of this module)
+    else:
+        touched = ""
+        if asked.ops != OPERATIONS or wanted.where:
+            kinds = " + ".join(f"a.{_COLUMNS[op]}" for op in wanted.ops if op != "M")
+            touched = f"AND {kinds or '0'} > 0"
+        sql = f"""
+            SELECT a.block, sum(a.transactions)::bigint FROM relation_activity a
+            JOIN history_block b ON b.incarnation_id = a.incarnation_id AND b.block = a.block
+            WHERE a.relation_id = ANY(%(relations)s) AND a.incarnation_id = %(life)s
+              AND a.block BETWEEN %(first_block)s AND %(last_block)s {touched} AND {limits}
+            GROUP BY a.block ORDER BY a.block {order} LIMIT {_BLOCKS_AT_ONCE}
+        """  # noqa: S608
+        values["relations"] = relation_ids
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return [(row[0], row[1]) for row in cursor.fetchall()]

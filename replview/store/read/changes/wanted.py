@@ -1,0 +1,124 @@
+"""Which changes somebody wants: the words of a filter of transactions, and more of their own.
+
+The same words in pages, downloads, the API and the command line: those of ``TransactionFilter``
+(``table`` is one of ``tables``), ``where`` (a condition on values), ``transaction`` (one, by its
+identifier in the store).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+from replview.store.models import Slot, Transaction
+from replview.store.read.relation_shapes import VersionShape, shapes_named, shapes_of_slot
+from replview.store.read.transactions.conditions import Conditions, conditions_of
+from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
+from replview.store.read.value_filter import ValueFilter, WhereError
+from replview.store.read.visibility import NO_RIGHT, current_sight
+
+#: States whose changes count and have a place in history.
+COUNTED = (Transaction.State.COMMITTED, Transaction.State.MESSAGE, Transaction.State.SNAPSHOT)
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedChanges:
+    """An empty one wants everything of its slot."""
+
+    slot: Slot
+    filter: TransactionFilter = field(default_factory=TransactionFilter)
+    where: ValueFilter = field(default_factory=ValueFilter)
+    #: One transaction alone.
+    transaction_id: int | None = None
+    #: What was not understood, in a sentence; empty: all was.
+    trouble: str = ""
+
+    @classmethod
+    def from_words(cls, slot: Slot, words: Mapping[str, Any]) -> Self:
+        """From an address's parameters or a command's options; never raises."""
+        given = dict(words.items())
+        tables = ",".join(str(given[name]) for name in ("tables", "table") if given.get(name))
+        wanted = TransactionFilter.from_words({**given, "tables": tables, "slot": str(slot)})
+        trouble = f"not understood: {', '.join(wanted.misread)}" if wanted.misread else ""
+        try:
+            where = ValueFilter.parse(str(given.get("where") or ""))
+        except WhereError as error:
+            where, trouble = ValueFilter(), str(error)
+        number = str(given.get("transaction") or "")
+        identifier = int(number) if _NUMBER.fullmatch(number) else None
+        return cls(
+            slot=slot, filter=wanted, where=where, transaction_id=identifier, trouble=trouble
+        )
+
+    def words(self) -> dict[str, str]:
+        """What is set, as ``from_words`` reads it."""
+        words = self.filter.words() | {"slot": str(self.slot)}
+        if self.where:
+            words["where"] = str(self.where)
+        if self.transaction_id is not None:
+            words["transaction"] = str(self.transaction_id)
+        return words
+
+    @property
+    def ops(self) -> str:
+        """The operations that are wanted; a condition on values is about rows."""
+        return "".join(o for o in self.filter.ops if o in "IUDS") if self.where else self.filter.ops
+
+    @cached_property
+    def shapes(self) -> list[VersionShape]:
+        """All shapes of the tables it is about, read once; of all tables where it names none."""
+        names = self.filter.tables
+        return shapes_named(self.slot, names) if names else shapes_of_slot(self.slot)
+
+    def relation_ids(self) -> list[int] | None:
+        """The tables it is about; None: all."""
+        if not self.filter.tables:
+            return None
+        return sorted({shape.relation_id for shape in self.shapes})
+
+
+def searchable(wanted: WantedChanges) -> list[VersionShape]:
+    """The shapes of tables whose values may be searched for what is asked.
+
+    Raises ``WhereError`` where a column that is asked for is masked, and where all tables are
+    hidden: a search that left them out in silence would seem to say that there is nothing.
+    """
+    shapes, sight = wanted.shapes, current_sight()
+    if sight.open:
+        return shapes
+    sight.learn({shape.relation_id for shape in shapes})
+    seen = [shape for shape in shapes if not sight.hides(shape.relation_id)]
+    if shapes and (not seen or (wanted.filter.tables and len(seen) < len(shapes))):
+        hidden = next(shape for shape in shapes if sight.hides(shape.relation_id))
+        raise WhereError(f"you have {NO_RIGHT} of {hidden.schema}.{hidden.table}")
+    for shape in seen:
+        masked = sight.masked(shape.relation_id).intersection(wanted.where.columns)
+        if masked & {str(column["name"]) for column in shape.columns}:
+            name = f"{min(masked)} of {shape.schema}.{shape.table}"
+            more = "" if wanted.filter.tables else "; name the tables to search"
+            raise WhereError(f"{name} is masked: nobody can look for its values{more}")
+    return seen
+
+
+def conditions_on_transactions(wanted: WantedChanges) -> Conditions:
+    """What is asked of transactions and of whole blocks, but for tables and operations."""
+    # A table is looked for under all names it had, and operations among its changes.
+    return conditions_of(replace(wanted.filter, tables=(), ops=OPERATIONS))
+
+
+def transaction_sql(
+    wanted: WantedChanges, relation_ids: list[int] | None
+) -> tuple[str, dict[str, Any]]:
+    """All that is asked of a row of ``transaction t``."""
+    conditions = conditions_on_transactions(wanted)
+    parts = [conditions.row_sql, "t.state = ANY(%(counted)s)"]
+    values = {**conditions.values, "counted": [str(state) for state in COUNTED]}
+    if relation_ids is not None:
+        parts.append("t.relations ?| %(keys)s")
+        values["keys"] = [str(key) for key in relation_ids]
+    if wanted.transaction_id is not None:
+        parts.append("t.id = %(transaction_id)s")
+        values["transaction_id"] = wanted.transaction_id
+    return " AND ".join(parts), values

@@ -1,0 +1,337 @@
+"""What the record can vouch for: from when to when, with which gaps, and what was published.
+
+"No change" is an answer only inside coverage: between ``vouched_since`` and ``stored_until``, of a
+table that was published with these operations all the while. All moments err on the cautious side.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from django.db import connection
+from django.utils import timezone
+
+from replview.store.models import Baseline, Slot
+from replview.store.publication_looks import Publishing, publishing_of
+from replview.store.retention.archived import EXTENT_SQL, ArchiveExtent, extent_of
+
+#: Gaps that are told at most, the newest first.
+MOST_GAPS = 50
+#: Between a server's telling its position and our noting when, at most
+#: (``features.sampling.sample``).
+_SAMPLE_SECONDS = 5
+#: So many samples are looked at for one that the record has reached.
+_SAMPLES = 2000
+_ALL_OPERATIONS = "IUDT"
+
+# Of the last samples the newest that the record has reached. A bound that the planner is told, not
+# one it must work out, leaves out the partitions before it.
+_REACHED = """
+    SELECT max(s.sampled_at) FROM (
+        SELECT sampled_at, current_lsn FROM slot_sample
+        WHERE slot_id = %(slot)s AND sampled_at > %(since)s
+        ORDER BY sampled_at DESC LIMIT %(samples)s) AS s
+    WHERE s.current_lsn <= %(checkpoint)s
+"""
+
+# A life begins where its slot stood: everything that committed after its first transaction is in
+# the record, also where the slot was adopted and that was long before we came.
+# Its row comes first, the gaps after it, the newest first; a baseline is looked for by its number.
+_EXTENT = """
+    (SELECT '', NULL, i.started_at, i.started_lsn::text, NULL,
+           (SELECT count(*) FROM slot_incarnation WHERE slot_id = %(slot)s),
+           (SELECT t.commit_time FROM transaction t
+             WHERE t.incarnation_id = i.id AND t.commit_seq > 0 AND t.state <> 'snapshot'
+               AND t.commit_time IS NOT NULL ORDER BY t.commit_seq LIMIT 1),
+           (SELECT max(b.id) FROM baseline b WHERE b.slot_id = %(slot)s AND b.state = 'done'
+               AND b.schema = %(schema)s AND b."table" = %(table)s),
+           (REACHED),
+           (SELECT value->%(slot)s::text FROM setting WHERE name = 'retention.slots'), (ARCHIVE)
+    FROM slot_incarnation i WHERE i.slot_id = %(slot)s ORDER BY i.number LIMIT 1)
+    UNION ALL (SELECT * FROM (
+"""
+# What a gap swallowed lies after the last commit of the life before it.
+_GAPS = """
+    SELECT e.kind, e.message, e.at, e.detail->>'from_lsn', e.detail->>'to_lsn', i.number,
+           CASE WHEN e.kind = 'gap' THEN coalesce(last.commit_time, former.started_at)
+                ELSE left_out.commit_time END, NULL::bigint, NULL::timestamptz, NULL::jsonb,
+           NULL::jsonb
+    FROM slot_event e
+    LEFT JOIN slot_incarnation i ON i.id = e.incarnation_id
+    LEFT JOIN slot_incarnation former
+           ON former.slot_id = e.slot_id AND former.number = i.number - 1 AND e.kind = 'gap'
+    LEFT JOIN LATERAL (
+        SELECT t.commit_time FROM transaction t
+        WHERE t.incarnation_id = former.id AND t.commit_seq IS NOT NULL
+          AND t.state <> 'snapshot' AND t.commit_time IS NOT NULL
+        ORDER BY t.commit_seq DESC LIMIT 1) last ON true
+    LEFT JOIN transaction left_out
+           ON e.kind = 'skipped' AND left_out.id = (e.detail->>'transaction')::bigint
+    WHERE e.slot_id = %(slot)s AND e.kind IN ('gap', 'skipped') AND e.at >= %(gaps_since)s
+    ORDER BY e.at DESC LIMIT %(gaps)s) g)
+"""
+_EXTENT = f"{_EXTENT}{_GAPS}".replace("REACHED", _REACHED).replace("ARCHIVE", EXTENT_SQL)
+_BEGINNING = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
+#: Samples are looked for in so much time first.
+_LATELY = dt.timedelta(days=1)
+#: Of a slot that never connected.
+_NOTHING = ("", None, None, None, None, 0, None, None, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time of which something is missing from the record."""
+
+    #: ``gap`` (between two lives of the slot) or ``skipped`` (left out by somebody's decision).
+    kind: str
+    #: None: since ever.
+    from_time: dt.datetime | None
+    to_time: dt.datetime
+    from_lsn: str | None
+    to_lsn: str | None
+    #: One sentence.
+    why: str
+    #: The life of the slot that begins after it, or that it is in; None where not known.
+    incarnation: int | None
+
+    def overlaps(self, since: dt.datetime | None, until: dt.datetime | None) -> bool:
+        """Whether something of it lies in a time; None: unbounded."""
+        return (since is None or self.to_time >= since) and (
+            until is None or self.from_time is None or self.from_time <= until
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableCoverage:
+    """What the slot's publications published of one table, as far as looked at."""
+
+    schema: str
+    table: str
+    #: The first look at the publications; None: nobody has looked.
+    known_since: dt.datetime | None
+    #: As the last look (of the time asked for) told; None: unknown.
+    published: bool | None = None
+    #: Of I, U, D, T: what is not published now.
+    operations_missing: str = ""
+    unpublished_columns: tuple[str, ...] = ()
+    #: Only rows for which this holds are published.
+    row_filter: str | None = None
+    #: Since when it has been published as it is now, without a look that told otherwise.
+    published_since: dt.datetime | None = None
+    #: The last one that was done.
+    baseline: Baseline | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Every change of every row is published; columns may be missing."""
+        return bool(self.published) and not self.operations_missing and self.row_filter is None
+
+    def publishes(self, operations: str) -> bool:
+        """Whether all changes of these operations are published, of every row."""
+        missing = set(operations) & set(self.operations_missing)
+        return bool(self.published) and not missing and self.row_filter is None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The extent of one slot's record, and of one table in it."""
+
+    slot: Slot
+    #: How many lives the slot has had; 0: nothing was recorded yet.
+    lives: int
+    #: Of what is kept: days may have been deleted to make room (``store.retention.deletion``).
+    recorded_since: dt.datetime | None
+    recorded_since_lsn: str | None
+    #: Everything that committed until then is stored; None: unknown.
+    stored_until: dt.datetime | None
+    stored_until_lsn: str | None
+    #: Those in the time asked for, the newest first.
+    gaps: tuple[Gap, ...]
+    #: Gaps before then are not told, there are too many; None: all are.
+    gaps_known_since: dt.datetime | None
+    #: The time asked for; None: unbounded.
+    since: dt.datetime | None
+    until: dt.datetime | None
+    #: What came from another server (with an origin) is not received: ``origin = none``.
+    origin_filtered: bool
+    table: TableCoverage | None = None
+    #: What an archive has of the slot, slower to ask; None: there is none, or nothing in it yet.
+    archive: ArchiveExtent | None = None
+
+    @property
+    def end(self) -> dt.datetime | None:
+        """The end of the time asked for, as far as it is stored; None: not known."""
+        moments = [m for m in (self.until, self.stored_until) if m is not None]
+        return None if self.stored_until is None else min(moments)
+
+    @property
+    def vouched_since(self) -> dt.datetime | None:
+        """From then until ``end`` nothing is missing; None: no such time is known.
+
+        Of a table: no change of an operation that it was published with at the end.
+        """
+        moments = [self.recorded_since]
+        if self.table is not None:
+            moments.append(self.table.published_since)
+        if any(moment is None for moment in moments):
+            return None
+        moments += [self.gaps_known_since, *(gap.to_time for gap in self.gaps), self.since]
+        return max(moment for moment in moments if moment is not None)
+
+    def says_no_change(
+        self,
+        since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
+        operations: str = _ALL_OPERATIONS,
+    ) -> bool:
+        """Whether "no change" may be said of a time in which none was found.
+
+        ``since`` None: from ``vouched_since`` on; ``until`` None: until ``end``. Both are to be
+        named where it is said.
+        """
+        vouched, end = self.vouched_since, self.end
+        if vouched is None or end is None or self.origin_filtered:
+            return False
+        if self.table is not None and not self.table.publishes(operations):
+            return False
+        until = end if until is None else until
+        since = vouched if since is None else since
+        if since >= vouched:
+            return since <= until <= end
+        # Before the last gap: between two others, all may be there.
+        beginnings = [self.recorded_since, self.gaps_known_since, self.since]
+        if self.table is not None:
+            beginnings.append(self.table.published_since)
+        begun = all(since >= moment for moment in beginnings if moment is not None)
+        return begun and since <= until <= end and not self.gaps_in(since, until)
+
+    def gaps_in(self, since: dt.datetime | None, until: dt.datetime | None) -> list[Gap]:
+        """The gaps that have something of a time."""
+        return [gap for gap in self.gaps if gap.overlaps(since, until)]
+
+
+def coverage_of(
+    slot: Slot,
+    *,
+    table: tuple[str, str] | None = None,
+    since: dt.datetime | None = None,
+    until: dt.datetime | None = None,
+) -> Coverage:
+    """The extent of a slot's record, with the gaps between ``since`` and ``until``.
+
+    Two reads with a table, (schema, table), one without; more where its sampling has stopped or it
+    has a baseline.
+    """
+    schema, name = table or ("", "")
+    wanted = {
+        "slot": slot.pk,
+        "schema": schema,
+        "table": name,
+        "checkpoint": _text(slot.checkpoint_lsn),
+        "samples": _SAMPLES,
+        "since": timezone.now() - _LATELY,
+        "gaps_since": since or _BEGINNING,
+        "gaps": MOST_GAPS + 1,
+    }
+    rows = _rows(_EXTENT, wanted)
+    extent = next((row for row in rows if not row[0]), None)
+    _, _, started_at, lsn, _, lives, first_commit, baseline_id, sampled_at, kept, archive = (
+        extent or _NOTHING
+    )
+    moments = [moment for moment in (started_at, first_commit) if moment is not None]
+    recorded_since = min(moments, default=None)
+    if kept is not None and recorded_since is not None:
+        # Earlier days were deleted (``store.retention.deletion``).
+        told = orjson.loads(kept)
+        recorded_since = max(recorded_since, dt.datetime.fromisoformat(told["since"]))
+        lsn = told["lsn"] or lsn
+    gaps, known_since = _gaps([row[:7] for row in rows if row[0]], since, until)
+    if extent is not None and sampled_at is None:
+        sampled_at = _rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
+    return Coverage(
+        slot=slot,
+        lives=int(lives),
+        recorded_since=recorded_since,
+        recorded_since_lsn=lsn,
+        stored_until=_stored_until(slot, sampled_at) if lives else None,
+        stored_until_lsn=_text(slot.checkpoint_lsn),
+        gaps=gaps,
+        gaps_known_since=known_since,
+        since=since,
+        until=until,
+        origin_filtered=slot.options.get("origin") == "none",
+        table=None if table is None else _table(slot, *table, until, baseline_id),
+        archive=extent_of(archive),
+    )
+
+
+def _stored_until(slot: Slot, sampled_at: dt.datetime | None) -> dt.datetime | None:
+    """The last commit that is stored, or a later moment at which the server stood no further than
+    the record does now.
+    """
+    moments = [slot.last_commit_time]
+    if sampled_at is not None:
+        moments.append(sampled_at - dt.timedelta(seconds=_SAMPLE_SECONDS))
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+def _gaps(
+    rows: Sequence[tuple[Any, ...]], since: dt.datetime | None, until: dt.datetime | None
+) -> tuple[tuple[Gap, ...], dt.datetime | None]:
+    found = []
+    for kind, why, at, from_lsn, to_lsn, number, from_time in rows[:MOST_GAPS]:
+        gap = Gap(kind, from_time, at, from_lsn or None, to_lsn or None, why, number)
+        if gap.overlaps(since, until):
+            found.append(gap)
+    return tuple(found), rows[MOST_GAPS - 1][2] if len(rows) > MOST_GAPS else None
+
+
+def _table(
+    slot: Slot, schema: str, table: str, until: dt.datetime | None, baseline_id: int | None
+) -> TableCoverage:
+    """The table in the looks at the publications, as they were at the end of the time."""
+    looks = publishing_of(slot, schema, table)
+    looks = [look for look in looks if until is None or look.first_seen_at <= until]
+    baseline = None
+    if baseline_id is not None:
+        baseline = Baseline.objects.filter(pk=baseline_id).first()
+    if not looks:
+        return TableCoverage(schema, table, known_since=None, baseline=baseline)
+    now = looks[0]
+    return TableCoverage(
+        schema,
+        table,
+        known_since=looks[-1].first_seen_at,
+        published=bool(now.operations),
+        operations_missing="".join(op for op in _ALL_OPERATIONS if op not in now.operations),
+        unpublished_columns=now.unpublished_columns,
+        row_filter=now.row_filter,
+        published_since=_published_since(looks),
+        baseline=baseline,
+    )
+
+
+def _published_since(looks: Sequence[Publishing]) -> dt.datetime | None:
+    """How far back the looks tell at least what the last one does; None: it tells nothing."""
+    now = looks[0]
+    if not now.operations:
+        return None
+    since = now.first_seen_at
+    for look in looks[1:]:
+        same_rows = look.row_filter is None or look.row_filter == now.row_filter
+        if not set(now.operations) <= set(look.operations) or not same_rows:
+            break
+        since = look.first_seen_at
+    return since
+
+
+def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
+
+
+def _text(lsn: object) -> str | None:
+    return None if lsn is None else str(lsn)

@@ -1,0 +1,1 @@
+"""What a row was, when, and under which key."""

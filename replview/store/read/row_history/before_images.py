@@ -1,0 +1,385 @@
+"""What a row was before a change that did not tell: worked out from our record, never invented.
+
+Under replica identity DEFAULT or INDEX the server sends no old row. The row's last change before
+this one, in the same life of the slot, left it as it then was; what that change did not send
+(unchanged TOAST) an earlier one may have. Nothing is told across a hole in the record, a
+truncation, a deletion, or where some operation of the table is not published.
+"""
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from decoder.scalars import LSN
+from replview.store.read.changes.page import ChangeRow
+from replview.store.read.prepared import array_text
+from replview.store.read.row_history.breaks import Breaks, read_breaks
+from replview.store.read.row_history.earlier_places import MANY, EarlierPlaces, Look
+from replview.store.read.row_history.shapes import Shapes, key_values
+from replview.store.read.row_history.steps import (
+    NOT_ABORTED,
+    OPEN_END,
+    STEP_COLUMNS,
+    STEP_WIDTH,
+    Place,
+    Step,
+    rows,
+    step_of,
+)
+
+#: Earlier changes looked at in each round; most rows need but the first.
+_ROUNDS = (3, 17, 17, 17)
+_ROUNDS_OF_MANY = (1, 2, 17, 17, 17)
+#: And in all.
+_MOST_STEPS = 20
+
+_PAST = f"""
+    SELECT w.number, p.* FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[],
+                                     %s::pg_lsn[], %s::int[])
+         AS w (number, transaction_id, relation_id, key_hash, lsn, seq)
+    JOIN transaction mine ON mine.id = w.transaction_id
+    CROSS JOIN LATERAL (
+        SELECT {STEP_COLUMNS}
+        FROM change c JOIN transaction t ON t.id = c.transaction_id
+        WHERE c.relation_id = w.relation_id AND c.key_hash = w.key_hash
+          AND (c.lsn, c.seq) < (w.lsn, w.seq)
+          AND t.incarnation_id = mine.incarnation_id
+          AND (t.state IN ('committed', 'snapshot') OR t.id = w.transaction_id)
+          AND {NOT_ABORTED}
+        ORDER BY c.lsn DESC, c.seq DESC LIMIT %s
+    ) p
+"""  # noqa: S608 (nothing but the store's own columns)
+
+_MINE = """
+    SELECT id, incarnation_id, (commit_lsn - '0/0')::bigint FROM transaction WHERE id = ANY(%s)
+"""
+
+_OF_BASELINES = f"""
+    SELECT w.number, {STEP_COLUMNS}
+    FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[])
+         AS w (number, transaction_id, relation_id, key_hash)
+    JOIN change c ON c.transaction_id = w.transaction_id AND c.relation_id = w.relation_id
+                 AND c.key_hash = w.key_hash
+    JOIN transaction t ON t.id = c.transaction_id AND t.state = 'snapshot'
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A row as it was before a change, as far as our record tells; absent columns are unknown."""
+
+    image: dict[str, Any]
+    #: The change that left it so.
+    transaction_id: int
+    seq: int
+    xid: int | None
+    commit_time: dt.datetime | None
+    op: str
+
+
+@dataclass(slots=True)
+class _Past:
+    """One change, and how far its row was followed back."""
+
+    change: ChangeRow
+    as_step: Step
+    #: What the row is known by there, and its hash.
+    key: tuple[Any, ...]
+    key_hash: int
+    #: Look at what is before this LSN and seq.
+    until: tuple[int, int]
+    #: The place that follows whatever is looked at.
+    upper: Place
+    missing: set[str]
+    #: None: all columns; else only these need be known.
+    wanted: frozenset[str] | None = None
+    steps: list[Step] = field(default_factory=list)
+    looked_at: int = 0
+    ended: bool = False
+    #: It ended because enough is known: more could have been learnt.
+    partial: bool = False
+    #: The change that left the row so.
+    last: Step | None = None
+    #: What the server sent of the old row (its key), and what earlier changes tell.
+    image: dict[str, Any] = field(default_factory=dict)
+
+    def end_if_enough(self) -> bool:
+        """Whether there is nothing more to be learnt, or nothing more need be."""
+        enough = self.wanted is not None and not self.missing & self.wanted
+        self.partial = enough and bool(self.missing)
+        self.ended = self.ended or enough or not self.missing
+        return self.ended
+
+
+@dataclass(slots=True)
+class Shared:
+    """What several calls need, read by the first of them."""
+
+    #: ``{transaction: (life, commit LSN as a number)}``.
+    mine: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    _shapes: Shapes | None = None
+    _of: set[int] = field(default_factory=set)
+    _breaks: Breaks | None = None
+    _broken: set[tuple[int, int]] = field(default_factory=set)
+
+    def shapes(self, relation_ids: set[int]) -> Shapes:
+        """Of these tables, and perhaps of more."""
+        if self._shapes is None or not relation_ids <= self._of:
+            self._of |= relation_ids
+            self._shapes = Shapes.of(self._of)
+        return self._shapes
+
+    def learn(self, ids: set[int]) -> None:
+        """Know these transactions."""
+        if missing := ids - self.mine.keys():
+            self.mine |= {row[0]: row[1:] for row in rows(_MINE, [sorted(missing)])}
+
+    def breaks(self, relation_ids: set[int], lives: set[int]) -> Breaks:
+        """All there are in these tables and lives, and perhaps in more."""
+        wanted = {(relation, life) for relation in relation_ids for life in lives}
+        if self._breaks is None or not wanted <= self._broken:
+            self._broken = wanted
+            self._breaks = read_breaks(relation_ids, lives, 0, OPEN_END)
+        return self._breaks
+
+
+def before_images(
+    changes: Iterable[ChangeRow], shared: Shared | None = None
+) -> dict[tuple[int, int], Before]:
+    """``{(transaction_id, seq): the row before}`` of updates and deletes without a whole old row.
+
+    A change is left out where nothing is known of the row before it.
+    """
+    return before_columns(changes, None, shared)[0]
+
+
+def before_columns(
+    changes: Iterable[ChangeRow],
+    columns: Collection[str] | None,
+    shared: Shared | None = None,
+) -> tuple[dict[tuple[int, int], Before], set[tuple[int, int]]]:
+    """The same where nothing but these columns is asked of the row before (None: all of it), and
+    those changes of which therefore more may be known than was looked for, or all that is told.
+    """
+    shared = shared or Shared()
+    wanted = [change for change in changes if _is_derivable(change)]
+    if not wanted:
+        return {}, set()
+    relation_ids = {change.relation_id for change in wanted if change.relation_id is not None}
+    shapes = shared.shapes(relation_ids)
+    shared.learn({change.transaction_id for change in wanted})
+    found = (_past_of(change, shared.mine, shapes) for change in wanted)
+    pasts = [past for past in found if past is not None]
+    if columns is not None:
+        for past in pasts:
+            past.wanted = frozenset(columns)
+            past.end_if_enough()
+    _look_back(pasts, shapes, shared)
+    images = {_at(past): _before(past, past.last) for past in pasts if past.last is not None}
+    return images, {_at(past) for past in pasts if past.partial}
+
+
+def _look_back(pasts: Sequence[_Past], shapes: Shapes, shared: Shared) -> None:
+    """Round by round, until of each enough is known or there is no more."""
+    many = sum(not past.ended for past in pasts) >= MANY
+    places = EarlierPlaces() if many else None
+    breaks = None
+    for number, limit in enumerate(_ROUNDS_OF_MANY if many else _ROUNDS):
+        asked = [past for past in pasts if not past.ended]
+        if not asked:
+            break
+        exhausted = _read_placed(asked, limit, places) if places else None
+        if exhausted is None:
+            exhausted = _read(asked, limit)
+        breaks = _breaks_for(pasts, breaks, shapes, shared)
+        if number == 0:
+            _read_overlapping(asked, breaks)
+        for past, is_all in zip(asked, exhausted, strict=True):
+            _follow(past, shapes, breaks, is_all=is_all)
+
+
+def _is_derivable(change: ChangeRow) -> bool:
+    return (
+        change.op in ("U", "D")
+        and change.old_kind != "O"
+        and change.key_hash is not None
+        and change.relation_id is not None
+    )
+
+
+def _at(past: _Past) -> tuple[int, int]:
+    return past.change.transaction_id, past.change.seq
+
+
+def _before(past: _Past, last: Step) -> Before:
+    return Before(past.image, last.transaction_id, last.seq, last.xid, last.commit_time, last.op)
+
+
+def _past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> _Past | None:
+    """Where to begin; None where the change does not tell its row's key."""
+    key = key_values(change.key_columns, change.old, change.new)
+    found = mine.get(change.transaction_id)
+    version = shapes.numbered(change.relation_id, change.version)
+    if key is None or found is None or version is None:
+        return None
+    lsn = int(LSN.parse(change.lsn))
+    key_hash = change.key_hash if change.old_key_hash is None else change.old_key_hash
+    assert key_hash is not None
+    assert change.relation_id is not None
+    step = Step(
+        change.transaction_id, change.seq, lsn, change.subxid, change.op, change.old_kind,
+        change.old, change.new, change.relation_id, version.id, change.key_hash,
+        change.old_key_hash, found[0], None, None, None, "", found[1], None, None, None,
+    )  # fmt: skip
+    sent = dict(change.old or {})
+    missing = {column["name"] for column in change.columns} - sent.keys()
+    return _Past(change, step, key, key_hash, (lsn, change.seq), step.place, missing, image=sent)
+
+
+def _read(asked: Sequence[_Past], limit: int) -> list[bool]:
+    """The next earlier changes of each; whether that was all there is."""
+    found = rows(
+        _PAST,
+        [
+            array_text(range(len(asked))),
+            array_text(past.change.transaction_id for past in asked),
+            array_text(past.change.relation_id or 0 for past in asked),
+            array_text(past.key_hash for past in asked),
+            [str(LSN(past.until[0])) for past in asked],
+            array_text(past.until[1] for past in asked),
+            limit,
+        ],
+    )
+    counted = [0] * len(asked)
+    for row in found:
+        counted[row[0]] += 1
+        past = asked[row[0]]
+        past.steps.append(step_of(row[1 : STEP_WIDTH + 1]))
+        past.until = min(past.until, (past.steps[-1].lsn, past.steps[-1].seq))
+    return [number < limit for number in counted]
+
+
+def _read_placed(asked: Sequence[_Past], limit: int, places: EarlierPlaces) -> list[bool] | None:
+    """The same where there are many; None where that is not the way."""
+    looks = [
+        Look(
+            (past.as_step.relation_id, past.key_hash),
+            past.until,
+            past.change.transaction_id,
+            past.as_step.incarnation_id,
+        )
+        for past in asked
+    ]
+    found = places.steps(looks, limit)
+    if found is None:
+        return None
+    for past, (steps, until) in zip(asked, found, strict=True):
+        past.steps += steps
+        past.until = until
+    return [len(steps) < limit for steps, _ in found]
+
+
+def _breaks_for(
+    pasts: Sequence[_Past], known: Breaks | None, shapes: Shapes, shared: Shared
+) -> Breaks:
+    """The breaks in the range the steps reach.
+
+    Where every row has a key, whatever has none is a truncation: there all of them are read, once.
+    Else no further back than need be, and again where the steps reach further.
+    """
+    is_keyed = all(version.key_columns for version in shapes.versions.values())
+    if known is not None and is_keyed:
+        return known
+    relation_ids = {past.as_step.relation_id for past in pasts}
+    lives = {past.as_step.incarnation_id for past in pasts}
+    open_ids = {past.change.transaction_id for past in pasts if past.as_step.commit_lsn is None}
+    if is_keyed and not open_ids:
+        return shared.breaks(relation_ids, lives)
+    return read_breaks(
+        relation_ids,
+        lives,
+        0 if is_keyed else min(past.until[0] for past in pasts),
+        max(past.as_step.lsn for past in pasts),
+        open_ids,
+    )
+
+
+def _read_overlapping(asked: Sequence[_Past], breaks: Breaks) -> None:
+    """Rows of baselines that stand between a change and its commit: their LSN is the higher one,
+    and still they come first.
+    """
+    wanted = [
+        (number, transaction_id)
+        for number, past in enumerate(asked)
+        for position, transaction_id in breaks.baselines.get(past.as_step.incarnation_id, ())
+        if past.as_step.lsn <= position
+        and position <= (OPEN_END if past.as_step.commit_lsn is None else past.as_step.commit_lsn)
+    ]
+    if not wanted:
+        return
+    found = rows(
+        _OF_BASELINES,
+        [
+            [number for number, _ in wanted],
+            [transaction_id for _, transaction_id in wanted],
+            [asked[number].change.relation_id for number, _ in wanted],
+            [asked[number].key_hash for number, _ in wanted],
+        ],
+    )
+    for row in found:
+        asked[row[0]].steps.append(step_of(row[1:]))
+
+
+def _follow(past: _Past, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> None:
+    """Take what the steps read so far tell; afterwards it has ended, or more must be read."""
+    steps = sorted(
+        {(s.transaction_id, s.seq): s for s in past.steps}.values(), key=lambda s: s.place
+    )
+    past.steps = []
+    while steps and not past.ended:
+        step = steps.pop()
+        if step.op == "S" and not is_all and all(other.op == "S" for other in steps):
+            # A change written before the snapshot and committed after it may be among the next.
+            past.steps = [*steps, step]
+            break
+        past.looked_at += 1
+        # The same hash can be another key's.
+        if shapes.key_after(step) == past.key:
+            past.ended = _take(past, step, shapes, breaks)
+            if not past.ended and step.old_key_hash is not None:
+                _move(past, step, shapes)
+                return
+    past.ended = past.ended or is_all or past.looked_at >= _MOST_STEPS
+
+
+def _take(past: _Past, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
+    """Take what one earlier change tells; whether there is nothing more to be learnt."""
+    table, life = step.relation_id, step.incarnation_id
+    if (
+        step.op == "D"
+        or table in breaks.unpublished
+        or breaks.truncated(table, life, step.place, past.upper)
+        or breaks.left_out_between(life, step.place, past.upper)
+    ):
+        return True
+    past.last = past.last or step
+    past.upper = step.place
+    lasting = shapes.outliving(step.told, step, past.as_step)
+    taken = past.missing & lasting.keys()
+    past.image |= {name: lasting[name] for name in taken}
+    past.missing -= taken
+    # Beyond these nothing is told of the row that this one left.
+    if step.op in ("I", "S") or step.old_kind == "O":
+        return True
+    return past.end_if_enough()
+
+
+def _move(past: _Past, step: Step, shapes: Shapes) -> None:
+    """The row was known by another key before this step: follow that one."""
+    key = shapes.key_before(step)
+    if key is None or step.old_key_hash is None:
+        past.ended = True
+        return
+    past.key, past.key_hash = key, step.old_key_hash
+    past.until = (step.lsn, step.seq)

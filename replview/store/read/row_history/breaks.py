@@ -1,0 +1,155 @@
+"""What comes between two changes of a row without naming the row: truncations, transactions that
+were left out of the record or deleted with the day they began on. And baselines, which come
+between by their position.
+"""
+
+import datetime as dt
+from bisect import bisect_left, insort
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from replview.store.read.row_history.steps import NOT_ABORTED, OPEN_END, Place, rows
+
+#: Truncations looked at; beyond the oldest of so many nothing is vouched for.
+_TRUNCATIONS = 1000
+
+# The table's changes without a key's hash: where rows have keys, truncations and nothing else.
+_BREAKS = f"""
+    (SELECT 'T', c.relation_id, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
+           (c.lsn - '0/0')::bigint, c.seq, t.id, t.commit_time
+    FROM change c JOIN transaction t ON t.id = c.transaction_id
+    WHERE c.relation_id = ANY(%(relations)s) AND c.key_hash IS NULL AND c.op = 'T'
+      AND c.lsn >= %(low)s::pg_lsn AND c.lsn <= %(high)s::pg_lsn
+      AND (t.state = 'committed' OR t.id = ANY(%(open)s)) AND {NOT_ABORTED}
+    ORDER BY c.lsn DESC LIMIT {_TRUNCATIONS})
+    UNION ALL
+    SELECT 'left out', 0, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
+           (t.commit_lsn - '0/0')::bigint, 0, t.id, t.commit_time
+    FROM quarantine q JOIN transaction t ON t.xid = q.xid AND t.incarnation_id = q.incarnation_id
+    WHERE q.incarnation_id = ANY(%(lives)s) AND q.decision = 'skip' AND t.state = 'skipped'
+      AND t.commit_lsn IS NOT NULL
+    UNION ALL
+    SELECT 'left out', 0, (late->>0)::bigint, ((late->>1)::pg_lsn - '0/0')::bigint,
+           ((late->>1)::pg_lsn - '0/0')::bigint, 0, (late->>2)::bigint, (late->>3)::timestamptz
+    FROM setting CROSS JOIN LATERAL jsonb_each(setting.value) AS slot
+    CROSS JOIN LATERAL jsonb_array_elements(slot.value->'late') AS late
+    WHERE setting.name = 'retention.slots' AND (late->>0)::bigint = ANY(%(lives)s)
+    UNION ALL
+    SELECT 'S', 0, b.incarnation_id, (b.lsn - '0/0')::bigint, (b.lsn - '0/0')::bigint, 0,
+           b.transaction_id, NULL
+    FROM baseline b
+    WHERE b.incarnation_id = ANY(%(lives)s) AND b.state = 'done' AND b.transaction_id IS NOT NULL
+    UNION ALL
+    SELECT 'unpublished', r.id, 0, 0, 0, 0, 0, NULL
+    FROM relation r CROSS JOIN LATERAL (
+        SELECT look.facts FROM publication_look look WHERE look.slot_id = r.slot_id
+        ORDER BY look.last_seen_at DESC LIMIT 1
+    ) p CROSS JOIN LATERAL jsonb_array_elements(p.facts->'tables') AS told
+    WHERE r.id = ANY(%(relations)s)
+      AND p.facts @? '$.publications[*] ? (@.insert==false||@.update==false||@.delete==false)'
+      AND told->>'schema' = r.schema AND told->>'table' = r."table"
+      AND NOT (told->>'operations' LIKE '%%I%%' AND told->>'operations' LIKE '%%U%%'
+               AND told->>'operations' LIKE '%%D%%')
+"""  # noqa: S608 (nothing but this module's own words)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """A table was emptied."""
+
+    relation_id: int
+    incarnation_id: int
+    place: Place
+    transaction_id: int
+    seq: int
+    commit_time: dt.datetime | None
+
+
+@dataclass(slots=True)
+class Breaks:
+    """Where, in which life, what is known of a table's rows ends."""
+
+    truncations: list[Truncation] = field(default_factory=list)
+    #: ``{life: places}`` of transactions that were left out.
+    left_out: dict[int, list[Place]] = field(default_factory=dict)
+    #: ``[(life, place, commit time)]``: the same.
+    _left_out: list[tuple[int, Place, dt.datetime | None]] = field(default_factory=list)
+    #: ``{life: [(position, transaction)]}``.
+    baselines: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    #: Tables of which some operation is not published: their rows change unseen.
+    unpublished: set[int] = field(default_factory=set)
+    _truncated: dict[tuple[int, int], list[Place]] = field(default_factory=dict)
+
+    def add(self, truncation: Truncation) -> None:
+        """A table was emptied there."""
+        self.truncations.append(truncation)
+        of = (truncation.relation_id, truncation.incarnation_id)
+        insort(self._truncated.setdefault(of, []), truncation.place)
+
+    def leave_out(self, life: int, place: Place, commit_time: dt.datetime | None) -> None:
+        """A transaction that may have changed any row is missing there."""
+        self._left_out.append((life, place, commit_time))
+        insort(self.left_out.setdefault(life, []), place)
+
+    def committed_by(self, until: dt.datetime) -> "Breaks":
+        """Only of what had committed by then."""
+        found = Breaks(baselines=self.baselines, unpublished=self.unpublished)
+        for each in self.truncations:
+            if each.commit_time is not None and each.commit_time <= until:
+                found.add(each)
+        for life, place, commit_time in self._left_out:
+            if commit_time is not None and commit_time <= until:
+                found.leave_out(life, place, commit_time)
+        return found
+
+    def truncated(self, relation_id: int, life: int, after: Place, before: Place) -> Place | None:
+        """The first truncation of the table strictly between two places."""
+        return _between(self._truncated.get((relation_id, life), []), after, before)
+
+    def left_out_between(self, life: int, after: Place, before: Place) -> Place | None:
+        """The first transaction left out between two places; it may have changed any row."""
+        return _between(self.left_out.get(life, []), after, before)
+
+
+def read_breaks(
+    relation_ids: Collection[int],
+    lives: Collection[int],
+    low: int,
+    high: int,
+    open_ids: Collection[int] = (),
+) -> Breaks:
+    """The breaks between two LSNs; ``open_ids``: transactions that count although still open."""
+    found = Breaks()
+    wanted = {
+        "relations": list(relation_ids),
+        "lives": list(lives),
+        "low": _lsn(low),
+        "high": _lsn(high),
+        "open": list(open_ids),
+    }
+    for kind, relation_id, life, commit, lsn, seq, transaction_id, at in rows(_BREAKS, wanted):
+        commit = OPEN_END if commit is None else commit
+        if kind == "T":
+            place = (commit, 1, lsn, seq)
+            found.add(Truncation(relation_id, life, place, transaction_id, seq, at))
+        elif kind == "left out":
+            found.leave_out(life, (commit, 1, lsn, seq), at)
+        elif kind == "S":
+            found.baselines.setdefault(life, []).append((commit, transaction_id))
+        else:
+            found.unpublished.add(relation_id)
+    if len(found.truncations) >= _TRUNCATIONS:
+        # Older ones were not read: nothing before the oldest of these is vouched for.
+        oldest = min(found.truncations, key=lambda each: each.place)
+        for life in lives:
+            found.leave_out(life, oldest.place, oldest.commit_time)
+    return found
+
+
+def _between(places: list[Place], after: Place, before: Place) -> Place | None:
+    index = bisect_left(places, (*after[:3], after[3] + 1))
+    return places[index] if index < len(places) and places[index] < before else None
+
+
+def _lsn(number: int) -> str:
+    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"

@@ -1,0 +1,70 @@
+"""Where a page of a row's history ended, as a word for an address."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from replview.store.keys import signed_hash
+from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.key_chain import END, At, Strand
+from replview.store.read.row_history.steps import OPEN_END, Step
+
+#: Characters; a longer one is none of ours.
+_LONGEST = 20_000
+
+
+class CursorError(ValueError):
+    """What was given as a cursor is none, or none of this row."""
+
+
+def cursor_text(walk: Walk, step: Step, strands: Sequence[Strand]) -> str:
+    """Where the next page begins, and under which former keys."""
+    more = [[s.relation_id, s.key, s.life.number, *_raw(s, step), s.below] for s in strands]
+    raw = [step.lsn if step.op != "S" else step.place[0], step.seq if step.op != "S" else 0]
+    document = orjson.dumps([walk.at(step), raw, more])
+    return base64.urlsafe_b64encode(document).decode().rstrip("=")
+
+
+def _raw(strand: Strand, step: Step) -> tuple[int, int]:
+    """A strand in hand was read further than it was shown: begin at the change shown last."""
+    if strand.life.id == step.incarnation_id and strand.below is not None:
+        place = min((step.place[2], step.place[3]), (strand.below[3], strand.below[4]))
+        return place if step.op != "S" else (min(step.place[0], strand.below[3]), 1 << 30)
+    return strand.lsn, strand.seq
+
+
+def parse_cursor(cursor: str | None, walk: Walk) -> tuple[At, tuple[int, int] | None, list[Strand]]:
+    """What a cursor says; without one, the newest change. Raises ``CursorError``."""
+    if not cursor:
+        return END, None, []
+    if len(cursor) > _LONGEST:
+        raise CursorError("too long for a cursor")
+    lives = {life.number: life for life in walk.lives}
+    try:
+        document = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        at, raw, more = document
+        strands = []
+        for relation_id, key, number, lsn, seq, below in more:
+            strand = Strand(
+                int(relation_id), tuple(key), signed_hash(key), lives[number], int(lsn), int(seq)
+            )
+            strand.below, strand.one_row = _place(below), True
+            strands.append(strand)
+        return _place(at), (_number(raw[0]), int(raw[1]) % (1 << 31)), strands
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, binascii.Error):
+        raise CursorError("not understood as a cursor") from None
+
+
+def _place(values: Any) -> At:
+    life, commit, real, lsn, seq = (_number(value) for value in values)
+    return life, commit, real, lsn, seq
+
+
+def _number(value: Any) -> int:
+    number = int(value)
+    if not 0 <= number <= OPEN_END:
+        raise ValueError("not a place")
+    return number

@@ -1,0 +1,227 @@
+"""Every change of one row, newest first, under all keys it had and in all shapes of its table."""
+
+import datetime as dt
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replview.store.models import Slot
+from replview.store.read.changes.values import same_value
+from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.cursors import cursor_text, parse_cursor
+from replview.store.read.row_history.key_chain import Life, Strand
+from replview.store.read.row_history.keys import table_of
+from replview.store.read.row_history.replay import LAST, Entry, Fold, Known
+from replview.store.read.row_history.shapes import Version
+from replview.store.read.row_history.steps import CUT_COLUMNS, Step, rows, step_of
+
+#: Changes looked at beyond a page, so that its oldest ones find what was before them.
+LOOK_BACK = 20
+#: Changes looked at for one filtered page.
+_SEARCHED = 2000
+
+_STEPS_BY_ID = f"""
+    SELECT {CUT_COLUMNS} FROM unnest(%s::bigint[], %s::int[]) AS w (transaction_id, seq)
+    JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq
+    JOIN transaction t ON t.id = c.transaction_id
+"""  # noqa: S608 (nothing but the store's own columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something in the order of things that is no change of the row."""
+
+    #: ``schema``, ``gap``, ``failover``.
+    kind: str
+    life: Life | None = None
+    #: Of a schema change: the shapes before and after it.
+    former: Version | None = None
+    version: Version | None = None
+
+
+@dataclass(slots=True)
+class RowHistory:
+    """A page of a row's history."""
+
+    walk: Walk
+    #: Newest first.
+    entries: list[Entry] = field(default_factory=list)
+    #: The same with what stands between them.
+    items: list[Entry | Mark] = field(default_factory=list)
+    #: Where older ones begin; None where there are none.
+    older: str | None = None
+    #: The whole history is on this page.
+    complete: bool = False
+    #: Commit time of the oldest change looked at, where a filter left some out.
+    searched_back_to: dt.datetime | None = None
+
+
+def row_history(
+    slot: Slot,
+    relation_id: int,
+    key: Mapping[str, str | None],
+    *,
+    cursor: str | None = None,
+    limit: int = 50,
+    actor: str | None = None,
+    column: str | None = None,
+    budget_seconds: float = 1.0,
+) -> RowHistory:
+    """One page of a row's history; ``actor`` empty: nobody was named.
+
+    Raises ``LookupError`` where the slot has no such table, ``CursorError`` where ``cursor`` is
+    none of ours.
+    """
+    table = table_of(slot, relation_id)
+    if table is None:
+        raise LookupError(f"relation {relation_id} is not of slot {slot}")
+    walk = Walk(slot, table, table.hashes(key))
+    return history_of(
+        walk, cursor=cursor, limit=limit, actor=actor, column=column, budget_seconds=budget_seconds
+    )
+
+
+def history_of(
+    walk: Walk,
+    *,
+    cursor: str | None = None,
+    limit: int = 50,
+    actor: str | None = None,
+    column: str | None = None,
+    budget_seconds: float = 1.0,
+) -> RowHistory:
+    """A page of the walk's row; see ``row_history``."""
+    before, raw, strands = parse_cursor(cursor, walk)
+    filtered = actor is not None or column is not None
+    wanted = _SEARCHED if filtered else limit
+    deadline = time.monotonic() + budget_seconds
+    steps: list[Step] = []
+    left: list[tuple[Strand, ...]] = []
+    ended = True
+    for step in walk.back(before, raw, strands=strands):
+        steps.append(step)
+        left.append(walk.open_strands)
+        late = filtered and len(steps) > LOOK_BACK and time.monotonic() > deadline
+        if len(steps) >= wanted + LOOK_BACK or late:
+            ended = False
+            break
+    entries = _entries(walk, steps)
+    if cursor is None:
+        walk.newest = steps
+    looked_at = len(steps) if ended else max(len(steps) - LOOK_BACK, 0)
+    page = RowHistory(walk)
+    last = 0
+    for entry in entries[:looked_at]:
+        last += 1
+        if _matches(entry, actor, column, walk.table.key_columns):
+            page.entries.append(entry)
+        if len(page.entries) == limit:
+            break
+    if last < len(steps):
+        page.older = cursor_text(walk, steps[last - 1], left[last - 1])
+        page.searched_back_to = steps[last - 1].commit_time if filtered else None
+    page.complete = cursor is None and page.older is None and not filtered
+    _arrange(page, first=cursor is None, filtered=filtered)
+    return page
+
+
+def _entries(walk: Walk, steps: Sequence[Step]) -> list[Entry]:
+    """Each change with the row before and after it, newest first, truncations among them."""
+    entries = Fold(walk, walk.breaks(steps)).apply_all(reversed(steps))
+    entries.reverse()
+    return entries
+
+
+def _matches(
+    entry: Entry, actor: str | None, column: str | None, key_columns: Sequence[str]
+) -> bool:
+    if actor is not None and (entry.step.actor or "") != actor:
+        return False
+    return column is None or column in changed_columns(entry, key_columns)
+
+
+def changed_columns(entry: Entry, key_columns: Sequence[str] = ()) -> list[str]:
+    """The columns a change set to another value, or may have: what it was before is unknown."""
+    step = entry.step
+    if step.op in ("D", "T"):
+        return list(entry.before.values)
+    told = step.new or {}
+    if step.op in ("I", "S"):
+        return [name for name, value in told.items() if value is not None]
+    before = entry.before.values
+    # A key that had changed would have been sent.
+    same = () if entry.before_kind in ("sent", "derived") else key_columns
+    return [
+        name
+        for name, value in told.items()
+        if (same_value(before[name], value) is not True if name in before else name not in same)
+    ]
+
+
+def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
+    """Put truncations, schema changes and gaps where they belong."""
+    if not filtered:
+        page.entries = _with_truncations(page)
+    items: list[Entry | Mark] = []
+    walk = page.walk
+    newer: Step | None = None
+    for entry in page.entries:
+        if newer is not None or first:
+            items += _marks_between(walk, entry.step, newer)
+        items.append(entry)
+        newer = entry.step
+    if page.older is None and newer is not None and page.entries[-1].step.op != "I":
+        number = walk.numbers.get(newer.incarnation_id, 1)
+        items += _gaps(walk, 0, number)
+    page.items = items
+
+
+def _marks_between(walk: Walk, older: Step, newer: Step | None) -> list[Mark]:
+    """Newest first. ``newer`` None: up to now."""
+    from_number = walk.numbers.get(older.incarnation_id, 0)
+    to_number = walk.lives[0].number if newer is None else walk.numbers[newer.incarnation_id]
+    versions = walk.table.shapes.versions
+    former = versions.get(older.version_id)
+    version = walk.table.version if newer is None else versions.get(newer.version_id)
+    marks = _gaps(walk, from_number, to_number)
+    if (
+        former is not None
+        and version is not None
+        and former.relation_id == version.relation_id
+        and former.id != version.id
+    ):
+        marks.insert(0, Mark("schema", former=former, version=version))
+    return marks
+
+
+def _gaps(walk: Walk, after: int, up_to: int) -> list[Mark]:
+    """Where lives of the slot began; a life that is the first leaves no gap."""
+    return [
+        Mark("failover" if life.seamless else "gap", life=life)
+        for life in walk.lives
+        if max(after, 1) < life.number <= up_to
+    ]
+
+
+def _with_truncations(page: RowHistory) -> list[Entry]:
+    """The truncations that took the row away, each where it happened."""
+    breaks, found = page.walk.breaks([entry.step for entry in page.entries]), {}
+    newer: Entry | None = None
+    for entry in page.entries:
+        step = entry.step
+        same = newer is not None and newer.step.incarnation_id == step.incarnation_id
+        until = newer.step.place if same and newer is not None else LAST
+        place = breaks.truncated(step.relation_id, step.incarnation_id, step.place, until)
+        if entry.after.exists and place is not None:
+            cut = next(t for t in breaks.truncations if t.place == place)
+            found[cut.transaction_id, cut.seq] = entry
+        newer = entry
+    if not found:
+        return page.entries
+    ids = [list(each) for each in zip(*found, strict=True)]
+    for row in rows(_STEPS_BY_ID, ids):
+        step = step_of(row)
+        of = found[step.transaction_id, step.seq]
+        after = Known(False, last=step, why="truncated")
+        page.entries.append(Entry(step, of.after, after, "derived", of.key_after, None))
+    return sorted(page.entries, key=lambda entry: page.walk.at(entry.step), reverse=True)

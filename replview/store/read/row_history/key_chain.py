@@ -1,0 +1,259 @@
+"""The changes of a row under one key, and several such strands merged, newest first.
+
+Where a change moved a key into a strand's, a strand of the former key begins, down to where that
+row began.
+"""
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from decoder.scalars import LSN
+from replview.store.read.row_history.steps import (
+    CUT_COLUMNS,
+    NOT_ABORTED,
+    OPEN_END,
+    STEP_WIDTH,
+    Step,
+    rows,
+    step_of,
+)
+
+if TYPE_CHECKING:
+    from replview.store.read.row_history.backward_scan import Walk
+
+#: A place with the number of its life before it.
+At = tuple[int, int, int, int, int]
+END: At = (1 << 31, 0, 0, 0, 0)
+#: Each read asks for twice as many changes, up to so many: a search goes far back in few of them.
+_MOST_READ = 640
+
+# What baselines read under a key is looked for once: it is few, and stands by its position.
+_BACK = f"""
+    WITH w AS MATERIALIZED (
+        SELECT * FROM unnest(%(number)s::int[], %(relation)s::bigint[], %(hash)s::bigint[],
+            %(life)s::bigint[], %(lsn)s::pg_lsn[], %(seq)s::int[], %(fresh)s::bool[])
+            AS w (number, relation_id, key_hash, life, lsn, seq, fresh)
+    )
+    SELECT w.number, p.* FROM w CROSS JOIN LATERAL (
+        SELECT {CUT_COLUMNS}
+        FROM change c JOIN transaction t ON t.id = c.transaction_id
+        WHERE c.relation_id = w.relation_id AND c.key_hash = w.key_hash
+          AND (c.lsn, c.seq) < (w.lsn, w.seq) AND c.op <> 'S'
+          AND t.incarnation_id = w.life AND t.state = 'committed'
+          AND (%(until)s::timestamptz IS NULL OR t.commit_time <= %(until)s::timestamptz)
+          AND {NOT_ABORTED}
+        ORDER BY c.lsn DESC, c.seq DESC LIMIT %(limit)s
+    ) p
+    UNION ALL
+    SELECT w.number, p.* FROM w CROSS JOIN LATERAL (
+        SELECT {CUT_COLUMNS}
+        FROM baseline b JOIN transaction t ON t.id = b.transaction_id AND t.state = 'snapshot'
+        JOIN change c ON c.transaction_id = b.transaction_id
+        WHERE b.slot_id = %(slot)s AND t.incarnation_id = w.life AND c.op = 'S'
+          AND c.relation_id = w.relation_id AND c.key_hash = w.key_hash
+          AND (%(until)s::timestamptz IS NULL
+               OR coalesce(t.commit_time, t.received_at) <= %(until)s::timestamptz)
+        ORDER BY b.id DESC LIMIT 100
+    ) p WHERE w.fresh
+"""  # noqa: S608 (nothing but the store's own columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A life of the slot as the walk needs it."""
+
+    id: int
+    number: int
+    system_identifier: str
+    reason: str
+    started_at: dt.datetime
+    started_lsn: int | None
+    #: What the log says is missing before it; None: it says nothing.
+    gap: str | None
+    #: The last commit of the life before it.
+    former_commit_time: dt.datetime | None
+    #: The former life holds transactions that this one's server never had.
+    forked: bool
+    #: What is known of the slot's days that were deleted, as JSON (``store.read.deleted_days``).
+    deleted: str | None = None
+
+    @property
+    def seamless(self) -> bool:
+        """Nothing is missing between the life before it and this one."""
+        return self.reason == "failover" and self.gap is None and not self.forked
+
+
+@dataclass(slots=True)
+class Strand:
+    """The changes under one key of one relation, in one life, as far as they were read."""
+
+    relation_id: int
+    key: tuple[Any, ...]
+    key_hash: int
+    life: Life
+    #: Read on below this LSN and seq.
+    lsn: int
+    seq: int
+    #: Only what is strictly between these places.
+    above: At | None = None
+    below: At | None = None
+    #: Ends where the row under this key began.
+    one_row: bool = False
+    exhausted: bool = False
+    #: Nothing was read of it yet.
+    fresh: bool = True
+    #: Newest first.
+    steps: list[Step] = field(default_factory=list)
+    #: What baselines read under this key.
+    snapshots: list[Step] = field(default_factory=list)
+
+
+class Strands:
+    """The strands of some lives of the slot, merged."""
+
+    def __init__(
+        self,
+        walk: "Walk",
+        lives: Sequence[Life],
+        before: At,
+        raw: tuple[int, int] | None,
+        until: dt.datetime | None,
+        limit: int,
+    ) -> None:
+        self._walk = walk
+        self._before = before
+        self._until = until
+        #: Changes of a strand that the next read asks for.
+        self._limit = limit
+        self._lives = {life.id: life for life in lives}
+        self._strands: list[Strand] = []
+        for life in lives:
+            lsn, seq = raw if raw is not None and life.number == before[0] else (OPEN_END, 0)
+            for relation_id in walk._relations:
+                for key_hash, key in walk.keys:
+                    self._strands.append(Strand(relation_id, key, key_hash, life, lsn, seq))
+        for move, end in walk.moves:
+            self._add_forward(move, end)
+        self._moves = sorted(
+            (
+                move
+                for move, _ in walk.moves
+                if move.incarnation_id in self._lives
+                and walk.at(move) < before
+                and (until is None or move.commit_time is None or move.commit_time <= until)
+            ),
+            key=walk.at,
+        )
+
+    def take_up(self, strands: Sequence[Strand]) -> None:
+        """Go on under former keys where an earlier page left off."""
+        self._strands += [strand for strand in strands if strand.life.id in self._lives]
+
+    def open_strands(self) -> tuple[Strand, ...]:
+        """The former keys it goes on under."""
+        return tuple(s for s in self._strands if s.one_row and not (s.exhausted and not s.steps))
+
+    def _add_forward(self, move: Step, end: Step | None) -> None:
+        """The row after it was moved away, up to its end (which a move further on is itself)."""
+        life = self._lives.get(move.incarnation_id)
+        key = self._walk.table.shapes.key_after(move)
+        if life is None or key is None or move.key_hash is None:
+            return
+        strand = Strand(move.relation_id, key, move.key_hash, life, OPEN_END, 0)
+        strand.above = self._walk.at(move)
+        if end is not None:
+            place = self._walk.at(end)
+            # A deletion is the row's own last change; an insert is another row's first.
+            strand.below = (*place[:4], place[4] + 1) if end.op == "D" else place
+            strand.lsn, strand.seq = end.lsn, end.seq + (end.op == "D")
+        self._strands.append(strand)
+
+    def _newest(self) -> tuple[At, list[Step], Strand | None] | None:
+        """The place of the newest change in hand, and the list it is the head of."""
+        at = self._walk.at
+        heads: list[tuple[At, list[Step], Strand | None]] = [
+            (at(each[0]), each, strand)
+            for strand in self._strands
+            for each in (strand.steps, strand.snapshots)
+            if each
+        ]
+        if self._moves:
+            heads.append((at(self._moves[-1]), self._moves, None))
+        return max(heads, key=lambda head: head[0], default=None)
+
+    def steps(self) -> Iterator[Step]:
+        """Newest first."""
+        while True:
+            self._refill()
+            newest = self._newest()
+            if newest is None:
+                return
+            _, steps, strand = newest
+            if strand is None:
+                yield steps.pop()
+                continue
+            step = steps.pop(0)
+            if strand.one_row and step.op == "D":
+                # The row that came here began after this one ended: its beginning is not recorded.
+                self._close(strand)
+                continue
+            self._branch(strand, step)
+            yield step
+
+    def _close(self, strand: Strand) -> None:
+        strand.exhausted, strand.steps, strand.snapshots = True, [], []
+
+    def _branch(self, strand: Strand, step: Step) -> None:
+        """What follows for the strands from a step of one of them."""
+        moved_in = step.old_key_hash is not None
+        if strand.one_row and (moved_in or step.op == "I"):
+            self._close(strand)
+        if not moved_in:
+            return
+        key = self._walk.table.shapes.key_before(step)
+        if key is None or key in {each for _, each in self._walk.keys}:
+            return
+        assert step.old_key_hash is not None
+        before = Strand(step.relation_id, key, step.old_key_hash, strand.life, step.lsn, step.seq)
+        before.below, before.one_row = self._walk.at(step), True
+        self._strands.append(before)
+
+    def _refill(self) -> None:
+        """Read on wherever a strand has nothing left in hand."""
+        while asked := [s for s in self._strands if not s.steps and not s.exhausted]:
+            wanted = {
+                "number": list(range(len(asked))),
+                "relation": [s.relation_id for s in asked],
+                "hash": [s.key_hash for s in asked],
+                "life": [s.life.id for s in asked],
+                "lsn": [str(LSN(s.lsn)) for s in asked],
+                "seq": [s.seq for s in asked],
+                "fresh": [s.fresh for s in asked],
+                "until": self._until,
+                "limit": self._limit,
+                "slot": self._walk.slot.pk,
+            }
+            counted = [0] * len(asked)
+            for row in rows(_BACK, wanted):
+                strand, step = asked[row[0]], step_of(row[1 : STEP_WIDTH + 1])
+                in_hand = strand.snapshots if step.op == "S" else strand.steps
+                if step.op != "S":
+                    counted[row[0]] += 1
+                    strand.lsn, strand.seq = step.lsn, step.seq
+                if self._belongs(strand, step):
+                    in_hand.append(step)
+            for strand, number in zip(asked, counted, strict=True):
+                strand.exhausted, strand.fresh = number < self._limit, False
+                strand.snapshots.sort(key=self._walk.at, reverse=True)
+            self._limit = min(2 * self._limit, _MOST_READ)
+
+    def _belongs(self, strand: Strand, step: Step) -> bool:
+        place = self._walk.at(step)
+        return (
+            place < self._before
+            and (strand.above is None or place > strand.above)
+            and (strand.below is None or place < strand.below)
+            and self._walk.table.shapes.key_after(step) == strand.key
+        )

@@ -1,0 +1,165 @@
+"""What a row is known by: its table in a slot, its key as typed, and the hashes to look under."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from replview.store.keys import signed_hash
+from replview.store.models import Relation, Slot
+from replview.store.read.row_history.shapes import Shapes, Version
+from replview.store.read.seen import withheld_reason
+
+#: A key's text in an address or a box is no longer than this.
+KEY_CHARACTERS = 2000
+
+_PAIR = re.compile(
+    r"""\s*(?:"((?:[^"]|"")+)"|([^\s=,"']+))\s*=\s*(?:'((?:[^']|'')*)'|([^,]*))\s*(?:,|$)"""
+)
+_VALUE = re.compile(r"""\s*(?:'((?:[^']|'')*)'|([^,]*))\s*(?:,|$)""")
+
+
+class KeyProblem(ValueError):
+    """The typed key cannot be a key of that table; the message says why and what would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """A table of a slot as one looks for rows in it.
+
+    Dropped and made anew, or on another cluster, a table of the same name is another relation:
+    its rows are looked for under all of them.
+    """
+
+    relation: Relation
+    #: Of all relations of that name.
+    shapes: Shapes
+    relation_ids: tuple[int, ...]
+
+    @property
+    def version(self) -> Version | None:
+        """The shape in force now."""
+        number = self.relation.current_version_id
+        found = self.shapes.versions.get(number) if number else None
+        mine = [v for v in self.shapes.versions.values() if v.relation_id == self.relation.pk]
+        return found or (max(mine, key=lambda v: v.number) if mine else None)
+
+    @property
+    def key_columns(self) -> list[str]:
+        """What a row is known by now, or was by the last shape that could tell rows apart."""
+        if self.version is not None and self.version.key_columns:
+            return self.version.key_columns
+        keyed = [v for v in self.shapes.versions.values() if v.key_columns]
+        return max(keyed, key=lambda v: (v.relation_id, v.number)).key_columns if keyed else []
+
+    @property
+    def withheld(self) -> str:
+        """Why whoever asks may not look for its rows by their key; empty: they may."""
+        names = {name for v in self.shapes.versions.values() for name in v.key_columns}
+        return withheld_reason(self.relation_ids, sorted(names), str(self.relation))
+
+    def hashes(self, key: Mapping[str, str | None]) -> list[tuple[int, tuple[str | None, ...]]]:
+        """``(key_hash, values)`` under which changes of the row are found, in whatever shape."""
+        lists = {tuple(v.key_columns) for v in self.shapes.versions.values() if v.key_columns}
+        values = {
+            tuple(key[name] for name in names)
+            for names in lists
+            if len(names) == len(key) and all(name in key for name in names)
+        }
+        return [(signed_hash(each), each) for each in sorted(values, key=str)]
+
+
+def tables_named(
+    slot: Slot, name: str, among: Sequence[Relation] | None = None
+) -> TableRows | None:
+    """The table ``schema.table`` (or ``table`` alone, where no other has the name) of a slot;
+    ``among``: all relations of the slot, where they were read already.
+    """
+    found = [r for r in among or () if f"{r.schema}.{r.table}" == name]
+    found = sorted(found, key=lambda r: -r.pk) or list(_relations_named(slot, name))
+    if not found:
+        return None
+    ids = tuple(relation.pk for relation in found)
+    return TableRows(found[0], Shapes.of(ids), ids)
+
+
+def table_of(slot: Slot, relation_id: int) -> TableRows | None:
+    """The table of a relation, with those of the same name."""
+    relation = Relation.objects.filter(slot=slot, pk=relation_id).first()
+    return None if relation is None else tables_named(slot, f"{relation.schema}.{relation.table}")
+
+
+def _relations_named(slot: Slot, name: str) -> list[Relation]:
+    """Newest first; a name that several schemas have is nobody's."""
+    relations = Relation.objects.filter(slot=slot).order_by("-pk")
+    for index in (position for position, letter in enumerate(name) if letter == "."):
+        found = list(relations.filter(schema=name[:index], table=name[index + 1 :]))
+        if found:
+            return found
+    found = list(relations.filter(table=name))
+    return found if len({relation.schema for relation in found}) == 1 else []
+
+
+def parse_key(text: str, key_columns: Sequence[str]) -> dict[str, str | None]:
+    """A typed key: ``42``, ``id=42``, ``a=1, b='x, y'`` or, in the key's order, ``1, 'x, y'``.
+
+    Raises ``KeyProblem``.
+    """
+    text = text.strip()[:KEY_CHARACTERS]
+    if not key_columns:
+        raise KeyProblem("rows of this table cannot be told apart: it has no key")
+    if not text:
+        raise KeyProblem(f"type a value for {', '.join(key_columns)}")
+    pairs = _pairs(text)
+    if pairs is not None and any(name in key_columns for name in pairs):
+        return _complete(pairs, key_columns)
+    if len(key_columns) == 1:
+        return {key_columns[0]: _unquoted(text)}
+    values = [
+        match[1].replace("''", "'") if match[1] is not None else match[2].strip()
+        for match in _VALUE.finditer(text.removeprefix("(").removesuffix(")"))
+        if match[0]
+    ]
+    if len(values) != len(key_columns):
+        wanted = ", ".join(f"{name}=…" for name in key_columns)
+        raise KeyProblem(f"the key has {len(key_columns)} columns: type {wanted}")
+    return dict(zip(key_columns, values, strict=True))
+
+
+def parse_values(text: str, columns: Sequence[str]) -> dict[str, str | None]:
+    """Typed values of some columns, ``mail=a@b, name='x, y'``: what stands for a key where rows
+    cannot be told apart. Raises ``KeyProblem``.
+    """
+    pairs = _pairs(text.strip()[:KEY_CHARACTERS])
+    if not pairs or any(name not in columns for name in pairs):
+        raise KeyProblem("the table has no key: name columns and values, as in mail=a@b")
+    return pairs
+
+
+def _pairs(text: str) -> dict[str, str | None] | None:
+    """``name=value, …`` as a mapping; None where the text has not that form."""
+    found: dict[str, str | None] = {}
+    position = 0
+    while position < len(text):
+        match = _PAIR.match(text, position)
+        if match is None:
+            return None
+        name = match[1].replace('""', '"') if match[1] else match[2]
+        found[name] = match[3].replace("''", "'") if match[3] is not None else match[4].strip()
+        position = match.end()
+    return found
+
+
+def _unquoted(text: str) -> str:
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        return text[1:-1].replace("''", "'")
+    return text
+
+
+def _complete(pairs: Mapping[str, str | None], key_columns: Sequence[str]) -> dict[str, str | None]:
+    missing = [name for name in key_columns if name not in pairs]
+    other = [name for name in pairs if name not in key_columns]
+    if missing:
+        raise KeyProblem(f"the key is not complete: {', '.join(missing)} is missing")
+    if other:
+        raise KeyProblem(f"{other[0]} is not part of the key, which is {', '.join(key_columns)}")
+    return {name: pairs[name] for name in key_columns}

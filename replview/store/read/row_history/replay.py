@@ -1,0 +1,132 @@
+"""A row through its changes: what each found and what it left, as far as the record tells.
+
+Nothing is carried across a hole in the record, a truncation, or a transaction that was left out;
+nor the value of a column that became another one in between.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.breaks import Breaks
+from replview.store.read.row_history.steps import OPEN_END, Place, Step
+
+#: Before and after every place of a life.
+_FIRST: Place = (-1, 0, 0, 0)
+LAST: Place = (OPEN_END, 1, OPEN_END, 1 << 31)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A row at one moment; ``exists`` None: nobody can tell."""
+
+    exists: bool | None = None
+    #: What is known of it; an absent column is unknown.
+    values: Mapping[str, Any] = field(default_factory=dict)
+    #: The change that left it so.
+    last: Step | None = None
+    #: Why it does not exist, or cannot be told: ``deleted``, ``truncated``, ``gap``, ``left out``,
+    #: ``unpublished``, ``table``, or empty where no earlier change is recorded.
+    why: str = ""
+
+
+NOTHING = Known()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change of a row, with the row before and after it."""
+
+    step: Step
+    before: Known
+    after: Known
+    #: Where ``before`` is from: ``sent``, ``derived``, ``key``, ``unknown``; empty: there was none.
+    before_kind: str
+    key_before: tuple[Any, ...] | None
+    key_after: tuple[Any, ...] | None
+
+
+class Fold:
+    """The rows of one table, by their keys, while changes are applied in order."""
+
+    def __init__(self, walk: Walk, breaks: Breaks) -> None:
+        self._walk = walk
+        self._shapes = walk.table.shapes
+        self._breaks = breaks
+        self._lives = {life.id: life for life in walk.lives}
+        self.rows: dict[tuple[Any, ...], Known] = {}
+
+    def apply_all(self, steps: Iterable[Step]) -> list[Entry]:
+        """Apply changes, oldest first."""
+        return [self.apply(step) for step in steps]
+
+    def apply(self, step: Step) -> Entry:
+        """The row before and after one more change."""
+        key_before, key_after = self._shapes.key_before(step), self._shapes.key_after(step)
+        found = self.carried(self.rows.pop(key_before or (), NOTHING), step)
+        if step.op in ("I", "S"):
+            kind, before = "", Known(exists=False) if step.op == "I" else found
+            after = Known(True, step.new or {}, step)
+        else:
+            kind, before = self._before(found, step)
+            after = (
+                Known(False, last=step, why="deleted")
+                if step.op == "D"
+                else Known(True, {**self._of_version(before.values, step), **step.told}, step)
+            )
+        self.rows[key_after or ()] = after
+        return Entry(step, before, after, kind, key_before, key_after)
+
+    def _before(self, found: Known, step: Step) -> tuple[str, Known]:
+        sent = step.old or {}
+        if step.old_kind == "O":
+            return "sent", Known(True, sent, found.last)
+        # A row that was not there cannot be changed: what we know of it is not whole.
+        if found.exists and found.values:
+            return "derived", Known(True, {**found.values, **sent}, found.last)
+        return ("key" if sent else "unknown"), Known(True, sent, found.last, found.why)
+
+    def _of_version(self, values: Mapping[str, Any], step: Step) -> dict[str, Any]:
+        version = self._shapes.versions.get(step.version_id)
+        names = version.kinds() if version else {}
+        return {name: value for name, value in values.items() if name in names}
+
+    def carried(self, known: Known, step: Step) -> Known:
+        """What is still known of a row when another change of it comes."""
+        last = known.last
+        if last is None:
+            return known
+        if last.relation_id != step.relation_id:
+            return Known(None, last=last, why="table")
+        known = self.until(known, step.incarnation_id, step.place)
+        if not known.exists:
+            return known
+        return Known(True, self._shapes.outliving(known.values, last, step), last)
+
+    def until(self, known: Known, life_id: int, place: Place) -> Known:
+        """What is still known of a row at a place after its last change."""
+        last = known.last
+        if last is None:
+            return known
+        if last.relation_id in self._breaks.unpublished:
+            return Known(None, last=last, why="unpublished")
+        spans = [(life_id, last.place, place)]
+        if last.incarnation_id != life_id:
+            if not self._is_seamless(last.incarnation_id, life_id):
+                return Known(None, last=last, why="gap")
+            spans = [(last.incarnation_id, last.place, LAST), (life_id, _FIRST, place)]
+        for life, after, before in spans:
+            if self._breaks.left_out_between(life, after, before):
+                return Known(None, last=last, why="left out")
+            if known.exists and self._breaks.truncated(last.relation_id, life, after, before):
+                return Known(False, last=last, why="truncated")
+        return known
+
+    def _is_seamless(self, from_life: int, to_life: int) -> bool:
+        """Nothing is missing from one life of the slot to a later one."""
+        first, last = self._lives.get(from_life), self._lives.get(to_life)
+        if first is None or last is None:
+            return False
+        between = range(first.number + 1, last.number + 1)
+        return all(life.seamless for life in self._lives.values() if life.number in between)

@@ -1,0 +1,267 @@
+"""The versions of one table over time: when each came into force, by which transaction, for how
+long, and how many changes are stored under it.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection
+from django.utils.dateparse import parse_datetime
+
+from replview.store.models import Relation, RelationVersion
+from replview.store.sums.relation_sums import TAIL
+
+# A walsender tells no position of a Relation message, so its transaction is found by xid. An xid
+# comes again after four thousand million others: of several, the one nearest in time.
+_TRANSACTIONS = """
+    SELECT DISTINCT ON (w.n) w.n, t.id, t.incarnation_id, i.number, t.commit_seq, t.state, t.xid,
+           t.commit_time, t.actor, t.actor_grade, first.lsn::text
+    FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[], %s::timestamptz[])
+         AS w (n, relation_id, version_id, xid, at)
+    JOIN relation r ON r.id = w.relation_id
+    JOIN transaction t ON t.xid = w.xid AND t.state NOT IN ('discarded', 'copying')
+    JOIN slot_incarnation i ON i.id = t.incarnation_id AND i.slot_id = r.slot_id
+         AND i.system_identifier = r.system_identifier
+    LEFT JOIN LATERAL (
+        SELECT lsn FROM change WHERE transaction_id = t.id AND seq <= %s
+          AND version_id = w.version_id ORDER BY seq LIMIT 1) first ON true
+    ORDER BY w.n, abs(extract(epoch FROM t.received_at - w.at)) NULLS LAST, t.id DESC
+"""
+#: Of a transaction's changes, how many are looked at for the first of a version.
+_LOOKED_AT = 5000
+
+# What is not summed up yet is of the version that was in force: a table's lock keeps changes under
+# an earlier shape out of later transactions. The one that changed the shape counts for the new one.
+_COUNTS = """
+    WITH lives AS (
+        SELECT i.id, i.number, coalesce(m.rolled_seq, 0) AS rolled
+        FROM relation r JOIN slot_incarnation i ON i.slot_id = r.slot_id
+        LEFT JOIN activity_mark m ON m.incarnation_id = i.id
+        WHERE r.id = %(relation)s),
+    begun AS (
+        SELECT * FROM unnest(%(versions)s::bigint[], %(lives)s::int[], %(seqs)s::bigint[])
+             WITH ORDINALITY AS b (version_id, number, seq, rank))
+    SELECT version_id, sum(transactions), sum(inserts), sum(updates), sum(deletes), sum(truncates),
+           sum(snapshots)
+    FROM relation_activity WHERE relation_id = %(relation)s GROUP BY 1
+    UNION ALL
+    SELECT coalesce(b.version_id, 0), count(*) FILTER (WHERE NOT t.snapshot),
+           coalesce(sum((t.counts->>0)::bigint) FILTER (WHERE NOT t.snapshot), 0),
+           sum((t.counts->>1)::bigint), sum((t.counts->>2)::bigint), sum((t.counts->>3)::bigint),
+           coalesce(sum((t.counts->>0)::bigint) FILTER (WHERE t.snapshot), 0)
+    FROM (SELECT l.number, t.commit_seq, t.snapshot, t.relations->%(key)s AS counts
+            FROM lives l CROSS JOIN LATERAL (
+                SELECT commit_seq, relations, state = 'snapshot' AS snapshot FROM transaction
+                WHERE incarnation_id = l.id AND commit_seq > l.rolled
+                  AND state IN ('committed', 'snapshot')
+                ORDER BY commit_seq DESC LIMIT %(tail)s) t) t
+    LEFT JOIN LATERAL (
+        SELECT version_id FROM begun
+        WHERE (begun.number, begun.seq) <= (t.number, t.commit_seq)
+        ORDER BY rank DESC LIMIT 1) b ON true
+    WHERE t.counts IS NOT NULL GROUP BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The transaction in which a version was first seen."""
+
+    transaction_id: int
+    incarnation_id: int
+    life_number: int
+    #: None: it is not committed, or never was.
+    commit_seq: int | None
+    state: str
+    xid: int
+    commit_time: dt.datetime | None
+    actor: str | None
+    actor_grade: str | None
+    #: Of its first change under the version; None: not among its first, or not kept any more.
+    first_lsn: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A version came into force, until the next one did."""
+
+    version_id: int
+    xid: int | None
+    #: As the message gave it; a walsender gives none.
+    lsn: str | None
+    #: By our clock, when it was stored; None: not noted.
+    noticed_at: dt.datetime | None
+    #: Its transaction; None: it is not in the store (any more).
+    found: Found | None = None
+    #: When the next version came into force; None: this one still is, or that is not known.
+    until: dt.datetime | None = None
+    current: bool = False
+
+    @property
+    def began_at(self) -> dt.datetime | None:
+        """The best known moment: the commit of its transaction, or when we noticed."""
+        if self.found is not None and self.found.commit_time is not None:
+            return self.found.commit_time
+        return self.noticed_at
+
+
+@dataclass(slots=True)
+class VersionCounts:
+    """What is stored under a version."""
+
+    transactions: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    truncates: int = 0
+    snapshots: int = 0
+
+    @property
+    def changes(self) -> int:
+        """Inserts, updates, deletes and truncates."""
+        return self.inserts + self.updates + self.deletes + self.truncates
+
+
+@dataclass(slots=True)
+class VersionHistory:
+    """One version with its times."""
+
+    version: RelationVersion
+    #: The oldest first.
+    periods: list[Period] = field(default_factory=list)
+    counts: VersionCounts = field(default_factory=VersionCounts)
+
+    @property
+    def first(self) -> Period | None:
+        """When it was first seen."""
+        return self.periods[0] if self.periods else None
+
+    @property
+    def last(self) -> Period | None:
+        """When it came into force for the last time."""
+        return self.periods[-1] if self.periods else None
+
+
+@dataclass(slots=True)
+class SchemaHistory:
+    """All versions of a table, the newest first."""
+
+    relation: Relation
+    versions: list[VersionHistory]
+    #: In the order of time.
+    periods: list[Period]
+    #: Changes of which the record does not tell the version.
+    unplaced: VersionCounts
+
+    def number(self, number: int) -> VersionHistory | None:
+        """The version of this number."""
+        return next((v for v in self.versions if v.version.number == number), None)
+
+    @property
+    def current(self) -> VersionHistory | None:
+        """The version in force."""
+        wanted = self.relation.current_version_id
+        return next((v for v in self.versions if v.version.pk == wanted), None)
+
+    def before(self, version: VersionHistory) -> VersionHistory | None:
+        """The version that was in force before this one was first."""
+        previous = None
+        for period in self.periods:
+            if period.version_id == version.version.pk:
+                break
+            previous = period.version_id
+        return next((v for v in self.versions if v.version.pk == previous), None)
+
+
+def schema_history(relation: Relation) -> SchemaHistory:
+    """The versions of a table with times and counts, in three reads."""
+    versions = list(RelationVersion.objects.filter(relation=relation).order_by("-number"))
+    periods = _in_order(_with_transactions(relation.pk, periods_of(versions)), relation)
+    history = {version.pk: VersionHistory(version) for version in versions}
+    for period in periods:
+        history[period.version_id].periods.append(period)
+    unplaced = VersionCounts()
+    for version_id, *counts in _count(relation.pk, periods):
+        found = history.get(version_id)
+        into = found.counts if found else unplaced
+        for name, number in zip(VersionCounts.__dataclass_fields__, counts, strict=True):
+            setattr(into, name, getattr(into, name) + int(number or 0))
+    return SchemaHistory(relation, list(history.values()), periods, unplaced)
+
+
+def periods_of(versions: Iterable[RelationVersion]) -> list[Period]:
+    """Each time that one of these versions came into force, as the store noted it, in no order."""
+    found = []
+    for version in versions:
+        intervals = version.intervals or [{"lsn": version.first_lsn, "xid": version.first_xid}]
+        for number, interval in enumerate(intervals):
+            at = parse_datetime(str(interval.get("at") or ""))
+            if number == 0:
+                at = at or version.first_seen_at
+            lsn = interval.get("lsn")
+            found.append(Period(version.pk, interval.get("xid"), str(lsn) if lsn else None, at))
+    return found
+
+
+def _with_transactions(relation_id: int, periods: Sequence[Period]) -> list[Period]:
+    wanted = [(n, period) for n, period in enumerate(periods) if period.xid is not None]
+    if not wanted:
+        return list(periods)
+    parameters = [
+        [n for n, _ in wanted],
+        [relation_id] * len(wanted),
+        [period.version_id for _, period in wanted],
+        [period.xid for _, period in wanted],
+        [period.noticed_at for _, period in wanted],
+        _LOOKED_AT,
+    ]
+    found = {row[0]: Found(*row[1:]) for row in _rows(_TRANSACTIONS, parameters)}
+    return [_replaced(period, found=found.get(n)) for n, period in enumerate(periods)]
+
+
+def _in_order(periods: Sequence[Period], relation: Relation) -> list[Period]:
+    """By time; those of the same moment in the order of history, then as they were noted."""
+    beginning = dt.datetime.min.replace(tzinfo=dt.UTC)
+
+    def when(period: Period) -> tuple[Any, ...]:
+        found = period.found
+        seq = found.commit_seq if found and found.commit_seq is not None else 0
+        return (period.began_at or beginning, found.life_number if found else 0, seq)
+
+    ordered = sorted(periods, key=when)
+    done = []
+    for number, period in enumerate(ordered):
+        following = ordered[number + 1] if number + 1 < len(ordered) else None
+        last = following is None and period.version_id == relation.current_version_id
+        until = following.began_at if following else None
+        done.append(_replaced(period, until=until, current=last))
+    return done
+
+
+def _replaced(period: Period, **values: Any) -> Period:
+    known = {name: getattr(period, name) for name in Period.__dataclass_fields__}
+    return Period(**{**known, **values})
+
+
+def _count(relation_id: int, periods: Sequence[Period]) -> list[tuple[Any, ...]]:
+    # Of what is in no committed transaction no change counts; what is not in the store any more
+    # lies before everything that is not summed up.
+    begun = [p for p in periods if p.found is None or p.found.commit_seq is not None]
+    places = [(p.found.life_number, p.found.commit_seq) if p.found else (0, 0) for p in begun]
+    parameters = {
+        "relation": relation_id,
+        "key": str(relation_id),
+        "versions": [period.version_id for period in begun],
+        "lives": [life for life, _ in places],
+        "seqs": [seq for _, seq in places],
+        "tail": TAIL,
+    }
+    return _rows(_COUNTS, parameters)
+
+
+def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())

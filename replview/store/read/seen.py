@@ -1,0 +1,199 @@
+"""Changes as somebody may see them: values withheld where the sight withholds them.
+
+Every reader that makes a row of ``change`` into something to show calls this, and does nothing
+more where the sight is open.
+"""
+
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from django.db import connection
+
+from replview.store.read.visibility import MASKED, NO_RIGHT, Sight, current_sight
+
+if TYPE_CHECKING:  # these are built on this module
+    from replview.store.read.changes.page import ChangeRow
+    from replview.store.read.history import TransactionRow
+    from replview.store.read.row_history.steps import Step
+
+#: Of a withheld message this is shown.
+_MESSAGE_SHOWN = ("prefix", "transactional")
+
+
+def seen_change(change: "ChangeRow", sight: Sight | None = None) -> "ChangeRow":
+    """The change with masked values marked; without any value of a table that is hidden."""
+    sight = sight or current_sight()
+    if sight.open:
+        return change
+    if change.op == "M":
+        hidden = sight.hides_message_in(change.transaction_id)
+        return replace(change, new=_message_shown(change.new), hidden=True) if hidden else change
+    relation_id = change.relation_id
+    if relation_id is None or change.op == "T":
+        return change
+    if sight.hides(relation_id, version=change.version):
+        return replace(
+            change, old=None, new=None, key_hash=None, old_key_hash=None, columns=[],
+            key_columns=[], hidden=True,
+        )  # fmt: skip
+    masked = sight.masked(relation_id, version=change.version)
+    if not masked:
+        return change
+    return masked_change(change, masked)
+
+
+def masked_change(change: "ChangeRow", masked: Set[str]) -> "ChangeRow":
+    """The change with masked values marked. Of an update it tells nobody whether they changed: not
+    by their absence, nor by an old key, which is sent only where the key is another.
+    """
+    old, new, old_kind = change.old, change.new, change.old_kind
+    update = change.op == "U"
+    if update and old_kind == "K" and old and not masked.isdisjoint(old):
+        told = {name: value for name, value in old.items() if name not in masked}
+        if all((new or {}).get(name, value) == value for name, value in told.items()):
+            old = old_kind = None
+    mine = {str(column["name"]) for column in change.columns} if update else set()
+    return replace(
+        change,
+        old=masked_image(old, masked),
+        old_kind=old_kind,
+        new=masked_image(new, masked, unsent=mine.intersection(masked)),
+    )
+
+
+def seen_step(step: "Step", sight: Sight | None = None) -> "Step":
+    """The same of a row's step."""
+    sight = sight or current_sight()
+    if sight.open or step.op == "T" or step.relation_id is None:
+        return step
+    if sight.hides(step.relation_id):
+        return replace(step, old=None, new=None)
+    masked = sight.masked(step.relation_id, version_id=step.version_id)
+    if not masked:
+        return step
+    mine = sight.masked_in(step.relation_id, step.version_id)
+    return replace(
+        step,
+        old=masked_image(step.old, masked),
+        new=masked_image(step.new, masked, unsent=mine if step.op == "U" else ()),
+    )
+
+
+def seen_transaction(row: "TransactionRow") -> "TransactionRow":
+    """The transaction without its context, which a message told, where messages are hidden."""
+    if row.context is None or not current_sight().hides_messages_of_life(row.incarnation_id):
+        return row
+    return replace(row, context=None)
+
+
+def masked_image(
+    image: Mapping[str, Any] | None, masked: Collection[str], *, unsent: Collection[str] = ()
+) -> dict[str, Any] | None:
+    """A row with marks in place of masked values; SQL NULL stays NULL, as at ingest.
+
+    ``unsent``: masked columns of an updated row. One that the server did not send did not change,
+    which nobody is told: it has a mark as well.
+    """
+    if image is None:
+        return None
+    told = dict.fromkeys(unsent, MASKED)
+    return told | {
+        name: MASKED if value is not None and name in masked else value
+        for name, value in image.items()
+    }
+
+
+def _message_shown(message: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: message[name] for name in _MESSAGE_SHOWN if message and name in message}
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimits:
+    """What a search for a text in values must leave out, as SQL over ``change c``."""
+
+    #: Conditions on a change, and on one of its values; empty where nothing is left out.
+    of_change: str = ""
+    _of_value: str = ""
+    #: The named parameters.
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def of_value(self, alias: str) -> str:
+        """``alias`` has the value's column as ``key``."""
+        return self._of_value.format(alias=alias)
+
+
+_ANYWHERE = TextLimits()
+_OF_CHANGE = """
+    AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))
+"""
+_OF_VALUE = """
+    AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, {alias}.key),
+                     false)
+"""
+
+
+def text_limits(relation_ids: Collection[int], *, transaction_id: int | None = None) -> TextLimits:
+    """For a search among changes of these tables, or of this transaction: no masked value matches,
+    and nothing of a hidden table; of a table, or a shape of one, that comes after this was asked
+    nothing does.
+    """
+    sight = current_sight()
+    if sight.open:
+        return _ANYWHERE
+    sight.learn(relation_ids)
+    seen = [relation_id for relation_id in relation_ids if not sight.hides(relation_id)]
+    columns = {str(each): sorted(sight.masked(each)) for each in seen if sight.masked(each)}
+    hides_messages = (
+        sight.hides_some_messages
+        if transaction_id is None
+        else sight.hides_message_in(transaction_id)
+    )
+    return TextLimits(
+        _OF_CHANGE + (" AND c.op::text <> 'M'" if hides_messages else ""),
+        _OF_VALUE,
+        {
+            "searched_versions": sorted(set[int]().union(*map(sight.versions, seen))),
+            "masked_columns": orjson.dumps(columns).decode(),
+        },
+    )
+
+
+def withheld_reason(relation_ids: Collection[int], columns: Collection[str], table: str) -> str:
+    """Why nobody may search these columns of a table (of all relations of its name); empty: they
+    may.
+    """
+    sight = current_sight()
+    if sight.open:
+        return ""
+    sight.learn(relation_ids)
+    if any(map(sight.hides, relation_ids)):
+        return f"you have {NO_RIGHT} of {table}"
+    masked = frozenset[str]().union(*map(sight.masked, relation_ids))
+    asked = [column for column in columns if column in masked]
+    if asked:
+        return f"{asked[0]} of {table} is masked: nobody can look for its values"
+    return ""
+
+
+def tables_of(transaction_ids: Collection[int]) -> list[int]:
+    """The tables these transactions touched; asked only where something is hidden or masked."""
+    if current_sight().open:
+        return []
+    sql = """
+        SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k
+        WHERE t.id = ANY(%s)
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [list(transaction_ids)])
+        return [row[0] for row in cursor.fetchall()]
+
+
+def all_tables() -> list[int]:
+    """Every table there is; asked only where something is hidden or masked."""
+    if current_sight().open:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM relation")
+        return [row[0] for row in cursor.fetchall()]

@@ -1,0 +1,1 @@
+"""Finding transactions by any filter, newest first."""

@@ -1,0 +1,285 @@
+"""A transaction filter as SQL: of rows, and of the blocks that may hold such rows.
+
+Every value is a parameter; the texts here are put together from constants alone.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from replview.store.read.history import TransactionRow
+from replview.store.read.history_places import PLACED_LSN, PLACED_TIME
+from replview.store.read.seen import all_tables, text_limits
+from replview.store.read.transactions.transaction_filter import (
+    NO_ORIGIN,
+    OPERATIONS,
+    PLACED_STATES,
+    UNKNOWN_ACTOR,
+    TransactionFilter,
+)
+from replview.store.sums.activity import BLOCK
+
+COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow.__dataclass_fields__)
+#: The moment by which one without a place stands among the others.
+ENDED_TIME = "coalesce(t.ended_at, t.stored_at, t.received_at)"
+OPEN_TIME = "CASE WHEN t.state = 'prepared' THEN coalesce(t.prepared_at, t.received_at) ELSE t.received_at END"  # noqa: E501
+
+_CHANGES = (
+    "greatest(t.inserts + t.updates + t.deletes + t.truncates + t.messages - t.aborted_changes, 0)"
+)
+_PLACES = {"I": 0, "U": 1, "D": 2, "T": 3}
+_COUNTERS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}
+#: How far into a transaction a text is looked for in values.
+TEXT_CHANGES = 200
+
+# Resolved by the statement itself, once, before it looks at any row.
+_NAMED = "SELECT id FROM relation WHERE schema || '.' || \"table\" = ANY(%(tables)s)"
+_HOLDING = "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
+_KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED}) named)"  # noqa: S608
+# What subtransactions took back is in a transaction's counts: of those that were found and have
+# such, the changes are asked. Their ids are named twice, so that the planner leaves out the
+# partitions that hold none of them.
+_STILL_DONE = f"""
+    SELECT i.id FROM unnest(%(ids)s::bigint[]) AS i (id) WHERE EXISTS (
+        SELECT FROM change c WHERE c.transaction_id = i.id AND c.transaction_id = ANY(%(ids)s)
+        AND c.relation_id IN ({_NAMED}) {{ops}}
+        AND NOT EXISTS (SELECT FROM aborted_subtransaction s
+                        WHERE s.transaction_id = c.transaction_id AND s.subxid = c.subxid))
+"""  # noqa: S608
+_IN_VALUES = """EXISTS (SELECT FROM change c
+    WHERE c.transaction_id = t.id AND c.seq <= {most}
+      AND (EXISTS (SELECT FROM jsonb_each_text(c.new) v WHERE v.value ILIKE %(pattern)s {of_value})
+        OR EXISTS (SELECT FROM jsonb_each_text(c.old) v WHERE v.value ILIKE %(pattern)s {of_value}))
+      {of_change}
+      AND NOT EXISTS (SELECT FROM aborted_subtransaction s
+                      WHERE s.transaction_id = c.transaction_id AND s.subxid = c.subxid))"""
+
+
+@dataclass(slots=True)
+class Conditions:
+    """What rows and blocks must fulfil, with the values of the parameters."""
+
+    #: On ``transaction t``; each is true of every row that passes.
+    rows: list[str] = field(default_factory=list)
+    #: On ``history_block b``: false only where no transaction of the block passes.
+    blocks: list[str] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    #: Which of the transactions ``%(ids)s`` still did what is asked for, to the tables asked for;
+    #: empty: the counts of a transaction tell.
+    still_done: str = ""
+    #: On ``history_block b``: for each condition, how many of the block's transactions fulfil it,
+    #: about; what is not told of a condition is not counted on.
+    numbers: list[str] = field(default_factory=list)
+    #: Some condition has no such number.
+    uncounted: bool = False
+    #: Where an index of its own leads to the rows, others need hardly be looked at.
+    indexed: bool = False
+    #: Exactly one gid or xid.
+    by_id: bool = False
+    #: Rows are looked at one by one: how many may be, is bounded.
+    searches: bool = False
+    #: Values of changes are looked at.
+    reads_values: bool = False
+
+    def add(self, row: str, block: str = "", number: str = "", **values: Any) -> None:
+        """One more condition that rows are searched for."""
+        self.rows.append(row)
+        if number:
+            self.numbers.append(number)
+        else:
+            self.uncounted = True
+        if block:
+            self.blocks.append(block)
+        self.values |= values
+        self.searches = True
+
+    @property
+    def row_sql(self) -> str:
+        """All conditions on a row."""
+        return " AND ".join(self.rows) or "true"
+
+    @property
+    def number_sql(self) -> str:
+        """How many of a block's transactions pass, about; of conditions that have nothing to do
+        with each other.
+        """
+        if self.uncounted or self.indexed or not self.numbers:
+            return "NULL"
+        return " * ".join(f"(({number}) / {BLOCK}.0)" for number in self.numbers) + f" * {BLOCK}"
+
+    @property
+    def block_sql(self) -> str:
+        """All conditions on a block."""
+        return " AND ".join(self.blocks) or "true"
+
+
+def conditions_of(wanted: TransactionFilter, *, time: str = PLACED_TIME) -> Conditions:
+    """The filter's conditions; ``time`` is the moment of the rows they are for."""
+    found = Conditions()
+    _indexed(found, wanted)
+    _states(found, wanted)
+    _tables(found, wanted)
+    _sizes(found, wanted)
+    _stretch(found, wanted, time)
+    if wanted.text:
+        _text(found, wanted.text)
+    return found
+
+
+def _indexed(found: Conditions, wanted: TransactionFilter) -> None:
+    """Conditions that have an index with commit_seq as its last column."""
+    for name, none in (("actor", UNKNOWN_ACTOR), ("origin", NO_ORIGIN)):
+        value = getattr(wanted, name)
+        if value == none:
+            found.add(f"t.{name} IS NULL")
+        elif value:
+            found.rows.append(f"t.{name} = %({name})s")
+            found.values[name] = value
+            found.indexed = True
+    if wanted.id:
+        digits = wanted.id.isascii() and wanted.id.isdigit() and len(wanted.id) <= 18
+        found.rows.append("(t.gid = %(id)s OR t.xid = %(xid)s)" if digits else "t.gid = %(id)s")
+        found.values |= {"id": wanted.id, "xid": int(wanted.id) if digits else None}
+        found.by_id = True
+    if wanted.prepared_min:
+        found.add(
+            "t.gid IS NOT NULL AND t.prepared_at IS NOT NULL AND coalesce(t.commit_time, "
+            "t.ended_at, now()) - t.prepared_at >= make_interval(secs => %(prepared_min)s)",
+            prepared_min=wanted.prepared_min,
+        )
+        found.indexed = True
+
+
+def _states(found: Conditions, wanted: TransactionFilter) -> None:
+    if wanted.states:
+        states = sorted(wanted.wanted_states)
+        placed = [state for state in states if state in PLACED_STATES]
+        found.add(
+            "t.state = ANY(%(states)s)",
+            "b.states ?| %(placed)s",
+            "SELECT sum((b.states->>s)::bigint) FROM unnest(%(placed)s::text[]) s",
+            states=states,
+            placed=placed,
+        )
+    else:
+        # Hidden; they have no place, so that blocks need not be asked.
+        found.rows.append("t.state NOT IN ('copying', 'discarded')")
+
+
+def _tables(found: Conditions, wanted: TransactionFilter) -> None:
+    """Tables and operations: something that is asked for, done to what is asked for."""
+    ops = "" if wanted.ops == OPERATIONS else wanted.ops
+    if wanted.tables:
+        found.values["tables"] = list(wanted.tables)
+        _operations_on_tables(found, ops)
+    elif ops:
+        rows = [f"t.{_COUNTERS[one]} > 0" for one in ops if one in _COUNTERS]
+        blocks = [f"b.{_COUNTERS[one]} > 0" for one in ops if one in _COUNTERS]
+        plain = f"(t.state <> 'snapshot' AND ({' OR '.join(rows) or 'false'}))"
+        if "S" in ops:
+            plain = f"({plain} OR t.state = 'snapshot')"
+            blocks.append("b.states ? 'snapshot'")
+        done = [f"b.{_COUNTERS[one]}" for one in ops if one in _COUNTERS]
+        number = "" if "S" in ops else f"least({' + '.join(done)}, b.transactions)"
+        found.add(plain, f"({' OR '.join(blocks)})", number)
+
+
+def _operations_on_tables(found: Conditions, ops: str) -> None:
+    counters = [_COUNTERS[one] for one in ops if one in _PLACES] + ["snapshots"] * ("S" in ops)
+    done = f" AND ({' OR '.join(f'a.{name} > 0' for name in counters) or 'false'})" if ops else ""
+    block = (
+        f"EXISTS (SELECT FROM relation_activity a WHERE a.relation_id IN ({_NAMED})"
+        f" AND a.incarnation_id = b.incarnation_id AND a.block = b.block{done})"
+    )
+    rows_done = f"least(sum(a.transactions), sum({' + '.join(f'a.{one}' for one in counters)}))"
+    number = (
+        f"SELECT {rows_done if counters else 'sum(a.transactions)'} FROM relation_activity a"  # noqa: S608 (of constants)
+        f" WHERE a.relation_id IN ({_NAMED})"
+        " AND a.incarnation_id = b.incarnation_id AND a.block = b.block"
+    )
+    touched = f"t.relations ?| {_KEYS}"
+    found.still_done = _STILL_DONE.format(ops="AND c.op = ANY(%(ops)s)" if ops else "")
+    if not ops:
+        found.add(touched, block, number)
+        return
+    rows = [f"(t.relations->k.key->>{_PLACES[one]})::bigint > 0" for one in ops if one in _PLACES]
+    snapshots = " OR t.state = 'snapshot'" if "S" in ops else ""
+    row = (
+        f"{touched} AND (t.state <> 'snapshot' AND EXISTS (SELECT FROM unnest({_KEYS}) k (key)"
+        f" WHERE {' OR '.join(rows) or 'false'})"
+        f"{snapshots})"
+    )
+    found.add(row, block, number)
+    found.values["ops"] = list(ops)
+
+
+def _sizes(found: Conditions, wanted: TransactionFilter) -> None:
+    if wanted.min_changes:
+        found.add(
+            f"{_CHANGES} >= %(min_changes)s",
+            "b.max_changes >= %(min_changes)s",
+            "1",
+            min_changes=wanted.min_changes,
+        )
+    if wanted.min_bytes:
+        found.add(
+            "t.size_bytes >= %(min_bytes)s",
+            "b.max_size_bytes >= %(min_bytes)s",
+            "1",
+            min_bytes=wanted.min_bytes,
+        )
+
+
+def _stretch(found: Conditions, wanted: TransactionFilter, time: str) -> None:
+    """From when to when, from where to where. A block across a bound may hold anything from none to
+    all: it is looked through, and not counted on.
+    """
+    since, until = wanted.since_at, wanted.until_at
+    whole = "CASE WHEN {} THEN b.transactions ELSE 0 END"
+    if since is not None:
+        found.add(
+            f"{time} >= %(since)s",
+            "b.last_time >= %(since)s",
+            whole.format("b.first_time >= %(since)s"),
+            since=since,
+        )
+    if until is not None:
+        found.add(
+            f"{time} < %(until)s",
+            "b.first_time < %(until)s",
+            whole.format("b.last_time < %(until)s"),
+            until=until,
+        )
+    if wanted.from_lsn is not None:
+        found.add(
+            f"{PLACED_LSN} >= %(from_lsn)s",
+            "(b.last_lsn >= %(from_lsn)s OR b.states ? 'snapshot')",
+            whole.format("b.first_lsn >= %(from_lsn)s"),
+            from_lsn=str(wanted.from_lsn),
+        )
+    if wanted.to_lsn is not None:
+        found.add(
+            f"{PLACED_LSN} <= %(to_lsn)s",
+            "(b.first_lsn <= %(to_lsn)s OR b.states ? 'snapshot')",
+            whole.format("b.last_lsn <= %(to_lsn)s"),
+            to_lsn=str(wanted.to_lsn),
+        )
+
+
+def _text(found: Conditions, text: str) -> None:
+    """In names, or in the values of a transaction's first changes that count."""
+    escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    pattern = f"%{escaped}%"
+    names = " OR ".join(
+        f"{name} ILIKE %(pattern)s"
+        for name in ("t.gid", "t.actor", "t.origin", "t.xid::text", "t.commit_lsn::text")
+    )
+    limits = text_limits(all_tables())
+    in_values = _IN_VALUES.format(
+        most=TEXT_CHANGES, of_change=limits.of_change, of_value=limits.of_value("v")
+    )
+    found.add(
+        f"({names} OR t.relations ?| ARRAY({_HOLDING}) OR {in_values})",
+        pattern=pattern,
+        **limits.parameters,
+    )
+    found.reads_values = True

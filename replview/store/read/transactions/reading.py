@@ -1,0 +1,318 @@
+"""The statements behind a list of transactions: one serves all lives, each reads a bounded part."""
+
+import datetime as dt
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from replview.store.models.seen import seen_ids
+from replview.store.read.history import TransactionRow
+from replview.store.read.history_places import PLACED_TIME, Life
+from replview.store.read.seen import seen_transaction
+from replview.store.read.transactions.conditions import (
+    COLUMNS,
+    ENDED_TIME,
+    OPEN_TIME,
+    Conditions,
+    conditions_of,
+)
+from replview.store.read.transactions.streams import (
+    LONG_AGO,
+    PlacedStream,
+    Range,
+    Stream,
+    UnplacedStream,
+)
+from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.store.sums.activity import BLOCK
+
+#: Candidate blocks that are noted at once.
+_BLOCKS_LIMIT = 2000
+_END_OF_TIME = dt.datetime(9000, 1, 1, tzinfo=dt.UTC)
+_LAST_ID = (1 << 63) - 1
+
+_LIVES = """
+    SELECT i.id, s.id, o.name || '/' || s.name, i.number, i.commit_seq, coalesce(m.rolled_seq, 0),
+           ARRAY({blocks}),
+           CASE WHEN {by_id} AND row_number() OVER (ORDER BY i.id DESC) = 1
+                THEN ARRAY(SELECT t.id FROM transaction t WHERE t.gid = %(id)s OR t.xid = %(xid)s
+                           ORDER BY t.id DESC LIMIT 10000) END,
+           CASE WHEN %(tables_most)s > 0 AND i.id = s.incarnation_id
+                THEN ARRAY(SELECT ARRAY[r.id::text, r.schema, r."table"] FROM relation r
+                           WHERE r.slot_id = s.id
+                           ORDER BY r.schema, r."table" LIMIT %(tables_most)s) END
+    FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
+    LEFT JOIN activity_mark m ON m.incarnation_id = i.id
+    LEFT JOIN unnest(%(cut_lives)s::bigint[], %(cuts)s::bigint[]) AS c (life, cut) ON c.life = i.id
+    WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s))
+      AND (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s))
+    ORDER BY i.id DESC
+"""
+_BLOCKS = """
+    SELECT ARRAY[b.block, {number}] FROM history_block b
+    WHERE b.incarnation_id = i.id AND {side} AND {conditions}
+    ORDER BY b.block {direction} LIMIT %(blocks_limit)s
+"""
+
+_PLACED = """
+    SELECT r.n, {time}, NULL::timestamptz, {columns}
+    FROM unnest(%(lives)s::bigint[], %(lows)s::bigint[], %(highs)s::bigint[])
+         WITH ORDINALITY AS r (life, low, high, n)
+    CROSS JOIN LATERAL (
+        SELECT * FROM transaction t
+        WHERE t.incarnation_id = r.life AND t.commit_seq BETWEEN r.low AND r.high AND {conditions}
+        ORDER BY t.commit_seq {direction} LIMIT %(limit)s) t
+"""
+# The states are repeated literally: that is how the planner knows the partial indexes apply.
+_ENDED = """
+    SELECT -r.n, {time}, t.stored_at, {columns}
+    FROM unnest(%(ended_lives)s::bigint[], %(ended_at)s::timestamptz[], %(ended_ids)s::bigint[])
+         WITH ORDINALITY AS r (life, at, id, n)
+    CROSS JOIN LATERAL (
+        SELECT * FROM transaction t
+        WHERE t.incarnation_id = r.life AND t.state IN ('aborted', 'rolled back', 'unknown')
+          AND t.commit_seq IS NULL AND t.stored_at {compare} r.at
+          AND (t.stored_at, t.id) {strictly} (r.at, r.id) AND {conditions}
+        ORDER BY t.stored_at {direction}, t.id {direction} LIMIT %(limit)s) t
+"""
+# One that is received anew is shown as it was, once it has come whole.
+_OPEN = """
+    SELECT 0, m.at, m.at, {columns}
+    FROM transaction t CROSS JOIN LATERAL (SELECT {time} AS at) m
+    WHERE t.incarnation_id = ANY(%(open_lives)s) AND t.state IN ('receiving', 'streaming', 'prepared')
+      AND NOT (t.state = 'receiving' AND t.streamed)
+      AND (m.at, t.id) {strictly} (%(open_at)s::timestamptz, %(open_id)s) AND {conditions}
+    ORDER BY m.at {direction}, t.id {direction} LIMIT %(limit)s
+"""  # noqa: E501
+_TIME_AT = f"""
+    SELECT max(at) FROM unnest(%s::bigint[], %s::bigint[]) AS r (life, seq)
+    CROSS JOIN LATERAL (
+        SELECT {PLACED_TIME} AS at FROM transaction t
+        WHERE t.incarnation_id = r.life AND t.commit_seq >= r.seq
+        ORDER BY t.commit_seq LIMIT 1) t
+"""  # noqa: S608 (of constants)
+
+_JSON = tuple(
+    number
+    for number, column in enumerate(TransactionRow.__dataclass_fields__.values())
+    if column.metadata
+)
+
+
+@dataclass(slots=True)
+class FoundLife:
+    """A life with the blocks of its history that may hold what is wanted, in reading order, and
+    how many rows each holds, about (None: unknown).
+    """
+
+    life: Life
+    blocks: list[tuple[int, float | None]]
+
+
+def _rows(sql: str, values: dict[str, Any] | Sequence[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def time_at(places: Sequence[tuple[int, int]]) -> dt.datetime | None:
+    """The latest time at these (life, commit_seq)."""
+    if not places:
+        return None
+    lives, seqs = zip(*places, strict=True)
+    at: dt.datetime | None = _rows(_TIME_AT, [list(lives), list(seqs)])[0][0]
+    return at
+
+
+class Reader:
+    """Reads what one filter wants, in one direction."""
+
+    def __init__(
+        self, wanted: TransactionFilter, *, backwards: bool, limit: int, tables_most: int = 0
+    ) -> None:
+        self.wanted = wanted
+        #: Of each slot in view, so many tables by name: ``{relation id: (schema, table)}``.
+        self.tables: dict[int, tuple[str, str]] = {}
+        self._tables_most = tables_most
+        self.backwards = backwards
+        self.limit = limit
+        self.placed = conditions_of(wanted)
+        self._ended = conditions_of(wanted, time=ENDED_TIME)
+        self._open = conditions_of(wanted, time=OPEN_TIME)
+        self._direction = "ASC" if backwards else "DESC"
+        if self.placed.by_id:
+            for conditions in (self.placed, self._ended, self._open):
+                conditions.searches = False
+
+    def _take_ids(self, ids: list[int]) -> None:
+        """An identifier leads to its few transactions before any row is looked at."""
+        for conditions in (self.placed, self._ended, self._open):
+            conditions.rows.append("t.id = ANY(%(ids)s)")
+            conditions.values["ids"] = ids
+
+    def lives(self, cuts: dict[int, int]) -> list[FoundLife]:
+        """The lives of the slot, the newest first, each with its candidate blocks."""
+        source, _, name = self.wanted.slot.rpartition("/")
+        blocks = "SELECT NULL::bigint[] WHERE false"
+        if self.placed.searches:
+            cut = f"c.cut / {BLOCK}"
+            side = f"b.block >= {cut}" if self.backwards else f"(c.cut IS NULL OR b.block <= {cut})"
+            blocks = _BLOCKS.format(
+                side=side,
+                conditions=self.placed.block_sql,
+                number=self.placed.number_sql,
+                direction=self._direction,
+            )
+        by_id = self.placed.by_id and "ids" not in self.placed.values
+        values = {
+            "id": None,
+            "xid": None,
+            **self.placed.values,
+            "tables_most": self._tables_most,
+            "slot": self.wanted.slot,
+            "source": source,
+            "name": name,
+            "seen": seen_ids(),
+            "cut_lives": list(cuts),
+            "cuts": list(cuts.values()),
+            "blocks_limit": _BLOCKS_LIMIT,
+        }
+        rows = _rows(_LIVES.format(blocks=blocks, by_id=str(by_id).lower()), values)
+        for *_, tables in rows:
+            self.tables |= {int(pk): (schema, table) for pk, schema, table in tables or ()}
+        self._tables_most = 0
+        if by_id:
+            self._take_ids(rows[0][7] if rows else [])
+        return [FoundLife(Life(*row[:6]), [(int(b), n) for b, n in row[6]]) for row in rows]
+
+    def set_blocks(self, stream: PlacedStream, found: FoundLife) -> None:
+        """Where to look in a life: its candidates, and all that is not summed up yet."""
+        if not self.placed.searches:
+            return
+        stream.searches = True
+        loose_first = stream.life.first_loose_block
+        first = max(loose_first, stream.low // BLOCK)
+        loose = range(first, stream.high // BLOCK + 1) if stream.low <= stream.high else range(0)
+        summed = [block for block, _ in found.blocks if block < loose_first]
+        stream.expected = {block: float(n) for block, n in found.blocks if n is not None}
+        stream.blocks_cut = len(found.blocks) >= _BLOCKS_LIMIT
+        if not self.backwards:
+            stream.blocks.extend([*reversed(loose), *summed])
+        else:
+            stream.blocks.extend(summed)
+            if not stream.blocks_cut:
+                stream.blocks.extend(loose)
+        stream.settle()
+
+    def _more_blocks(self, streams: Sequence[PlacedStream]) -> None:
+        """For those that have looked through all their candidates, and these were not all."""
+        spent = {one.life.id: one for one in streams if one.searches and not one.blocks}
+        if spent:
+            for found in self.lives({life: one.next_cut for life, one in spent.items()}):
+                if found.life.id in spent:
+                    self.set_blocks(spent[found.life.id], found)
+
+    def fill(self, streams: Sequence[Stream]) -> None:
+        """One statement for all streams that need rows."""
+        placed = [one for one in streams if isinstance(one, PlacedStream)]
+        unplaced = [one for one in streams if isinstance(one, UnplacedStream)]
+        ended = [one for one in unplaced if one.life is not None]
+        opened = [one for one in unplaced if one.life is None]
+        self._more_blocks(placed)
+        # A little more than the page, as the numbers are rough.
+        wanted = self.limit + self.limit // 2 + 5
+        plans = [(stream, ranges) for stream in placed if (ranges := stream.next_ranges(wanted))]
+        parts: list[str] = []
+        values: dict[str, Any] = {"limit": self.limit + 1}
+        if plans:
+            parts.append(self._part(_PLACED, self.placed, PLACED_TIME, values))
+            values |= _range_values(plans)
+        if ended:
+            parts.append(self._part(_ENDED, self._ended, ENDED_TIME, values))
+            places = [one.at or self._end for one in ended]
+            values["ended_lives"] = [one.life.id for one in ended if one.life]
+            values["ended_at"] = [place[0] for place in places]
+            values["ended_ids"] = [place[1] for place in places]
+        if opened:
+            parts.append(self._part(_OPEN, self._open, OPEN_TIME, values))
+            place = opened[0].at or self._end
+            values |= {"open_at": place[0], "open_id": place[1], "open_lives": self.open_lives}
+        if not parts:
+            return
+        started = time.monotonic()
+        found = _rows(" UNION ALL ".join(f"({part})" for part in parts), values)
+        self._hand_out(found, plans, ended, opened)
+        for stream in placed:
+            stream.pace(time.monotonic() - started)
+
+    #: The lives whose open transactions are wanted.
+    open_lives: list[int]
+
+    @property
+    def _end(self) -> tuple[dt.datetime, int]:
+        return (LONG_AGO, 0) if self.backwards else (_END_OF_TIME, _LAST_ID)
+
+    def _part(self, sql: str, conditions: Conditions, time: str, values: dict[str, Any]) -> str:
+        values |= conditions.values
+        return sql.format(
+            time=time,
+            columns=COLUMNS,
+            conditions=conditions.row_sql,
+            direction=self._direction,
+            compare=">=" if self.backwards else "<=",
+            strictly=">=" if self.backwards else "<",
+        )
+
+    def _hand_out(
+        self,
+        rows: list[tuple[Any, ...]],
+        plans: list[tuple[PlacedStream, list[Range]]],
+        ended: list[UnplacedStream],
+        opened: list[UnplacedStream],
+    ) -> None:
+        """To each stream its rows, in its order: a union promises none."""
+        by_number: dict[int, list[tuple[dt.datetime, dt.datetime, TransactionRow]]] = {}
+        doubtful = []
+        for number, at, mark, *values in rows:
+            for position in _JSON:
+                if values[position] is not None:
+                    values[position] = orjson.loads(values[position])
+            row = seen_transaction(TransactionRow(*values))
+            by_number.setdefault(number, []).append((at, mark, row))
+            if row.aborted_changes and row.state not in ("aborted", "rolled back"):
+                doubtful.append(row.id)
+        dropped = self._undone(doubtful)
+        number = 0
+        for stream, ranges in plans:
+            found = []
+            for _ in ranges:
+                number += 1
+                part = [(at, row) for at, _, row in by_number.get(number, ())]
+                part.sort(key=lambda one: one[1].commit_seq or 0, reverse=not self.backwards)
+                found.append(part)
+            stream.take(ranges, found, self.limit + 1, dropped)
+        unplaced = [(-place, stream) for place, stream in enumerate(ended, start=1)]
+        for place, one in (*unplaced, *((0, one) for one in opened)):
+            mine = by_number.get(place, [])
+            mine.sort(key=lambda row: (row[1], row[2].id), reverse=not self.backwards)
+            one.take(mine, self.limit + 1, dropped)
+
+    def _undone(self, doubtful: list[int]) -> set[int]:
+        """Those whose subtransactions took back all that was asked for."""
+        if not doubtful or not self.placed.still_done:
+            return set()
+        values = {**self.placed.values, "ids": doubtful}
+        return set(doubtful) - {row[0] for row in _rows(self.placed.still_done, values)}
+
+
+def _range_values(plans: list[tuple[PlacedStream, list[Range]]]) -> dict[str, list[int]]:
+    ranges = [(stream.life.id, *one) for stream, found in plans for one in found]
+    return {
+        "lives": [one[0] for one in ranges],
+        "lows": [one[1] for one in ranges],
+        "highs": [one[2] for one in ranges],
+    }

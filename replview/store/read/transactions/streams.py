@@ -1,0 +1,254 @@
+"""Where transactions are read from, each in its own order: a life's history, those that ended
+without a place in it, and those that are open. ``store.read.transactions.listing`` merges them.
+"""
+
+import datetime as dt
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from replview.store.read.history import TransactionRow
+from replview.store.read.history_places import Life
+from replview.store.sums.activity import BLOCK
+
+#: A place among transactions that have no commit_seq: when, and which.
+Moment = tuple[dt.datetime, int]
+LONG_AGO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+#: Places of history; both ends belong to it.
+Range = tuple[int, int]
+
+#: How much of history one statement looks through at first, then by how long that took.
+_FIRST_CHUNK = 16 * BLOCK
+_FIRST_CHUNK_OF_VALUES = 500
+_LARGEST_CHUNK = 1000 * BLOCK
+_SMALLEST_CHUNK = 50
+_WANTED_SECONDS = 0.06
+#: Ranges of one statement.
+_RANGES = 200
+#: Where it is known how many rows each block holds, the first statement may look through so much
+#: more to fill the page.
+_FULL_PAGE = 48 * BLOCK
+#: Where the first held less than this share of what was expected, no number is believed any more.
+_BELIEVED = 0.25
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """Some rows that were read, in reading order, and whether there are more."""
+
+    backwards: bool
+    #: Among rows of one moment.
+    rank: int
+    rows: deque[tuple[dt.datetime, TransactionRow]] = field(default_factory=deque)
+    exhausted: bool = False
+
+    @property
+    def needs_rows(self) -> bool:
+        """Nothing can be said of its next row yet."""
+        return not self.rows and not self.exhausted
+
+    @property
+    def has_more(self) -> bool:
+        """As far as is known."""
+        return bool(self.rows) or not self.exhausted
+
+    def give(self) -> TransactionRow:
+        """The next row."""
+        return self.rows.popleft()[1]
+
+    def _keep(self, found: list[tuple[dt.datetime, TransactionRow]]) -> None:
+        """Take rows in. Going back up, a row stands no later than those newer than it, as it does
+        going down: there it waits for them.
+        """
+        if self.backwards:
+            least = None
+            kept = []
+            for at, row in reversed(found):
+                least = at if least is None else min(least, at)
+                kept.append((least, row))
+            found = kept[::-1]
+        self.rows.extend(found)
+
+
+@dataclass(slots=True, eq=False)
+class PlacedStream(Stream):
+    """The history of one life, from a place on (``cut``: rows before it are older)."""
+
+    life: Life = None  # type: ignore[assignment]
+    cut: int | None = None
+    #: Whether rows are searched for, in ``blocks``: those that may hold some, in reading order.
+    searches: bool = False
+    blocks: deque[int] = field(default_factory=deque)
+    #: How many rows they hold, about, as far as that is known; and how many the last statement was
+    #: to find.
+    expected: dict[int, float] = field(default_factory=dict)
+    hoped: float = 0.0
+    #: ``blocks`` ends here because there would be too many.
+    blocks_cut: bool = False
+    #: Places not looked at yet.
+    low: int = 1
+    high: int = 0
+    chunk: int = _FIRST_CHUNK
+
+    def __post_init__(self) -> None:
+        self.high = self.life.commit_seq
+        if self.backwards:
+            self.low = self.high + 1 if self.cut is None else max(self.cut, 1)
+        elif self.cut is not None:
+            self.high = min(self.high, self.cut - 1)
+        self.exhausted = self.low > self.high
+
+    def begin(self, *, reads_values: bool, indexed: bool) -> None:
+        """How much to look through at first."""
+        if reads_values:
+            self.chunk = _FIRST_CHUNK_OF_VALUES
+        elif indexed:
+            self.chunk = 12 * _FIRST_CHUNK
+
+    def next_ranges(self, wanted: int) -> list[Range]:
+        """What to look through next, in reading order, where so many rows are wanted."""
+        if not self.searches:
+            return [(self.low, self.high)]
+        found: list[Range] = []
+        left, hoped = self.chunk, 0.0
+        for block in self.blocks:
+            low = max(block * BLOCK, self.low)
+            high = min(block * BLOCK + BLOCK - 1, self.high)
+            if low > high:
+                continue
+            if len(found) >= _RANGES or left <= -_FULL_PAGE or hoped >= wanted:
+                break
+            if left <= 0 and not self.expected:
+                break
+            room = left if left > 0 else BLOCK
+            if high - low >= room:
+                low, high = (low, low + room - 1) if self.backwards else (high - room + 1, high)
+            left -= high - low + 1
+            # What a block holds may stand anywhere in it.
+            hoped += self.expected.get(block, 0.0) * (high - low + 1) / BLOCK
+            if found and high == found[-1][0] - 1:
+                found[-1] = (low, found[-1][1])
+            elif found and low == found[-1][1] + 1:
+                found[-1] = (found[-1][0], high)
+            else:
+                found.append((low, high))
+        self.hoped = hoped
+        return found
+
+    def take(
+        self,
+        ranges: list[Range],
+        found: list[list[tuple[dt.datetime, TransactionRow]]],
+        limit: int,
+        dropped: Collection[int] = (),
+    ) -> None:
+        """The rows of each range; one with ``limit`` rows may hold more. ``dropped`` ones were
+        looked at, and do not pass.
+        """
+        kept: list[tuple[dt.datetime, TransactionRow]] = []
+        for (low, high), rows in zip(ranges, found, strict=True):
+            kept += rows
+            if len(rows) >= limit:
+                last = rows[-1][1].commit_seq or 0
+                self._looked(last, last)
+                break
+            self._looked(low, high)
+        if not self.searches and len(found[0]) < limit:
+            self.exhausted = True
+        if self.expected:
+            self._correct(len(kept))
+        self._keep([one for one in kept if one[1].id not in dropped])
+        self.settle()
+
+    def _correct(self, found: int) -> None:
+        """So many rows were found: what the other blocks hold is as far off."""
+        share = found / self.hoped if self.hoped else 0.0
+        if share < _BELIEVED:
+            self.expected.clear()
+        elif share < 1:
+            self.expected = {block: share * rows for block, rows in self.expected.items()}
+
+    def _looked(self, low: int, high: int) -> None:
+        if self.backwards:
+            self.low = high + 1
+        else:
+            self.high = low - 1
+        self.exhausted = self.low > self.high
+
+    def settle(self) -> None:
+        """Drop the blocks that were looked through; with the last one all of it was."""
+        if not self.searches or self.exhausted:
+            return
+        while self.blocks:
+            block = self.blocks[0]
+            if block * BLOCK <= self.high and block * BLOCK + BLOCK - 1 >= self.low:
+                return
+            self.blocks.popleft()
+        if not self.blocks_cut:
+            self.exhausted = True
+
+    def pace(self, seconds: float) -> None:
+        """The last statement took so long: the next looks through more, or less."""
+        factor = min(max(_WANTED_SECONDS / max(seconds, 0.001), 0.25), 16.0)
+        self.chunk = int(min(max(self.chunk * factor, _SMALLEST_CHUNK), _LARGEST_CHUNK))
+
+    @property
+    def next_cut(self) -> int:
+        """Between what was given out or looked through and what was not."""
+        if self.rows:
+            seq = self.rows[0][1].commit_seq or 0
+            return seq if self.backwards else seq + 1
+        if self.exhausted:
+            return self.life.commit_seq + 1 if self.backwards else 1
+        return self.low if self.backwards else self.high + 1
+
+
+@dataclass(slots=True, eq=False)
+class UnplacedStream(Stream):
+    """Those of one life that ended without a place in history, or (``life`` None) all open ones;
+    from a moment on (``cut``: rows before it are older).
+    """
+
+    life: Life | None = None
+    cut: Moment | None = None
+    #: Where reading goes on: before it, or from it on when going back up.
+    at: Moment | None = None
+    #: Of each row read: the moment it is ordered by.
+    _marks: dict[int, dt.datetime] = field(default_factory=dict)
+    _given: Moment | None = None
+
+    def __post_init__(self) -> None:
+        self.at = self.cut
+        self.exhausted = self.backwards and self.cut is None
+
+    def take(
+        self,
+        found: list[tuple[dt.datetime, dt.datetime, TransactionRow]],
+        limit: int,
+        dropped: Collection[int] = (),
+    ) -> None:
+        """Rows with the moment they are shown at and the one they are ordered by."""
+        self.exhausted = len(found) < limit
+        for _, mark, row in found:
+            self._marks[row.id] = mark
+            self.at = (mark, row.id + self.backwards)
+        self._keep([(at, row) for at, _, row in found if row.id not in dropped])
+
+    def give(self) -> TransactionRow:
+        """The next row."""
+        row = Stream.give(self)
+        self._given = (self._marks[row.id], row.id)
+        return row
+
+    @property
+    def next_cut(self) -> Moment | None:
+        """Between what was given out and what was not."""
+        if self.rows:
+            row = self.rows[0][1]
+            return (self._marks[row.id], row.id if self.backwards else row.id + 1)
+        if self._given is not None:
+            mark, identifier = self._given
+            return (mark, identifier + 1 if self.backwards else identifier)
+        if self.exhausted and not self.backwards:
+            return (LONG_AGO, 0)
+        return self.cut

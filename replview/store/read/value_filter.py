@@ -1,0 +1,185 @@
+"""What to look for in the values of a row: ``status = paid and amount > 100``.
+
+The words a person types, parsed into conditions; ``store.read.value_sql`` makes a predicate of
+them. Nothing here reaches SQL but as a parameter.
+
+=====================================  ========================================================
+``status = paid``, ``!=``              the column after the change (of a deleted row: before it)
+``amount > 100``, ``>= < <=``          compared as the column's type: numbers, times, else text
+``note ~ urgent``                      contains, whatever the case
+``note is null``, ``is not null``      SQL NULL
+``status changed``                     an update gave the column another value
+``status: pending -> paid``            from this value to that one; ``*`` is any, ``null`` SQL NULL
+=====================================  ========================================================
+
+Several are joined by ``and``. Values with blanks at their ends, quotes or the word *and* stand in
+single quotes (``''`` for one quote), column names with such in double quotes.
+"""
+
+import re
+from dataclasses import dataclass
+
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "~")
+#: Longer text, or more conditions, is refused.
+LONGEST = 2000
+MOST_CONDITIONS = 10
+
+_COLUMN = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|([^\s=<>!~:"'→]+))""")
+_COMPARISON = re.compile(r"\s*(>=|<=|!=|<>|=|<|>|~)\s*")
+_STATE = re.compile(r"\s+(is\s+not\s+null|is\s+null|changed)(?=\s|$)", re.IGNORECASE)
+_COLON = re.compile(r"\s*:\s*")
+_ARROW = re.compile(r"\s*(?:->|→)\s*")
+_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
+_QUOTED = re.compile(r"'((?:[^']|'')*)'")
+_BARE_OLD = re.compile(r"((?:(?!->|→|\s+and\s).)*?)(?=\s*(?:->|→)|\s+and\s|\s*$)", re.I | re.S)
+_BARE = re.compile(r"((?:(?!\s+and\s).)*?)(?=\s+and\s|\s*$)", re.IGNORECASE | re.DOTALL)
+_PLAIN_COLUMN = re.compile(r"[^\s=<>!~:\"'→]+")
+
+
+class WhereError(ValueError):
+    """What was typed is not understood; the text says why, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value as the server writes it; None is SQL NULL."""
+
+    text: str | None
+
+    def __str__(self) -> str:
+        if self.text is None:
+            return "null"
+        risky = self.text.lower() in ("null", "*", "") or self.text != self.text.strip()
+        if risky or re.search(r"'|->|→|\sand\s", self.text, re.IGNORECASE):
+            return "'" + self.text.replace("'", "''") + "'"
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One of the conditions."""
+
+    column: str
+    #: One of ``COMPARISONS``, ``is null``, ``is not null``, ``changed`` or ``->``.
+    operator: str
+    #: What to compare with; of ``->`` the value after, where None is any.
+    value: Value | None = None
+    #: Of ``->``: the value before, None is any.
+    before: Value | None = None
+
+    @property
+    def compares_both(self) -> bool:
+        """It asks what the row was before the change."""
+        return self.operator in ("changed", "->")
+
+    def __str__(self) -> str:
+        plain = _PLAIN_COLUMN.fullmatch(self.column)
+        column = self.column if plain else '"' + self.column.replace('"', '""') + '"'
+        if self.operator == "->":
+            sides = ("*" if side is None else str(side) for side in (self.before, self.value))
+            return f"{column}: {' -> '.join(sides)}"
+        return " ".join([column, self.operator, *([str(self.value)] if self.value else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFilter:
+    """Conditions that must all hold; none lets everything through."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "ValueFilter":
+        """From the words typed. Raises ``WhereError``."""
+        if len(text) > LONGEST:
+            raise WhereError(f"a condition has at most {LONGEST} characters")
+        if "\0" in text:
+            raise WhereError("no value in PostgreSQL holds a zero byte")
+        if not text.strip():
+            return cls()
+        found = []
+        position = 0
+        while True:
+            condition, position = _condition(text, position)
+            found.append(condition)
+            if not text[position:].strip():
+                break
+            joined = _AND.match(text, position)
+            if joined is None:
+                rest = text[position:].strip()
+                raise WhereError(f"conditions are joined by “and”: not understood from “{rest}” on")
+            position = joined.end()
+        if len(found) > MOST_CONDITIONS:
+            raise WhereError(f"at most {MOST_CONDITIONS} conditions")
+        return cls(tuple(found))
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions)
+
+    def __str__(self) -> str:
+        return " and ".join(str(condition) for condition in self.conditions)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns it asks for, each once."""
+        return list(dict.fromkeys(condition.column for condition in self.conditions))
+
+    @property
+    def compares_both(self) -> bool:
+        """Some condition asks what the row was before the change."""
+        return any(condition.compares_both for condition in self.conditions)
+
+
+def _condition(text: str, position: int) -> tuple[Condition, int]:
+    found = _COLUMN.match(text, position)
+    if found is None:
+        raise WhereError(f"a column's name is missing at “{text[position:].strip()[:40]}”")
+    column = found[2] if found[1] is None else found[1].replace('""', '"')
+    position = found.end()
+    if state := _STATE.match(text, position):
+        return Condition(column, " ".join(state[1].lower().split())), state.end()
+    if colon := _COLON.match(text, position):
+        return _transition(text, column, colon.end())
+    comparison = _COMPARISON.match(text, position)
+    if comparison is None:
+        raise WhereError(
+            f"after {column} comes =, !=, <, <=, >, >=, ~, “is null”, “changed” or “: old -> new”; "
+            "values that hold “and” stand in single quotes"
+        )
+    operator = "!=" if comparison[1] == "<>" else comparison[1]
+    value, position = _value(text, comparison.end(), _BARE, column)
+    if value.text is None:
+        if operator not in ("=", "!="):
+            raise WhereError(f"NULL is neither more nor less: write “{column} is null”")
+        return Condition(column, "is null" if operator == "=" else "is not null"), position
+    return Condition(column, operator, value), position
+
+
+def _transition(text: str, column: str, position: int) -> tuple[Condition, int]:
+    before, position = _side(text, position, _BARE_OLD, column)
+    arrow = _ARROW.match(text, position)
+    if arrow is None:
+        raise WhereError(f"write “{column}: old -> new”, where * stands for any value")
+    after, position = _side(text, arrow.end(), _BARE, column)
+    if before is None and after is None:
+        return Condition(column, "changed"), position
+    return Condition(column, "->", after, before), position
+
+
+def _side(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[Value | None, int]:
+    """One side of an arrow; None stands for any value."""
+    value, end = _value(text, position, bare, column)
+    if value.text == "*" and text[position : position + 1] == "*":
+        return None, end
+    return value, end
+
+
+def _value(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[Value, int]:
+    if quoted := _QUOTED.match(text, position):
+        return Value(quoted[1].replace("''", "'")), quoted.end()
+    found = bare.match(text, position)
+    if found is None or not found[1]:
+        raise WhereError(f"a value is missing after {column}; an empty text is written ''")
+    if found[1].startswith("'"):
+        raise WhereError(f"the quote after {column} is not closed")
+    word = found[1]
+    return Value(None if word.lower() == "null" else word), found.end()

@@ -1,0 +1,286 @@
+"""What somebody may see of values: the tables of their rights, without masked columns.
+
+A reader asks ``current_sight()``. Where a request, a socket or a token stands behind it, that is
+what its user may see; else (commands, workers) every table, and still no masked column. Nearly
+always nothing is hidden or masked (``Sight.open``), and readers take the road they always took.
+
+Rules and rights are read when they are first asked for, and again after a few seconds: a download
+or a socket that lasts for hours obeys a rule made meanwhile.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from replview.access import rights
+from replview.store.masks import (
+    Rule,
+    current_rules,
+    masked_by,
+    named_columns,
+    rules_of_rows,
+)
+
+#: What stands in a masked value's place, whether it was taken away at ingest or on display.
+MASKED: dict[str, Any] = {"$masked": True}
+#: Said where a viewer has no right on the table.
+NO_RIGHT = "no right to see values"
+#: Rules and rights that were read longer ago are read again.
+FRESH_SECONDS = 3.0
+
+_FACTS = """
+    SELECT r.id, s.source_id, r.schema, r."table", v.id, v.number, v.schema, v."table", v.columns
+    FROM relation r JOIN slot s ON s.id = r.slot_id
+    LEFT JOIN relation_version v ON v.relation_id = r.id
+    WHERE r.id = ANY(%s)
+"""
+_SOURCE_OF_LIFE = """
+    SELECT s.source_id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id WHERE i.id = %s
+"""
+_LIFE_OF = "SELECT incarnation_id FROM transaction WHERE id = %s"
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one table: all its versions count, and by all their names."""
+
+    hidden: bool = False
+    masked: frozenset[str] = frozenset()
+    source_id: int | None = None
+    #: Versions this was worked out from, by identifier (with their columns) and by number.
+    versions: set[int] = field(default_factory=set)
+    columns: dict[int, frozenset[str]] = field(default_factory=dict)
+    numbers: set[int] = field(default_factory=set)
+
+
+class Sight:
+    """What one asker may see."""
+
+    __slots__ = (
+        "_known",
+        "_messages",
+        "_open",
+        "_patterns",
+        "_rules",
+        "_sources",
+        "_until",
+        "_user",
+    )
+
+    def __init__(self, user: Callable[[], Any] | None = None) -> None:
+        """``user`` gives the asker; None: nobody in particular, who sees every table."""
+        self._user = user
+        self._until = 0.0
+        self._open = True
+        self._sources: frozenset[int] | None = None
+        self._patterns: Mapping[int, tuple[str, ...]] | None = None
+        self._rules: tuple[Rule, ...] = ()
+        self._known: dict[int, _Known] = {}
+        self._messages: dict[int, bool] = {}
+
+    @property
+    def sources(self) -> frozenset[int] | None:
+        """The sources there are for the asker; None: all."""
+        self._refresh()
+        return self._sources
+
+    @property
+    def open(self) -> bool:
+        """Nothing is hidden or masked."""
+        if time.monotonic() >= self._until:
+            self._refresh()
+        return self._open
+
+    @property
+    def restricted(self) -> bool:
+        """Some table, or source, may be hidden."""
+        self._refresh()
+        return self._sources is not None or self._patterns is not None
+
+    def hides(self, relation_id: int, *, version: int | None = None) -> bool:
+        """No right on the table: values, keys and text of its rows are withheld."""
+        return not self.open and self._of(relation_id, version=version).hidden
+
+    def masked(
+        self, relation_id: int, *, version: int | None = None, version_id: int | None = None
+    ) -> frozenset[str]:
+        """Columns nobody sees; ``version`` (or its identifier): one that must be known of."""
+        if self.open:
+            return frozenset()
+        return self._of(relation_id, version=version, version_id=version_id).masked
+
+    def masked_in(self, relation_id: int, version_id: int) -> frozenset[str]:
+        """Those of ``masked`` that a row of this version has."""
+        masked = self.masked(relation_id, version_id=version_id)
+        return masked & self._of(relation_id).columns.get(version_id, masked) if masked else masked
+
+    def hides_table(self, source_id: int, schema: str, table: str) -> bool:
+        """The same as ``hides`` of a table that may not be in the record."""
+        self._refresh()
+        if self._sources is not None and source_id not in self._sources:
+            return True
+        if self._patterns is None:
+            return False
+        return not rights.matches_table(self._patterns.get(source_id, ()), schema, table)
+
+    def masked_of_table(
+        self, source_id: int, schema: str, table: str, columns: Iterable[Mapping[str, Any]]
+    ) -> frozenset[str]:
+        """The same as ``masked`` of such a table; columns as ``relation_version`` keeps them."""
+        self._refresh()
+        named = named_columns(columns)
+        return frozenset(masked_by(self._rules, source_id, schema, table, named))
+
+    def hides_messages(self, source_id: int) -> bool:
+        """Not every table of the source may be seen: what its messages hold is withheld."""
+        self._refresh()
+        if self._sources is not None and source_id not in self._sources:
+            return True
+        if self._patterns is None:
+            return False
+        return not any(p in ("*", "*.*") for p in self._patterns.get(source_id, ()))
+
+    @property
+    def hides_some_messages(self) -> bool:
+        """Of some source, the messages are hidden."""
+        self._refresh()
+        if self._patterns is None:
+            return self._sources is not None
+        return self._sources is None or any(map(self.hides_messages, self._sources))
+
+    def hides_message_in(self, transaction_id: int) -> bool:
+        """The same, of a message in this transaction."""
+        if self.open or not self.restricted:
+            return False
+        life = _one(_LIFE_OF, transaction_id)
+        return life is None or self.hides_messages_of_life(life)
+
+    def hides_messages_of_life(self, incarnation_id: int) -> bool:
+        """The same, of messages of a life of a slot, and of what was made of them."""
+        if self.open or not self.restricted:
+            return False
+        if incarnation_id not in self._messages:
+            source_id = _one(_SOURCE_OF_LIFE, incarnation_id)
+            self._messages[incarnation_id] = source_id is None or self.hides_messages(source_id)
+        return self._messages[incarnation_id]
+
+    def versions(self, relation_id: int) -> frozenset[int]:
+        """The identifiers of the shapes that ``masked`` knows of."""
+        return frozenset() if self.open else frozenset(self._of(relation_id).versions)
+
+    def learn(self, relation_ids: Collection[int]) -> None:
+        """Read what is not known yet of these tables, in one query."""
+        missing = [] if self.open else [r for r in relation_ids if r not in self._known]
+        if missing:
+            self._read(missing)
+
+    def _of(
+        self, relation_id: int, *, version: int | None = None, version_id: int | None = None
+    ) -> _Known:
+        known = self._known.get(relation_id)
+        if (
+            known is None
+            or (version is not None and version not in known.numbers)
+            or (version_id is not None and version_id not in known.versions)
+        ):
+            self._read([relation_id])
+            known = self._known[relation_id]
+            # Of a version that is gone nothing more will be known.
+            known.numbers |= {version} if version is not None else set()
+            known.versions |= {version_id} if version_id is not None else set()
+        return known
+
+    def _read(self, relation_ids: Collection[int]) -> None:
+        # A table that is not in the record any more: nobody can say what may be seen of it.
+        found = {relation_id: _Known(hidden=True) for relation_id in relation_ids}
+        with connection.cursor() as cursor:
+            cursor.execute(_FACTS, [list(relation_ids)])
+            rows = cursor.fetchall()
+        for relation_id, source_id, schema, table, version_id, number, *shape in rows:
+            known = found[relation_id]
+            known.source_id = source_id
+            known.hidden = self.hides_table(source_id, schema, table)
+            if version_id is None:
+                continue
+            known.versions.add(version_id)
+            known.numbers.add(number)
+            columns = orjson.loads(shape[2]) if isinstance(shape[2], str) else shape[2]
+            known.columns[version_id] = frozenset(str(column["name"]) for column in columns)
+            # Versions keep the names of their time: what is masked under one stays so.
+            for names in {(schema, table), (shape[0], shape[1])}:
+                known.masked |= self.masked_of_table(source_id, *names, columns)
+        self._known |= found
+
+    def _refresh(self) -> None:
+        now = time.monotonic()
+        if now < self._until:
+            return
+        user = None if self._user is None else self._user()
+        sources, patterns = (None, None) if self._user is None else _rights_of(user)
+        rules = _rules_for(user)
+        # Tables, too: they get columns, and other names.
+        self._known, self._messages = {}, {}
+        self._sources, self._patterns, self._rules = sources, patterns, rules
+        self._open = sources is None and patterns is None and not rules
+        self._until = time.monotonic() + FRESH_SECONDS
+
+
+def _rights_of(
+    user: Any,
+) -> tuple[frozenset[int] | None, Mapping[int, tuple[str, ...]] | None]:
+    """The sources there are for the user, and the tables of each; None: all."""
+    return rights.visible_sources(user), rights.table_patterns(user)
+
+
+def _rules_for(user: Any) -> tuple[Rule, ...]:
+    """The rules: those that came with the account, when they are asked for the first time."""
+    read = getattr(user, "read_rules", None)
+    if read is None:
+        return current_rules()
+    user.read_rules = None
+    return rules_of_rows(read)
+
+
+def _one(sql: str, identifier: int) -> int | None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [identifier])
+        row = cursor.fetchone()
+    return None if row is None else int(row[0])
+
+
+_sight: ContextVar[Sight | None] = ContextVar("sight", default=None)
+#: Where nobody stands behind a reader.
+_nobodys = Sight()
+
+
+def current_sight() -> Sight:
+    """What may be seen here."""
+    return _sight.get() or _nobodys
+
+
+def sight_for(user: Any) -> Sight:
+    """What this user may see; nothing is read before it is asked."""
+    return Sight(lambda: user)
+
+
+@contextmanager
+def use_sight(sight: Sight) -> Iterator[None]:
+    """Readers within see with this one."""
+    token = _sight.set(sight)
+    try:
+        yield
+    finally:
+        _sight.reset(token)
+
+
+def forget() -> None:
+    """Read rules and rights anew at the next question: they were changed here."""
+    for sight in (_nobodys, _sight.get()):
+        if sight is not None:
+            sight._until = 0.0

@@ -1,0 +1,283 @@
+"""The archive's place in history: how far each life of a slot is in it, and what goes there next.
+
+``archive.target``
+    the folder or URL that history goes to, in the exports' layout; not chosen: no archive.
+``archive.after_hours``
+    a transaction stored longer ago than this (24) goes there once all before it may.
+``archive.every_seconds``
+    how often what is due is written (21600), unless a day is whole or much is waiting: many small
+    files would be the price of going more often.
+``archive.asked_at``
+    what was stored before then goes there at once, as somebody asked.
+
+History goes there in its order, life by life: a mark moves over a slice only after what its files
+hold was counted and is what the store holds, per table and operation. Retention deletes no
+transaction beyond the mark (``store.retention.deletion``). ``replview.features.archive.job`` does
+the writing.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from replview.store import instance_settings
+from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation
+from replview.store.retention.archive_homes import home_of, new_home
+
+#: A slice has about so many changes, and so many transactions at most.
+MOST_CHANGES = 2_000_000
+MOST_TRANSACTIONS = 2_000_000
+#: After a problem, and while not enough is due, a life is looked at so often.
+LOOK_AGAIN_SECONDS = 60.0
+DEFAULT_AFTER_HOURS = 24.0
+DEFAULT_EVERY_SECONDS = 21_600.0
+
+_STORED_AT = "coalesce(t.stored_at, t.received_at)"
+_FIRST = f"""
+    SELECT {_STORED_AT} FROM transaction t
+    WHERE t.incarnation_id = %s AND t.commit_seq > %s ORDER BY t.commit_seq LIMIT 1
+"""  # noqa: S608 (of constants)
+# Those before the first that is too young, of another day, or more than one slice may hold.
+_DUE = f"""
+    SELECT max(commit_seq), sum(changes)::bigint, count(*) FROM (
+        SELECT commit_seq, changes, sum(changes) OVER earlier - changes AS before,
+               max(at) OVER earlier AS latest
+        FROM (SELECT t.commit_seq, {_STORED_AT} AS at,
+                     t.inserts + t.updates + t.deletes + t.truncates + t.messages AS changes
+              FROM transaction t WHERE t.incarnation_id = %(life)s AND t.commit_seq > %(after)s
+              ORDER BY t.commit_seq LIMIT %(transactions)s) AS waiting
+        WINDOW earlier AS (ORDER BY commit_seq ROWS UNBOUNDED PRECEDING)
+    ) AS placed WHERE latest < %(until)s AND before < %(changes)s
+"""  # noqa: S608 (of constants)
+_HISTORY = "'committed', 'snapshot', 'message'"
+_ENDS = f"""
+    SELECT count(*) FILTER (WHERE t.state IN ({_HISTORY})), count(*), min(t.id), max(t.id)
+    FROM transaction t
+    WHERE t.incarnation_id = %s AND t.commit_seq > %s AND t.commit_seq <= %s
+"""  # noqa: S608 (of constants)
+_COUNTS = f"""
+    SELECT r.oid, c.op::text, count(*)
+    FROM transaction t JOIN change c ON c.transaction_id = t.id
+    LEFT JOIN relation r ON r.id = c.relation_id
+    WHERE t.incarnation_id = %s AND t.commit_seq > %s AND t.commit_seq <= %s
+      AND t.state IN ({_HISTORY}) AND c.transaction_id BETWEEN %s AND %s
+      AND NOT EXISTS (SELECT FROM aborted_subtransaction a
+                      WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)
+    GROUP BY 1, 2
+"""  # noqa: S608 (of constants)
+_PLACE = """
+    SELECT t.commit_seq, t.commit_lsn::text, t.commit_time FROM transaction t
+    WHERE t.incarnation_id = %s AND t.commit_seq > %s AND t.commit_seq <= %s
+      AND t.state IN ('committed', 'skipped') AND t.commit_lsn IS NOT NULL
+    ORDER BY t.commit_seq {} LIMIT 1
+"""
+#: In the files a baseline's rows are inserts.
+_OPERATIONS = {"I": "insert", "S": "insert", "U": "update", "D": "delete", "T": "truncate",
+               "M": "message"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The choices in force."""
+
+    #: None: no archive.
+    target: str | None
+    after_hours: float
+    every_seconds: float
+    asked_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What goes to the archive next, of one life: ``after_seq < commit_seq <= through_seq``."""
+
+    mark_id: int
+    target: str
+    source: str
+    slot: str
+    life_id: int
+    life: int
+    after_seq: int
+    through_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a slice holds."""
+
+    transactions: int
+    #: ``(the table's oid, operation)``; messages are of no table, and truncates of one or another.
+    changes: Mapping[tuple[int | None, str], int]
+    #: Some of its transactions are not there any more.
+    deleted: bool = False
+
+    @property
+    def total(self) -> int:
+        """All changes."""
+        return sum(self.changes.values())
+
+
+def chosen() -> Choice:
+    """As chosen now: nothing is kept in memory."""
+    target = instance_settings.read("archive.target", None)
+    asked = instance_settings.read("archive.asked_at", None)
+    return Choice(
+        target if isinstance(target, str) and target else None,
+        instance_settings.read_number(
+            "archive.after_hours", DEFAULT_AFTER_HOURS, least=0, most=24 * 366
+        ),
+        instance_settings.read_number(
+            "archive.every_seconds", DEFAULT_EVERY_SECONDS, least=0, most=86_400
+        ),
+        None if asked is None else parse_datetime(str(asked)),
+    )
+
+
+def next_step() -> Step | None:
+    """What is due, the older life of a slot first; None: nothing is."""
+    choice, now = chosen(), timezone.now()
+    if choice.target is None:
+        return None
+    lives = SlotIncarnation.objects.exclude(slot__desired=Slot.Desired.REMOVING)
+    marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=choice.target)}
+    for life in lives.filter(slot__temporary=False).order_by("slot_id", "number"):
+        mark = marks.get(life.pk)
+        if (mark.through_seq if mark else 0) >= life.commit_seq or _waits(mark, now):
+            continue
+        step = _due(life, mark, choice, now)
+        if step is not None:
+            return step
+    return None
+
+
+def _waits(mark: ArchiveMark | None, now: dt.datetime) -> bool:
+    if mark is None or mark.checked_at is None:
+        return False
+    return (now - mark.checked_at).total_seconds() < LOOK_AGAIN_SECONDS
+
+
+def _due(
+    life: SlotIncarnation, mark: ArchiveMark | None, choice: Choice, now: dt.datetime
+) -> Step | None:
+    after = mark.through_seq if mark else 0
+    oldest = _rows(_FIRST, [life.pk, after])
+    cutoff = now - dt.timedelta(hours=choice.after_hours)
+    asked = choice.asked_at is not None and choice.asked_at > cutoff
+    cutoff = max(cutoff, choice.asked_at or cutoff)
+    if not oldest or oldest[0][0] > cutoff:
+        return None
+    assert choice.target is not None
+    slot = Slot.objects.select_related("source").get(pk=life.slot_id)
+    if mark is None:
+        home = new_home(life, slot, choice.target)
+        mark, _ = ArchiveMark.objects.get_or_create(
+            incarnation=life, target=choice.target, defaults={"home": home}
+        )
+    day_ends = oldest[0][0].astimezone(dt.UTC).replace(
+        hour=0, minute=0, second=0, microsecond=0
+    ) + dt.timedelta(days=1)
+    wanted = {
+        "life": life.pk, "after": after, "transactions": MOST_TRANSACTIONS,
+        "changes": MOST_CHANGES, "until": min(cutoff, day_ends),
+    }  # fmt: skip
+    [(through, changes, transactions)] = _rows(_DUE, wanted)
+    full = (changes or 0) >= MOST_CHANGES or (transactions or 0) >= MOST_TRANSACTIONS
+    moved = mark.moved_at
+    early = not asked and moved is not None and (now - moved).total_seconds() < choice.every_seconds
+    if through is None or (early and not full and cutoff < day_ends):
+        ArchiveMark.objects.filter(pk=mark.pk).update(checked_at=now)
+        return None
+    return Step(
+        mark_id=mark.pk, target=choice.target, source=home_of(mark, slot), slot=slot.name,
+        life_id=life.pk, life=life.number, after_seq=after, through_seq=int(through),
+    )  # fmt: skip
+
+
+def counts_of(life_id: int, after_seq: int, through_seq: int) -> Counts:
+    """What the store holds of a slice: its rows are counted, whatever was noted of them."""
+    ends = [life_id, after_seq, through_seq]
+    [(transactions, stored, low, high)] = _rows(_ENDS, ends)
+    deleted = stored < through_seq - after_seq
+    if low is None:
+        return Counts(0, {}, deleted)
+    found: dict[tuple[int | None, str], int] = {}
+    for oid, op, count in _rows(_COUNTS, [*ends, low, high]):
+        key = (oid, _OPERATIONS[op])
+        found[key] = found.get(key, 0) + count
+    return Counts(transactions, found, deleted)
+
+
+def difference(stored: Counts, archived: Counts) -> str:
+    """How what is in the archive falls short of the store, in a sentence; empty: it does not."""
+    told = [("transactions", stored.transactions, archived.transactions)]
+    for key in sorted({*stored.changes, *archived.changes}, key=str):
+        oid, operation = key
+        name = f"{operation}s" + (f" of the table with oid {oid}" if oid is not None else "")
+        told.append((name, stored.changes.get(key, 0), archived.changes.get(key, 0)))
+    for name, here, there in told:
+        # Days that the store deleted may still be in files that somebody wrote before.
+        if there < here or (there > here and not stored.deleted):
+            return f"the archive's files hold {there:,} {name}, the store {here:,}"
+    return ""
+
+
+@transaction.atomic
+def move(step: Step, through_seq: int, counts: Counts, size_bytes: int) -> bool:
+    """Move the mark over a slice that is there and was counted; False: it stood elsewhere."""
+    mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
+    if mark.through_seq != step.after_seq:
+        return False
+    ends = [step.life_id, step.after_seq, through_seq]
+    first, last = _rows(_PLACE.format(""), ends), _rows(_PLACE.format("DESC"), ends)
+    if mark.since_seq is None and first:
+        mark.since_seq, mark.since_lsn, mark.since_time = first[0]
+    if last:
+        _, mark.through_lsn, mark.through_time = last[0]
+    mark.through_seq = through_seq
+    mark.transactions += counts.transactions
+    mark.changes += counts.total
+    mark.size_bytes += size_bytes
+    mark.moved_at, mark.checked_at = timezone.now(), None
+    if mark.problem:
+        _log(step, "The archive goes on.")
+    mark.problem = mark.remedy = ""
+    mark.save()
+    return True
+
+
+@transaction.atomic
+def fail(step: Step, problem: str, remedy: str) -> None:
+    """The mark stays; the slot's log says it once."""
+    mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
+    if mark.problem != problem:
+        _log(step, f"Nothing more goes to the archive: {problem}.", {"remedy": remedy})
+    mark.checked_at, mark.problem, mark.remedy = timezone.now(), problem, remedy
+    mark.save()
+
+
+def tell_of_root(step: Step, folder: str, why: str) -> None:
+    """The slot's log says that a table goes on in another folder of the archive."""
+    _log(step, f"The archive goes on in a new folder, {folder}: {why}.")
+
+
+def _log(step: Step, message: str, detail: Mapping[str, Any] | None = None) -> None:
+    life = SlotIncarnation.objects.get(pk=step.life_id)
+    SlotEvent.objects.create(
+        slot_id=life.slot_id,
+        incarnation=life,
+        kind="archive",
+        message=message,
+        after_commit_seq=step.after_seq,
+        detail=dict(detail or {}),
+    )
+
+
+def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())

@@ -1,0 +1,196 @@
+"""What is in the archive and may go from the store, and where it is found after that."""
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from replview.store.fields import LSN
+from replview.store.models import ArchivedRun, ArchiveMark, SlotIncarnation
+from replview.store.retention import archive
+from replview.store.retention.archive_homes import home_of
+
+# Of each life the first that is not there; a slot that is being removed waits for nothing.
+_MISSING = """
+    SELECT o.name || '/' || s.name, i.number, m.through_seq, m.problem, m.through_time
+    FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
+    LEFT JOIN archive_mark m ON m.incarnation_id = i.id AND m.target = %(target)s
+    WHERE s.desired <> 'removing' AND NOT s.temporary AND i.commit_seq > coalesce(m.through_seq, 0)
+      AND (%(slots)s::bigint[] IS NULL OR s.id = ANY (%(slots)s))
+      AND EXISTS (SELECT FROM transaction t
+                  WHERE t.id >= %(low)s AND t.id < %(high)s AND t.incarnation_id = i.id
+                    AND t.commit_seq > coalesce(m.through_seq, 0))
+    ORDER BY i.id LIMIT 1
+"""
+# Of each life the oldest that is here.
+_STORED_SINCE = """
+    SELECT i.id, t.at FROM slot_incarnation i CROSS JOIN LATERAL (
+        SELECT coalesce(t.commit_time, t.stored_at, t.received_at) AS at FROM transaction t
+        WHERE t.incarnation_id = i.id AND t.commit_seq > 0 ORDER BY t.commit_seq LIMIT 1
+    ) AS t
+"""
+# Islands of consecutive identifiers that have consecutive places.
+_REMEMBER = """
+    INSERT INTO archived_run (first_id, last_id, incarnation_id, first_seq)
+    SELECT min(id), max(id), incarnation_id, min(commit_seq) FROM (
+        SELECT t.id, t.incarnation_id, t.commit_seq, t.id - t.commit_seq AS apart,
+               t.id - row_number() OVER (PARTITION BY t.incarnation_id, t.id - t.commit_seq
+                                         ORDER BY t.id) AS island
+        FROM transaction t JOIN slot_incarnation i ON i.id = t.incarnation_id
+        WHERE t.id >= %(low)s AND t.id < %(high)s AND t.commit_seq IS NOT NULL
+          AND (%(lives)s::bigint[] IS NULL OR t.incarnation_id = ANY (%(lives)s))
+    ) AS placed GROUP BY incarnation_id, apart, island
+    ON CONFLICT (first_id) DO NOTHING
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One life of a slot and the archive."""
+
+    slot: str
+    life: int
+    mark: ArchiveMark | None
+    #: Transactions that are not there yet.
+    waiting: int
+    #: From when on the store has it; None: it has nothing of it any more.
+    stored_since: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A transaction that is in the archive alone."""
+
+    target: str
+    source: str
+    slot: str
+    life: SlotIncarnation
+    commit_seq: int
+
+
+def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | None = None) -> str:
+    """Why a day's transactions (by their identifiers; of these slots, or of all) must stay for the
+    archive, in a sentence; empty: they need not.
+    """
+    target = archive.chosen().target
+    if target is None:
+        return ""
+    wanted = {"target": target, "low": low, "high": high}
+    listed = None if slots is None else sorted(slots)
+    found = _rows(_MISSING, {**wanted, "slots": listed})
+    if not found:
+        return ""
+    slot, life, through, problem, at = found[0]
+    name = slot if life == 1 else f"{slot} (life {life})"
+    reached = (
+        f"archived up to {at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
+        if at is not None
+        else "not archived at all" if not through else f"archived up to commit_seq {through}"
+    )  # fmt: skip
+    why = f": {problem}" if problem else ""
+    return f"{day} is not in the archive yet: {name} is {reached}{why}."
+
+
+def remember(low: int, high: int, lives: Sequence[int] | None = None) -> None:
+    """Before a day goes: which place in the archive each of its transactions has; of these lives,
+    or of all.
+    """
+    if archive.chosen().target is not None:
+        listed = None if lives is None else list(lives)
+        with connection.cursor() as cursor:
+            cursor.execute(_REMEMBER, {"low": low, "high": high, "lives": listed})
+
+
+def place_of(identifier: int) -> Place | None:
+    """Where in the archive a deleted transaction is; None: nowhere."""
+    run = ArchivedRun.objects.filter(first_id__lte=identifier).order_by("-first_id").first()
+    if run is None or run.last_id < identifier:
+        return None
+    return place_at(run.incarnation_id, run.first_seq + identifier - run.first_id)
+
+
+def place_at(life_id: int, commit_seq: int) -> Place | None:
+    """A place in a life's history, where an archive has it: one that began before it, and the one
+    in force, before others.
+    """
+    target = archive.chosen().target
+    marks = ArchiveMark.objects.filter(incarnation_id=life_id, through_seq__gte=commit_seq)
+    known = sorted(
+        marks.order_by("-moved_at"),
+        key=lambda m: (m.since_seq is None or m.since_seq > commit_seq, m.target != target),
+    )
+    if not known:
+        return None
+    life = SlotIncarnation.objects.select_related("slot__source").get(pk=life_id)
+    return Place(
+        target=known[0].target, source=home_of(known[0], life.slot), slot=life.slot.name,
+        life=life, commit_seq=commit_seq,
+    )  # fmt: skip
+
+
+def standings() -> list[Standing]:
+    """Every life that has something to archive, or had."""
+    target = archive.chosen().target
+    marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=target or "")}
+    lives = SlotIncarnation.objects.select_related("slot__source").filter(slot__temporary=False)
+    since = dict(_rows(_STORED_SINCE, []))
+    found = []
+    for life in lives.order_by("slot__source__name", "slot__name", "number"):
+        mark = marks.get(life.pk)
+        waiting = life.commit_seq - (mark.through_seq if mark else 0)
+        if life.commit_seq:
+            found.append(
+                Standing(
+                    slot=str(life.slot), life=life.number, mark=mark, waiting=waiting,
+                    stored_since=since.get(life.pk),
+                )
+            )  # fmt: skip
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveExtent:
+    """What the archive has of a slot."""
+
+    #: The first commit there; None: unknown.
+    since: dt.datetime | None
+    since_lsn: LSN | None
+    #: The last one.
+    until: dt.datetime | None
+
+
+def extent_of(told: str | None) -> ArchiveExtent | None:
+    """As ``EXTENT_SQL`` tells it."""
+    if told is None:
+        return None
+    known = orjson.loads(told)
+    if known["since"] is None:
+        return None
+    until = known["until"]
+    return ArchiveExtent(
+        dt.datetime.fromisoformat(known["since"]),
+        None if known["lsn"] is None else LSN.parse(known["lsn"]),
+        None if until is None else dt.datetime.fromisoformat(until),
+    )
+
+
+#: The archive's extent of ``%(slot)s`` as JSON; NULL without an archive.
+EXTENT_SQL = """
+    SELECT jsonb_build_object(
+        'since', (array_agg(m.since_time ORDER BY l.number))[1],
+        'lsn', (array_agg(m.since_lsn::text ORDER BY l.number))[1],
+        'until', max(m.through_time))
+    FROM archive_mark m JOIN slot_incarnation l ON l.id = m.incarnation_id
+    WHERE l.slot_id = %(slot)s AND m.since_seq IS NOT NULL
+      AND m.target = (SELECT value #>> '{}' FROM setting WHERE name = 'archive.target')
+    HAVING count(*) > 0
+"""
+
+
+def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())

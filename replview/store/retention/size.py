@@ -1,0 +1,251 @@
+"""How large the store is, what it consists of, how fast it grows, and what a budget means for it.
+
+``store.budget_bytes``
+    what the store may occupy; not chosen: whatever its disk has.
+``store.protect``
+    what comes first there: ``database`` (receivers go on, so that no source keeps WAL, and the
+    oldest days of the record are deleted) or ``record`` (receivers stop, nothing is deleted).
+``store.stopped_slots``
+    the slots that were stopped for it, to be started again.
+``store.stuck``
+    why no room can be made though there should be, in a sentence.
+"""
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from replview.store import instance_settings
+from replview.store.models import Slot, SlotEvent
+from replview.store.retention import deletion as retention
+from replview.store.retention import tidy
+
+#: The code of a slot that was stopped because the store is as large as it may be.
+STOPPED = "store_budget"
+BY = "replview"
+#: Receivers go on again below this share of the budget.
+_ROOM_AGAIN = 0.95
+#: The growth is told of so many whole days at most.
+_GROWTH_DAYS = 7
+#: Rows of days are deleted for so long at a time.
+_ROOM_SECONDS = 20.0
+
+_TABLES = """
+    SELECT coalesce(i.inhparent, c.oid)::regclass::text, sum(pg_total_relation_size(c.oid))::bigint
+      FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+     WHERE c.relkind IN ('r', 'm') AND c.relnamespace = 'public'::regnamespace
+     GROUP BY 1 ORDER BY 2 DESC LIMIT %s
+"""
+_DAYS = """
+    SELECT right(c.relname, 8), pg_total_relation_size(c.oid)
+      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent = 'change'::regclass AND c.relname ~ '^change_[0-9]{8}$'
+     ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSize:
+    """The store now. None is unknown, or not chosen."""
+
+    size_bytes: int
+    budget_bytes: int | None
+    #: As ``Slot.Protect``.
+    protect: str
+    #: Tables with their indexes and partitions, the largest first.
+    tables: tuple[tuple[str, int], ...]
+    #: Days of changes with their size, the oldest first.
+    days: tuple[tuple[dt.date, int], ...]
+    #: Of changes, over the last whole days; None: there was none yet.
+    growth_bytes_per_day: float | None
+    #: Why no room can be made though there should be; empty: nothing is in the way.
+    stuck: str = ""
+
+    @property
+    def share(self) -> float | None:
+        """Of the budget; None without one."""
+        return None if not self.budget_bytes else self.size_bytes / self.budget_bytes
+
+    @property
+    def days_left(self) -> float | None:
+        """Until the budget is reached at this rate; None: not foreseeable."""
+        if not self.budget_bytes or not self.growth_bytes_per_day:
+            return None
+        return max(self.budget_bytes - self.size_bytes, 0) / self.growth_bytes_per_day
+
+
+def measure() -> StoreSize:
+    """Everything about the store's size: three cheap reads of its catalog."""
+    budget_bytes, protect = chosen()
+    with connection.cursor() as cursor:
+        size = _database_bytes(cursor)
+        cursor.execute(_TABLES, [12])
+        tables = tuple((str(name), int(bytes_)) for name, bytes_ in cursor.fetchall())
+        cursor.execute(_DAYS)
+        days = tuple(
+            (dt.date.fromisoformat(f"{day[:4]}-{day[4:6]}-{day[6:]}"), int(bytes_))
+            for day, bytes_ in cursor.fetchall()
+        )
+    today = timezone.now().date()
+    # Partitions stand ready for tomorrow, and today's is not whole.
+    whole = [bytes_ for day, bytes_ in days if day < today][-_GROWTH_DAYS:]
+    return StoreSize(
+        size_bytes=size,
+        budget_bytes=budget_bytes,
+        protect=protect,
+        tables=tables,
+        days=tuple(entry for entry in days if entry[0] <= today),
+        growth_bytes_per_day=sum(whole) / len(whole) if whole else None,
+        stuck=str(instance_settings.read("store.stuck", "")),
+    )
+
+
+def size_now() -> int:
+    """What the store occupies."""
+    return _size()
+
+
+def chosen() -> tuple[int | None, str]:
+    """The budget in bytes (None: none) and what comes first there."""
+    budget = instance_settings.read("store.budget_bytes", None)
+    usable = isinstance(budget, int) and not isinstance(budget, bool) and budget > 0
+    protect = instance_settings.read("store.protect", Slot.Protect.DATABASE.value)
+    known = protect in Slot.Protect.values
+    return (budget if usable else None), (protect if known else Slot.Protect.DATABASE.value)
+
+
+def order_of_sacrifice(budget_bytes: int | None, protect: str) -> list[str]:
+    """What gives way first where the store fills, in sentences."""
+    if budget_bytes is None:
+        return [
+            "No budget: the store grows until its disk is full. Then nothing is stored or "
+            "confirmed any more, and every source keeps WAL.",
+            "From then on each slot's own WAL budget decides on its source.",
+        ]
+    if protect == Slot.Protect.RECORD:
+        return [
+            "At the budget all receivers stop; nothing that is stored is deleted.",
+            "Each source then keeps WAL for its slot, up to the slot's WAL budget.",
+            "At that, slots that protect the database are dropped and their record has a gap; "
+            "slots that protect the record go on retaining.",
+            "Receivers go on by themselves below 95 % of the budget, or once it is raised.",
+        ]
+    return [
+        "At the budget the oldest day of the record is deleted, of all slots, then the next, until "
+        "there is room; receivers go on, so that no source keeps WAL.",
+        "With a day go its transactions, their changes, and the baselines read on it; the slots' "
+        "logs and every answer about that time say so.",
+        "Today and yesterday are never deleted, nor a day that holds an open or prepared "
+        "transaction, nor any after it; then the store grows past its budget, and this is said "
+        "here and by the alert.",
+        "If the disk fills all the same, nothing is stored any more, and each slot's own WAL "
+        "budget decides on its source.",
+    ]
+
+
+def enforce() -> None:
+    """Where the store is as large as it may be: delete its oldest days, or, if the record comes
+    first, stop receivers and let them go on once there is room.
+    """
+    budget_bytes, protect = chosen()
+    stopped = _stopped()
+    if budget_bytes is None or protect != Slot.Protect.RECORD:
+        if stopped:
+            _go_on(stopped)
+        _make_room(budget_bytes)
+        return
+    _make_room(None)
+    size = _size()
+    if size >= budget_bytes:
+        _stop_all(stopped, size, budget_bytes)
+    elif stopped and size < _ROOM_AGAIN * budget_bytes:
+        _go_on(stopped)
+
+
+def _make_room(budget_bytes: int | None) -> None:
+    """Delete whole days, one at a time, until the store is below its budget (None: of none); what
+    was begun is ended in any case. Whoever tidies the store now is not disturbed.
+    """
+    over = budget_bytes is not None and _size() >= budget_bytes
+    stuck = ""
+    if over or retention.is_under_way():
+        deadline = time.monotonic() + _ROOM_SECONDS
+        with tidy.alone() as mine:
+            if not mine:
+                return
+            done = retention.finish(deadline)
+            while done and budget_bytes is not None and _size() >= budget_bytes:
+                day = retention.oldest_day()
+                stuck = retention.why_kept(day)
+                if day is None or stuck or time.monotonic() > deadline:
+                    break
+                why = f"as the store reached its budget of {_words(budget_bytes)}"
+                done = retention.drop_day(day, why=why, deadline=deadline) is not None
+            stuck = stuck or (retention.what_waits() if over else "")
+    if stuck != instance_settings.read("store.stuck", ""):
+        instance_settings.write("store.stuck", stuck or None, BY)
+
+
+def _stop_all(stopped: list[int], size: int, budget_bytes: int) -> None:
+    """Those that run; of those stopped before the reason is written again where it was lost."""
+    problem = {
+        "problem_code": STOPPED,
+        "problem_cause": "the store reached its budget, and the record comes first: nothing is "
+        "deleted, nothing more is received",
+        "problem_remedy": "Raise it (replview store --budget), or make room by removing slots: "
+        "receiving goes on by itself",
+    }
+    with transaction.atomic():
+        running = Slot.objects.select_for_update().filter(
+            desired=Slot.Desired.RUNNING, temporary=False
+        )
+        for slot in running:
+            SlotEvent.objects.create(
+                slot=slot,
+                incarnation_id=slot.incarnation_id,
+                kind="budget",
+                message="Receiving stopped: the store reached its budget (protect the record).",
+                detail={"store_bytes": size, "budget_bytes": budget_bytes},
+            )
+            stopped.append(slot.pk)
+        ids = sorted(set(stopped))
+        instance_settings.write("store.stopped_slots", ids, BY)
+        named = Slot.objects.filter(pk__in=ids, desired__in=["running", "stopped"])
+        named.update(desired=Slot.Desired.STOPPED, **problem)
+
+
+def _go_on(stopped: list[int]) -> None:
+    nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
+    with transaction.atomic():
+        paused = Slot.objects.filter(
+            pk__in=stopped, desired=Slot.Desired.STOPPED, problem_code__in=[STOPPED, ""]
+        )
+        paused.update(desired=Slot.Desired.RUNNING, **nothing)
+        instance_settings.write("store.stopped_slots", None, BY)
+
+
+def _stopped() -> list[int]:
+    ids = instance_settings.read("store.stopped_slots", [])
+    return [number for number in ids if isinstance(number, int)] if isinstance(ids, list) else []
+
+
+def _size() -> int:
+    with connection.cursor() as cursor:
+        return _database_bytes(cursor)
+
+
+def _words(size: int) -> str:
+    """``50 GB``."""
+    for unit, power in (("TB", 40), ("GB", 30), ("MB", 20)):
+        if size >= 1 << power:
+            return f"{size / (1 << power):.4g} {unit}"
+    return f"{size} bytes"
+
+
+def _database_bytes(cursor: Any) -> int:
+    cursor.execute("SELECT pg_database_size(current_database())")
+    return int(cursor.fetchone()[0])

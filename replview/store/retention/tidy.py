@@ -1,0 +1,231 @@
+"""Deleting what is no longer wanted, a bounded piece at a time, while receivers go on writing.
+
+Nothing is ever counted or scanned whole: a transaction's changes are walked by its primary key in
+windows of ``seq``, each window a store transaction of its own. All functions take a deadline
+(``time.monotonic()``) and go on where they ended the next time.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection
+from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
+
+from replview.jobs import baselines
+from replview.store.models import (
+    AbortedSubtransaction,
+    Change,
+    LargeValue,
+    Slot,
+    SlotIncarnation,
+    SlotSample,
+    SlotSampleHour,
+    SlotSampleMinute,
+    Source,
+    Transaction,
+    Transition,
+)
+from replview.store.sums import activity, relation_minutes
+from replview.store.write.lease import LEASE_SECONDS
+from replview.store.write.partitions import ensure_partitions
+
+#: How many changes, by ``seq``, are looked at in one store transaction.
+WINDOW = 5000
+#: Small transactions that are deleted together.
+_TOGETHER = 500
+_DAYS_AHEAD = 2
+#: Serialises tidying among workers.
+_TIDY_LOCK = 0x7265706C74696479
+#: A watch whose receiver was killed is forgotten after this.
+_WATCH_GONE_SECONDS = 60
+_ENDED_FOR_NOTHING = [Transaction.State.ABORTED, Transaction.State.ROLLED_BACK]
+_ENDED = [Transaction.State.COMMITTED, *_ENDED_FOR_NOTHING]
+#: The changes of a transaction that came to nothing can be looked at for so long.
+_LOOKED_AT_SECONDS = 600
+
+
+@contextmanager
+def alone() -> Iterator[bool]:
+    """Yields whether we are the only one tidying this store now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_TIDY_LOCK])
+        mine = bool(cursor.fetchone()[0])
+    try:
+        yield mine
+    finally:
+        if mine:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [_TIDY_LOCK])
+
+
+def make_partitions() -> list[str]:
+    """Partitions for today and the two days after, where missing; returns those made."""
+    connection.ensure_connection()
+    today = dt.datetime.now(dt.UTC).date()
+    return ensure_partitions(connection.connection, today, today + dt.timedelta(days=_DAYS_AHEAD))
+
+
+def sweep_tombstones(deadline: float) -> int:
+    """Delete changes of aborted subtransactions once their transaction has ended, and those of
+    transactions that aborted whole or were rolled back, a while after.
+
+    One walk through a transaction's changes, whatever the number of its tombstones; a slot with
+    ``keep_aborted`` keeps them. Returns how many changes were deleted.
+    """
+    deleted = 0
+    for identifier in _to_sweep():
+        if time.monotonic() > deadline:
+            break
+        xid = Transaction.objects.values_list("xid", flat=True).get(pk=identifier)
+        stones = AbortedSubtransaction.objects.filter(transaction_id=identifier)
+        subxids = list(stones.values_list("subxid", flat=True))
+        doomed = None if xid in subxids else subxids
+        count, finished = delete_changes(identifier, doomed, deadline)
+        deleted += count
+        if finished:
+            stones.filter(subxid__in=subxids).update(swept=True)
+    return deleted
+
+
+def _to_sweep() -> list[int]:
+    """The oldest transactions that ended and have tombstones whose changes are to be deleted."""
+    long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=_LOOKED_AT_SECONDS)
+    keeping = Slot.objects.filter(keep_aborted=True).values("incarnations")
+    young = Q(state__in=_ENDED_FOR_NOTHING, stored_at__gt=long_ago)
+    ended = (
+        Transaction.objects.filter(pk=OuterRef("transaction_id"), state__in=_ENDED)
+        .exclude(incarnation__in=keeping)
+        .exclude(young)
+    )
+    waiting = AbortedSubtransaction.objects.filter(Exists(ended), swept=False)
+    found = waiting.values_list("transaction_id", flat=True).distinct()
+    return list(found.order_by("transaction_id")[:_TOGETHER])
+
+
+def sweep_discarded(deadline: float) -> int:
+    """Delete transactions that were half received when a session ended; returns how many."""
+    swept = 0
+    found = Transaction.objects.filter(state=Transaction.State.DISCARDED)
+    while time.monotonic() < deadline:
+        identifiers = list(found.values_list("pk", flat=True)[:_TOGETHER])
+        if not identifiers:
+            break
+        swept += _delete_transactions(identifiers, deadline)
+    return swept
+
+
+def forget_ended_watches() -> int:
+    """Slots of a watch that was killed are to be removed; returns how many."""
+    long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=_WATCH_GONE_SECONDS)
+    return (
+        Slot.objects.filter(source__ephemeral=True, created_at__lt=long_ago)
+        .exclude(desired=Slot.Desired.REMOVING)
+        .exclude(heartbeat_at__gt=long_ago)
+        .update(desired=Slot.Desired.REMOVING)
+    )
+
+
+def remove_slots(deadline: float) -> int:
+    """Delete all that was stored of slots that are to be removed; returns how many are gone.
+
+    A slot's counters fall while it is removed, and so show how far that is.
+    """
+    gone = 0
+    for slot in Slot.objects.filter(desired=Slot.Desired.REMOVING):
+        baselines.cancel_all(slot)
+        if not _is_held(slot) and _empty_slot(slot, deadline):
+            for samples in (SlotSample, SlotSampleMinute, SlotSampleHour):
+                samples.objects.filter(slot_id=slot.pk).delete()
+            slot.delete()
+            gone += 1
+    leaving = Q(ephemeral=True) | Q(removing_at__isnull=False)
+    Source.objects.filter(leaving, slots__isnull=True).delete()
+    return gone
+
+
+def _is_held(slot: Slot) -> bool:
+    """Whether a receiver still writes for the slot."""
+    if not slot.lease_owner or slot.heartbeat_at is None:
+        return False
+    age = dt.datetime.now(dt.UTC) - slot.heartbeat_at
+    return age.total_seconds() < LEASE_SECONDS
+
+
+def _empty_slot(slot: Slot, deadline: float) -> bool:
+    """Delete the slot's transactions; False if the deadline came first."""
+    for life in SlotIncarnation.objects.filter(slot=slot):
+        found = Transaction.objects.filter(incarnation=life)
+        # By the indexes there are: those in order, then those never committed.
+        for part in (
+            found.filter(commit_seq__isnull=False).order_by("commit_seq"),
+            found.order_by("pk"),
+        ):
+            while identifiers := list(part.values_list("pk", flat=True)[:_TOGETHER]):
+                if time.monotonic() > deadline:
+                    return False
+                removed = _delete_transactions(identifiers, deadline)
+                Slot.objects.filter(pk=slot.pk, transactions_stored__gte=removed).update(
+                    transactions_stored=F("transactions_stored") - removed
+                )
+        activity.forget(life.pk)
+        relation_minutes.forget(life.pk)
+    return True
+
+
+def _delete_transactions(identifiers: list[int], deadline: float) -> int:
+    """Delete transactions with all that belongs to them; returns how many were deleted."""
+    newest = Change.objects.filter(transaction_id=OuterRef("pk")).order_by("-seq")
+    sizes = (
+        Transaction.objects.filter(pk__in=identifiers)
+        .annotate(last_seq=Subquery(newest.values("seq")[:1]))
+        .values_list("pk", "last_seq")
+    )
+    done: list[int] = []
+    small: list[int] = []
+    size = 0
+    for identifier, last_seq in sizes:
+        if (last_seq or 0) > WINDOW:
+            if not delete_changes(identifier, None, deadline)[1]:
+                break
+            done.append(identifier)
+            continue
+        if size + (last_seq or 0) > WINDOW:
+            delete_all_changes(small)
+            done, small, size = done + small, [], 0
+        small.append(identifier)
+        size += last_seq or 0
+    delete_all_changes(small)
+    done += small
+    AbortedSubtransaction.objects.filter(transaction_id__in=done).delete()
+    Transition.objects.filter(transaction_id__in=done).delete()
+    Transaction.objects.filter(pk__in=done).delete()
+    return len(done)
+
+
+def delete_all_changes(identifiers: list[int]) -> None:
+    """Of small transactions, in one go."""
+    LargeValue.objects.filter(transaction_id__in=identifiers).delete()
+    Change.objects.filter(transaction_id__in=identifiers).delete()
+
+
+def delete_changes(identifier: int, subxids: list[int] | None, deadline: float) -> tuple[int, bool]:
+    """Delete a transaction's changes, or those of some subtransactions, window by window.
+
+    Returns how many were deleted, and whether the end was reached before the deadline.
+    """
+    deleted = 0
+    newest = Change.objects.filter(transaction_id=identifier).aggregate(last=Max("seq"))
+    for first in range(0, (newest["last"] or 0) + 1, WINDOW):
+        if time.monotonic() > deadline:
+            return deleted, False
+        span = {"transaction_id": identifier, "seq__gte": first, "seq__lt": first + WINDOW}
+        window, large = Change.objects.filter(**span), LargeValue.objects.filter(**span)
+        if subxids is not None:
+            window = window.filter(subxid__in=subxids)
+            if large.exists():
+                large = large.filter(seq__in=list(window.values_list("seq", flat=True)))
+        large.delete()
+        deleted += window.delete()[0]
+    return deleted, True

@@ -1,0 +1,239 @@
+"""Summing up the record behind the receivers: blocks of history, tables, actors.
+
+A block is rolled once all its thousand places are given out. What has a place is final, so nothing
+is ever taken back (but ``store.sums.recounting``, where days were deleted), and blocks' sums and
+the mark that says they are there move in one store transaction. What follows the mark is read from
+``transaction`` itself (``store.read.transactions.listing``).
+"""
+
+import datetime as dt
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connection, transaction
+
+from replview.store.models import ActivityMark, ActorActivity, HistoryBlock, RelationActivity
+
+#: Places in history that are summed up as one.
+BLOCK = 1000
+#: Blocks of one store transaction, where so many wait: actors' sums are then written once for all.
+_TOGETHER = 10
+
+# Lives with a whole block that is not in the sums yet. A slot that is being removed is left alone.
+_BEHIND = """
+    SELECT i.id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id
+    LEFT JOIN activity_mark m ON m.incarnation_id = i.id
+    WHERE i.commit_seq >= CASE WHEN coalesce(m.rolled_seq, 0) = 0 THEN %s - 1
+                               ELSE m.rolled_seq + %s END
+      AND s.desired <> 'removing'
+    ORDER BY i.id
+"""
+
+_MAKE_MARK = "INSERT INTO activity_mark VALUES (%s, 0) ON CONFLICT DO NOTHING"
+
+# Whoever holds the mark's row does the block; another worker goes on to another life. Looked at
+# again here, under the lock: the slot may be being removed by now, the block done.
+_TAKE_MARK = """
+    SELECT m.rolled_seq, i.commit_seq FROM activity_mark m
+    JOIN slot_incarnation i ON i.id = m.incarnation_id JOIN slot s ON s.id = i.slot_id
+    WHERE m.incarnation_id = %s AND s.desired <> 'removing'
+    FOR UPDATE OF m SKIP LOCKED
+"""
+
+_MOVE_MARK = "UPDATE activity_mark SET rolled_seq = %(high)s WHERE incarnation_id = %(life)s"
+
+ADD_BLOCKS = """
+    INSERT INTO history_block
+        (incarnation_id, block, first_time, last_time, first_lsn, last_lsn, transactions, inserts,
+         updates, deletes, truncates, messages, size_bytes, max_changes, max_size_bytes, states)
+    SELECT %(life)s, n.block, min(t.at), max(t.at), min(t.lsn), max(t.lsn), count(t.id),
+           coalesce(sum(t.inserts) FILTER (WHERE t.counts), 0),
+           coalesce(sum(t.updates) FILTER (WHERE t.counts), 0),
+           coalesce(sum(t.deletes) FILTER (WHERE t.counts), 0),
+           coalesce(sum(t.truncates) FILTER (WHERE t.counts), 0),
+           coalesce(sum(t.messages) FILTER (WHERE t.counts), 0),
+           coalesce(sum(t.size_bytes), 0), coalesce(max(t.changes), 0),
+           coalesce(max(t.size_bytes), 0), jsonb_strip_nulls(jsonb_build_object(
+               'committed', nullif(count(*) FILTER (WHERE t.state = 'committed'), 0),
+               'message', nullif(count(*) FILTER (WHERE t.state = 'message'), 0),
+               'skipped', nullif(count(*) FILTER (WHERE t.state = 'skipped'), 0),
+               'snapshot', nullif(count(*) FILTER (WHERE t.state = 'snapshot'), 0)))
+    FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n (block)
+    LEFT JOIN (
+        SELECT *, state <> 'snapshot' AS counts, commit_seq / %(size)s AS block,
+               coalesce(commit_time, stored_at, received_at) AS at,
+               CASE WHEN state <> 'snapshot' THEN coalesce(commit_lsn, end_lsn, first_lsn) END
+                   AS lsn,
+               greatest(inserts + updates + deletes + truncates + messages - aborted_changes, 0)
+                   AS changes
+        FROM transaction
+        WHERE incarnation_id = %(life)s AND commit_seq BETWEEN %(low)s AND %(high)s
+    ) t ON t.block = n.block
+    GROUP BY n.block
+"""
+
+# A transaction's own counts tell all of a table with one shape. Where there are several, or where
+# subtransactions took something back, its changes are counted by the server, a transaction at a
+# time by their primary key; those that are gone by then are told without their version. A baseline
+# is nobody's doing: it stands among the tables' sums, not among the actors'.
+# ``days`` None: whatever the day.
+_TOUCHED = """
+    WITH t AS MATERIALIZED (
+        SELECT id, commit_seq / %(size)s AS block, state = 'snapshot' AS snapshot,
+               coalesce(commit_time, stored_at, received_at) AS at, coalesce(actor, '') AS actor,
+               CASE WHEN actor IS NULL THEN '' ELSE coalesce(actor_grade, '') END AS grade,
+               messages, aborted_changes > 0 AS took_back, relations
+        FROM transaction
+        WHERE incarnation_id = %(life)s AND commit_seq BETWEEN %(low)s AND %(high)s
+          AND (%(days)s::date[] IS NULL OR (coalesce(commit_time, stored_at, received_at)
+                                            AT TIME ZONE 'UTC')::date = ANY(%(days)s))),
+    versions AS MATERIALIZED (
+        SELECT relation_id, count(*) AS number, min(id) AS first FROM relation_version
+        WHERE relation_id IN (SELECT r.id FROM relation r JOIN slot_incarnation i USING (slot_id)
+                              WHERE i.id = %(life)s)
+        GROUP BY relation_id),
+    told AS MATERIALIZED (
+        SELECT t.id, r.key::bigint AS relation, took_back,
+               took_back OR coalesce(v.number, 0) > 1 AS look,
+               CASE WHEN v.number = 1 THEN v.first ELSE 0 END AS version,
+               (r.value->>0)::bigint AS inserts, (r.value->>1)::bigint AS updates,
+               (r.value->>2)::bigint AS deletes, (r.value->>3)::bigint AS truncates
+        FROM t CROSS JOIN LATERAL jsonb_each(t.relations) r
+        LEFT JOIN versions v ON v.relation_id = r.key::bigint),
+    looked AS MATERIALIZED (
+        SELECT w.id, c.* FROM (
+            SELECT id, array_agg(relation) AS relations FROM told WHERE look GROUP BY id) w
+        CROSS JOIN LATERAL (
+            SELECT c.relation_id AS relation, coalesce(c.version_id, 0) AS version,
+                   row_number() OVER (PARTITION BY c.relation_id ORDER BY min(c.seq)) AS place,
+                   count(*) FILTER (WHERE c.op IN ('I', 'S')) AS inserts,
+                   count(*) FILTER (WHERE c.op = 'U') AS updates,
+                   count(*) FILTER (WHERE c.op = 'D') AS deletes,
+                   count(*) FILTER (WHERE c.op = 'T') AS truncates
+            FROM change c
+            WHERE c.transaction_id = w.id AND c.relation_id = ANY(w.relations)
+              AND NOT EXISTS (SELECT FROM aborted_subtransaction a
+                              WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)
+            GROUP BY c.relation_id, coalesce(c.version_id, 0)) c),
+    touched AS MATERIALIZED (
+        SELECT id, relation, version, 1 AS place, inserts, updates, deletes, truncates
+        FROM told WHERE NOT look
+        UNION ALL
+        SELECT id, relation, version, place, inserts, updates, deletes, truncates FROM looked
+        UNION ALL
+        SELECT id, relation, 0, 1, inserts, updates, deletes, truncates
+        FROM told WHERE look AND NOT took_back AND (id, relation) NOT IN (
+            SELECT id, relation FROM looked))
+"""
+_INTO_TABLES = """
+        INSERT INTO relation_activity
+            (relation_id, incarnation_id, block, version_id, transactions, inserts, updates,
+             deletes, truncates, snapshots)
+        SELECT o.relation, %(life)s, t.block, o.version,
+               count(*) FILTER (WHERE place = 1 AND NOT snapshot),
+               coalesce(sum(inserts) FILTER (WHERE NOT snapshot), 0), sum(updates), sum(deletes),
+               sum(truncates), coalesce(sum(inserts) FILTER (WHERE snapshot), 0)
+        FROM touched o JOIN t ON t.id = o.id GROUP BY o.relation, t.block, o.version
+"""
+#: How sums of ``actor_activity AS mine`` are added to those that are there.
+ADDED_TO_ACTOR = """ON CONFLICT (incarnation_id, actor, day, relation_id, grade) DO UPDATE SET
+        transactions = mine.transactions + excluded.transactions,
+        inserts = mine.inserts + excluded.inserts, updates = mine.updates + excluded.updates,
+        deletes = mine.deletes + excluded.deletes, truncates = mine.truncates + excluded.truncates,
+        messages = mine.messages + excluded.messages,
+        first_time = least(mine.first_time, excluded.first_time),
+        last_time = greatest(mine.last_time, excluded.last_time)"""
+_INTO_ACTORS = f"""
+    done AS (
+        SELECT t.id, t.actor, t.grade, (t.at AT TIME ZONE 'UTC')::date AS day, t.at, o.relation,
+               o.place, 0 AS messages, o.inserts, o.updates, o.deletes, o.truncates
+        FROM touched o JOIN t ON t.id = o.id WHERE NOT t.snapshot
+        UNION ALL
+        SELECT t.id, t.actor, t.grade, (t.at AT TIME ZONE 'UTC')::date, t.at, 0, 1, t.messages,
+               coalesce(sum(o.inserts), 0), coalesce(sum(o.updates), 0),
+               coalesce(sum(o.deletes), 0), coalesce(sum(o.truncates), 0)
+        FROM t LEFT JOIN touched o ON t.id = o.id WHERE NOT t.snapshot
+        GROUP BY t.id, t.actor, t.grade, t.at, t.messages)
+    INSERT INTO actor_activity AS mine
+        (incarnation_id, actor, day, relation_id, grade, transactions, inserts, updates, deletes,
+         truncates, messages, first_time, last_time)
+    SELECT %(life)s, actor, day, relation, grade, count(*) FILTER (WHERE place = 1), sum(inserts),
+           sum(updates), sum(deletes), sum(truncates), sum(messages), min(at), max(at)
+    FROM done GROUP BY actor, day, relation, grade
+    {ADDED_TO_ACTOR}
+"""  # noqa: S608 (of constants)
+_ADD_TABLES_AND_ACTORS = f"{_TOUCHED}, tables AS ({_INTO_TABLES}), {_INTO_ACTORS}"
+ADD_TABLES, ADD_ACTORS = f"{_TOUCHED}{_INTO_TABLES}", f"{_TOUCHED}, {_INTO_ACTORS}"
+
+
+def roll(deadline: float) -> int:
+    """Roll blocks until none is whole or the deadline (``time.monotonic()``) has come.
+
+    Some of each life in turn; returns how many were rolled.
+    """
+    rolled = 0
+    while lives := _behind():
+        before = rolled
+        for life in lives:
+            if time.monotonic() >= deadline:
+                return rolled
+            rolled += _roll_some(life)
+        if rolled == before:
+            break
+    return rolled
+
+
+def forget(incarnation_id: int) -> None:
+    """Delete the sums of a life whose slot is being removed."""
+    # The mark first: whoever rolls a block holds it, and nobody takes it afterwards.
+    with transaction.atomic():
+        ActivityMark.objects.filter(incarnation_id=incarnation_id).delete()
+        for sums in (HistoryBlock, RelationActivity, ActorActivity):
+            sums.objects.filter(incarnation_id=incarnation_id).delete()
+
+
+def next_block(rolled_seq: int) -> int:
+    """The first block that is not in the sums."""
+    return (rolled_seq + 1) // BLOCK if rolled_seq else 0
+
+
+def values_of(
+    life: int, first: int, last: int, days: Sequence[dt.date] | None = None
+) -> dict[str, Any]:
+    """What the statements take, of the blocks from ``first`` to ``last``."""
+    low, high = first * BLOCK, last * BLOCK + BLOCK - 1
+    wanted = None if days is None else list(days)
+    return {"life": life, "size": BLOCK, "first": first, "last": last, "low": low, "high": high,
+            "days": wanted}  # fmt: skip
+
+
+def _rows(sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
+
+
+def _behind() -> list[int]:
+    return [row[0] for row in _rows(_BEHIND, [BLOCK, BLOCK])]
+
+
+def _roll_some(life: int) -> int:
+    """Roll a life's next blocks; 0 where another does it, or nothing is left to do."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_MAKE_MARK, [life])
+        cursor.execute(_TAKE_MARK, [life])
+        taken = cursor.fetchone()
+        if taken is None:
+            return 0
+        first = next_block(taken[0])
+        whole: int = (taken[1] + 1) // BLOCK
+        count = min(whole - first, _TOGETHER)
+        if count <= 0:
+            return 0
+        last = first + count - 1
+        values = values_of(life, first, last)
+        cursor.execute(ADD_BLOCKS, values)
+        cursor.execute(_ADD_TABLES_AND_ACTORS, values)
+        cursor.execute(_MOVE_MARK, values)
+    return count

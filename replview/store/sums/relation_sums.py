@@ -1,0 +1,245 @@
+"""What is told of a slot's tables without reading a change: counts, last changes, rates.
+
+From the sums (``store.sums.activity``) and, for what follows them, from the newest transactions of
+each life. Changes of aborted subtransactions are counted in what is not summed up yet.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection
+
+#: Transactions of a life that are read themselves; more of them are for the sums.
+TAIL = 5000
+#: Blocks of a life that a rate is drawn from: two million transactions.
+RATE_BLOCKS = 2000
+
+_LIVES = """
+    lives AS (
+        SELECT i.id, i.number, i.started_at, i.commit_seq, coalesce(m.rolled_seq, 0) AS rolled
+        FROM slot_incarnation i LEFT JOIN activity_mark m ON m.incarnation_id = i.id
+        WHERE i.slot_id = %(slot)s)
+"""
+_TAIL = """
+    tail AS (
+        SELECT l.id AS life, l.number, t.commit_seq, t.commit_time, t.relations,
+               t.state = 'snapshot' AS snapshot
+        FROM lives l CROSS JOIN LATERAL (
+            SELECT commit_seq, commit_time, relations, state FROM transaction
+            WHERE incarnation_id = l.id AND commit_seq > l.rolled
+            ORDER BY commit_seq DESC LIMIT %(tail)s) t
+        WHERE t.state IN ('committed', 'snapshot'))
+"""
+
+# A last change is known to its block, or exactly where it is not summed up yet.
+_SUMS = f"""
+    WITH {_LIVES}, {_TAIL}
+    SELECT a.relation_id, l.id, l.number, sum(a.inserts), sum(a.updates), sum(a.deletes),
+           sum(a.truncates), sum(a.snapshots), sum(a.transactions),
+           max(a.block) FILTER (WHERE a.inserts + a.updates + a.deletes + a.truncates > 0) * 1000,
+           max(a.block) FILTER (WHERE a.inserts + a.updates + a.deletes + a.truncates > 0) * 1000
+               + 999
+    FROM relation_activity a JOIN lives l ON l.id = a.incarnation_id
+    GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT r.key::bigint, t.life, t.number,
+           coalesce(sum((r.value->>0)::bigint) FILTER (WHERE NOT t.snapshot), 0),
+           sum((r.value->>1)::bigint), sum((r.value->>2)::bigint), sum((r.value->>3)::bigint),
+           coalesce(sum((r.value->>0)::bigint) FILTER (WHERE t.snapshot), 0),
+           count(*) FILTER (WHERE NOT t.snapshot),
+           max(t.commit_seq) FILTER (WHERE NOT t.snapshot),
+           max(t.commit_seq) FILTER (WHERE NOT t.snapshot)
+    FROM tail t CROSS JOIN LATERAL jsonb_each(t.relations) r
+    GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT NULL, id, number, greatest(commit_seq - rolled - %(tail)s, 0),
+           0, 0, 0, 0, 0, NULL, NULL
+    FROM lives
+"""  # noqa: S608 (made of the pieces above)
+
+# A block's changes are spread evenly over its time.
+_RATES = f"""
+    WITH {_LIVES}, {_TAIL},
+    blocks AS (
+        SELECT l.id AS life, b.block, b.first_time, b.last_time,
+               count(*) OVER (PARTITION BY l.id) AS read
+        FROM lives l CROSS JOIN LATERAL (
+            SELECT block, first_time, last_time FROM history_block
+            WHERE incarnation_id = l.id ORDER BY block DESC LIMIT %(blocks)s) b),
+    placed AS (
+        SELECT life, block,
+               extract(epoch FROM first_time - %(since)s)::float8 / %(width)s AS first,
+               extract(epoch FROM last_time - %(since)s)::float8 / %(width)s AS last
+        FROM blocks WHERE last_time >= %(since)s AND first_time < %(until)s),
+    shares AS (
+        SELECT life, block, bucket,
+               CASE WHEN last > first
+                    THEN (least(last, bucket + 1) - greatest(first, bucket)) / (last - first)
+                    ELSE 1 END AS share
+        FROM placed CROSS JOIN LATERAL generate_series(
+            greatest(floor(first), 0)::int, least(floor(last), %(buckets)s - 1)::int) bucket)
+    SELECT a.relation_id, s.bucket,
+           sum(s.share * (a.inserts + a.updates + a.deletes + a.truncates))
+    FROM shares s JOIN relation_activity a ON a.incarnation_id = s.life AND a.block = s.block
+    WHERE a.relation_id = ANY(%(ids)s) GROUP BY 1, 2
+    UNION ALL
+    SELECT r.key::bigint, floor(extract(epoch FROM t.commit_time - %(since)s) / %(width)s)::int,
+           sum((r.value->>0)::bigint + (r.value->>1)::bigint + (r.value->>2)::bigint
+               + (r.value->>3)::bigint)
+    FROM tail t CROSS JOIN LATERAL jsonb_each(t.relations) r
+    WHERE t.commit_time >= %(since)s AND t.commit_time < %(until)s AND NOT t.snapshot
+      AND r.key::bigint = ANY(%(ids)s)
+    GROUP BY 1, 2
+    UNION ALL
+    SELECT NULL, NULL, extract(epoch FROM greatest(
+        least((SELECT min(started_at) FROM lives), (SELECT min(first_time) FROM blocks),
+              (SELECT min(commit_time) FROM tail)),
+        (SELECT min(first_time) FROM blocks WHERE read = %(blocks)s),
+        (SELECT min(commit_time) FROM tail t JOIN lives l ON l.id = t.life
+          WHERE l.commit_seq - l.rolled > %(tail)s)))
+"""  # noqa: S608
+
+_LAST_CHANGES = """
+    SELECT w.relation_id, t.id, t.incarnation_id, t.commit_seq, t.xid, t.commit_time
+    FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+         AS w (relation_id, life, first_seq, last_seq)
+    CROSS JOIN LATERAL (
+        SELECT id, incarnation_id, commit_seq, xid, commit_time FROM transaction
+        WHERE incarnation_id = w.life AND commit_seq BETWEEN w.first_seq AND w.last_seq
+          AND state = 'committed' AND jsonb_exists(relations, w.relation_id::text)
+        ORDER BY commit_seq DESC LIMIT 1) t
+"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where in history a table last changed: of a life, between two places of its order."""
+
+    life_number: int
+    last_seq: int
+    first_seq: int
+    incarnation_id: int
+
+
+@dataclass(slots=True)
+class RelationSum:
+    """How often a table changed, in everything that is stored."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    truncates: int = 0
+    #: Rows of its baselines.
+    snapshots: int = 0
+    transactions: int = 0
+    #: None: it never changed.
+    last: Place | None = None
+
+    @property
+    def changes(self) -> int:
+        """Inserts, updates, deletes and truncates."""
+        return self.inserts + self.updates + self.deletes + self.truncates
+
+
+@dataclass(slots=True)
+class Sums:
+    """All tables of a slot."""
+
+    by_relation: dict[int, RelationSum] = field(default_factory=dict)
+    #: Transactions that are in none of the counts, because the sums are not that far yet.
+    not_counted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LastChange:
+    """The transaction that last changed a table."""
+
+    transaction_id: int
+    incarnation_id: int
+    commit_seq: int
+    xid: int | None
+    commit_time: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Changes per stretch of time, a number for each from ``since`` on."""
+
+    since: dt.datetime
+    bucket_seconds: float
+    buckets: int
+    #: What lies before is not known; None: nothing is.
+    known_from: dt.datetime | None
+    by_relation: Mapping[int, Sequence[float]]
+
+
+def sums_of_slot(slot_id: int) -> Sums:
+    """Counts and last places of all tables of a slot, in one read."""
+    sums = Sums()
+    for relation_id, life, number, *counts in _rows(_SUMS, {"slot": slot_id, "tail": TAIL}):
+        if relation_id is None:
+            sums.not_counted += int(counts[0])
+            continue
+        found = sums.by_relation.setdefault(relation_id, RelationSum())
+        found.inserts += int(counts[0])
+        found.updates += int(counts[1])
+        found.deletes += int(counts[2])
+        found.truncates += int(counts[3])
+        found.snapshots += int(counts[4])
+        found.transactions += int(counts[5])
+        if counts[7] is not None:
+            place = Place(number, int(counts[7]), int(counts[6]), life)
+            found.last = place if found.last is None else max(found.last, place)
+    return sums
+
+
+def rates_of(
+    slot_id: int,
+    relation_ids: Iterable[int],
+    *,
+    since: dt.datetime,
+    until: dt.datetime,
+    buckets: int,
+) -> Rates:
+    """Changes of tables over a time, by the source's clock, in one read."""
+    ids = list(relation_ids)
+    width = max((until - since).total_seconds() / buckets, 1e-6)
+    series: dict[int, list[float]] = {identifier: [0.0] * buckets for identifier in ids}
+    known_from: dt.datetime | None = None
+    parameters = {
+        "slot": slot_id,
+        "ids": ids,
+        "since": since,
+        "until": until,
+        "width": width,
+        "buckets": buckets,
+        "blocks": RATE_BLOCKS,
+        "tail": TAIL,
+    }
+    for relation_id, bucket, number in _rows(_RATES, parameters):
+        if relation_id is not None:
+            series[relation_id][min(max(bucket, 0), buckets - 1)] += float(number)
+        elif number is not None:
+            known_from = dt.datetime.fromtimestamp(float(number), tz=dt.UTC)
+    return Rates(since, width, buckets, known_from, series)
+
+
+def last_changes(places: Mapping[int, Place]) -> dict[int, LastChange]:
+    """The transactions at these places, by table, in one read."""
+    if not places:
+        return {}
+    parameters = [
+        list(places),
+        [place.incarnation_id for place in places.values()],
+        [place.first_seq for place in places.values()],
+        [place.last_seq for place in places.values()],
+    ]
+    return {row[0]: LastChange(*row[1:]) for row in _rows(_LAST_CHANGES, parameters)}
+
+
+def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())

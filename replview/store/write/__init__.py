@@ -1,0 +1,1 @@
+"""The write path: COPY layout, partitions, lease, incarnations."""

@@ -1,0 +1,259 @@
+"""Noting who did what: one row of the access record an act (``models.access``).
+
+Whoever builds an act calls ``note``. Who asks, from where and for which page is known from the
+visit that is under way: of a request the middleware opens one, of a command there is none. Pages
+that show rows say so with ``viewed`` as often as they like: it is one record a request, written
+once the answer is built (``settle``), and none for what the same person looked at less than a
+minute ago: a page that refreshes itself is one look.
+
+A record holds no value of a row. What cannot be recorded is not shown: where the store refuses the
+record, the request fails.
+"""
+
+import getpass
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from replview.store.models import AccessRecord
+from replview.store.read.changes.page import ChangeRow
+
+Action = AccessRecord.Action
+Via = AccessRecord.Via
+#: Looks at the same by the same person are one record for so long.
+SAME_LOOK_SECONDS = 60.0
+#: Relations that one record names; ``details`` tells how many there were.
+MOST_RELATIONS = 100
+_SUBJECT_CHARACTERS = 300
+_LOOKS_REMEMBERED = 20_000
+_ADD = (
+    "SELECT access_record_add(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s::text[], "
+    "%s::jsonb)"
+)
+
+
+@dataclass(slots=True)
+class Look:
+    """The rows that one request shows."""
+
+    relation_ids: set[int] = field(default_factory=set)
+    tables: set[str] = field(default_factory=set)
+    source_id: int | None = None
+    #: None: not counted.
+    rows: int | None = None
+    subject: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Visit:
+    """A request, or a socket, under way."""
+
+    #: Asked only when something is noted: a token's user is known late.
+    who: Callable[[], Any]
+    via: str = Via.PAGE
+    address: str = ""
+    request_id: str = ""
+    #: Asks for the name of the page's address, known once that is resolved.
+    page: Callable[[], str] = lambda: ""
+    look: Look | None = None
+
+
+_visit: ContextVar[Visit | None] = ContextVar("replview_visit", default=None)
+#: When each was last noted, by this process: the oldest are forgotten first.
+_looks: dict[tuple[Any, ...], float] = {}
+
+
+@contextmanager
+def use_visit(visit: Visit) -> Iterator[Visit]:
+    """What is noted within comes from this visit."""
+    token = _visit.set(visit)
+    try:
+        yield visit
+    finally:
+        _visit.reset(token)
+
+
+def current_visit() -> Visit | None:
+    """The visit under way; None: a command, or a worker's task."""
+    return _visit.get()
+
+
+def note(
+    action: str,
+    *,
+    user: Any = None,
+    subject: str = "",
+    source_id: int | None = None,
+    relation_id: int | None = None,
+    details: dict[str, Any] | None = None,
+    relation_ids: Iterable[int] = (),
+    tables: Iterable[str] = (),
+) -> None:
+    """Write one record, within the transaction under way if there is one.
+
+    ``user``: an account or a name; None: whoever the visit is of, else the account of the
+    operating system that runs the command. ``details`` holds no value of a row. Raises
+    ``ValueError`` for an unknown action.
+    """
+    visit = _visit.get()
+    user_id, user_name = _names(user if user is not None or visit is None else visit.who())
+    if visit is None and user is None:
+        user_name = command_user()
+    ids = sorted({*relation_ids, *([] if relation_id is None else [relation_id])})
+    named = sorted(set(tables))
+    facts = dict(details or {})
+    if len(ids) + len(named) > MOST_RELATIONS:
+        facts["relations"] = len(ids) + len(named)
+    values = [
+        Action(action).value,
+        user_id,
+        _clean(user_name),
+        Via.COMMAND if visit is None else visit.via,
+        "" if visit is None else visit.address,
+        "" if visit is None else visit.request_id,
+        "" if visit is None else visit.page(),
+        _clean(subject),
+        source_id,
+        ids[:MOST_RELATIONS],
+        [_clean(name) for name in named[: max(0, MOST_RELATIONS - len(ids))]],
+        _json(facts),
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_ADD, values)
+
+
+def viewed(
+    *,
+    relation_ids: Iterable[int] = (),
+    tables: Iterable[str] = (),
+    rows: int | None = None,
+    source_id: int | None = None,
+    subject: str = "",
+    **details: Any,
+) -> None:
+    """This request shows rows of these tables; ``rows`` how many, where that is known.
+
+    ``details`` are part of what is looked at (``transaction=41``): another is another look.
+    """
+    visit = _visit.get()
+    if visit is None:
+        note(
+            Action.VIEWED_ROWS,
+            subject=subject,
+            source_id=source_id,
+            relation_ids=relation_ids,
+            tables=tables,
+            details={**details, **({} if rows is None else {"rows": rows})},
+        )
+        return
+    look = visit.look = visit.look or Look()
+    look.relation_ids.update(relation_ids)
+    look.tables.update(tables)
+    for name, value in details.items():
+        # Of several transactions in one answer none is named.
+        same = look.details.get(name, value) == value
+        look.details[name] = value if same else "several"
+    look.subject = look.subject or subject
+    look.source_id = look.source_id if source_id is None else source_id
+    if rows is not None:
+        look.rows = (look.rows or 0) + rows
+
+
+def viewed_changes(changes: Iterable[ChangeRow]) -> None:
+    """This request shows these changes, as far as their reader may see them."""
+    shown = [change for change in changes if not change.hidden]
+    if not shown:
+        return
+    transactions = {change.transaction_id for change in shown}
+    whose: dict[str, Any] = {}
+    if len(transactions) == 1:
+        whose["transaction"] = shown[0].transaction_id
+    known = {change.relation_id for change in shown if change.relation_id is not None}
+    # The archive knows tables by their names alone.
+    named = {
+        f"{change.schema}.{change.table}"
+        for change in shown
+        if change.relation_id is None and change.table is not None
+    }
+    viewed(relation_ids=known, tables=named, rows=len(shown), **whose)
+
+
+def settle(visit: Visit) -> None:
+    """Write down what the visit looked at, unless the same was noted just now."""
+    look, visit.look = visit.look, None
+    if look is None:
+        return
+    user = visit.who()
+    same = (
+        _names(user),
+        visit.via,
+        visit.page(),
+        visit.address,
+        look.subject,
+        look.source_id,
+        frozenset(look.relation_ids),
+        frozenset(look.tables),
+        _json(look.details),
+    )
+    if not first_look(same):
+        return
+    counted = {} if look.rows is None else {"rows": look.rows}
+    try:
+        with use_visit(visit):
+            note(
+                Action.VIEWED_ROWS,
+                user=user,
+                subject=look.subject,
+                source_id=look.source_id,
+                relation_ids=look.relation_ids,
+                tables=look.tables,
+                details={**look.details, **counted},
+            )
+    except BaseException:
+        _looks.pop(same, None)
+        raise
+
+
+def first_look(same: tuple[Any, ...]) -> bool:
+    """Whether this process noted none like it within the last minute; from now on it has."""
+    now = time.monotonic()
+    before = _looks.pop(same, None)
+    if before is not None and now - before < SAME_LOOK_SECONDS:
+        # It stays where it began: looks without an end are a record a minute.
+        _looks[same] = before
+        return False
+    while len(_looks) >= _LOOKS_REMEMBERED:
+        _looks.pop(next(iter(_looks)), None)
+    _looks[same] = now
+    return True
+
+
+def command_user() -> str:
+    """The operating system's account that runs this command."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "unknown"
+
+
+def _names(user: Any) -> tuple[int | None, str]:
+    if user is None or isinstance(user, str):
+        return None, user or ""
+    return user.pk, user.get_username()
+
+
+def _clean(text: str) -> str:
+    """As PostgreSQL takes it, and not longer than a line."""
+    return str(text).replace("\0", "\ufffd")[:_SUBJECT_CHARACTERS]
+
+
+def _json(facts: dict[str, Any]) -> str:
+    text = orjson.dumps(facts, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return text.decode().replace("\\u0000", "\ufffd")

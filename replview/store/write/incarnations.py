@@ -1,0 +1,223 @@
+"""The lives of a slot: LSNs compare, and commit_seq counts, only within one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from decoder.scalars import LSN
+from replview.store.write.handing_over import hand_over_prepared
+from replview.store.write.lease import Fenced, Lease
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """What a receiver must know of its slot."""
+
+    id: int
+    source_id: int
+    name: str
+    #: ``pgoutput``, ``test_decoding`` or ``wal2json``.
+    plugin: str
+    #: ``walsender`` or ``sql``.
+    interface: str
+    publications: list[str]
+    options: dict[str, Any]
+    owned: bool
+    temporary: bool
+    column_rules: dict[str, dict[str, str]]
+    #: Keep (marked) the changes of aborted subtransactions and transactions.
+    keep_aborted: bool
+    checkpoint_lsn: LSN | None
+    incarnation_id: int | None
+    number: int | None
+    system_identifier: str | None
+    timeline: int | None
+    commit_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """The life a session records into, and where it starts."""
+
+    id: int
+    number: int
+    commit_seq: int
+    checkpoint_lsn: LSN
+    #: When transactions that are received anew were first seen: xid → microseconds since 2000.
+    first_seen: dict[int, int] = field(default_factory=dict)
+
+
+def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
+    """The slot's row with its current life."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(
+            """
+            SELECT s.id, s.source_id, s.name, s.plugin, s.interface, s.publications, s.options,
+                   s.owned, s.temporary, s.column_rules, s.keep_aborted, s.checkpoint_lsn::text,
+                   s.incarnation_id, i.number, i.system_identifier, i.timeline,
+                   coalesce(i.commit_seq, 0) AS commit_seq
+            FROM slot s LEFT JOIN slot_incarnation i ON i.id = s.incarnation_id
+            WHERE s.id = %s
+            """,
+            [slot_id],
+        ).fetchone()
+    if row is None:
+        raise LookupError(f"slot {slot_id} is not in the store")
+    lsn = row["checkpoint_lsn"]
+    return SlotRow(**{**row, "checkpoint_lsn": None if lsn is None else LSN.parse(lsn)})
+
+
+def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> Incarnation:
+    """Go on with the current life: hide what a former session left half received."""
+    assert slot.incarnation_id is not None
+    assert slot.number is not None
+    with connection.transaction():
+        _fence(connection, lease)
+        first_seen = _discard(connection, slot, slot.incarnation_id)
+        # Read again under the lock: the last write of our former session, given up as hanging, may
+        # have been committed since ``slot`` was read.
+        row = connection.execute(
+            "SELECT i.commit_seq, s.checkpoint_lsn::text FROM slot s "
+            "JOIN slot_incarnation i ON i.id = s.incarnation_id WHERE s.id = %s",
+            [slot.id],
+        ).fetchone()
+    assert row is not None
+    checkpoint_lsn = LSN(0) if row[1] is None else LSN.parse(row[1])
+    return Incarnation(slot.incarnation_id, slot.number, row[0], checkpoint_lsn, first_seen)
+
+
+def begin(
+    connection: psycopg.Connection[Any],
+    lease: Lease,
+    slot: SlotRow,
+    *,
+    system_identifier: str,
+    timeline: int,
+    started_lsn: LSN,
+    reason: str,
+    keep_prepared_until: LSN | None = None,
+) -> Incarnation:
+    """Begin a new life at ``started_lsn``; what the former one left open is hidden.
+
+    What the former life has prepared before ``keep_prepared_until`` goes over into the new one,
+    where its end will come; of the rest nobody can tell the end any more.
+    """
+    number = (slot.number or 0) + 1
+    first_seen: dict[int, int] = {}
+    with connection.transaction():
+        _fence(connection, lease)
+        if slot.incarnation_id is not None:
+            first_seen = _discard(connection, slot, slot.incarnation_id)
+        row = connection.execute(
+            """
+            INSERT INTO slot_incarnation (slot_id, number, system_identifier, timeline,
+                started_lsn, started_at, reason, commit_seq)
+            VALUES (%s, %s, %s, %s, %s, now(), %s, 0) RETURNING id
+            """,
+            [slot.id, number, system_identifier, timeline, str(started_lsn), reason],
+        ).fetchone()
+        assert row is not None
+        if slot.incarnation_id is not None:
+            hand_over_prepared(connection, slot.incarnation_id, row[0], keep_prepared_until)
+        connection.execute(
+            "UPDATE slot SET incarnation_id = %s, checkpoint_lsn = %s, server_lsn = NULL "
+            "WHERE id = %s",
+            [row[0], str(started_lsn), slot.id],
+        )
+    return Incarnation(int(row[0]), number, 0, started_lsn, first_seen)
+
+
+def last_seq_until(connection: psycopg.Connection[Any], incarnation_id: int, lsn: LSN) -> int:
+    """The commit_seq of the last transaction of a life that ended at or before ``lsn``."""
+    row = connection.execute(
+        "SELECT commit_seq FROM transaction WHERE incarnation_id = %s AND commit_seq IS NOT NULL "
+        "AND end_lsn <= %s AND state <> 'snapshot' ORDER BY commit_seq DESC LIMIT 1",
+        [incarnation_id, str(lsn)],
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def dropped_at_budget(connection: psycopg.Connection[Any], incarnation_id: int) -> bool:
+    """Whether a life ended because replview dropped the slot at its WAL budget."""
+    row = connection.execute(
+        "SELECT 1 FROM slot_event WHERE incarnation_id = %s AND kind = 'budget' "
+        "AND detail ->> 'dropped_life' = %s LIMIT 1",
+        [incarnation_id, str(incarnation_id)],
+    ).fetchone()
+    return row is not None
+
+
+def _discard(
+    connection: psycopg.Connection[Any], slot: SlotRow, incarnation_id: int
+) -> dict[int, int]:
+    """Hide what is half received: the server sends it again, whole.
+
+    Returns when each was first seen: xid → microseconds since 2000-01-01 UTC.
+    """
+    rows = connection.execute(
+        """
+        UPDATE transaction SET state = 'discarded'
+        WHERE incarnation_id = %s AND state IN ('receiving', 'streaming')
+        RETURNING xid, (extract(epoch FROM received_at - '2000-01-01 00:00Z') * 1e6)::bigint,
+                  inserts + updates + deletes + truncates + messages
+        """,
+        [incarnation_id],
+    ).fetchall()
+    if not rows:
+        return {}
+    changes = sum(row[2] for row in rows)
+    many = "transaction was" if len(rows) == 1 else "transactions were"
+    log_event(
+        connection,
+        slot.id,
+        "discarded",
+        f"{len(rows):,} {many} half received ({changes:,} changes) when the last session ended: "
+        "discarded; the server sends again what still stands.",
+        incarnation_id=incarnation_id,
+        after_commit_seq=slot.commit_seq,
+        detail={"xids": [row[0] for row in rows][:100], "changes": changes},
+    )
+    return {row[0]: row[1] for row in rows if row[0] is not None}
+
+
+def log_event(
+    connection: psycopg.Connection[Any],
+    slot_id: int,
+    kind: str,
+    message: str,
+    *,
+    incarnation_id: int | None = None,
+    after_commit_seq: int = 0,
+    lsn: int | None = None,
+    detail: dict[str, Any] | None = None,
+) -> None:
+    """Add a line to the slot's log. ``message`` is one plain sentence without source values."""
+    connection.execute(
+        """
+        INSERT INTO slot_event
+            (slot_id, incarnation_id, at, kind, message, detail, lsn, after_commit_seq)
+        VALUES (%s, %s, clock_timestamp(), %s, %s, %s, %s, %s)
+        """,
+        [
+            slot_id,
+            incarnation_id,
+            kind,
+            message,
+            Jsonb(detail or {}),
+            None if lsn is None else str(LSN(lsn)),
+            after_commit_seq,
+        ],
+    )
+
+
+def _fence(connection: psycopg.Connection[Any], lease: Lease) -> None:
+    row = connection.execute(
+        "UPDATE slot SET heartbeat_at = clock_timestamp() WHERE id = %s AND epoch = %s "
+        "RETURNING id",
+        [lease.slot_id, lease.epoch],
+    ).fetchone()
+    if row is None:
+        raise Fenced(f"slot {lease.slot_id} was taken over by another receiver")

@@ -1,0 +1,152 @@
+"""Who may write for a slot: the lease (owner, heartbeat) and the epoch that fences everyone else.
+
+A receiver that takes a slot over raises ``slot.epoch``. Every store transaction of a receiver
+begins with an UPDATE of the slot row ``WHERE epoch = mine``; when that changes no row, somebody
+else has taken over and the receiver stops (``Fenced``).
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+#: A receiver that gave no sign of life for this long has lost its lease.
+LEASE_SECONDS = 6.0
+#: A COPY that has waited for data for this long is nobody's: a live receiver gives a store up
+#: earlier (``receiver.sessions.pump.STORE_SECONDS``).
+STALLED_SECONDS = 20.0
+#: How often ``kept`` gives one.
+KEEP_SECONDS = 1.5
+
+
+class Fenced(Exception):
+    """Another receiver has taken the slot over: stop, and write nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write for one slot, until someone takes it over."""
+
+    slot_id: int
+    epoch: int
+    owner: str
+    #: Whose lease had run out; empty where nobody held one.
+    taken_from: str = ""
+
+
+def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease | None:
+    """Take a slot that is wanted running and whose lease has run out; None if it is not ours.
+
+    A row that is locked is being written by a live receiver at this moment, whatever the age of
+    its heartbeat: it is left alone.
+    """
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(
+            """
+            UPDATE slot SET epoch = slot.epoch + 1, lease_owner = %(owner)s,
+                   heartbeat_at = clock_timestamp(), state = 'starting', state_since = now()
+            FROM (
+                SELECT id, lease_owner AS former FROM slot
+                WHERE id = %(slot_id)s AND desired = 'running'
+                  AND (lease_owner = '' OR heartbeat_at IS NULL OR heartbeat_at
+                       < clock_timestamp() - make_interval(secs => %(seconds)s))
+                FOR UPDATE SKIP LOCKED) AS free
+            WHERE slot.id = free.id
+            RETURNING slot.epoch, free.former
+            """,
+            {"slot_id": slot_id, "owner": owner, "seconds": LEASE_SECONDS},
+        ).fetchone()
+    if row is None:
+        _end_stalled(connection, slot_id)
+        return None
+    return Lease(slot_id, row["epoch"], owner, row["former"])
+
+
+def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
+    """End sessions of receivers (and baselines, which lock a slot's row for a moment) that were
+    stopped in the middle of a write, where the slot waits.
+
+    A stopped process (SIGSTOP, a paused machine) still acknowledges, and no timeout of the server
+    interrupts the wait for COPY data, or for the rest of a pipeline: its slot's row would stay
+    locked for as long as it sleeps.
+    """
+    connection.execute(
+        """
+        SELECT pg_terminate_backend(a.pid) FROM slot s, pg_stat_activity a
+        WHERE s.id = %(slot_id)s AND s.desired = 'running'
+          AND s.heartbeat_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+          AND a.datname = current_database() AND a.usename = current_user
+          AND a.application_name IN ('replview receiver', 'replview baseline')
+          AND a.state = 'active'
+          AND a.wait_event = 'ClientRead'
+          AND a.query_start < clock_timestamp() - make_interval(secs => %(seconds)s)
+        """,
+        {"slot_id": slot_id, "seconds": STALLED_SECONDS},
+    )
+
+
+def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -> str:
+    """Give a sign of life and set further columns of the slot; returns what is desired.
+
+    Raises ``Fenced`` when the lease was lost.
+    """
+    names = sorted(columns)
+    assignments = sql.SQL("").join(
+        sql.SQL(", {} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in names
+    )
+    query = sql.SQL(
+        "UPDATE slot SET heartbeat_at = clock_timestamp(){} "
+        "WHERE id = %(lease_slot)s AND epoch = %(lease_epoch)s RETURNING desired"
+    ).format(assignments)
+    row = connection.execute(
+        query, {**columns, "lease_slot": lease.slot_id, "lease_epoch": lease.epoch}
+    ).fetchone()
+    if row is None:
+        raise Fenced(f"slot {lease.slot_id} was taken over by another receiver")
+    return str(row[0])
+
+
+@contextmanager
+def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterator[None]:
+    """Give signs of life from a thread and a connection of its own, while the caller waits for
+    something that may take longer than a lease (a host that does not answer, a slow start).
+    """
+    done = threading.Event()
+
+    def keep() -> None:
+        with suppress(Fenced):
+            while not done.wait(KEEP_SECONDS):
+                # A store that has no connection to spare at this moment is asked again.
+                with suppress(psycopg.Error), connect() as connection:
+                    beat(connection, lease)
+                    while not done.wait(KEEP_SECONDS):
+                        beat(connection, lease)
+
+    thread = threading.Thread(target=keep, name="lease-keeper", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(KEEP_SECONDS)
+
+
+def release(connection: psycopg.Connection[Any], lease: Lease) -> bool:
+    """Let the slot go, so that another may take it at once; False if it was lost already.
+
+    Raises the epoch: whatever of this receiver still hangs somewhere can write nothing any more.
+    """
+    released = connection.execute(
+        """
+        UPDATE slot SET epoch = epoch + 1, lease_owner = '', heartbeat_at = NULL,
+               state = 'stopped', state_since = now(), retry_at = NULL
+        WHERE id = %s AND epoch = %s
+        """,
+        [lease.slot_id, lease.epoch],
+    )
+    return released.rowcount == 1

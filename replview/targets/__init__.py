@@ -1,0 +1,1 @@
+"""Where slices may be written, and the roots that are known."""

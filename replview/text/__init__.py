@@ -1,0 +1,1 @@
+"""Numbers, times, types and addresses as text; nothing of the store."""

@@ -1,0 +1,1 @@
+"""What all pages share: the shell, components, formats, parameters of an address."""

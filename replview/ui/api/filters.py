@@ -1,0 +1,52 @@
+"""The words of a filter, as the API takes them: those of the pages' addresses."""
+
+from typing import Any
+
+from ninja import Field, Schema
+
+from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.ui.api.answers import BadRequest
+
+#: Seconds one answer may search before it says how far it came.
+BUDGET_SECONDS = 2.0
+PAGE = 100
+PAGE_MOST = 1000
+
+
+class FilterWords(Schema):
+    """What to leave out; an absent word leaves out nothing."""
+
+    slot: str = Field("", description="`source/name`")
+    tables: str = Field("", description="`schema.table`, several with commas")
+    ops: str = Field("", description="some of I U D T M S: `ops=UD`")
+    states: str = Field("", description="committed, aborted, `rolled back`, prepared, open …")
+    actor: str = Field("", description="exactly; `?`: nobody was named")
+    origin: str = Field("", description="exactly; `-`: written on the source itself")
+    q: str = Field("", description="text in names, and in values of each one's first 200 changes")
+    id: str = Field("", description="a gid or xid")
+    min_changes: str = Field("", description="at least so many changes")
+    min_bytes: str = Field("", description="at least so large")
+    prepared_min: str = Field("", description="prepared for at least so many seconds")
+    since: str = Field("", description="an ISO time, or an age: `2h`, `7d`")
+    until: str = Field("", description="the same")
+    from_lsn: str = Field("", description="commits at or after it, of the slot's present life")
+    to_lsn: str = Field("", description="commits at or before it, of the slot's present life")
+
+    def given(self) -> dict[str, Any]:
+        """The words that were given."""
+        return {name: value for name, value in self.dict().items() if value}
+
+
+class Paging(Schema):
+    """Where to go on, and how far."""
+
+    cursor: str = Field("", description="`older` or `newer` of an earlier answer")
+    limit: int = Field(PAGE, ge=1, le=PAGE_MOST)
+
+
+def transaction_filter(words: FilterWords) -> TransactionFilter:
+    """The filter. Raises ``BadRequest`` for words that mean nothing, rather than leave them out."""
+    wanted = TransactionFilter.from_words(words.given())
+    if wanted.misread:
+        raise BadRequest(f"not understood: {', '.join(wanted.misread)}", "see /api/v1/docs")
+    return wanted

@@ -1,0 +1,58 @@
+"""``/api/v1/`` without its parts, which ``urls`` mounts: access, errors, documentation."""
+
+from collections.abc import Iterable
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern
+from ninja import NinjaAPI, Router
+from ninja.openapi.docs import DocsBase
+
+from replview.ui.api.access import Token, signed_in
+from replview.ui.api.answers import add_answers
+
+DESCRIPTION = """
+What replview recorded, for programs: the same filters, in the same words, as on the pages.
+
+Lists come a page at a time: `older` and `newer` are cursors, to be given back as `cursor`; there is
+no page number and no total, because nothing is counted to draw a page. Where `complete` is false,
+the time for one answer was over before the page was full: go on with `older`.
+
+A value is the server's exact text; `null` is SQL NULL; a column in `not_sent` was not sent. Every
+answer about a slot states its coverage: since when it records, gaps, what is not published.
+"""
+
+
+class LocalDocs(DocsBase):
+    """Swagger UI from our own host, in a page that keeps the Content-Security-Policy."""
+
+    def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: object) -> HttpResponse:
+        """The page."""
+        url = self.get_openapi_url(api, {})
+        settings = {"url": url, "layout": "BaseLayout", "deepLinking": True}
+        return render(request, "ui/api/docs.html", {"settings": settings, "openapi_url": url})
+
+
+def new_api(routers: Iterable[Router]) -> NinjaAPI:
+    """The API, with the routers of the features."""
+    api = NinjaAPI(
+        title="replview",
+        version="1",
+        description=DESCRIPTION,
+        urls_namespace="api",
+        docs=LocalDocs(),
+        auth=[Token(), signed_in],
+    )
+    add_answers(api)
+    for router in routers:
+        api.add_router("", router)
+    return api
+
+
+def urls_of(api: NinjaAPI) -> list[URLPattern]:
+    """The API's addresses; access is checked by it, and not by the pages' login."""
+    patterns: list[URLPattern] = api.urls[0]
+    for pattern in patterns:
+        if pattern.name != "openapi-view":
+            pattern.callback.login_required = False  # type: ignore[attr-defined]
+    return patterns

@@ -1,0 +1,151 @@
+"""How far the record is in the archive, in words."""
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from replview.store.retention.archive import Choice, chosen
+from replview.store.retention.archive_choices import MOST, former_target
+from replview.store.retention.archived import Standing
+from replview.text.formats import bytes_words, plural
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveLine:
+    """One life of a slot."""
+
+    #: ``shop/replview``, with the life's number where it is not the first.
+    name: str
+    #: A commit that is there with all before it; None: unknown, or nothing is there.
+    until: dt.datetime | None
+    since: dt.datetime | None
+    changes: int
+    size: str
+    waiting: int
+    #: In one line, for a terminal.
+    state: str
+    #: From when on the store answers; None: it has nothing of it any more.
+    stored_since: dt.datetime | None
+    #: When something went there last, and when it was last tried; None: never.
+    moved_at: dt.datetime | None
+    tried_at: dt.datetime | None
+    #: Why nothing more goes there, with what mends it.
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveView:
+    """What the store's page and command tell."""
+
+    target: str | None
+    #: When what goes there.
+    rhythm: str
+    lines: list[ArchiveLine]
+    #: Somebody asked for all of it then, and it is not there yet.
+    asked_at: dt.datetime | None = None
+
+    @property
+    def has_problem(self) -> bool:
+        """Somewhere nothing more goes there."""
+        return any(line.problem for line in self.lines)
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchiveForm:
+    """What is typed, as it is typed."""
+
+    target: str
+    after_hours: str
+    every_hours: str
+    error: str = ""
+
+    @classmethod
+    def of(cls, words: Mapping[str, str]) -> Self:
+        """As it was sent."""
+        target = words.get("target", "").strip()[:2000]
+        after, every = (words.get(name, "").strip()[:12] for name in ("after_hours", "every_hours"))
+        return cls(target=target, after_hours=after, every_hours=every)
+
+    @classmethod
+    def now(cls) -> Self:
+        """As chosen now."""
+        choice = chosen()
+        return cls(
+            target=choice.target or former_target(),
+            after_hours=f"{choice.after_hours:g}",
+            every_hours=f"{choice.every_seconds / 3600:.4g}",
+        )
+
+    def numbers(self) -> tuple[float, float]:
+        """``after_hours`` and ``every_seconds``. Raises ``ValueError`` with what to write."""
+        after = _hours(self.after_hours, "what goes there", MOST["after_hours"])
+        every = _hours(self.every_hours, "how often", MOST["every_seconds"] / 3600)
+        return after, every * 3600
+
+
+def _hours(text: str, what: str, most: float) -> float:
+    if not re.fullmatch(r"[0-9]{1,6}([.][0-9]{1,6})?", text, re.ASCII) or float(text) > most:
+        raise ValueError(f"{what}: write hours, from 0 to {most:g}")
+    return float(text)
+
+
+def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
+    """All of it."""
+    return ArchiveView(
+        target=choice.target,
+        rhythm=_rhythm(choice),
+        lines=[_line(standing) for standing in standings] if choice.target else [],
+        asked_at=choice.asked_at if _not_there_yet(choice, standings) else None,
+    )
+
+
+def _not_there_yet(choice: Choice, standings: Sequence[Standing]) -> bool:
+    """Something of what was asked for is missing: of its life nothing went there since."""
+    asked = choice.asked_at
+    return asked is not None and any(
+        one.waiting
+        and (one.mark is None or one.mark.moved_at is None or one.mark.moved_at < asked)
+        and (one.mark is None or not one.mark.problem)
+        for one in standings
+    )
+
+
+def _rhythm(choice: Choice) -> str:
+    age = f"longer than {choice.after_hours:g} h ago" if choice.after_hours else "a moment ago"
+    often = f"every {choice.every_seconds / 3600:.3g} h" if choice.every_seconds else "at once"
+    return (
+        f"What was stored {age} goes there: whole days once they are over, the rest {often}. "
+        "A day is deleted here only after all of it is there and was counted."
+    )
+
+
+def _line(standing: Standing) -> ArchiveLine:
+    mark = standing.mark
+    name = standing.slot if standing.life == 1 else f"{standing.slot} (life {standing.life})"
+    waiting = f"{standing.waiting:,} {'transaction' if standing.waiting == 1 else 'transactions'}"
+    rest = f"{waiting} not there yet" if standing.waiting else "all of it is there"
+    if mark is None or not mark.through_seq:
+        state = f"nothing is there yet; {rest}"
+    else:
+        at = mark.through_time
+        until = f"up to {at.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC" if at else "begun"
+        state = f"{until}, {plural(mark.changes, 'change')}, {bytes_words(mark.size_bytes)}; {rest}"
+    problem = ""
+    if mark is not None and mark.problem:
+        remedy = f"{mark.remedy[:1].upper()}{mark.remedy[1:]}"
+        problem = f"Nothing more goes there: {mark.problem}. {remedy}"
+    return ArchiveLine(
+        name=name,
+        stored_since=standing.stored_since,
+        moved_at=mark.moved_at if mark else None,
+        tried_at=mark.checked_at if mark else None,
+        until=mark.through_time if mark else None,
+        since=mark.since_time if mark else None,
+        changes=mark.changes if mark else 0,
+        size=bytes_words(mark.size_bytes) if mark else "",
+        waiting=standing.waiting,
+        state=state,
+        problem=problem,
+    )

@@ -1,0 +1,93 @@
+"""One value of a change as shown, and one column with its before and after."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replview.store.read.changes.values import erased_words
+from replview.text.formats import bytes_words, count_words
+from replview.ui.changes.json_lines import JSONDiff, indented
+from replview.ui.changes.text_diff import TextDiff
+
+#: Longer values are cut, with "show all".
+CUT_CHARACTERS = 300
+#: Characters of a before and an after that fit beside each other in the drawer.
+_BESIDE = (10, 15)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One value as shown."""
+
+    text: str
+    #: ``value``, ``null``, ``empty`` (a text of no characters), ``quoted`` (a text that could be
+    #: taken for something else), ``marked`` (not the value but a word about it), ``unknown``.
+    kind: str = "value"
+    #: The whole value's length where it was cut.
+    length: int | None = None
+    #: Where the whole value is: ``old``, ``new``, or ``before`` for a derived one.
+    side: str = ""
+    derived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One column of a change; a side that is None has no cell."""
+
+    name: str
+    type: str
+    before: Cell | None
+    after: Cell | None
+    #: Of two JSON documents: what differs, by line.
+    json: JSONDiff | None = None
+    #: Of two long texts: what differs, by word.
+    text: TextDiff | None = None
+    #: A part of what the row is known by.
+    key: bool = False
+    #: It has only one side because it stayed as it was.
+    same: bool = False
+
+    @property
+    def stacked(self) -> bool:
+        """Before and after do not fit beside each other where there is little room."""
+        sizes = [len(side.text) if side else 0 for side in (self.before, self.after)]
+        return sizes[0] > _BESIDE[0] or sizes[1] > _BESIDE[1]
+
+
+def cell(value: Any, side: str, *, derived: bool = False, json: bool = False) -> Cell:
+    """A value of ``old`` or ``new``: the server's text, NULL, or a marked form in words.
+
+    ``json`` asks for a JSON document by line.
+    """
+    side = "before" if derived else side
+    if value is None:
+        return Cell("null", "null", side=side, derived=derived)
+    if isinstance(value, Mapping):
+        if "$cut" in value:
+            head = str(value["$head"])[:CUT_CHARACTERS]
+            return Cell(head, length=int(value["$cut"]), side=side, derived=derived)
+        words, length = _marked(value)
+        return Cell(words, "marked", length=length, side=side, derived=derived)
+    text = str(value)
+    if not text:
+        return Cell("empty text", "empty", side=side, derived=derived)
+    shown = (indented(text) if json else None) or text
+    if len(shown) > CUT_CHARACTERS:
+        return Cell(shown[:CUT_CHARACTERS], length=len(text), side=side, derived=derived)
+    kind = "quoted" if text.lower() == "null" or text != text.strip() else "value"
+    return Cell(shown, kind, side=side, derived=derived)
+
+
+def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
+    """A marked form in words, and its length if it can be asked for."""
+    if "$erased" in value:
+        return erased_words(value), None
+    if "$masked" in value:
+        return "masked", None
+    if "$aside" in value:
+        return f"{count_words(int(value['$aside']))} characters, kept aside", int(value["$aside"])
+    for mark, words in (("$binary", "binary, not decoded"), ("$bytes", "bytes, not text")):
+        if mark in value:
+            size = len(str(value[mark])) * 3 // 4
+            return f"{words}, {bytes_words(size)}", None
+    return "a form this version does not know", None

@@ -1,0 +1,195 @@
+"""The lines of a list of transactions, and what the slot's log says between them."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replview.health.open_transactions import Touched
+from replview.store.read import history
+from replview.store.read.history import EventRow, TransactionRow
+from replview.ui.slot_log import Kind, kind_of
+
+OPEN_STATES = ("receiving", "streaming", "prepared")
+LOST_STATES = ("aborted", "rolled back")
+#: Lines of a slot's log that say something of the record itself.
+TOLD_KINDS = frozenset(
+    ("schema", "gap", "skipped", "failover", "moved", "wraparound", "lost_end", "quarantined")
+)
+#: Tables named in a line; the rest is a number.
+_TABLES_SHOWN = 3
+#: Between a commit's being stored and the log's line about it.
+_LATER = dt.timedelta(minutes=5)
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionLine:
+    """One transaction of the list."""
+
+    row: TransactionRow
+    #: ``source/name`` and the number of the life.
+    slot: str
+    life: int
+    tables: list[Touched] = field(default_factory=list)
+    more_tables: list[Touched] = field(default_factory=list)
+    #: Of a transaction of messages alone: the first one's prefix.
+    prefix: str = ""
+    #: What was jumped to.
+    chosen: bool = False
+    marker = None
+
+    @property
+    def time(self) -> dt.datetime | None:
+        """By the source's clock where that is known, else when it was stored."""
+        row = self.row
+        if row.state in OPEN_STATES:
+            return (row.prepared_at if row.state == "prepared" else None) or row.received_at
+        if row.state in (*LOST_STATES, "unknown"):
+            return row.ended_at or row.stored_at
+        return row.commit_time or row.stored_at
+
+    @property
+    def name(self) -> str:
+        """Its gid, else its xid; a message outside of transactions has neither."""
+        row = self.row
+        return row.gid or ("" if row.xid is None else str(row.xid))
+
+    @property
+    def lost(self) -> bool:
+        """Its changes count for nothing."""
+        return self.row.state in LOST_STATES
+
+    @property
+    def open(self) -> bool:
+        """Not ended yet."""
+        return self.row.state in OPEN_STATES
+
+    @property
+    def changes(self) -> int:
+        """Those that count; of one that came to nothing, those it had made."""
+        row = self.row
+        received = row.inserts + row.updates + row.deletes + row.truncates + row.messages
+        return received if self.lost else max(received - row.aborted_changes, 0)
+
+    @property
+    def wordless(self) -> bool:
+        """The usual case says the least."""
+        return self.row.state in ("committed", "message")
+
+    @property
+    def grade_kind(self) -> str:
+        """The chip's edge: how well the actor is known."""
+        return {"claimed": "claim", "stamped": "fact"}.get(self.row.actor_grade or "", "unknown")
+
+    @property
+    def more_told(self) -> str:
+        """The tables that have no room, for the tooltip."""
+        return "; ".join(str(table) for table in self.more_tables[:20])
+
+
+@dataclass(slots=True)
+class MarkerLine:
+    """A line of the slot's log between transactions."""
+
+    event: EventRow
+    kind: Kind
+    marker = True
+
+    @property
+    def title(self) -> str:
+        """Before the sentence, where the line stands for something missing."""
+        return self.kind.word.capitalize() if self.kind.hole else ""
+
+    @property
+    def text(self) -> str:
+        """The sentence, without its kind said twice."""
+        said = self.event.message
+        return said[4:].strip() if said.lower().startswith("gap:") else said
+
+
+def transaction_lines(
+    rows: Sequence[TransactionRow],
+    slots: Mapping[int, tuple[str, int]],
+    names: dict[int, tuple[str, str]] | None = None,
+    chosen: int | None = None,
+) -> list[TransactionLine]:
+    """The rows with their tables' names (``names``: those known already) and message prefixes."""
+    names = dict(names or {})
+    ids = {int(key) for row in rows for key in row.relations}
+    if unknown := ids - names.keys():
+        names |= history.relation_names(unknown)
+    silent = [row.id for row in rows if row.messages and not row.relations]
+    prefixes = history.messages_of(silent)
+    found = []
+    for row in rows:
+        tables = [_touched(row, key, counts, names) for key, counts in row.relations.items()]
+        tables.sort(key=lambda table: -table.total)
+        slot, life = slots.get(row.incarnation_id, ("", 0))
+        found.append(
+            TransactionLine(
+                row=row,
+                slot=slot,
+                life=life,
+                tables=tables[:_TABLES_SHOWN],
+                more_tables=tables[_TABLES_SHOWN:],
+                prefix=prefixes.get(row.id, ""),
+                chosen=row.id == chosen,
+            )
+        )
+    return found
+
+
+def _touched(
+    row: TransactionRow, key: str, counts: list[int], names: Mapping[int, tuple[str, str]]
+) -> Touched:
+    table = Touched(*names.get(int(key), ("unknown", key)), counts)
+    if row.state == "snapshot":
+        table.operations = [("S", number) for _, number in table.operations]
+    return table
+
+
+def with_markers(
+    lines: Sequence[TransactionLine], slot_id: int, *, newest: bool
+) -> list[TransactionLine | MarkerLine]:
+    """The lines of one slot with what its log says between them; ``newest``: nothing is above."""
+    found: list[TransactionLine | MarkerLine] = []
+    events = _events_between(lines, slot_id, newest=newest)
+    for line in lines:
+        seq = line.row.commit_seq
+        # Of one place the log's newest line stands on top, all above the transaction itself.
+        while seq is not None and events and _stands_above(events[0], line, seq):
+            found.append(MarkerLine(events[0], kind_of(events[0].kind)))
+            events.pop(0)
+        found.append(line)
+    return found
+
+
+def _stands_above(event: EventRow, line: TransactionLine, seq: int) -> bool:
+    life = event.incarnation_id or 0
+    mine = line.row.incarnation_id
+    return life > mine or (life == mine and event.after_commit_seq >= seq)
+
+
+def _events_between(
+    lines: Sequence[TransactionLine], slot_id: int, *, newest: bool
+) -> list[EventRow]:
+    """The log's lines from the oldest to the newest transaction shown, the newest first."""
+    placed = [line.row for line in lines if line.row.commit_seq is not None]
+    if not placed:
+        return []
+    stored = [row.stored_at or row.received_at for row in placed]
+    found = history.events_between(
+        slot_id,
+        since=min(stored) - _LATER,
+        until=None if newest else max(stored) + _LATER,
+    )
+    first, last = placed[-1], placed[0]
+    low = (first.incarnation_id, first.commit_seq or 0)
+    high = (last.incarnation_id, last.commit_seq or 0)
+    told = [event for event in found if event.kind in TOLD_KINDS]
+    told.sort(key=lambda one: (one.incarnation_id or 0, one.after_commit_seq, one.at), reverse=True)
+    return [
+        event
+        for event in told
+        if low <= (event.incarnation_id or 0, event.after_commit_seq)
+        and (newest or (event.incarnation_id or 0, event.after_commit_seq) < high)
+    ]

@@ -1,0 +1,60 @@
+"""Changes that are not of the record (of an archive, of a look into a slot), as somebody may see
+them: without a table's values where the right is missing, without those that are masked.
+"""
+
+from collections.abc import Set
+from dataclasses import replace
+
+from replview.access.withheld import Withheld
+from replview.store.read.changes.page import ChangeRow
+from replview.store.read.relation_shapes import names_had
+from replview.store.read.seen import masked_change
+from replview.store.read.visibility import Sight
+
+#: Of a message that is withheld this is shown.
+_MESSAGE_SHOWN = ("prefix", "transactional")
+
+
+def seen_archived(change: ChangeRow, source_id: int, of: Withheld, sight: Sight) -> ChangeRow:
+    """A change of the archive; ``of`` knows its table under every name it had."""
+    if sight.open:
+        return change
+    if change.op == "M":
+        return _seen(change, hidden=sight.hides_messages(source_id))
+    schema, table = change.schema or "", change.table or ""
+    name = f"{schema}.{table}"
+    hidden = of.hides(name) or sight.hides_table(source_id, schema, table)
+    masked = of.columns(name) | sight.masked_of_table(source_id, schema, table, change.columns)
+    return _seen(change, hidden=hidden, masked=masked)
+
+
+def seen_peeked(change: ChangeRow, source_id: int, sight: Sight) -> ChangeRow:
+    """A change that waits in a slot, of a table that may not be recorded at all; where it is, what
+    is masked under any name it had is.
+    """
+    if sight.open:
+        return change
+    if change.op == "M":
+        return _seen(change, hidden=sight.hides_messages(source_id))
+    schema, table = change.schema or "", change.table or ""
+    names = dict.fromkeys([*(change.old or {}), *(change.new or {}), *change.key_columns])
+    columns = [{"name": name} for name in names]
+    called = names_had(source_id, schema, table)
+    return _seen(
+        change,
+        hidden=sight.hides_table(source_id, schema, table),
+        masked=frozenset().union(
+            *(sight.masked_of_table(source_id, *each, columns) for each in called)
+        ),
+    )
+
+
+def _seen(change: ChangeRow, *, hidden: bool, masked: Set[str] = frozenset()) -> ChangeRow:
+    if change.op == "T" or not (hidden or masked):
+        return change
+    if hidden and change.op == "M":
+        told = {name: v for name, v in (change.new or {}).items() if name in _MESSAGE_SHOWN}
+        return replace(change, new=told, hidden=True)
+    if hidden:
+        return replace(change, old=None, new=None, columns=[], key_columns=[], hidden=True)
+    return masked_change(change, masked)

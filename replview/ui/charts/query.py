@@ -1,0 +1,121 @@
+"""What the lag page shows, as its address says it: slots, range, charts."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+from django.urls import reverse
+
+from replview.store.read.transactions.transaction_filter import read_time
+
+#: Word in the address → what the page calls it, and how long it is.
+RANGES: Mapping[str, tuple[str, dt.timedelta]] = {
+    "5m": ("5 min", dt.timedelta(minutes=5)),
+    "1h": ("1 h", dt.timedelta(hours=1)),
+    "3h": ("3 h", dt.timedelta(hours=3)),
+    "24h": ("24 h", dt.timedelta(hours=24)),
+    "30d": ("30 d", dt.timedelta(days=30)),
+    "1y": ("1 year", dt.timedelta(days=366)),
+}
+_DEFAULT_RANGE = "1h"
+#: Word in the address → what the page calls it.
+CHARTS: Mapping[str, str] = {
+    "retained": "Retained WAL",
+    "unconfirmed": "Unconfirmed WAL",
+    "lag": "Lag in seconds",
+    "throughput": "Throughput",
+    "stored": "Commit to stored",
+    "tables": "Changes by table",
+    "table-bytes": "Bytes by table",
+    "sizes": "Transactions by size",
+    "spill": "Decoded, spilled, streamed",
+    "batch": "Receiver: batch size",
+    "memory": "Receiver: memory",
+}
+_DEFAULT_CHARTS = ("retained", "lag", "throughput")
+#: A stretch shorter than this holds no two samples.
+_SHORTEST = dt.timedelta(seconds=10)
+_LONGEST = dt.timedelta(days=3660)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagQuery:
+    """The address in parts; whatever it does not say has its default."""
+
+    slots: tuple[str, ...] = ()
+    range: str = _DEFAULT_RANGE
+    #: As given, where a piece of time is wanted rather than the last so much.
+    since: str = ""
+    until: str = ""
+    charts: tuple[str, ...] = _DEFAULT_CHARTS
+    table: bool = False
+    #: What could not be understood, and was left out.
+    misread: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(cls, words: QueryDict) -> "LagQuery":
+        """From an address."""
+        misread = []
+        chosen = words.get("range", _DEFAULT_RANGE)
+        if chosen not in RANGES:
+            misread.append("range")
+            chosen = _DEFAULT_RANGE
+        named = [one for word in words.getlist("charts") for one in word.split(",") if one]
+        charts = tuple(one for one in CHARTS if one in named) or _DEFAULT_CHARTS
+        if any(one not in CHARTS for one in named):
+            misread.append("charts")
+        since, until = words.get("from", "")[:40], words.get("to", "")[:40]
+        query = cls(
+            slots=tuple(dict.fromkeys(one for one in words.getlist("slot") if one)),
+            range=chosen,
+            since=since,
+            until=until,
+            charts=charts,
+            table=words.get("table") == "1",
+        )
+        now = dt.datetime.now(dt.UTC)
+        if (since or until) and query._asked(now) is None:
+            misread.append("from and to")
+            query = replace(query, since="", until="")
+        return replace(query, misread=tuple(misread))
+
+    @property
+    def live(self) -> bool:
+        """It ends now, and grows."""
+        return not self.until
+
+    def stretch(self, now: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
+        """From when until when."""
+        return self._asked(now) or (now - RANGES[self.range][1], now)
+
+    def _asked(self, now: dt.datetime) -> tuple[dt.datetime, dt.datetime] | None:
+        """The piece of time that is named; None where none is, or it cannot be one."""
+        if not (self.since or self.until):
+            return None
+        until = read_time(self.until, now) if self.until else now
+        since = read_time(self.since, now) if self.since else None
+        if until is not None and since is None and not self.since:
+            since = until - RANGES[self.range][1]
+        if since is None or until is None or not _SHORTEST <= until - since <= _LONGEST:
+            return None
+        return since, until
+
+    def words(self, **changed: str | tuple[str, ...]) -> str:
+        """The query string, with some of it changed; an empty word is left out."""
+        given: dict[str, str | tuple[str, ...]] = {
+            "slot": self.slots,
+            "range": self.range,
+            "from": self.since,
+            "to": self.until,
+            "charts": "" if self.charts == _DEFAULT_CHARTS else ",".join(self.charts),
+            "table": "1" if self.table else "",
+            **changed,
+        }
+        kept = {name: word for name, word in given.items() if word}
+        return urlencode(kept, doseq=True, safe="/,:")
+
+    def url(self, **changed: str | tuple[str, ...]) -> str:
+        """The page's address, with some of it changed."""
+        return f"{reverse('lag')}?{self.words(**changed)}"

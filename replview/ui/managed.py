@@ -1,0 +1,107 @@
+"""What the pages of acts share: what was asked for, what was shown before, what came of it."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+
+from replview.access.permitted import require
+from replview.access.rights import Role
+from replview.acts.act import Act
+from replview.catalog.problems import SourceTrouble, Trouble
+from replview.store.dsn import DSNError
+from replview.store.models import Slot, Source
+from replview.store.secrets import SecretKeyChanged
+
+_OUTCOME = "managed"
+#: What may be wrong with a source, an address or a key: told, never a page of an error.
+EXPECTED = (SourceTrouble, DSNError, SecretKeyChanged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was done: shown once it is, for as long as nothing else was."""
+
+    title: str
+    #: Whole sentences.
+    lines: list[str] = field(default_factory=list)
+    #: As they ran.
+    statements: list[str] = field(default_factory=list)
+    #: (word, address), the first one primary.
+    links: list[tuple[str, str]] = field(default_factory=list)
+
+
+def source_for(request: HttpRequest, name: str, role: Role) -> Source:
+    """The source, for who may do this there; for who may not see it there is none."""
+    source = get_object_or_404(Source, name=name)
+    require(request, role, source)
+    return source
+
+
+def slot_for(request: HttpRequest, source_name: str, slot_name: str, role: Role) -> Slot:
+    """The same for a slot of replview's, which also becomes the scope of the page's header."""
+    slots = Slot.objects.select_related("source", "incarnation")
+    slot = get_object_or_404(slots, source__name=source_name, name=slot_name)
+    require(request, role, slot.source)
+    request.GET = request.GET.copy()  # type: ignore[assignment]
+    request.GET["slot"] = str(slot)  # type: ignore[index]
+    return slot
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """What is told of one of ``EXPECTED``."""
+    if isinstance(error, SourceTrouble):
+        return error.trouble
+    if isinstance(error, SecretKeyChanged):
+        return Trouble("secret_key_changed", str(error), "")
+    text = str(error)
+    cause, _, remedy = text.partition(": ")
+    return Trouble("bad_dsn", cause, remedy)
+
+
+def digest_of(act: Act) -> str:
+    """What was shown, to be sent back with the confirmation."""
+    statements = (one.sql for one in act.statements)
+    told = "\0".join([act.title, act.typed, *act.rests_on, *statements])
+    return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+
+def check_confirmed(request: HttpRequest, act: Act) -> None:
+    """Raise ``SourceTrouble`` unless what will be done is what was shown, and it was confirmed."""
+    act.check()
+    if request.POST.get("shown", "") != digest_of(act):
+        raise SourceTrouble(
+            Trouble(
+                "changed",
+                "what would be done is not what was shown",
+                "Look at it once more and confirm that; nothing was changed",
+            )
+        )
+    act.check_typed(request.POST.get("typed", "")[:200])
+
+
+def keep_outcome(request: HttpRequest, outcome: Outcome) -> None:
+    """For the page that tells it."""
+    told = asdict(outcome) | {"at": timezone.now().isoformat(), "by": request.user.get_username()}
+    request.session[_OUTCOME] = told
+
+
+def kept_outcome(request: HttpRequest) -> dict[str, Any] | None:
+    """What this user did last; None: nothing since signing in."""
+    found = request.session.get(_OUTCOME)
+    return found if isinstance(found, dict) else None
+
+
+def statements_of(act: Act) -> list[str]:
+    """As they ran."""
+    return [f"{one.sql};" for one in act.statements]
+
+
+def names_in(values: Sequence[str], most: int = 2000) -> tuple[str, ...]:
+    """Names out of an address or a form, each once."""
+    kept = (value.replace("\0", "").strip()[:200] for value in values[:most])
+    return tuple(dict.fromkeys(value for value in kept if value))

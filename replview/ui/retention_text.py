@@ -1,0 +1,164 @@
+"""What a slot keeps, what would be lost, when the store is full: in words, and read from them."""
+
+import datetime as dt
+import re
+
+from replview.catalog.state.wal_budget import parse_size, size_words
+from replview.store.retention.forecast import Forecast, Rate, SlotForecast
+from replview.store.retention.loss import Loss
+from replview.store.retention.policy import Keeping, check
+from replview.text.formats import bytes_words, plural
+
+_UNITS = {"": 1, "d": 1, "w": 7, "y": 365}
+_DAY_SECONDS = 86_400
+#: Beyond this nothing is worth foretelling to the day.
+_FAR_DAYS = 3650
+
+
+def parse_keep_for(text: str) -> int | None:
+    """``30d``, ``12w``, ``30``; None: ``none``. Raises ``ValueError`` saying what to write."""
+    word = text.strip().lower()
+    if word in ("", "none", "ever"):
+        return None
+    found = re.fullmatch(r"([0-9]{1,6})\s*([dwy]?)(ays?|eeks?|ears?)?", word)
+    if found is None:
+        raise ValueError(f"{text.strip()[:40]!r} is no time to keep: write 30d, 12w, or none")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def parse_keep_at_most(text: str) -> int | None:
+    """``50GB``; None: ``none``. Raises ``ValueError`` saying what to write."""
+    return None if text.strip().lower() in ("", "none") else parse_size(text)
+
+
+def parse_keeping(keep_for: str, keep_at_most: str, now: Keeping) -> Keeping:
+    """Both as typed, and possible; a size as shown, which was rounded, is not touched. Raises
+    ``ValueError`` saying what to write.
+    """
+    most = now.at_most_bytes
+    if most is None or keep_at_most.strip() != size_words(most):
+        most = parse_keep_at_most(keep_at_most)
+    keeping = Keeping(parse_keep_for(keep_for), most)
+    check(keeping)
+    return keeping
+
+
+def days_typed(days: int | None) -> str:
+    """As the field has it."""
+    return "none" if days is None else f"{days}d"
+
+
+def size_typed(size: int | None) -> str:
+    """As the field has it."""
+    return "none" if size is None else size_words(size)
+
+
+def has_words(told: SlotForecast) -> str:
+    """``it has about 43 MB``."""
+    if told.store_bytes is None:
+        return "what it has is not counted yet"
+    return f"it has about {bytes_words(told.store_bytes)}"
+
+
+def keeping_words(keeping: Keeping) -> str:
+    """``for 30 days, and at most 50 GB``; ``for ever``."""
+    age = f"for {plural(keeping.for_days, 'day')}" if keeping.for_days is not None else ""
+    size = f"at most {size_words(keeping.at_most_bytes)}" if keeping.at_most_bytes else ""
+    return ", and ".join(word for word in (age, size) if word) or "for ever"
+
+
+def loss_sentence(loss: Loss) -> str:
+    """What would go, in one sentence."""
+    if loss.nothing:
+        return "Nothing that is stored now would be deleted; what grows older is."
+    span = f"{loss.first}" if loss.first == loss.last else f"{loss.first} to {loss.last}"
+    baselines = f", and {plural(loss.baselines, 'baseline')}" if loss.baselines else ""
+    return (
+        f"{plural(loss.days, 'day')} would be deleted ({span}): "
+        f"{plural(loss.transactions, 'transaction')} with {plural(loss.changes, 'change')} in "
+        f"{plural(len(loss.tables), 'table')}, about {bytes_words(loss.store_bytes)}{baselines}."
+    )
+
+
+def loss_notes(loss: Loss) -> list[str]:
+    """What else is to be known before."""
+    notes = []
+    if loss.counted_through is not None:
+        until = "" if loss.counted_through == dt.date.min else f" after {loss.counted_through}"
+        notes.append(f"Days{until} are not all counted yet: more may go than is told here.")
+    if loss.nothing:
+        return notes
+    if loss.archived:
+        notes.append("Each day goes only once the archive has it, and stays readable there.")
+    else:
+        notes.append("There is no archive: what is deleted is gone for ever.")
+    return notes
+
+
+def rate_of(rate: Rate) -> str:
+    """``1.2 GB a day over the last 7 days``."""
+    days = rate.seconds / _DAY_SECONDS
+    span = f"{days:.0f} days" if days >= 1.5 else f"{rate.seconds / 3600:.0f} hours"
+    sign = "-" if rate.bytes_per_day < 0 else ""
+    return f"{sign}{bytes_words(abs(rate.bytes_per_day))} a day over the last {span}"
+
+
+def full_sentence(found: Forecast) -> str:
+    """``Full in 12 days at this rate.``"""
+    rate = found.rate
+    if rate is None:
+        return "When it is full is unknown: its growth is known after an hour."
+    if found.room_bytes is None:
+        return (
+            "When it is full is unknown: what its disk has left cannot be told from here, and it "
+            "has no budget."
+        )
+    what = "Its disk" if found.of == "disk" else "Its budget"
+    if rate.bytes_per_day <= 0:
+        return f"{what} does not fill at this rate: the store does not grow."
+    return f"{what} is full in {days_words(found.days_left(rate))} at this rate."
+
+
+def days_words(days: float | None) -> str:
+    """``12 days``, ``5 hours``."""
+    if days is None:
+        return "an unknown time"
+    if days > _FAR_DAYS:
+        return "more than ten years"
+    if days < 1:
+        return plural(max(1, round(days * 24)), "hour")
+    return plural(round(days), "day")
+
+
+def slot_forecast_words(told: SlotForecast) -> str:
+    """Where its record goes from here, in a sentence."""
+    if told.bytes_per_day is None:
+        return "its growth is unknown until a whole day is recorded"
+    grows = f"grows by {bytes_words(told.bytes_per_day)} a day"
+    if told.levels_off_bytes is None:
+        return f"{grows}, and keeps all of it"
+    level = f"levels off at about {bytes_words(told.levels_off_bytes)}"
+    if told.days_left is None:
+        return f"{grows}; {level}"
+    if told.days_left == 0:
+        return f"{grows}; has what it may keep, and its oldest days go"
+    return f"{grows}; has what it may keep in {days_words(told.days_left)}"
+
+
+def kept_words(told: SlotForecast) -> str:
+    """What the slot is to keep, as a table has it."""
+    return keeping_words(Keeping.of(told.slot))
+
+
+def how_words(alike: bool) -> str:
+    """Which of the two ways days go here."""
+    if alike:
+        return (
+            "All slots keep alike, so days go whole: the partition of their changes is dropped, "
+            "and of changes there is nothing to vacuum."
+        )
+    return (
+        "Slots keep for different times: a day that all are past goes whole, its partition "
+        "dropped; before that a slot's share goes row by row, and autovacuum makes its room usable "
+        "again."
+    )

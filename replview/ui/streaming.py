@@ -1,0 +1,62 @@
+"""Answers that are made while they are sent.
+
+Under ASGI Django would read a synchronous iterator whole before it sends anything; there the
+pieces are made in a thread of their own, one ahead of none: who reads slowly is not run ahead of.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connection
+from django.http import HttpRequest, StreamingHttpResponse
+
+from replview.store.read.visibility import Sight, current_sight, use_sight
+
+
+def stream(
+    request: HttpRequest, pieces: Iterator[bytes], content_type: str
+) -> StreamingHttpResponse:
+    """An answer of these pieces, in memory one at a time; made as the request's user may see."""
+    pieces = _Seen(pieces, current_sight())
+    if isinstance(request, ASGIRequest):
+        return StreamingHttpResponse(_in_a_thread(pieces), content_type=content_type)
+    return StreamingHttpResponse(pieces, content_type=content_type)
+
+
+class _Seen(Iterator[bytes]):
+    """Pieces that are made once the request is over, and still with its sight."""
+
+    def __init__(self, pieces: Iterator[bytes], sight: Sight) -> None:
+        self._pieces = pieces
+        self._sight = sight
+
+    def __next__(self) -> bytes:
+        with use_sight(self._sight):
+            return next(self._pieces)
+
+    def close(self) -> None:
+        """Nobody wants more."""
+        if close := getattr(self._pieces, "close", None):
+            close()
+
+
+async def _in_a_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """One thread for all pieces, since a connection to the store belongs to its thread."""
+    loop = asyncio.get_running_loop()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="download")
+    try:
+        while (piece := await loop.run_in_executor(thread, next, pieces, None)) is not None:
+            yield piece
+    finally:
+        thread.submit(_end, pieces)
+        thread.shutdown(wait=False)
+
+
+def _end(pieces: Iterator[bytes]) -> None:
+    try:
+        if close := getattr(pieces, "close", None):
+            close()
+    finally:
+        connection.close()

@@ -1,0 +1,120 @@
+"""What pages offer to be done to a source or a slot, and what was done."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django import template
+from django.urls import reverse
+
+from replview.access.rights import Role, may
+from replview.acts.act import declared_words
+from replview.features.onboarding.text import for_page
+from replview.health.servers import Feed
+from replview.store.models import AccessRecord, Slot, Source
+
+register = template.Library()
+register.filter("in_page", for_page)
+
+_SHOWN = 12
+_WORDS = {
+    "add": "added",
+    "credentials": "changed the credentials of",
+    "move": "moved",
+    "rename": "renamed",
+    "remove": "removed",
+    "create": "created",
+    "adopt": "adopted",
+    "start": "started",
+    "stop": "stopped",
+    "tables": "changed the tables of",
+    "columns": "changed the columns of",
+    "swept": "took back what was left of",
+    "drop": "dropped",
+    "settings": "changed the settings of",
+    "actor install": "installed the actor trigger on",
+    "actor remove": "removed the actor trigger from",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """One line of what was done."""
+
+    who: str
+    words: str
+    subject: str
+    at: datetime
+    via: str
+    symbol: str
+
+
+@register.simple_tag
+def acts_on(source: Source) -> list[Done]:
+    """Out of the access record, the newest first."""
+    rows = AccessRecord.objects.filter(
+        source_id=source.pk,
+        action__in=[AccessRecord.Action.CHANGED_SOURCE, AccessRecord.Action.CHANGED_SLOT],
+    )[:_SHOWN]
+    found = []
+    for row in rows:
+        details = row.details if isinstance(row.details, dict) else {}
+        slot = row.action == AccessRecord.Action.CHANGED_SLOT
+        act = str(details.get("act", ""))
+        found.append(
+            Done(
+                who=row.user_name or "somebody",
+                words=_WORDS.get(act, f"changed ({act})" if act else "changed"),
+                subject=row.subject,
+                at=row.at,
+                via=row.via,
+                symbol="slot" if slot else "source",
+            )
+        )
+    return found
+
+
+@register.filter
+def of_source(feeds: dict[str, list[Feed]], name: str) -> list[Feed]:
+    """The logical pairs a source is part of."""
+    return feeds.get(name, [])
+
+
+@register.simple_tag
+def new_source_url() -> str:
+    """Where a source is added."""
+    return reverse("source-new")
+
+
+@register.simple_tag
+def record_url(source: Source) -> str:
+    """Where a slot is made on it."""
+    return f"{reverse('source-new')}record/?{urlencode({'source': source.name})}"
+
+
+@register.inclusion_tag("acts/_slot_ways.html", takes_context=True)
+def slot_ways(context: dict[str, Any], slot: Slot) -> dict[str, Any]:
+    """What may be done to a slot by who looks at its page."""
+    request = context.get("request")
+    user = getattr(request, "user", None)
+    return {
+        "slot": slot,
+        "allowed": user is not None and may(user, Role.OPERATOR, slot.source_id),
+        "is_admin": user is not None and may(user, Role.ADMIN, slot.source_id),
+        "leaving": slot.desired == Slot.Desired.REMOVING or slot.temporary,
+        "stopped": slot.desired == Slot.Desired.STOPPED,
+    }
+
+
+@register.inclusion_tag("acts/_declared.html")
+def declared(source: Source) -> dict[str, str]:
+    """Where a file declares the source, what becomes of a change made here."""
+    return {"words": declared_words(source)}
+
+
+@register.simple_tag(takes_context=True)
+def may_operate(context: dict[str, Any], source: Source) -> bool:
+    """Whether who looks is an operator of the source."""
+    user = getattr(context.get("request"), "user", None)
+    return user is not None and may(user, Role.OPERATOR, source.pk)

@@ -1,0 +1,56 @@
+"""Which links and buttons a page shows to this account: what would be refused is not offered.
+
+By the same table that refuses (``access.allowed``). A link is left out (``permits``); a button
+whose absence would puzzle stands there disabled, with the reason (``needs``).
+"""
+
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from replview.access.allowed import role_for
+from replview.access.rights import Role, role_of
+from replview.features.alerts.pages.rules_page import out_of_reach
+from replview.store.models import AlertRule
+
+register = template.Library()
+
+
+def lacking(context: Any, name: str, method: str) -> Role | None:
+    """The role that the address asks for and this account has not; None: it may."""
+    needed = role_for(name, method)
+    if needed is None:
+        raise LookupError(f"the address {name} is in no table of rights")
+    if not isinstance(needed, Role):
+        return None
+    # The context of an include or a tag of its own has no variable of the request's, but this.
+    request = getattr(context, "request", None)
+    has = role_of(getattr(request, "user", None))
+    return needed if has is None or has < needed else None
+
+
+@register.simple_tag(takes_context=True)
+def needs(context: dict[str, Any], name: str) -> str:
+    """Attributes of a button that leads to the address of that name: disabled, with the reason."""
+    role = lacking(context, name, "POST")
+    return "" if role is None else _disabled(f"needs the role {role.word}")
+
+
+@register.simple_tag(takes_context=True)
+def needs_rule(context: dict[str, Any], rule: AlertRule) -> str:
+    """The same of a button that changes an alert rule."""
+    role = lacking(context, "alert-rule-change", "POST")
+    why = out_of_reach(rule) if role is None else f"needs the role {role.word}"
+    return _disabled(why) if why else ""
+
+
+@register.simple_tag(takes_context=True)
+def permits(context: dict[str, Any], name: str) -> bool:
+    """Whether this account may follow a link to the address of that name."""
+    return lacking(context, name, "GET") is None
+
+
+def _disabled(why: str) -> SafeString:
+    return format_html(' disabled title="{}"', why)

@@ -1,0 +1,226 @@
+"""The components as template tags: icons, chips, operations, states, times, values to copy."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from replview.health.states import WORDS, Level
+from replview.store.models import Slot
+from replview.store.retention.forecast import SlotForecast
+from replview.text import formats as words
+from replview.text.addresses import slot_page_url, stream_url
+from replview.text.remedies import Remedy, split_remedy
+from replview.ui.component_html import (
+    chip_html,
+    copy_html,
+    health_html,
+    op_html,
+    state_html,
+    time_html,
+)
+from replview.ui.retention_text import kept_words, slot_forecast_words
+from replview.ui.slot_log import kind_of
+
+register = template.Library()
+
+KEY_WORDS = re.compile(
+    r"\b(ALTER|CREATE|DROP|GRANT|REVOKE|SELECT|FROM|WHERE|AND|OR|IN|ON|TO|FOR|SET|WITH|ROLE|SYSTEM|"
+    r"PUBLICATION|REPLICATION|TABLE|TABLES|ALL|ADD|REPLICA|IDENTITY|FULL|USING|INDEX|LOGIN|"
+    r"PASSWORD|COMMIT|ROLLBACK|PREPARED|DATABASE|SCHEMA|USAGE|VACUUM|ONLY)\b"
+)
+
+
+@register.simple_tag
+def icon(name: str, size: str = "16") -> SafeString:
+    """``{% icon "copy" %}``: a symbol of ``components/icons.svg``; sizes 14, 16, 20."""
+    extra = "" if str(size) == "16" else f" icon-{size}"
+    return format_html(
+        '<svg class="icon{}" aria-hidden="true"><use href="#i-{}"/></svg>', extra, name
+    )
+
+
+@register.simple_tag
+def health_icon(level: str) -> SafeString:
+    """The shape of a health, without its word (which must stand beside it)."""
+    return format_html(
+        '<svg class="icon health-{0}" aria-hidden="true"><use href="#i-health-{0}"/></svg>', level
+    )
+
+
+@register.simple_tag
+def event_icon(kind: str) -> SafeString:
+    """The symbol of a line in a slot's log."""
+    known = kind_of(kind)
+    tone = f"health-{known.tone}" if known.symbol.startswith("health-") else "quiet"
+    return format_html(
+        '<svg class="icon icon-14 {}" aria-hidden="true"><use href="#i-{}"/></svg>',
+        tone,
+        known.symbol,
+    )
+
+
+@register.simple_tag
+def event_word(kind: str) -> str:
+    """``re-sent``: what a kind of line is called."""
+    return kind_of(kind).word
+
+
+@register.simple_tag
+def health(level: str) -> SafeString:
+    """``{% health "now" %}``: shape and word."""
+    return health_html(level)
+
+
+@register.simple_tag
+def state(value: str, wordless: bool = False) -> SafeString:
+    """``{% state "rolled back" %}``: a transaction's state; ``wordless`` keeps the label alone."""
+    return state_html(value, wordless=wordless)
+
+
+@register.simple_tag
+def op(letter: str, number: int | None = None) -> SafeString:
+    """``{% op "I" 3 %}``: the letter in its tile, then how many."""
+    return op_html(letter, number)
+
+
+@register.simple_tag
+def chip(word: str, kind: str = "fact") -> SafeString:
+    """A chip; ``kind``: ``fact`` (solid), ``claim`` (dashed), ``unknown``, ``plain``."""
+    return chip_html(word, kind)
+
+
+@register.simple_tag
+def copy(value: Any, name: str = "", plain: bool = False, cut: bool = False) -> SafeString:
+    """A value that copies on click; ``cut`` shows its end where the place is short."""
+    return copy_html(value, name, plain=plain, cut=cut)
+
+
+@register.simple_tag
+def lsn(value: Any, plain: bool = False) -> SafeString:
+    """``{% lsn slot.checkpoint_lsn %}``."""
+    return copy_html(value, "LSN", plain=plain)
+
+
+@register.simple_tag
+def clock(moment: datetime) -> SafeString:
+    """``07:57:11.969``, with the date where it is not today; UTC on hover and focus."""
+    return time_html(moment, "clock", f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}")
+
+
+@register.simple_tag
+def second(moment: datetime) -> SafeString:
+    """The same to the second: ``07:57:11``."""
+    return time_html(moment, "second", f"{moment:%H:%M:%S}")
+
+
+@register.simple_tag
+def ago(moment: datetime) -> SafeString:
+    """``2 s ago``, counted on by the browser."""
+    return time_html(moment, "ago", f"{words.age_words(timezone.now() - moment)} ago")
+
+
+@register.inclusion_tag("ui/components/figure.html")
+def figure(
+    label: str, number: str | None, rest: str = "", main: bool = False, danger: bool = False
+) -> dict[str, Any]:
+    """One of the figures in a strip; ``number`` None says unknown."""
+    return {"label": label, "number": number, "rest": rest, "main": main, "danger": danger}
+
+
+@register.simple_tag
+def now_iso() -> str:
+    """The server's moment, from which browsers with a wrong clock count ages."""
+    return timezone.now().isoformat()
+
+
+@register.filter
+def health_word(level: str) -> str:
+    """``needs a look``."""
+    return WORDS[Level(level)]
+
+
+@register.filter(name="bytes")
+def bytes_filter(number: int | None) -> str:
+    """``32.2 GB``; unknown says so."""
+    return "unknown" if number is None else words.bytes_words(number)
+
+
+@register.filter
+def count(number: int | None) -> str:
+    """``2,318,644``; unknown says so."""
+    return "unknown" if number is None else words.count_words(number)
+
+
+@register.filter
+def rate(per_second: float | None) -> str:
+    """``23 tx/s``; unknown says so."""
+    return "unknown" if per_second is None else words.rate_words(per_second)
+
+
+@register.filter
+def age(value: datetime | timedelta | float | None) -> str:
+    """``9 h 12 min``, of a moment or of a length of time; unknown says so."""
+    if value is None:
+        return "unknown"
+    return words.age_words(timezone.now() - value if isinstance(value, datetime) else value)
+
+
+@register.filter
+def version(server_version: int | None) -> str:
+    """``PG 18.4``."""
+    return words.version_words(server_version)
+
+
+@register.simple_tag
+def sql_words(text: str) -> SafeString:
+    """SQL with its key words set apart, a command of ours as it is; everything is escaped."""
+    pieces = [text] if text.startswith("replview ") else KEY_WORDS.split(text)
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (format_html('<span class="word">{}</span>', piece) if number % 2 else piece,)
+            for number, piece in enumerate(pieces)
+        ),
+    )
+
+
+@register.filter
+def remedy(text: str) -> Remedy:
+    """Words, what is to be run, words."""
+    return split_remedy(text)
+
+
+@register.filter
+def option(value: Any) -> str:
+    """An option of pgoutput as START_REPLICATION spells it: ``on``, ``off``, ``4``."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+@register.filter
+def keeps(told: SlotForecast) -> str:
+    """``for 30 days, and at most 50 GB``."""
+    return kept_words(told)
+
+
+@register.filter
+def goes_to(told: SlotForecast) -> str:
+    """Where a slot's record in the store goes from here."""
+    return slot_forecast_words(told)
+
+
+@register.simple_tag
+def slot_url(slot: Slot) -> str:
+    """The live page of a slot."""
+    return stream_url(slot)
+
+
+@register.simple_tag
+def slot_page(slot: Slot) -> str:
+    """A slot's own page."""
+    return slot_page_url(slot)

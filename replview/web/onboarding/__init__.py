@@ -1,1 +1,0 @@
-"""Adding a source in the browser: what each step shows, asks and keeps."""

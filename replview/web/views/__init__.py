@@ -1,1 +1,0 @@
-"""Views, a module a noun."""
