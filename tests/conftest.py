@@ -247,3 +247,25 @@ def any_source(request: pytest.FixtureRequest) -> Iterator[SourceDatabase]:
     """A fresh database on each supported version in turn."""
     server = request.getfixturevalue(f"source_cluster_{request.param}")
     yield from fresh_database(server)
+
+
+@pytest.fixture
+def signed_in(db) -> Any:
+    """A client whose user has signed in."""
+    from django.core.cache import cache
+    from django.test import Client
+
+    from tests.people import make_user
+
+    cache.clear()
+    client = Client()
+    client.force_login(make_user("alice"))
+    return client
+
+
+@pytest.fixture
+def scene(db) -> Any:
+    """Five sources, worst: billing-eu."""
+    from tests.pages.scene import build_scene
+
+    return build_scene()

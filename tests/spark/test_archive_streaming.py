@@ -13,8 +13,8 @@ from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark import archive_streaming as streaming
 from replview.spark.archive_streaming import archive
-from tests.exports.conftest import history as history  # a fixture
-from tests.exports.test_archiving import files
+from tests.features.exports.conftest import history as history  # a fixture
+from tests.features.exports.test_archiving import files
 from tests.store.history_rows import History, insert
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,201 @@
+"""The pages of rules and webhooks: change, one slot's own, try before saving, tell a webhook."""
+
+import datetime as dt
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from replview.access.rights import Role, set_role
+from replview.features.alerts.rules.built_in import BUILT_IN, ensure
+from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
+from replview.store.write.partitions import ensure_partitions
+from tests.features.alerts.conftest import GB, Told, told
+from tests.features.alerts.test_alerts import page
+
+__all__ = ["told"]
+
+
+def sent(rule: AlertRule, **changed: str) -> dict[str, str]:
+    """A form as a browser sends it."""
+    return {"rule": str(rule.pk or ""), "kind": rule.kind, "name": rule.name, "enabled": "on",
+            "severity": rule.severity, "threshold": "60 s", "clear_threshold": "30 s",
+            "hold": "0 s", "clear": "4 s", "tables": "", **changed}  # fmt: skip
+
+
+@pytest.fixture
+def lag_rule(told: Told) -> AlertRule:
+    ensure()
+    return AlertRule.objects.get(key="lag_look")
+
+
+def test_all_rules_are_listed_in_words(signed_in, told: Told) -> None:
+    shown = page(signed_in, "/alerts/rules/")
+    assert f"{len(BUILT_IN)} rules on." in shown
+    assert shown.index(">Slot lost</a>") < shown.index(">Unsafe failover</a>"), "in their order"
+    assert "from 50 % on, over below 45 %" in shown
+    assert "below 1 h, over from 1 h 30 min" in shown
+
+
+def test_every_rule_has_a_page_and_comes_back_as_it_was(signed_in, told: Told) -> None:
+    ensure()
+    before = {row["id"]: row for row in AlertRule.objects.values()}
+    for rule in AlertRule.objects.all():
+        shown = signed_in.get(f"/alerts/rules/{rule.pk}/")
+        form = shown.context["form"]
+        answer = signed_in.post(f"/alerts/rules/{rule.pk}/", {**form.values, "rule": rule.pk})
+        assert answer.status_code == 302, form.errors
+        page(signed_in, f"/alerts/rules/new/?kind={rule.kind}")
+    for row in AlertRule.objects.values():
+        for name in ("threshold", "clear_threshold", "hold_seconds", "clear_seconds", "severity"):
+            assert row[name] == before[row["id"]][name]
+        assert row["changed_by"] == "alice"
+
+
+def test_a_rule_is_changed_in_peoples_units(signed_in, lag_rule: AlertRule) -> None:
+    url = f"/alerts/rules/{lag_rule.pk}/"
+    answer = signed_in.post(url, sent(lag_rule, threshold="2.5 min", clear_threshold="", hold="9"))
+    assert answer.status_code == 422
+    assert "Write a length of time with its unit" in answer.content.decode()
+    signed_in.post(url, sent(lag_rule, threshold="2.5 min", clear_threshold="", hold="9 s"))
+    lag_rule.refresh_from_db()
+    assert (lag_rule.threshold, lag_rule.clear_threshold, lag_rule.hold_seconds) == (150, None, 9)
+    signed_in.post(f"{url}change/", {"action": "off"})
+    signed_in.post(f"{url}change/", {"action": "delete"})
+    lag_rule.refresh_from_db()
+    assert not lag_rule.enabled, "and a built-in one is not deleted"
+    signed_in.post(f"{url}change/", {"action": "reset"})
+    lag_rule.refresh_from_db()
+    assert (lag_rule.threshold, lag_rule.hold_seconds) == (60, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"name": " "}, "Give it a name"),
+        ({"threshold": ""}, "Write a length of time"),
+        ({"threshold": "ten"}, "Write a length of time"),
+        ({"threshold": "-5 s"}, "Write a length of time"),
+        ({"threshold": "9" * 40 + " d"}, "Write a length of time"),
+        ({"clear_threshold": "2 min"}, "At most the value at which it fires"),
+        ({"severity": "x"}, "Choose how urgent"),
+    ],
+)
+def test_what_is_wrong_stands_beside_its_field(
+    signed_in, lag_rule: AlertRule, changed: dict[str, str], error: str
+) -> None:
+    answer = signed_in.post(f"/alerts/rules/{lag_rule.pk}/", sent(lag_rule, **changed))
+    assert answer.status_code == 422
+    assert error in answer.content.decode()
+    lag_rule.refresh_from_db()
+    assert lag_rule.threshold == 60
+
+
+def test_one_slot_gets_a_rule_of_its_own(signed_in, told: Told, lag_rule: AlertRule) -> None:
+    query = f"overrides={lag_rule.pk}&slot={told.watched.pk}"
+    shown = page(signed_in, f"/alerts/rules/new/?{query}")
+    assert "Lag, of shop/replview alone" in shown
+    fields = {"overrides": str(lag_rule.pk), "slot": str(told.watched.pk)}
+    for _ in range(2):  # a second time it is the same one
+        form = sent(lag_rule, threshold="5 min", **fields) | {"rule": ""}
+        assert signed_in.post("/alerts/rules/new/", form).status_code == 302
+    own = AlertRule.objects.get(overrides=lag_rule)
+    assert (own.threshold, own.slot, own.built_in, own.key) == (300, told.watched, False, "")
+    assert "shop/replview" in page(signed_in, f"/alerts/rules/{lag_rule.pk}/")
+    signed_in.post(f"/alerts/rules/{own.pk}/change/", {"action": "delete"})
+    assert not AlertRule.objects.filter(overrides=lag_rule).exists()
+    page(signed_in, "/alerts/rules/new/?kind=x", 404)
+    poison = AlertRule.objects.get(key="prepared")
+    page(signed_in, f"/alerts/rules/new/?overrides={poison.pk}&slot={told.watched.pk}", 404)
+
+
+@pytest.fixture
+def past_hour(told: Told) -> dt.datetime:
+    """Samples of an hour: lag rises to 100 s twice; retained WAL to 7 GB once."""
+    now = timezone.now()
+    ensure_partitions(connection.connection, (now - dt.timedelta(days=1)).date(), now.date())
+    rows = []
+    for step in range(720):
+        at = now - dt.timedelta(seconds=5 * (719 - step))
+        lag = 100.0 if step in range(100, 130) or step in range(400, 412) else 1.0
+        retained = 7 * GB if 500 <= step < 560 else GB
+        rows.append(
+            SlotSample(slot_id=told.slot.pk, sampled_at=at, replay_lag_seconds=lag, active=True,
+                       retained_wal_bytes=retained, unconfirmed_wal_bytes=0, wal_status="reserved")
+        )  # fmt: skip
+    SlotSample.objects.bulk_create(rows)
+    return now
+
+
+def test_a_rule_is_tried_before_it_is_saved(signed_in, past_hour, lag_rule: AlertRule) -> None:
+    def tried(**changed: str) -> str:
+        answer = signed_in.post("/alerts/rules/try/", sent(lag_rule, **changed))
+        assert answer.status_code == 200
+        return " ".join(answer.content.decode().split())
+
+    shown = tried()
+    assert "it would have fired 2 times on 1 subject looked at" in shown
+    assert shown.count('<td class="mono">shop/replview</td>') == 2
+    assert "2 min 35 s" in shown
+    assert "trial-threshold" in shown
+    assert "fired 1 time" in tried(hold="90 s")
+    assert "it would not have fired" in tried(threshold="2 min", clear_threshold="")
+    assert "Not tried: Write a length of time" in tried(threshold="x")
+    lag_rule.refresh_from_db()
+    assert lag_rule.threshold == 60, "nothing was saved"
+
+
+def test_every_kind_can_be_tried_or_says_why_not(signed_in, past_hour, told: Told) -> None:
+    ensure()
+    found = {}
+    for rule in AlertRule.objects.all():
+        form = signed_in.get(f"/alerts/rules/{rule.pk}/").context["form"]
+        fields = {**form.values, "rule": rule.pk, "kind": rule.kind}
+        found[rule.key] = signed_in.post("/alerts/rules/try/", fields).content.decode()
+    assert "would have fired 1 time" in found["share_look"]
+    assert "it would not have fired" in found["slot_lost"]
+    assert "no samples are kept" in found["store_size"]
+    assert "There are no samples of the past hour" in found["prepared"]
+
+
+@pytest.fixture
+def admin(signed_in: Client) -> Client:
+    """Whose browser it is, as an admin."""
+    set_role(User.objects.get(username="alice"), Role.ADMIN)
+    return signed_in
+
+
+def test_webhooks_are_added_tested_and_deleted(admin, db) -> None:
+    signed_in = admin
+    url = "https://hooks.example.com/services/T0/very-secret"
+    answer = signed_in.post("/alerts/webhooks/", {"name": "ops", "url": url, "format": "slack"})
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"].count("no-store")
+    secret = answer.context["secret"]
+    assert secret in answer.content.decode()
+    shown = page(signed_in, "/alerts/webhooks/")
+    assert "hooks.example.com" in shown
+    assert "very-secret" not in shown
+    assert secret not in shown
+    webhook = Webhook.objects.get()
+    signed_in.post(f"/alerts/webhooks/{webhook.pk}/", {"action": "test"})
+    assert Delivery.objects.get().event == "test"
+    assert "waits" in page(signed_in, "/alerts/webhooks/")
+    signed_in.post(f"/alerts/webhooks/{webhook.pk}/", {"action": "off"})
+    webhook.refresh_from_db()
+    assert not webhook.enabled
+    signed_in.post(f"/alerts/webhooks/{webhook.pk}/", {"action": "delete"})
+    assert not Webhook.objects.exists()
+
+
+def test_a_webhook_that_cannot_be_is_said_beside_its_field(admin, db) -> None:
+    signed_in = admin
+    form = {"name": "ops", "url": "http://10.0.0.1/x/secret", "format": "json"}
+    answer = signed_in.post("/alerts/webhooks/", form)
+    assert answer.status_code == 422
+    shown = answer.content.decode()
+    assert "This is a private address" in shown
+    assert 'value="ops"' in shown
+    assert "x/secret" not in shown

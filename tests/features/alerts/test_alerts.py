@@ -1,0 +1,182 @@
+"""The pages of alerts: what fires, what is over, one alert, and that somebody has seen it."""
+
+import datetime as dt
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from replview.store import instance_settings
+from replview.store.models import Alert, AlertRule, Relation, Source, WatchedSlot
+from tests.features.alerts.conftest import GB, Told, told
+from tests.people import make_user
+
+__all__ = ["told"]
+
+
+def page(client, url: str, status: int = 200) -> str:
+    answer = client.get(url)
+    assert answer.status_code == status, answer.status_code
+    return " ".join(answer.content.decode().split())
+
+
+@pytest.fixture
+def firing(told: Told) -> Told:
+    """A lost slot of somebody else's, and WAL over half of what may be."""
+    told.now = timezone.now() - dt.timedelta(minutes=2)
+    Source.objects.update(name="shop <b>")
+    told.watched.refresh_from_db()
+    told.source.refresh_from_db()
+    told.look(retained_wal_bytes=6 * GB)
+    told.other("debezium", wal_status="lost")
+    told.look()
+    return told
+
+
+def test_nothing_fires(signed_in, told: Told) -> None:
+    shown = page(signed_in, "/alerts/")
+    assert "No rule is on." in shown
+    told.now = timezone.now()
+    told.look()
+    shown = page(signed_in, "/alerts/")
+    assert "Nothing is firing." in shown
+    assert "17 rules on, evaluated every two seconds." in shown
+
+
+def test_what_fires_is_listed_worst_first_and_escaped(signed_in, firing: Told) -> None:
+    instance_settings.write("alerts.evaluated_at", timezone.now().isoformat(), "")
+    shown = page(signed_in, "/alerts/")
+    assert "1 alert needs you now." in shown
+    assert "shop &lt;b&gt;/debezium is lost: the source removed WAL" in shown
+    assert "shop <b>" not in shown
+    assert shown.index(">Slot lost</a>") < shown.index(">Retained WAL over half its limit</a>")
+    assert "60 %" in shown
+    navigation = shown[shown.index('data-count="alerts"') :][:120]
+    assert '<span class="nav-danger">2' in navigation
+    told = page(signed_in, "/shell/health/")
+    assert '[data-count="alerts"]\'><span class="nav-danger">2' in told
+
+
+def test_that_nobody_evaluates_is_said(signed_in, firing: Told) -> None:
+    assert "Unknown: alerts have not been evaluated for 1" in page(signed_in, "/alerts/")
+
+
+def test_history_with_values_filters_and_pages(signed_in, firing: Told) -> None:
+    firing.look(retained_wal_bytes=0)
+    shown = page(signed_in, "/alerts/")
+    history = shown[shown.index('id="history-title"') :]
+    assert "Retained WAL over half its limit" in history
+    assert "10 s" in history
+    assert (
+        "Retained WAL over half"
+        not in page(signed_in, "/alerts/?kind=slot_lost").split('id="firing-title"')[1]
+    )
+    assert "of those asked for" in page(signed_in, "/alerts/?slot=shop/none")
+    assert "Retained WAL over half" in page(signed_in, f"/alerts/?slot={firing.slot}&range=1h")
+    for wrong in (
+        "rule=x",
+        "kind=x",
+        "range=x",
+        "after=x~y",
+        "after=2026-01-01~1",
+        f"rule={10**30}",
+        "after=2026-11-20T07:00:00%2B00:00~99999999999999999999",
+        "slot=%00",
+    ):
+        page(signed_in, f"/alerts/?{wrong}")
+
+    alert = Alert.objects.get(state="cleared")
+    for number in range(60):
+        alert.pk, alert.fired_at = None, firing.now - dt.timedelta(minutes=number + 1)
+        alert.save(force_insert=True)
+    first = page(signed_in, "/alerts/")
+    assert first.count('<tr id="alert-') == 51
+    following = first[first.index("after=") :].split('"')[0]
+    second = page(signed_in, f"/alerts/?{following}")
+    assert second.count('<tr id="alert-') == 12
+    assert "Earlier alerts" not in second
+
+
+def test_the_number_of_queries_does_not_grow(signed_in, firing: Told) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            page(signed_in, "/alerts/")
+        return len(queries)
+
+    few = count()
+    for number in range(20):
+        firing.other(f"slot_{number}", wal_status="lost")
+    firing.look()
+    assert count() == few
+
+
+def test_one_alert_says_what_the_values_were_and_what_to_do(signed_in, firing: Told) -> None:
+    alert = Alert.objects.get(rule__key="share_look")
+    shown = page(signed_in, f"/alerts/{alert.pk}/")
+    assert "(6 GB of 10 GB)" in shown
+    assert "<dd>60 % <span" in shown
+    assert "Let its consumer read on, raise the limit, or drop the slot." in shown
+    assert "/lag/?slot=shop+%3Cb%3E/replview&amp;from=" in shown
+    assert "/slots/shop%20%3Cb%3E/replview/" in shown
+    assert "no webhook was set up for it" in shown
+    page(signed_in, "/alerts/99999999999999999999/", 404)
+    pending = Alert.objects.create(rule=alert.rule, subject="x", began_at=firing.now)
+    page(signed_in, f"/alerts/{pending.pk}/", 404)
+
+
+def test_an_alert_is_marked_as_seen_and_an_event_is_over_with_that(signed_in, told: Told) -> None:
+    told.now = timezone.now()
+    told.look(retained_wal_bytes=6 * GB)
+    relation = Relation.objects.create(
+        slot=told.slot, system_identifier="1", oid=7, schema="public", table="orders"
+    )
+    told.slot.events.create(
+        kind="schema", message="Schema of public.orders changed: version 2.",
+        detail={"relation_id": relation.pk, "version_id": 1}, at=timezone.now(),
+    )  # fmt: skip
+    AlertRule.objects.update(created_at=told.now - dt.timedelta(hours=1))
+    told.now = timezone.now()
+    told.look()
+    share, schema = Alert.objects.order_by("pk")
+    assert f"/relations/{relation.pk}/" in page(signed_in, f"/alerts/{schema.pk}/")
+
+    assert signed_in.post("/alerts/seen/").status_code == 302
+
+    share.refresh_from_db()
+    schema.refresh_from_db()
+    assert (share.state, share.seen_by) == ("firing", "alice")
+    assert (schema.state, schema.seen_by) == ("cleared", "alice")
+    assert told.slot.events.latest("pk").message == (
+        "Schema change, public.orders of shop/replview: over because alice has seen it."
+    )
+    assert signed_in.post(f"/alerts/{share.pk}/seen/").status_code == 302
+    assert signed_in.post("/alerts/123456/seen/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "url", ["/alerts/", "/alerts/rules/", "/alerts/webhooks/", "/alerts/rules/new/?kind=lag"]
+)
+def test_only_for_those_who_signed_in(client, db, url: str) -> None:
+    assert client.get(url).status_code == 302
+    assert client.post("/alerts/seen/").status_code == 302
+    assert client.post("/alerts/rules/try/").status_code == 302
+
+
+def test_posts_are_refused_without_their_token(firing: Told) -> None:
+    from django.test import Client
+
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(make_user("eve"))
+    rule = AlertRule.objects.first()
+    for url in (
+        "/alerts/seen/",
+        f"/alerts/rules/{rule.pk}/",
+        "/alerts/rules/try/",
+        f"/alerts/rules/{rule.pk}/change/",
+        "/alerts/webhooks/",
+    ):
+        assert strict.post(url).status_code == 403
+    assert WatchedSlot.objects.exists()

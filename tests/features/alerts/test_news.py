@@ -1,0 +1,83 @@
+"""What the header's poll tells of alerts, and what the overview says beside them."""
+
+import datetime as dt
+import re
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from replview.features.alerts.rules.built_in import ensure
+from replview.store.models import Alert, AlertRule, Source
+from replview.ui import shell
+from tests.pages.scene import Scene
+
+
+def alert(kind: str, name: str, ago: float = 1, **values: object) -> Alert:
+    ensure()
+    rule = AlertRule.objects.filter(kind=kind)[0]
+    at = timezone.now() - dt.timedelta(seconds=ago)
+    known = {"subject": name, "state": "firing", "began_at": at, "fired_at": at,
+             "message": f"{name} is <b>not</b> well.", "detail": {"name": name},
+             "rule_was": {"name": rule.name, "severity": rule.severity}}  # fmt: skip
+    return Alert.objects.create(rule=rule, **(known | values))
+
+
+def news(client: Client) -> list[tuple[str, str]]:
+    cache.clear()
+    text = client.get("/shell/health/").content.decode()
+    return re.findall(r'data-news="([^"]+)"[^>]*>([^<]*)<', text)
+
+
+def test_the_poll_tells_what_fired_and_what_is_over_lately(signed_in: Client, scene: Scene) -> None:
+    old = alert("lag", "old", ago=300)
+    new = alert("lag", "new")
+    assert news(signed_in) == [(f"{new.pk}-firing", "new is &lt;b&gt;not&lt;/b&gt; well.")]
+
+    Alert.objects.filter(pk=old.pk).update(state="cleared", cleared_at=timezone.now())
+    assert [key for key, _ in news(signed_in)] == [f"{new.pk}-firing", f"{old.pk}-cleared"]
+    # What never fired is nobody's news.
+    alert("lag", "pending", state="pending", fired_at=None)
+    assert len(news(signed_in)) == 2
+
+
+def test_all_open_pages_share_one_reading_and_only_who_is_signed_in_gets_it(
+    signed_in: Client, scene: Scene, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+
+    def asked() -> str:
+        # How long ago something was goes on by itself.
+        return re.sub(r"\d+", "", signed_in.get("/shell/health/").content.decode())
+
+    first = asked()
+    with django_assert_max_num_queries(4):  # sessions and users
+        assert signed_in.get("/shell/health/?slot=shop/replview").status_code == 200
+        assert asked() == first
+        assert Client().get("/shell/health/").status_code == 302
+
+
+def test_the_poll_makes_no_address_for_each_of_all_slots(
+    signed_in: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows no list of them, and there may be a thousand."""
+    made: list[object] = []
+    monkeypatch.setattr(shell, "_scope", lambda *words: made.append(words) or {"entries": []})
+
+    assert signed_in.get("/shell/health/?slot=shop/replview").status_code == 200
+    assert made == []
+    signed_in.get("/")
+    assert len(made) == 1
+
+
+def test_nothing_to_do_is_not_said_while_an_alert_fires(signed_in: Client, scene: Scene) -> None:
+    Source.objects.exclude(name="warehouse").delete()
+    assert "Nothing to do." in signed_in.get("/").content.decode()
+
+    alert("schema_change", "public.orders of warehouse/replview")
+
+    page = signed_in.get("/").content.decode()
+    assert "Nothing to do" not in page
+    assert "1 alert needs a look." in page
+    assert 'href="/alerts/"' in page

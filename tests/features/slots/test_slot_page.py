@@ -1,0 +1,224 @@
+"""A slot's own page: sentence, facts, lives, and the log a page at a time."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils.html import escape
+
+from decoder.scalars import LSN
+from replview.features.slots.views import LOG_LINES
+from replview.store.models import Slot, SlotEvent, SlotIncarnation
+from replview.ui.slot_log import KINDS, detail_of, kind_of, query_of
+from tests.pages.scene import Scene
+
+BILLING = "/slots/billing-eu/replview_billing/"
+SHOP = "/slots/shop/replview/"
+
+
+def text_of(response) -> str:
+    return response.content.decode()
+
+
+def log_ids(page: str) -> list[int]:
+    found = re.findall(r'<li class="log-line[^"]*" id="event-(\d+)"', page)
+    return [int(number) for number in found]
+
+
+def test_the_sentence_is_the_slots_health(signed_in: Client, scene: Scene) -> None:
+    page = text_of(signed_in.get(BILLING))
+
+    heading = re.search(r"<h1>(.*?)</h1>", page, re.DOTALL)
+    assert heading is not None
+    assert "replview_billing will be lost in about" in heading[1]
+    assert "Next: let it be read" in heading[1]
+
+
+def test_the_header_has_the_slot_as_its_scope(signed_in: Client, scene: Scene) -> None:
+    page = text_of(signed_in.get(SHOP))
+
+    assert 'aria-label="Scope: shop/replview"' in page
+    assert "/shell/health/?slot=shop/replview" in page
+    assert re.search(r'href="/slots/" aria-current="page"', page)
+
+
+def test_retained_wal_stands_against_its_limit(signed_in: Client, scene: Scene) -> None:
+    page = text_of(signed_in.get(BILLING))
+
+    assert "<b>32.2\xa0GB</b>" in page
+    assert "growing" in page
+    assert "limit 64\xa0GB (max_slot_wal_keep_size)" in page
+    assert 'viewBox="0 0 1000 12"' in page
+
+
+def test_without_a_limit_it_can_fill_the_disk(signed_in: Client, scene: Scene) -> None:
+    page = text_of(signed_in.get("/slots/crm/replview/"))
+
+    assert "no limit: can fill the disk" in page
+
+
+def test_unknown_is_said_as_unknown(signed_in: Client, scene: Scene) -> None:
+    page = text_of(signed_in.get("/slots/shop-replica/replview_ro/"))
+
+    assert re.search(r'<b class="unknown">unknown</b>\s*<span class="second">of WAL retained', page)
+    assert '<dt>wal_status</dt><dd><span class="unknown">unknown</span>' in page
+
+
+def test_facts(signed_in: Client, scene: Scene) -> None:
+    Slot.objects.filter(name="replview", source__name="shop").update(
+        interface="sql", plugin="wal2json", lease_owner="receivers@worker-1", epoch=7
+    )
+    page = text_of(signed_in.get(SHOP))
+
+    for expected in ("SQL functions", "wal2json", "receivers@worker-1", "512,904",
+                     "proto_version 4", "streaming parallel", 'copy="2/4E91C3D8"'):  # fmt: skip
+        assert expected in page
+
+
+def test_lives_the_present_one_first(signed_in: Client, scene: Scene) -> None:
+    slot = scene.slots["shop/replview"]
+    slot.incarnation = SlotIncarnation.objects.create(
+        slot=slot, number=2, system_identifier="7612", timeline=3, reason="re-pointed",
+        started_lsn=LSN.parse("3/AA000028"), commit_seq=41,
+    )  # fmt: skip
+    slot.save()
+    page = text_of(signed_in.get(SHOP))
+
+    second, first = page.split('id="life-2"')[1].split('id="life-1"')
+    assert "present" in second
+    assert "the source is another cluster" in second
+    assert "3/AA000028" in second
+    assert "timeline 3" in second
+    assert "created by replview" in first
+    assert "present" not in first.split("</tr>")[0]
+
+
+def test_the_log_is_paged_by_its_lines(signed_in: Client, scene: Scene) -> None:
+    slot = scene.slots["shop/replview"]
+    SlotEvent.objects.filter(slot=slot).delete()
+    # All at one moment: only the number tells them apart.
+    made = [
+        SlotEvent.objects.create(slot=slot, kind="connected", message=f"line {n}", at=scene.now)
+        for n in range(2 * LOG_LINES + 7)
+    ]
+    expected = [line.pk for line in reversed(made)]
+
+    seen: list[int] = []
+    address = SHOP
+    while address:
+        page = text_of(signed_in.get(address))
+        seen += log_ids(page)
+        older = re.search(r'href="([^"]+)"><svg[^>]*><use href="#i-down"/></svg>Older', page)
+        address = older[1].replace("&amp;", "&") if older else ""
+    assert seen == expected
+    assert "The beginning of the log." in page
+
+
+def test_every_line_has_an_address_that_shows_it(signed_in: Client, scene: Scene) -> None:
+    gap = SlotEvent.objects.get(slot=scene.slots["shop/replview"], kind="gap")
+    page = text_of(signed_in.get(SHOP))
+    assert f'href="{SHOP}?from={gap.pk}#event-{gap.pk}"' in page
+
+    page = text_of(signed_in.get(SHOP, {"from": gap.pk}))
+    assert log_ids(page)[0] == gap.pk
+    assert "To the newest" in page
+
+
+def test_a_line_that_is_not_there_is_no_page(signed_in: Client, scene: Scene) -> None:
+    other = SlotEvent.objects.filter(slot=scene.slots["crm/replview"]).first()
+    assert other is not None
+    for text in (str(other.pk), "nonsense", "99999999999999999999"):
+        assert signed_in.get(SHOP, {"from": text}).status_code == 404
+
+
+def test_the_log_is_narrowed_by_kind(signed_in: Client, scene: Scene) -> None:
+    page = text_of(signed_in.get(f"{SHOP}?kind=gap&kind=schema"))
+    kinds = [SlotEvent.objects.get(pk=number).kind for number in log_ids(page)]
+    assert kinds == ["schema", "gap"]
+    assert "2 kinds" in page
+    assert f'hx-get="{SHOP}?kind=gap&amp;kind=schema"' in page
+
+    page = text_of(signed_in.get(f"{SHOP}?kind=failover"))
+    assert "No line of this kind" in page
+    assert signed_in.get(f"{SHOP}?kind=%00&kind=x").status_code == 200
+
+
+def test_an_empty_log_says_what_to_do(signed_in: Client, scene: Scene) -> None:
+    SlotEvent.objects.all().delete()
+
+    assert "Nothing has happened yet." in text_of(signed_in.get(SHOP))
+
+
+def test_every_kind_has_a_word_and_a_symbol(signed_in: Client, scene: Scene) -> None:
+    kinds = [*KINDS, "never_heard_of", ""]
+    for number, kind in enumerate(kinds):
+        scene.event("shop/replview", kind, f"Happened {number}.", timedelta(0))
+    page = text_of(signed_in.get(SHOP))
+
+    lines = page.split('<li class="log-line')
+    for number, kind in enumerate(kinds):
+        (line,) = (text for text in lines if f"Happened {number}." in text)
+        assert f'<span class="log-word">{escape(kind_of(kind).word)}</span>' in line, kind
+        assert f'href="#i-{kind_of(kind).symbol}"' in line, kind
+        assert f'id="i-{kind_of(kind).symbol}"' in page, kind
+
+
+def test_details_are_told_in_words(signed_in: Client, scene: Scene) -> None:
+    evil = "<script>alert(1)</script>"
+    SlotEvent.objects.create(
+        slot=scene.slots["shop/replview"], kind="created", message="Made.",
+        detail={"statements": ["CREATE PUBLICATION x", evil], "two_phase": True, "empty": []},
+    )  # fmt: skip
+    page = text_of(signed_in.get(SHOP))
+
+    assert "<dt>two phase</dt><dd>yes</dd>" in page
+    assert "CREATE PUBLICATION x\n&lt;script&gt;" in page
+    assert evil not in page
+    assert "<dt>empty</dt>" not in page
+
+
+def test_details_of_any_form_are_survived() -> None:
+    assert detail_of(None) == []
+    assert detail_of({"a": {"b": [1]}, "n": 0}) == [("a", '{"b": [1]}'), ("n", "0")]
+    assert query_of(["a b", "c&d"], 3) == "kind=a+b&kind=c%26d&from=3"
+
+
+def test_the_polled_part_is_only_the_part(signed_in: Client, scene: Scene) -> None:
+    part = text_of(signed_in.get(SHOP, headers={"HX-Request": "true"}))
+
+    assert "<html" not in part
+    assert 'id="slot-sentence" hx-swap-oob="innerHTML"' in part
+
+
+def test_a_slot_that_is_not_there_says_what_to_do(signed_in: Client, scene: Scene) -> None:
+    response = signed_in.get("/slots/shop/gone/")
+
+    assert response.status_code == 404
+    assert 'data-copy="replview slot add shop gone"' in text_of(response)
+    poll = signed_in.get("/slots/shop/gone/", headers={"HX-Request": "true"})
+    assert poll["HX-Refresh"] == "true"
+
+
+def test_no_command_is_made_of_an_address(signed_in: Client, scene: Scene) -> None:
+    for address in ("/slots/shop/$(reboot)/", "/slots/$(reboot)/replview/"):
+        page = text_of(signed_in.get(address))
+        assert 'data-copy="replview slot add SOURCE SLOT"' in page
+
+
+@pytest.mark.parametrize("page", ["/", "/sources/", "/slots/"])
+def test_other_pages_lead_to_it(signed_in: Client, scene: Scene, page: str) -> None:
+    assert f'href="{SHOP}"' in text_of(signed_in.get(page))
+
+
+def test_queries_do_not_grow_with_the_log(signed_in: Client, scene: Scene) -> None:
+    signed_in.get(SHOP)
+    with CaptureQueriesContext(connection) as before:
+        signed_in.get(SHOP)
+    for number in range(200):
+        scene.event("shop/replview", "connected", f"line {number}", timedelta(0))
+    with CaptureQueriesContext(connection) as after:
+        signed_in.get(SHOP)
+    assert len(after) == len(before)

@@ -1,0 +1,214 @@
+"""The transactions page: what it lists, how it is narrowed, and what it costs."""
+
+import re
+from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from replview.store.models import SavedFilter, SlotEvent, Transaction
+from tests.features.in_flight.test_in_flight import EVIL, plain, text_of
+from tests.people import make_user
+from tests.store.history_rows import WHEN, History, insert
+
+
+@pytest.fixture
+def history(db) -> History:
+    """Three hundred commits a second apart, each of one order."""
+    from replview.store.retention.tidy import make_partitions
+
+    make_partitions()
+    made = History()
+    for number in range(1, 131):
+        at = WHEN + timedelta(seconds=number)
+        made.commit(
+            insert(number),
+            actor=("alice", None)[number % 2],
+            actor_grade=("claimed", None)[number % 2],
+            origin="berlin" if number % 10 == 0 else None,
+            commit_time=at,
+            stored_at=at,
+        )
+    return made
+
+
+def xids(response) -> list[int]:
+    """The transactions shown, in order."""
+    return [int(xid) for xid in re.findall(r'data-copy="(\d+)" data-tip', text_of(response))]
+
+
+def link(response, word: str) -> str:
+    """Where the link of that word leads."""
+    found = re.search(rf'href="([^"]+)"[^>]*>(?:<svg.*?</svg>)?{word}</a>', text_of(response))
+    assert found, word
+    return found[1].replace("&amp;", "&")
+
+
+def test_the_newest_stand_first_and_links_lead_through_all_and_back(signed_in, history) -> None:
+    first = signed_in.get("/transactions/")
+    second = signed_in.get(link(first, "Older"))
+    third = signed_in.get(link(second, "Older"))
+
+    assert xids(first) + xids(second) + xids(third) == list(range(830, 700, -1))
+    assert "This is the beginning of the record" in plain(third)
+    assert xids(signed_in.get(link(third, "Newer"))) == xids(second)
+    assert xids(signed_in.get(link(third, "Newest"))) == xids(first)
+    assert xids(signed_in.get(link(first, "Oldest"))) == list(range(750, 700, -1))
+
+
+def test_filters_narrow_the_list_and_are_told(signed_in, history) -> None:
+    answer = signed_in.get("/transactions/?slot=shop/replview&actor=alice&origin=berlin")
+
+    assert xids(answer) == list(range(830, 700, -10))
+    assert "of shop/replview by alice, from berlin, newest first" in plain(answer)
+    for query, number in (
+        ("q=alice", 50),
+        ("tables=public.orders&tables=public.none&ops=I", 50),
+        ("tables=public.orders&ops=D", 0),
+        ("states=aborted", 0),
+        ("actor=%3F&origin=-", 50),
+        ("min_changes=2", 0),
+        ("id=777", 1),
+        ("since=2026-11-20T07:59:15Z&until=2026-11-20T07:59:17Z", 2),
+    ):
+        assert len(xids(signed_in.get(f"/transactions/?{query}"))) == number, query
+
+
+def test_what_is_not_understood_is_told_and_nothing_breaks(signed_in, history) -> None:
+    answer = signed_in.get("/transactions/?since=yesterdayish&min_bytes=x&cursor=%00&ops=Q")
+
+    assert answer.status_code == 200
+    assert "Not understood and left out: min_bytes, since, ops." in plain(answer)
+    for query in (
+        "cursor=c1.99999999999999999999",
+        "cursor=e1.9.9&back=1",
+        "at=%00",
+        "at=-1",
+        "cursor=c",
+        f"q={EVIL}",
+        "at=9999999999999w",
+        "min_changes=99999999999999999999",
+        "until=0001-01-01T00:00%2B12:00",
+        "at=9999-12-31T23:59:59.999999Z",
+    ):
+        answer = signed_in.get(f"/transactions/?{query}")
+        assert answer.status_code == 200, query
+        assert EVIL not in text_of(answer)
+    assert signed_in.get("/transactions/?slot=shop/nobody").status_code == 404
+
+
+@pytest.mark.parametrize("at", ["2026-11-20T07:58:11.5Z", "777", "pay_1"])
+def test_one_jumps_to_a_time_an_lsn_an_xid_or_a_gid(signed_in, history, at) -> None:
+    row = Transaction.objects.get(xid=777)
+    row.gid = "pay_1"
+    row.save()
+    shown = signed_in.get("/transactions/", {"at": at})
+
+    first = 760 if "T" in at else 777
+    rows = re.findall(r'data-tx="(\d+)"', text_of(shown))
+    assert int(rows[0]) == Transaction.objects.get(xid=first).pk
+    assert signed_in.get(link(shown, "Newer")).status_code == 200
+
+
+def test_one_jumps_to_the_commit_an_lsn_falls_into(signed_in, history) -> None:
+    lsn = str(Transaction.objects.get(xid=777).commit_lsn)
+    shown = signed_in.get("/transactions/", {"at": lsn})
+
+    assert xids(shown)[0] == 777
+    assert "From " in plain(shown)
+
+
+def test_a_jump_to_nothing_says_so(signed_in, history) -> None:
+    answer = signed_in.get("/transactions/?at=no_such_gid")
+
+    assert "No stored transaction is or has “no_such_gid”" in plain(answer)
+    assert xids(answer)[0] == 830
+
+
+def test_the_slots_log_stands_between_the_transactions(signed_in, history) -> None:
+    SlotEvent.objects.create(
+        slot=history.slot, incarnation=history.life, kind="gap", message="gap: the slot was lost",
+        at=WHEN + timedelta(seconds=125), after_commit_seq=125, detail={},
+    )  # fmt: skip
+    said = plain(signed_in.get("/transactions/?slot=shop/replview"))
+
+    assert said.index(" 826 ") < said.index("Gap : the slot was lost") < said.index(" 825 ")
+
+
+def test_nothing_in_a_time_names_the_nearest_before(signed_in, history) -> None:
+    answer = signed_in.get("/transactions/?since=2027-01-01&actor=alice")
+
+    assert "Nothing passes these filters" in plain(answer)
+    assert "The nearest before that time: 830," in plain(answer)
+
+
+def test_without_a_slot_it_says_what_to_do(signed_in) -> None:
+    assert "No slot is known, so nothing is recorded." in plain(signed_in.get("/transactions/"))
+
+
+def test_values_of_a_source_are_escaped(signed_in, history) -> None:
+    history.commit(insert(1), actor=EVIL, origin=EVIL, gid=EVIL, stored_at=WHEN)
+    history.commit(insert(2), actor=EVIL, actor_grade=EVIL, stored_at=WHEN)
+
+    assert EVIL not in text_of(signed_in.get("/transactions/"))
+
+
+@pytest.mark.parametrize(
+    "query", ["", "slot=shop/replview", "slot=shop/replview&tables=public.orders&actor=alice"]
+)
+def test_a_page_takes_at_most_twelve_queries(signed_in, history, query) -> None:
+    history.commit({"op": "M", "new": {"prefix": "hello"}}, stored_at=WHEN)
+    signed_in.get(f"/transactions/?{query}")
+    with CaptureQueriesContext(connection) as queries:
+        signed_in.get(f"/transactions/?{query}")
+
+    assert len(queries) <= 12, "\n".join(query["sql"][:160] for query in queries)
+
+
+def test_a_filter_is_saved_under_a_name_for_oneself_and_forgotten(signed_in, history) -> None:
+    query = "actor=alice&slot=shop/replview&cursor=c1.5"
+    answer = signed_in.post("/saved/transactions/", {"name": " Hers ", "query": query})
+
+    assert answer.url == "/transactions/?actor=alice&slot=shop/replview"
+    shown = text_of(signed_in.get(answer.url))
+    assert 'aria-current="true"><span class="cut">Hers</span>' in shown
+    other = Client()
+    other.force_login(make_user("bob"))
+    saved = SavedFilter.objects.get()
+    assert "Hers" not in text_of(other.get(answer.url))
+    assert other.post(f"/saved/{saved.pk}/delete/").status_code == 404
+    # Saving again under the name replaces it.
+    signed_in.post("/saved/transactions/", {"name": "Hers", "query": "actor=bob"})
+    assert SavedFilter.objects.get().query == "actor=bob"
+    signed_in.post(f"/saved/{saved.pk}/delete/", {"query": "actor=bob"})
+    assert not SavedFilter.objects.exists()
+
+
+def test_saving_without_a_token_is_refused(db) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(make_user("carol"))
+
+    assert client.post("/saved/transactions/", {"name": "x", "query": "a=b"}).status_code == 403
+
+
+def test_filters_of_other_pages_cannot_be_saved(signed_in) -> None:
+    answer = signed_in.post("/saved/users/", {"name": "x", "query": "a=b"})
+
+    assert answer.status_code == 404
+    assert not SavedFilter.objects.exists()
+
+
+def test_the_header_search_takes_a_time_too(signed_in, history) -> None:
+    answer = signed_in.get("/search/", {"q": "2026-11-20T07:58Z", "slot": "shop/replview"})
+
+    assert urlsplit(answer.url).path == "/transactions/"
+    assert parse_qs(urlsplit(answer.url).query) == {
+        "slot": ["shop/replview"],
+        "at": ["2026-11-20T07:58Z"],
+    }
+    row = Transaction.objects.get(xid=777)
+    assert signed_in.get("/search/?q=777").url == f"/transactions/{row.pk}/"
+    assert signed_in.get("/search/", {"q": str(row.commit_lsn)}).url == f"/transactions/{row.pk}/"

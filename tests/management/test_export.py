@@ -1,0 +1,58 @@
+"""``replview export``: does the export itself, continues it, lists it, and obeys the switch."""
+
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from django.core.management.base import CommandError
+
+from replview.store.models import Export
+from tests.features.exports.conftest import history as history  # a fixture
+from tests.store.history_rows import History, insert
+
+SLOT = "shop/replview"
+
+
+def ids(target: Path) -> list[str]:
+    folder = target / "shop" / "replview-1" / "public.orders"
+    table = ds.dataset(folder, format="parquet", partitioning="hive").to_table()
+    return table.column("id").to_pylist()
+
+
+@pytest.mark.slow
+def test_it_writes_records_and_continues(history: History, run, tmp_path: Path) -> None:
+    assert "4 rows of 3 transactions" in run("export", slot=SLOT, estimate=True)
+    assert "nothing was taken out yet" in run("export", list=True)
+
+    said = run("export", slot=SLOT, to=str(tmp_path / "out"), name="nightly", since_last=True)
+    assert "4 rows in" in said
+    assert ids(tmp_path / "out") == ["1", "2", "3", "3"]
+    said = run("export", slot=SLOT, name="nightly", since_last=True)
+    assert "nothing is new since export" in said
+
+    history.commit(insert(9))
+    assert "1 rows in" in run("export", slot=SLOT, name="nightly", since_last=True)
+    assert ids(tmp_path / "out") == ["1", "2", "3", "3", "9"]
+    first, second = Export.objects.order_by("pk")
+    assert first.slice["through_seq"] == second.slice["after_seq"] == 3
+    assert first.requested_how == "command"
+    assert run("export", list=True).count("done") == 2
+
+
+def test_what_it_refuses(history: History, run) -> None:
+    assert "exports are refused" in run("export", forbid=True)
+    with pytest.raises(CommandError, match="switched off"):
+        run("export", slot=SLOT, to="x")
+    assert "exports are allowed" in run("export", allow=True, schemes="S3,gs")
+    for words, why in (
+        ({"to": "gopher://host/x"}, "gopher:// is not allowed"),
+        ({"to": "../x"}, "has .. in it"),
+        ({"to": "x", "where": "id = 1"}, "cannot be narrowed by a condition on values"),
+        ({"to": "x", "tables": ["public.nothing"]}, "no change of a table public.nothing"),
+        ({"to": "x", "since_last": True}, "give --name"),
+        ({"since": "2h", "until": "1h"}, "say where to"),
+        ({"cancel": 7}, "no export 7"),
+    ):
+        with pytest.raises(CommandError, match=why):
+            run("export", slot=SLOT, **words)
+    assert not Export.objects.exists()
