@@ -131,6 +131,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "channels",
     "replview.store",
+    "replview.access",
     "replview.ui",
 ]
 

@@ -12,7 +12,6 @@ from replview.features.monitoring.metrics import metrics
 from replview.features.overview import views as overview
 from replview.features.relations import api as relations
 from replview.features.retention import api as store_api
-from replview.features.retention import views as store
 from replview.features.rows import api as rows
 from replview.features.sources import api as sources
 from replview.features.transactions import api as transactions
@@ -47,6 +46,7 @@ urlpatterns = [
     path("", include("replview.features.live_page.urls")),
     path("", include("replview.features.in_flight.urls")),
     path("", include("replview.features.slots.urls")),
+    path("", include("replview.features.peeks.urls")),
     path("", include("replview.features.baselines.urls")),
     path("", include("replview.features.sources.urls")),
     path("", include("replview.features.transactions.list_urls")),
@@ -59,15 +59,15 @@ urlpatterns = [
     path("", include("replview.features.exports.urls")),
     path("", include("replview.features.archive.urls")),
     path("", include("replview.features.history.urls")),
+    path("", include("replview.features.retention.urls")),
     path("", include("replview.features.alerts.pages.urls")),
     path("", include("replview.features.lag.urls")),
     path("", include("replview.features.trouble.urls")),
     path("", include("replview.features.masks.urls")),
+    path("", include("replview.features.erasure.urls")),
     path("", include("replview.features.access_record.urls")),
     path("", include("replview.features.accounts.urls")),
-    path("store/", store.store, name="store"),
     path("search/", search.search, name="search"),
-    path("shell/health/", overview.shell_health, name="shell-health"),
     path("components/", gallery.components, name="components"),
     path("login/", signing_in.SignIn.as_view(), name="login"),
     path("logout/", auth_views.LogoutView.as_view(), name="logout"),

@@ -18,10 +18,6 @@ class StoreConfig(AppConfig):
     def ready(self) -> None:
         """Have every session of Django's take what is asked here as it comes."""
         connection_created.connect(_prepare_session, dispatch_uid="replview.store.session")
-        # Models are loaded only now.
-        from replview.access import sign_in_records
-
-        sign_in_records.connect()
 
 
 def _prepare_session(connection: Any, **_: Any) -> None:

@@ -1,11 +1,22 @@
 """Addresses that carry a scope."""
 
 from collections.abc import Mapping
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from replview.store.models import Slot
+
+class Slot(Protocol):
+    """What an address names of a slot; as text it is ``source/name``."""
+
+    @property
+    def name(self) -> str:
+        """The slot's name on its server."""
+
+    @property
+    def source(self) -> Any:
+        """The source, which has a name."""
 
 
 def stream_url(slot: Slot) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from replview.features.transactions.page import PAGE_CHANGES
+from replview.ui.changes.drawer import PAGE_CHANGES
 from tests.browser.conftest import Server
 from tests.live.feeder import Feeder, NewChange, NewTransaction
 

@@ -1,4 +1,4 @@
-"""Alerts on other pages: the overview's strip."""
+"""Tags of alerts: the overview's strip, and which rule may be changed."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ from django.db.models import Count, Q
 from django.utils import timezone
 
 from replview.features.alerts.pages.lines import AlertLine
-from replview.store.models import Alert
+from replview.features.alerts.pages.rules_page import out_of_reach
+from replview.store.models import Alert, AlertRule
+from replview.ui.templatetags.permitted import disabled, lacking
 
 register = template.Library()
 
@@ -28,3 +30,11 @@ def alerts_strip() -> dict[str, Any]:
     # In the words' own order: firing before cleared, now before look; then the newest first.
     found = rows.order_by("-state", "-rule_was__severity", "-fired_at")[:_SHOWN]
     return {"lines": [AlertLine(alert, now) for alert in found], **counts}
+
+
+@register.simple_tag(takes_context=True)
+def needs_rule(context: dict[str, Any], rule: AlertRule) -> str:
+    """Attributes of a button that changes an alert rule: disabled, with the reason."""
+    role = lacking(context, "alert-rule-change", "POST")
+    why = out_of_reach(rule) if role is None else f"needs the role {role.word}"
+    return disabled(why) if why else ""

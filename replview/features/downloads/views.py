@@ -18,12 +18,12 @@ from replview.features.downloads.files import (
     json_pieces,
     parquet_download,
 )
-from replview.features.live_page.views import _slot as find_slot
 from replview.store.models import Slot
 from replview.store.read.changes.search import WhereError, check_where
 from replview.store.read.changes.search_records import searched_changes
 from replview.store.read.changes.selections import Selection
 from replview.store.write.access_record import Action, note
+from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream
 
 
@@ -31,7 +31,7 @@ from replview.ui.streaming import stream
 def download(request: HttpRequest) -> HttpResponseBase:
     """The changes of a view as a file: the same words as the view's address, and ``format``."""
     words = {name: ",".join(request.GET.getlist(name)) for name in request.GET}
-    slot = find_slot(words.get("slot", ""))
+    slot = slot_asked_for(words.get("slot", ""))
     if slot is None:
         return _refused(request, "there is no such slot", None)
     form = words.get("format", "jsonl")

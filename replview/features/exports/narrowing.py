@@ -1,10 +1,15 @@
-"""A page's filter as a slice's narrowing: what it asks of whole transactions."""
+"""What an export is narrowed to: by the filter of a page, by rights on tables, and by masks."""
 
-from replview.access.withheld import searchable
+from collections.abc import Sequence
+
 from replview.parquet.narrowing import STATES, Narrowing
-from replview.store.models import Slot
+from replview.parquet.slices import Slice
+from replview.store.models import Export, Relation, Slot
 from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR, TransactionFilter
+from replview.store.read.visibility import NO_RIGHT, Sight, current_sight
 from replview.targets.policy import Refused
+
+_NEW_NAME = "Export into another folder under another name, or without since-last"
 
 
 def narrowing_of(slot: Slot, asked: TransactionFilter) -> Narrowing:
@@ -38,3 +43,60 @@ def _states(asked: TransactionFilter) -> tuple[str, ...]:
             f"Choose among the states {', '.join(STATES)}",
         )
     return tuple(state for state in STATES if state in asked.states)
+
+
+def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
+    """The tables that are taken out, none for all; and whether some are left out for want of a
+    right. Raises ``Refused`` where one that is asked for, or every one, is.
+    """
+    sight = current_sight()
+    if not sight.restricted:
+        return list(asked), False
+    seen, hidden = _seen_and_hidden(slot, sight)
+    for name in asked:
+        if name in hidden:
+            raise Refused(
+                f"you have {NO_RIGHT} of {name}", "Ask an admin for the right, or leave it out"
+            )
+    # Messages go along with all tables, and with no tables that are named.
+    if asked or not (hidden or sight.hides_messages(slot.source_id)):
+        return list(asked), False
+    if not seen:
+        raise Refused(f"you have {NO_RIGHT} of any table of {slot}", "Ask an admin for the right")
+    return seen, True
+
+
+def searchable(slot: Slot) -> tuple[tuple[str, ...] | None, bool]:
+    """The tables in whose values a text may be looked for, None for all; and whether it may be in
+    messages.
+    """
+    sight = current_sight()
+    if not sight.restricted:
+        return None, True
+    seen, hidden = _seen_and_hidden(slot, sight)
+    return tuple(seen) if hidden else None, not sight.hides_messages(slot.source_id)
+
+
+def _seen_and_hidden(slot: Slot, sight: Sight) -> tuple[list[str], set[str]]:
+    """The names of a slot's tables; one that some hidden table has is hidden."""
+    relations = list(Relation.objects.filter(slot=slot).order_by("pk"))
+    sight.learn([relation.pk for relation in relations])
+    hidden = {str(relation) for relation in relations if sight.hides(relation.pk)}
+    return list(dict.fromkeys(str(r) for r in relations if str(r) not in hidden)), hidden
+
+
+def same_masks(last: Export, part: Slice) -> None:
+    """Refuse to go on where other columns are masked than before: files of one dataset would
+    differ. Raises ``Refused``.
+    """
+    masked = last.slice.get("masked") or {}
+    before, now = {name: tuple(masked[name]) for name in masked}, dict(part.masked)
+    told = (last.result or {}).get("tables") or []
+    for name in [f"{one['schema']}.{one['table']}" for one in told]:
+        if before.get(name, ()) == now.get(name, ()):
+            continue
+        more = sorted({*now.get(name, ())} - {*before.get(name, ())})
+        less = sorted({*before.get(name, ())} - {*now.get(name, ())})
+        words = f"{', '.join(more)} is masked now" if more else f"{', '.join(less)} is not any more"
+        raise Refused(f"the masks of {name} are others than in export {last.pk}: {words}",
+                      _NEW_NAME)  # fmt: skip

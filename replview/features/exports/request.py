@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from replview.access.withheld import permitted, same_masks
-from replview.features.exports.narrowing import narrowing_of
+from replview.features.exports.narrowing import narrowing_of, permitted, same_masks
 from replview.jobs import exports
 from replview.jobs.erased_texts import is_alias
 from replview.jobs.exports import AlreadyRunning, Asked

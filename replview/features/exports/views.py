@@ -22,13 +22,13 @@ from replview.features.exports.page import (
 )
 from replview.features.exports.record import read_record
 from replview.features.exports.request import ask
-from replview.features.live_page.views import _slot as find_slot
 from replview.jobs import exports
 from replview.store import instance_settings
 from replview.store.models import Export, Slot
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, read_policy
 from replview.targets.targets import default_target, target_of
+from replview.ui.params import slot_asked_for
 
 _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
@@ -201,7 +201,7 @@ def _last_test(request: HttpRequest) -> dict[str, Any] | None:
 def _slot(words: dict[str, str]) -> Slot | None:
     """The slot that is named. Raises ``Http404`` where there is none of that name."""
     name = words.get("slot", "")
-    slot = find_slot(name)
+    slot = slot_asked_for(name)
     if slot is None and name:
         raise Http404(f"there is no slot {name!r}")
     return slot

@@ -5,8 +5,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from replview.features.find.page import columns_of, read_page
-from replview.features.live_page.views import _slot as find_slot
 from replview.store.read.changes.search_records import searched_changes
+from replview.ui.params import slot_asked_for
 from replview.ui.saved_filters import saved_filters
 
 
@@ -14,7 +14,7 @@ from replview.ui.saved_filters import saved_filters
 def find(request: HttpRequest) -> HttpResponse:
     """The form, and what its words find. Every search is a link."""
     name = request.GET.get("slot", "")
-    slot = find_slot(name)
+    slot = slot_asked_for(name)
     if slot is None and name:
         raise Http404(f"there is no slot {name!r}")
     if slot is None:
@@ -32,6 +32,6 @@ def find(request: HttpRequest) -> HttpResponse:
 @require_GET
 def columns(request: HttpRequest) -> HttpResponse:
     """``{"columns": [[name, type]]}`` of one table, to be offered while a condition is typed."""
-    slot = find_slot(request.GET.get("slot", ""))
+    slot = slot_asked_for(request.GET.get("slot", ""))
     table = request.GET.get("table", "").replace("\0", "")
     return JsonResponse({"columns": columns_of(slot, [table]) if slot and table else []})

@@ -18,8 +18,8 @@ from replview.features.in_flight.page import (
     read_scope,
 )
 from replview.features.in_flight.text import sentence_of, work_mem_words
-from replview.features.transactions.views import changes_page
 from replview.store.read import in_flight as store
+from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
 
 
 @require_GET
@@ -112,7 +112,8 @@ def _sources(content: InFlight) -> list[dict[str, Any]]:
 
 def _chosen(chosen: Chosen) -> dict[str, Any]:
     """The drawer of one, with its first changes."""
-    return {"chosen": chosen, **changes_page(chosen.transaction.pk)}
+    row = find_transaction(chosen.transaction.pk)
+    return {"chosen": chosen, **changes_page(row, read_slot(row))}
 
 
 def _cursor(stored_at: datetime | None, identifier: int) -> str:

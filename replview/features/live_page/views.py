@@ -1,13 +1,13 @@
 """The live page. Its drawer is a view of the transaction: ``views.transaction``."""
 
-from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from replview.catalog.test_message import statement
 from replview.jobs.drafts import watch_of
-from replview.store.models import Relation, Slot
+from replview.store.models import Relation
+from replview.ui.params import slot_asked_for
 
 _TABLES_OFFERED = 200
 
@@ -16,7 +16,7 @@ _TABLES_OFFERED = 200
 def live_page(request: HttpRequest) -> HttpResponse:
     """Transactions as they commit. The rows come over the socket; this is all around them."""
     wanted = request.GET.get("slot", "")
-    slot = _slot(wanted)
+    slot = slot_asked_for(wanted)
     if slot is None and wanted:
         raise Http404(f"there is no slot {wanted!r}")
     if slot is None:
@@ -50,12 +50,3 @@ def live_page(request: HttpRequest) -> HttpResponse:
         "watch": watch_of(slot),
     }
     return render(request, "live_page/live.html", page)
-
-
-def _slot(name: str) -> Slot | None:
-    """The slot ``source/name``; without a name the one that was read last."""
-    slots = Slot.objects.select_related("source", "incarnation")
-    source, _, slot = name.rpartition("/")
-    if name:
-        return slots.filter(source__name=source, name=slot).first()
-    return slots.order_by(F("heartbeat_at").desc(nulls_last=True), "id").first()

@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from replview.catalog.problems import Trouble
 from replview.features.onboarding.steps import KINDS
-from replview.features.onboarding.text import for_page, sentence, trouble_for_page
 from replview.store.models import Slot, SourceDraft
 from replview.text.addresses import stream_url
+from replview.ui.plan_text import for_page, sentence, trouble_for_page
 
 Kind, State = SourceDraft.Kind, SourceDraft.State
 #: A worker that is there begins within a second or two.

@@ -9,11 +9,11 @@ from replview.catalog.doctor.doctor import examine
 from replview.catalog.doctor.findings import Finding, Grade
 from replview.catalog.doctor.monitoring import check_monitoring
 from replview.catalog.problems import THROUGH_SQL, SourceTrouble
-from replview.features.onboarding.text import finding_for_page, sentence
 from replview.store.models import SourceDraft
 from replview.store.own_cluster import store_system_identifier
 from replview.text.formats import plural
 from replview.text.remedies import Remedy, split_remedy
+from replview.ui.plan_text import finding_for_page, sentence
 
 Kind = SourceDraft.Kind
 _LEVELS = {Grade.PROBLEM: "now", Grade.WARNING: "look", Grade.NOTE: "idle", Grade.OK: "ok"}

@@ -11,12 +11,12 @@ from replview.features.onboarding.address_form import (
     name_fault,
     name_of,
 )
-from replview.features.onboarding.text import trouble_for_page
 from replview.jobs import drafts
 from replview.store.address_parts import place_of
 from replview.store.dsn import DSNError
 from replview.store.models import Source, SourceDraft
 from replview.store.secrets import SecretKeyChanged
+from replview.ui.plan_text import trouble_for_page
 
 DEADLINE_SECONDS = 10.0
 

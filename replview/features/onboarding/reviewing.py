@@ -10,12 +10,12 @@ from replview.catalog.plan.answered import wish_of
 from replview.catalog.plan.plan import Plan, make_plan
 from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.features.onboarding.text import for_page, sentence, trouble_for_page
 from replview.jobs import drafts
 from replview.store.dsn import DSNError
 from replview.store.models import SourceDraft
 from replview.store.secrets import SecretKeyChanged
 from replview.text.formats import plural
+from replview.ui.plan_text import for_page, sentence, trouble_for_page
 
 _DEADLINE_SECONDS = 30.0
 Kind = SourceDraft.Kind

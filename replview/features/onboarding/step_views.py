@@ -19,11 +19,11 @@ from replview.features.onboarding import (
     table_choice,
 )
 from replview.features.onboarding.going import at_step, go_on, page_of
-from replview.features.onboarding.text import trouble_for_page
 from replview.jobs import drafts
 from replview.store.dsn import DSNError
 from replview.store.models import SourceDraft
 from replview.store.secrets import SecretKeyChanged
+from replview.ui.plan_text import trouble_for_page
 
 _READ = require_http_methods(["GET", "HEAD", "POST"])
 _DEADLINE_SECONDS = 10.0

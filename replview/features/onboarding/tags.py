@@ -2,7 +2,7 @@
 
 from django import template
 
-from replview.features.onboarding import text as browser_words
+from replview.ui import plan_text as browser_words
 
 register = template.Library()
 

@@ -20,10 +20,8 @@ from replview.health.samples import read_history, read_window
 from replview.health.states import Level
 from replview.store.models import SlotEvent, Transaction
 from replview.text.formats import age_words, plural
-from replview.ui.alert_news import read_news
 from replview.ui.charts.sparkline import Sparkline, sparkline
-from replview.ui.shared_fleet import read_shared_fleet
-from replview.ui.shell import build_shell, fleet_of
+from replview.ui.shell import fleet_of
 
 BUCKETS = 60
 ROWS_BELOW = 8
@@ -53,15 +51,6 @@ def overview(request: HttpRequest) -> HttpResponse:
         **_history(fleet),
     }
     return render(request, "overview/now.html" if htmx else "overview/overview.html", page)
-
-
-@require_GET
-def shell_health(request: HttpRequest) -> HttpResponse:
-    """The header's health of the scope, with the navigation's counts and the news beside it."""
-    request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
-    return render(
-        request, "ui/shell/health_now.html", {"shell": build_shell(request), "news": read_news()}
-    )
 
 
 def _sentence(fleet: Fleet) -> dict[str, Any]:

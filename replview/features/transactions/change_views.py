@@ -9,7 +9,6 @@ import json
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from replview.features.transactions.views import find_transaction
 from replview.store.models import Relation, SlotIncarnation
 from replview.store.read import history
 from replview.store.read.changes import as_json as change_json
@@ -19,6 +18,7 @@ from replview.store.read.changes.page import ChangeRow
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.transactions.transaction_undo import MOST_CHANGES, undo_transaction
 from replview.store.write.access_record import Action, note, viewed, viewed_changes
+from replview.ui.changes.drawer import find_transaction
 from replview.ui.changes.transaction_sentence import NOT_UNDONE
 
 REFUSED = 409

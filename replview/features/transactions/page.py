@@ -12,8 +12,7 @@ from django.utils import timezone
 from replview.features.transactions.filters import Shown
 from replview.features.transactions.tables import TableEntry, table_entries, table_of
 from replview.features.transactions.timeline import timeline_of
-from replview.health.fleet import Fleet
-from replview.store.models import Slot, SlotIncarnation
+from replview.store.models import Slot
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import ChangePage, find_changes, first_spots
 from replview.store.read.history import TransactionRow
@@ -23,12 +22,11 @@ from replview.store.read.transactions.transaction_undo import MOST_CHANGES
 from replview.text.addresses import actor_url, slot_page_url
 from replview.text.formats import plural
 from replview.ui.changes.change_blocks import OPERATION_NAMES, Block, blocks_of
+from replview.ui.changes.drawer import PAGE_CHANGES
 from replview.ui.changes.stages import life_of
 from replview.ui.changes.transaction_sentence import NOT_UNDONE, grade_words, sentence_of
 from replview.ui.changes.transaction_words import flat_context, tell
 
-#: Changes on a page.
-PAGE_CHANGES = 25
 #: Changes looked at for the timeline's marks.
 _SPOTS = 300
 #: Tables listed beside the changes; a transaction may touch thousands.
@@ -226,12 +224,3 @@ def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
     else:
         said.append("0 changes rolled back to a savepoint.")
     return said
-
-
-def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
-    """The slot a transaction is of, with its source; of a current life the ``fleet`` knows it."""
-    for view in fleet.slots if fleet is not None else ():
-        if view.slot.incarnation_id == row.incarnation_id:
-            return view.slot
-    life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
-    return life.slot

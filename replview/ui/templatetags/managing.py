@@ -10,9 +10,9 @@ from django.urls import reverse
 
 from replview.access.rights import Role, may
 from replview.acts.act import declared_words
-from replview.features.onboarding.text import for_page
 from replview.health.servers import Feed
 from replview.store.models import AccessRecord, Slot, Source
+from replview.ui.plan_text import for_page
 
 register = template.Library()
 register.filter("in_page", for_page)

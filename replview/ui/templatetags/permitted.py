@@ -12,8 +12,6 @@ from django.utils.safestring import SafeString
 
 from replview.access.allowed import role_for
 from replview.access.rights import Role, role_of
-from replview.features.alerts.pages.rules_page import out_of_reach
-from replview.store.models import AlertRule
 
 register = template.Library()
 
@@ -35,15 +33,7 @@ def lacking(context: Any, name: str, method: str) -> Role | None:
 def needs(context: dict[str, Any], name: str) -> str:
     """Attributes of a button that leads to the address of that name: disabled, with the reason."""
     role = lacking(context, name, "POST")
-    return "" if role is None else _disabled(f"needs the role {role.word}")
-
-
-@register.simple_tag(takes_context=True)
-def needs_rule(context: dict[str, Any], rule: AlertRule) -> str:
-    """The same of a button that changes an alert rule."""
-    role = lacking(context, "alert-rule-change", "POST")
-    why = out_of_reach(rule) if role is None else f"needs the role {role.word}"
-    return _disabled(why) if why else ""
+    return "" if role is None else disabled(f"needs the role {role.word}")
 
 
 @register.simple_tag(takes_context=True)
@@ -52,5 +42,6 @@ def permits(context: dict[str, Any], name: str) -> bool:
     return lacking(context, name, "GET") is None
 
 
-def _disabled(why: str) -> SafeString:
+def disabled(why: str) -> SafeString:
+    """Attributes of a button that does nothing, with the reason."""
     return format_html(' disabled title="{}"', why)

@@ -27,10 +27,10 @@ from replview.catalog.server import read_server_facts
 from replview.catalog.tables import read_tables
 from replview.features.onboarding import job as onboarding
 from replview.features.onboarding.draft_work import Work, take_back_lost
-from replview.features.onboarding.text import for_page
 from replview.features.onboarding.watch import Watching
 from replview.jobs import drafts
 from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source, SourceDraft
+from replview.ui.plan_text import for_page
 from tests.catalog.test_plan import left_on
 from tests.conftest import SourceDatabase
 from tests.people import make_user

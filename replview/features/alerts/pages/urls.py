@@ -2,11 +2,13 @@
 
 from django.urls import path
 
+from replview.features.alerts.pages import news
 from replview.features.alerts.pages import rule_views as alert_rules
 from replview.features.alerts.pages import views as alerts
 from replview.features.alerts.pages import webhook_views as webhooks
 
 urlpatterns = [
+    path("shell/health/", news.shell_health, name="shell-health"),
     path("alerts/", alerts.alerts, name="alerts"),
     path("alerts/seen/", alerts.all_seen, name="alerts-seen"),
     path("alerts/<int:alert_id>/", alerts.alert, name="alert"),

@@ -1,0 +1,17 @@
+"""Access as a Django application: sign-ins go into the access record."""
+
+from django.apps import AppConfig
+
+
+class AccessConfig(AppConfig):
+    """It has no tables of its own: those are the store's."""
+
+    name = "replview.access"
+    label = "access"
+
+    def ready(self) -> None:
+        """Listen to Django's signals of signing in and out."""
+        # Models are loaded only now.
+        from replview.access import sign_in_records
+
+        sign_in_records.connect()

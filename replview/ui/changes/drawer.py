@@ -1,0 +1,48 @@
+"""A transaction by its number, and its first changes, as the drawers of several pages show them."""
+
+from typing import Any
+
+from django.http import Http404
+
+from replview.health.fleet import Fleet
+from replview.store.models import Slot, SlotIncarnation
+from replview.store.read import history
+from replview.store.read.changes.of_transaction import ChangeFilter, find_changes
+from replview.store.read.history import TransactionRow
+from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.changes.transaction_sentence import NOT_UNDONE
+
+#: Changes on a page.
+PAGE_CHANGES = 25
+
+
+def find_transaction(transaction_id: int) -> TransactionRow:
+    """By our own number. Raises ``Http404``, also for a baseline that is not complete yet."""
+    row = history.transaction_by_id(transaction_id) if transaction_id < 1 << 63 else None
+    if row is None or row.state == "copying":
+        raise Http404("there is no such transaction, or it was received anew")
+    return row
+
+
+def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
+    """The slot of a transaction, with its source; ``fleet`` spares the query where it has it."""
+    for view in fleet.slots if fleet is not None else ():
+        if view.slot.incarnation_id == row.incarnation_id:
+            return view.slot
+    life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
+    return life.slot
+
+
+def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> dict[str, Any]:
+    """The context of a list of changes, those behind the change ``after``."""
+    # Those the slot keeps though they were rolled back are shown, and marked.
+    kept = bool(row.aborted_changes) and slot.keep_aborted
+    found = find_changes(row.id, ChangeFilter(with_aborted=kept), after=after, limit=PAGE_CHANGES)
+    more_after = found.searched_to or (found.rows[-1].seq if found.more else None)
+    return {
+        "row": row,
+        "slot": slot,
+        "blocks": blocks_of(found.rows, not_undone=NOT_UNDONE.get(row.state, "")),
+        "more_after": more_after,
+        "page_changes": PAGE_CHANGES,
+    }
