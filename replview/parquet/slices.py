@@ -10,9 +10,13 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from replview.parquet.narrowing import Narrowing
 from replview.parquet.slice_schemas import Column, slice_columns, table_schema
 
+#: In ``origin``: written on the source itself.
+NO_ORIGIN = "-"
+#: The states of ``Narrowing.states``: those that have a place in history and something in it.
+STATES = ("committed", "snapshot", "message")
+_LISTS = ("states", "searched")
 OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
 #: A place in history: commit_seq, and the change's seq within that transaction.
 Place = tuple[int, int]
@@ -20,6 +24,54 @@ Place = tuple[int, int]
 Masked = tuple[tuple[str, tuple[str, ...]], ...]
 #: After every change of a transaction (``change.seq`` is a 32-bit integer).
 LAST_SEQ = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """With nothing set every transaction passes."""
+
+    #: Some of ``STATES``; empty: all.
+    states: tuple[str, ...] = ()
+    #: Only transactions of which nobody said whose they are.
+    no_actor: bool = False
+    #: Exactly, or ``NO_ORIGIN``.
+    origin: str = ""
+    #: Exactly this gid or xid.
+    id: str = ""
+    #: What aborted subtransactions took away is not counted.
+    min_changes: int = 0
+    min_bytes: int = 0
+    #: Seconds for which a two-phase transaction was prepared.
+    prepared_min: int = 0
+    #: In gid, xid, actor, origin, commit LSN, table names, and in the values of the first changes.
+    text: str = ""
+    #: ``schema.table`` of those whose values the text may be found in; None: all tables.
+    searched: tuple[str, ...] | None = None
+    #: Whether it may be found in logical messages, and what they told of a transaction is read.
+    in_messages: bool = True
+
+    def __bool__(self) -> bool:
+        return bool(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """What is set, as plain values."""
+        told = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {
+            item.name: list(told[item.name]) if item.name in _LISTS else told[item.name]
+            for item in fields(self)
+            if told[item.name] != item.default
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """What ``to_json`` told of."""
+        values: dict[str, Any] = {
+            name: tuple(value) if name in _LISTS else value for name, value in told.items()
+        }
+        return cls(**values)
+
+
+NOT_NARROWED = Narrowing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ them, and moves its mark.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -22,6 +23,7 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import encoded
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target, test_write
+from replview.spark.export_tasks import write_parts
 from replview.spark.history.datasets import spark_url
 from replview.spark.sessions import SparkProblem, by_connect
 
@@ -122,5 +124,11 @@ class _Increments:
         while (reached := Chain.of(self._target, wish).reached()) < through:
             wish = replace(wish, after_seq=reached, through_seq=through)
             part = next_slice(wish, self._target, self._dsn)
-            export(part, self._target, dsn=self._dsn, spark=self._spark, keep=True)
+            export(
+                part,
+                self._target,
+                dsn=self._dsn,
+                write_parts=partial(write_parts, self._spark),
+                keep=True,
+            )
             self.done[str(life)] = part.through_seq

@@ -2,17 +2,20 @@
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
 from decoder.scalars import LSN
-from replview.parquet.narrowing import STATES, Narrowing
+from replview.parquet.reading import connect, cut, read_typed, read_untyped
 from replview.parquet.reading.connecting import Connection, StoreProblem, store_dsn
 from replview.parquet.reading.masks import asked_masks, with_rules
 from replview.parquet.reading.tables import known_tables
-from replview.parquet.slices import Masked, Slice
+from replview.parquet.slices import STATES, Masked, Narrowing, Range, Slice, SliceTable
 
 ROWS_PER_PARTITION = 250_000
 #: In ``actors``, alone: where nobody was named.
@@ -194,3 +197,52 @@ def _names(text: str) -> tuple[str, ...]:
         except ValueError:
             raise StoreProblem("a list of names is no JSON", 'write it like ["a", "b"]') from None
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@dataclass
+class StorePartition(InputPartition):
+    """Knows no address of the store: a plan may show it."""
+
+    part: Slice
+    table: SliceTable | None
+    within: Range
+
+
+def planned(
+    connection: Connection, part: Slice, table: SliceTable | None, options: Options
+) -> list[StorePartition]:
+    """Partitions of even numbers of changes, none empty."""
+    ranges = cut(
+        connection,
+        part,
+        table,
+        parts=options.partitions,
+        rows_per_part=None if options.partitions else options.rows_per_partition,
+    )
+    return [StorePartition(part, table, within) for within in ranges]
+
+
+def read_partition(
+    partition: InputPartition, dsn: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Its rows, in the schema that Spark's plan has."""
+    if not isinstance(partition, StorePartition):
+        # There was nothing to read: Spark makes a partition of its own.
+        return
+    with connect(dsn) as connection:
+        batches = (
+            read_untyped(connection, partition.part, partition.within)
+            if partition.table is None
+            else read_typed(connection, partition.part, partition.table, partition.within)
+        )
+        for batch in batches:
+            yield _as_planned(batch, schema)
+
+
+def _as_planned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same columns: Spark names the insides of lists and maps otherwise."""
+    arrays = [
+        column if column.type.equals(item.type) else column.cast(item.type)
+        for column, item in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

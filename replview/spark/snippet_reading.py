@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from replview.parquet.quoting import double, literal, py, py_list, tick
 from replview.parquet.writing.dataset_schemas import reads
+from replview.spark.quoting import double, literal, py, py_list, tick
 
 #: A root's folder (a path or URL) and its ``_schema.json``.
 Root = tuple[str, Mapping[str, Any]]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replview.parquet.quoting import double, py, py_list, py_text, spark_literal, tick
+from replview.spark.quoting import double, py, py_list, py_text, spark_literal, tick
 from replview.spark.snippet_reading import (
     Root,
     one_document,

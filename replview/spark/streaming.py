@@ -24,8 +24,7 @@ from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import conditions, counted, wanted_operations
 from replview.parquet.reading.tables import chosen
 from replview.parquet.slices import Slice, SliceTable
-from replview.spark.options import Options
-from replview.spark.partitions import StorePartition, planned, read_partition
+from replview.spark.options import Options, StorePartition, planned, read_partition
 
 Offset = dict[str, int]
 

@@ -13,8 +13,7 @@ import pytest
 from replview.parquet.writing.problems import TargetProblem
 from replview.spark import artefact
 from replview.spark.__main__ import check, main, parser
-from replview.spark.history.results import Result
-from replview.spark.history.showing import as_table
+from replview.spark.history.results import Result, as_table
 from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
 from tests.spark.told_history import History

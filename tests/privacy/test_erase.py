@@ -30,7 +30,7 @@ from replview.jobs.erasure_request import Unerasable, read_wish
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedLife
 from replview.parquet.erasing.roots import Root
-from replview.parquet.narrowing import Narrowing
+from replview.parquet.slices import Narrowing
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.manifests import read_manifest
 from replview.parquet.writing.targets import Target

@@ -8,10 +8,9 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.archive import reading as archive_reading
-from replview.parquet.archive.counting import count
-from replview.parquet.archive.pg_texts import pg_text
+from replview.parquet.archive.job import count
 from replview.parquet.archive.reading import ArchivedLife
-from replview.parquet.pg_values import convert
+from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.slices import Slice
 from replview.parquet.writing import planning
 from replview.parquet.writing.exporting import export

@@ -61,7 +61,7 @@ spark.stop()
 _JOBS = """
 import json, sys
 from replview.spark.__main__ import parser
-from replview.spark.history.showing import as_json
+from replview.spark.history.results import as_json
 from replview.spark.sessions import session
 
 spark = session(sys.argv[1])
@@ -163,7 +163,7 @@ def test_an_export_has_the_same_bytes_and_every_history_job_runs_over_it(
     told = {"slice": part.to_json(), "target": str(tmp_path / "there"), "dsn_env": "STORE"}
     (tmp_path / "job.json").write_bytes(orjson.dumps({**told, "spark": server}))
     ran = subprocess.run(
-        [sys.executable, "-m", "replview.parquet.writing.job", str(tmp_path / "job.json")],
+        [sys.executable, "-m", "replview.spark.export_job", str(tmp_path / "job.json")],
         capture_output=True, env={**os.environ, "STORE": store_dsn}, timeout=300,
     )  # fmt: skip
     assert orjson.loads(ran.stdout.splitlines()[-1])["event"] == "done", ran.stderr[-3000:]

@@ -9,11 +9,11 @@ import pyarrow.dataset as pads
 import pytest
 
 from replview.parquet import reading
-from replview.parquet.archive.counting import count
 from replview.parquet.archive.increments import Chain, write_next
+from replview.parquet.archive.job import count
 from replview.parquet.archive.reading import ArchivedLife
+from replview.parquet.erasing.finding import Span, Wanted
 from replview.parquet.erasing.roots import Root
-from replview.parquet.erasing.wanted import Span, Wanted
 from replview.parquet.slices import Slice
 from replview.parquet.writing.dataset_roots import newly_opened
 from replview.parquet.writing.exporting import export

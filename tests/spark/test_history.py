@@ -4,13 +4,13 @@ import datetime as dt
 
 import pytest
 
+from replview.parquet.erasing.finding import Span as FileSpan
+from replview.parquet.erasing.finding import Wanted
 from replview.parquet.erasing.roots import Root
-from replview.parquet.erasing.wanted import Span as FileSpan
-from replview.parquet.erasing.wanted import Wanted
 from replview.parquet.slices import TableVersion
 from replview.spark.history.churn import churn, hot_rows
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.masking import without_masked
+from replview.spark.history.results import without_masked
 from replview.spark.history.row_versions import row_versions
 from replview.spark.history.schema_versions import schema_versions
 from replview.spark.history.snapshots import as_of

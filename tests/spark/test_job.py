@@ -57,7 +57,7 @@ def job(store_dsn, tmp_path):
         path = tmp_path / "job.json"
         path.write_bytes(orjson.dumps({**told, "spark": spark}))
         process = subprocess.Popen(
-            [sys.executable, "-m", "replview.parquet.writing.job", path],
+            [sys.executable, "-m", "replview.spark.export_job", path],
             env={**os.environ, "STORE": store_dsn},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -11,8 +11,7 @@ from replview.parquet.writing import targets
 from replview.parquet.writing.addresses import Address
 from replview.parquet.writing.problems import TargetProblem, problem_of
 from replview.parquet.writing.targets import Target
-from replview.spark.connectors import naming_connectors
-from replview.spark.sessions import SparkProblem
+from replview.spark.sessions import SparkProblem, naming_connectors
 
 
 def refusal(url: str) -> TargetProblem:

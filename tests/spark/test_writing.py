@@ -4,6 +4,7 @@ import datetime as dt
 import hashlib
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -20,6 +21,7 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.manifests import manifests, read_manifest
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
+from replview.spark.export_tasks import write_parts
 from tests.spark.awkward import expected_rows, write_awkward
 
 pytestmark = pytest.mark.slow
@@ -110,7 +112,12 @@ def test_every_engine_reads_back_what_was_recorded(
     assert (tmp_path / "a" / manifest.folder / "_SUCCESS").exists()
 
     # Spark writes the same bytes, and so does doing it again.
-    export(whole, Target.of(str(tmp_path / "b")), dsn=store_dsn, spark=spark)
+    export(
+        whole,
+        Target.of(str(tmp_path / "b")),
+        dsn=store_dsn,
+        write_parts=partial(write_parts, spark),
+    )
     assert digests(tmp_path / "b") == digests(tmp_path / "a")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").rglob("*.parquet")}
     assert export(whole, Target.of(str(tmp_path / "a")), dsn=store_dsn) == manifest

@@ -136,7 +136,7 @@ class FileTrails:
 
 
 def _touch(life: int, change: "ArchivedChange", before: Key | None, after: Key | None) -> Touch:
-    from replview.parquet.archive.answers import lsn_of
+    from replview.parquet.archive.images import lsn_of
 
     place = Place(life, lsn_of(change.lsn), change.seq, change.commit_lsn or 0)
     return Touch(

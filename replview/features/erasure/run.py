@@ -31,8 +31,8 @@ from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
 from replview.store.read.row_history.keys import tables_named
 
 if TYPE_CHECKING:
+    from replview.parquet.erasing.finding import Wanted
     from replview.parquet.erasing.roots import Root
-    from replview.parquet.erasing.wanted import Wanted
 
 #: How long an export or a history job that is under way is waited for.
 PATIENCE_SECONDS = 60.0
@@ -236,8 +236,8 @@ class Act:
 
     def wanted(self) -> "Wanted":
         """What is to be erased, as files need it."""
-        from replview.parquet.erasing.wanted import Span as FileSpan
-        from replview.parquet.erasing.wanted import Wanted
+        from replview.parquet.erasing.finding import Span as FileSpan
+        from replview.parquet.erasing.finding import Wanted
 
         oids = dict(Relation.objects.filter(slot=self.slot).values_list("pk", "oid"))
         tables: dict[int, list[FileSpan]] = {}

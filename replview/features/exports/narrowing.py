@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from replview.parquet.narrowing import STATES, Narrowing
-from replview.parquet.slices import Slice
+from replview.parquet.slices import STATES, Narrowing, Slice
 from replview.store.models import Export, Relation, Slot
 from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR, TransactionFilter
 from replview.store.read.visibility import NO_RIGHT, Sight, current_sight

@@ -20,7 +20,7 @@ from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
 
-MODULE = "replview.parquet.writing.job"
+MODULE = "replview.spark.export_job"
 #: The variable of the environment that holds the store's address.
 DSN_VARIABLE = "REPLVIEW_STORE_URL"
 #: How long it may take until a killed job's last line is read.

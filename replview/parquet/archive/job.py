@@ -12,25 +12,96 @@ import logging
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from replview.parquet.archive.counting import count
 from replview.parquet.archive.increments import write_next
 from replview.parquet.reading.connecting import StoreProblem
 from replview.parquet.slices import Slice
 from replview.parquet.writing.dataset_roots import newly_opened
 from replview.parquet.writing.exporting import lost_store
+from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 
+#: ``_change_type`` → the operation; a row before an update is no change of its own.
+_OPERATIONS = {"insert": "insert", "update_postimage": "update", "delete": "delete"}
 log = logging.getLogger("replview.archive")
 
 PROBLEM, STOPPED = 1, 3
+
+
+def count(target: Target, manifest: Manifest) -> dict[str, Any]:
+    """``transactions``, and ``changes``: ``[[the table's oid or null, operation, number], …]``.
+
+    Reads one column of each file. Raises ``TargetProblem`` where one is missing or broken.
+    """
+    oids = {table["dataset"]: int(table["oid"]) for table in manifest.document["tables"]}
+    transactions = 0
+    found: Counter[tuple[int | None, str]] = Counter()
+    for file in manifest.files:
+        if target.size(file["path"]) != file["bytes"]:
+            raise _broken()
+        if file["kind"] == "transactions":
+            transactions += sum(_values(target, file["path"], "commit_seq").values())
+        elif file["kind"] == "events":
+            found.update(_events(target, file["path"]))
+        else:
+            oid = oids[file["dataset"]]
+            for kind, number in _values(target, file["path"], "_change_type").items():
+                if kind in _OPERATIONS:
+                    found[oid, _OPERATIONS[kind]] += number
+    changes = [[oid, op, number] for (oid, op), number in sorted(found.items(), key=str)]
+    return {"transactions": transactions, "changes": changes}
+
+
+def _values(target: Target, path: str, column: str) -> Counter[str]:
+    """How often each value of a column stands in a file; of numbers: rows."""
+    found: Counter[str] = Counter()
+    for batch in _batches(target, path, [column]):
+        values = batch.column(0)
+        if not pa.types.is_string(values.type):
+            found["rows"] += batch.num_rows
+            continue
+        for each in pc.value_counts(values).to_pylist():
+            found[each["values"]] += each["counts"]
+    return found
+
+
+def _events(target: Target, path: str) -> Counter[tuple[int | None, str]]:
+    """Messages are of no table."""
+    found: Counter[tuple[int | None, str]] = Counter()
+    for batch in _batches(target, path, ["op", "relation_oid"]):
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        oids = columns.get("relation_oid") or [None] * batch.num_rows
+        for op, oid in zip(columns["op"], oids, strict=True):
+            found[oid if op == "truncate" else None, op] += 1
+    return found
+
+
+def _batches(target: Target, path: str, columns: list[str]) -> Any:
+    with target.open(path) as file:
+        try:
+            parquet = pq.ParquetFile(file)
+            there = [name for name in columns if name in parquet.schema_arrow.names]
+            yield from parquet.iter_batches(columns=there, batch_size=1 << 17)
+        except pa.ArrowException as error:
+            raise _broken() from error
+
+
+def _broken() -> TargetProblem:
+    return TargetProblem(
+        "a file of the archive is missing or not as it was written",
+        "restore it, or delete the manifest of its slice in _manifests: the slice is written again",
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,21 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from replview.parquet.archive.answers import (
+from replview.parquet.archive.images import (
+    ArchivedChange,
     ArchivedTransaction,
     RowChanges,
+    Shapes,
+    changes_of,
     day_of,
+    event_of,
     files_of,
     key_filter,
     lsn_of,
     oid_of,
     parse_cursor,
-)
-from replview.parquet.archive.images import (
-    ArchivedChange,
-    Shapes,
-    changes_of,
-    event_of,
 )
 from replview.parquet.writing.half_files import told
 from replview.parquet.writing.layout import (

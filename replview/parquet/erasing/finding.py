@@ -1,27 +1,75 @@
 """Rows of files that are under a key: found by the columns' statistics where that is possible."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from replview.parquet.archive.answers import lsn_of
-from replview.parquet.archive.images import ArchivedChange, Shapes, changes_of, file_columns
-from replview.parquet.archive.pg_texts import pg_text
-from replview.parquet.erasing.wanted import Place, Span
-from replview.parquet.pg_values import convert
+from replview.parquet.archive.images import ArchivedChange, Shapes, changes_of, file_columns, lsn_of
+from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.writing.half_files import told
 from replview.parquet.writing.targets import Target
 
+#: Life, LSN, seq, commit LSN.
+Place = tuple[int, int, int, int]
 #: A change within its file: commit LSN, xid, seq.
 Within = tuple[int | None, int | None, int]
 #: A row's key: its columns and their texts, by name.
 Key = tuple[tuple[str, str | None], ...]
 _FORMAT = pads.ParquetFileFormat()
 _PLACE = ["_commit_version", "_xid", "_seq", "_lsn", "_change_type"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A key and between which places, both included, it was the row's."""
+
+    key: Mapping[str, str | None]
+    since: Place
+    until: Place
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """As ``features.erasure.trails`` tells it."""
+        return cls(dict(told["key"]), tuple(told["since"]), tuple(told["until"]))
+
+    def holds(self, place: Place, *, snapshot: bool) -> bool:
+        """Whether a change under the key is the row's; a baseline's row is as of a position."""
+        if snapshot:
+            here = place[:2]
+            return (self.since[0], self.since[3]) <= here <= (self.until[0], self.until[3])
+        return self.since[:3] <= place[:3] <= self.until[:3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """An act of erasing, as files need it."""
+
+    #: Of the act, for the note beside the files.
+    erasure: int
+    #: ``2026-11-22``.
+    day: str
+    #: Source and slot as their folders may be named: a source can be renamed.
+    homes: Sequence[tuple[str, str]]
+    #: A table's oids on its source → the spans of its rows.
+    tables: Mapping[int, Sequence[Span]]
+    #: The same → every name it had: a slice that is not whole tells its tables by name alone.
+    names: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    #: Only these; empty: all.
+    columns: Sequence[str] = ()
+    actor: str = ""
+    alias: str = ""
+    #: A text that slices were narrowed by → what takes its place.
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def mark(self) -> str:
+        """What stands in ``_pg_raw`` for a value."""
+        return orjson.dumps({"$erased": True, "$on": self.day}).decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,8 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from replview.parquet.archive.images import ArchivedChange, Shapes
-from replview.parquet.erasing.finding import Key, TableFile, Within
-from replview.parquet.erasing.notes import Notes
-from replview.parquet.erasing.rewriting import Rewriter
-from replview.parquet.erasing.wanted import Span, Wanted
+from replview.parquet.erasing.finding import Key, Span, TableFile, Wanted, Within
+from replview.parquet.erasing.rewriting import Notes, Rewriter
 from replview.parquet.writing.dataset_schemas import document_oids
 from replview.parquet.writing.half_files import WRITING, told
 from replview.parquet.writing.layout import (

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import orjson
 from psycopg import sql
 
-from replview.parquet.narrowing import NO_ORIGIN, Narrowing
-from replview.parquet.slices import Slice
+from replview.parquet.slices import NO_ORIGIN, Narrowing, Slice
 
 #: How far into a transaction a text is looked for in values.
 TEXT_CHANGES = 200

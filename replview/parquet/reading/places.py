@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
-from replview.parquet.narrowing import STATES
 from replview.parquet.reading.narrowed import narrowing_conditions
-from replview.parquet.slices import LAST_SEQ, OPERATIONS, Range, Slice
+from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Range, Slice
 
 #: The time and LSN of a transaction that has none of its own (a message): of its record.
 PLACED_TIME = sql.SQL("coalesce(t.commit_time, t.stored_at, t.received_at)")

@@ -7,10 +7,9 @@ from typing import Literal
 
 from psycopg import sql
 
-from replview.parquet.narrowing import NOT_NARROWED, Narrowing
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.reading.places import PLACED_LSN, lsn_text
-from replview.parquet.slices import OPERATIONS, Slice
+from replview.parquet.slices import NOT_NARROWED, OPERATIONS, Narrowing, Slice
 
 _SHOWN = 20
 _LIVES = """

@@ -9,11 +9,10 @@ from typing import Any
 
 from psycopg import sql
 
-from replview.parquet.narrowing import Narrowing
 from replview.parquet.reading import tables_of
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import PLACED_LSN, PLACED_TIME, conditions
-from replview.parquet.slices import Slice
+from replview.parquet.slices import Narrowing, Slice
 from replview.parquet.writing.planning import STREAM_TO_FILE, sizes_of, transactions_of
 
 #: From so many rows on Spark writes, where it is there.

@@ -2,24 +2,22 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 import psycopg
 
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Slice
-from replview.parquet.writing import on_spark
 from replview.parquet.writing.dataset_roots import place
-from replview.parquet.writing.gaps import gaps_of
 from replview.parquet.writing.half_files import WRITING, named
 from replview.parquet.writing.layout import SCHEMA, life_folder
 from replview.parquet.writing.manifests import (
     Manifest,
+    gaps_of,
     is_unfinished,
     mark_unfinished,
     own_paths,
@@ -35,6 +33,12 @@ from replview.parquet.writing.targets import Target
 #: Files written side by side: each has a session of the store and about 300 MB.
 _SIDE_BY_SIDE = 2
 _LOOK_SECONDS = 0.25
+#: What writes parts elsewhere than in this process (``spark.export_tasks.write_parts``): it takes
+#: the writer, the parts, the store's address and whether the export is cancelled, and gives each
+#: file once it is there, maybe again with its checksum, and None whenever there is time to report.
+WriteParts = Callable[
+    [PartWriter, Sequence[Part], str | None, Callable[[], bool]], Iterator[Written | None]
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +61,19 @@ def export(
     target: Target,
     *,
     dsn: str | None = None,
-    spark: Any = None,
+    write_parts: WriteParts | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
     keep: bool = False,
 ) -> Manifest:
     """Write a slice below a target's root; a slice that is whole there is left as it is.
 
-    ``spark`` is a session to write on; None: in this process. Finished files of an earlier run are
-    kept. Raises ``TargetProblem`` and ``StoreProblem`` (finished files stay, to go on from), and
-    ``Cancelled``: then nothing of it stays, unless ``keep``.
+    ``write_parts`` writes the files, as on Spark; None: this process does. Finished files of an
+    earlier run are kept. Raises ``TargetProblem`` and ``StoreProblem`` (finished files stay, to go
+    on from), and ``Cancelled``: then nothing of it stays, unless ``keep``.
     """
     with connect(dsn) as connection:
-        return _Export(part, target, connection, dsn, spark, progress, cancelled, keep).run()
+        return _Export(part, target, connection, dsn, write_parts, progress, cancelled, keep).run()
 
 
 @dataclass(slots=True)
@@ -78,7 +82,7 @@ class _Export:
     target: Target
     connection: Connection
     dsn: str | None
-    spark: Any
+    write_parts: WriteParts | None
     progress: Callable[[Progress], None]
     cancelled: Callable[[], bool]
     keep: bool
@@ -160,13 +164,13 @@ class _Export:
         self._tell(plan, done)
         if not missing:
             return
-        if self.spark is None:
+        if self.write_parts is None:
             finished = self._in_this_process(writer, missing)
         else:
-            finished = on_spark.write_parts(self.spark, writer, missing, self.dsn, self.cancelled)
+            finished = self.write_parts(writer, missing, self.dsn, self.cancelled)
         for each in finished:
             if each is not None:
-                if self.spark is not None and each.path not in done:
+                if self.write_parts is not None and each.path not in done:
                     self.rows += each.changes
                 done[each.path] = each
             self._tell(plan, done)

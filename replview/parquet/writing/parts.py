@@ -6,9 +6,12 @@ tells a file of ours from any other of its name.
 """
 
 import hashlib
+import queue
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar, cast
 
 import orjson
 import pyarrow as pa
@@ -21,7 +24,6 @@ from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS
 from replview.parquet.slices import Range, Slice, SliceTable
 from replview.parquet.writing.layout import slice_name
 from replview.parquet.writing.problems import Cancelled
-from replview.parquet.writing.reading_ahead import read_ahead
 from replview.parquet.writing.targets import Target
 
 _GROUP_ROWS = 131_072
@@ -30,6 +32,10 @@ _GROUP_BYTES = 64 * 1024 * 1024
 _PART_KEY = b"replview.part"
 _PREIMAGE = "update_preimage"
 _LSNS = {"_lsn", "lsn", "first_lsn", "commit_lsn", "end_lsn"}
+Item = TypeVar("Item")
+#: Batches that may wait.
+_DEPTH = 2
+_END = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,3 +241,57 @@ def sha256_of(file: pa.NativeFile) -> tuple[str, int]:
         digest.update(data)
         size += len(data)
     return digest.hexdigest(), size
+
+
+@contextmanager
+def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
+    """The items, read by a thread of its own, which ends (and closes them) with the context."""
+    waiting: queue.Queue[object] = queue.Queue(_DEPTH)
+    failed: list[BaseException] = []
+    stopped = threading.Event()
+
+    def read() -> None:
+        try:
+            for item in items:
+                while not stopped.is_set():
+                    try:
+                        waiting.put(item, timeout=0.2)
+                        break
+                    except queue.Full:
+                        continue
+                if stopped.is_set():
+                    break
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            _close(items, failed)
+            while not stopped.is_set():
+                try:
+                    waiting.put(_END, timeout=0.2)
+                    break
+                except queue.Full:
+                    continue
+
+    def give() -> Iterator[Item]:
+        while (item := waiting.get()) is not _END:
+            yield cast(Item, item)
+        if failed:
+            raise failed[0]
+
+    thread = threading.Thread(target=read, name="replview-read-ahead", daemon=True)
+    thread.start()
+    try:
+        yield give()
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _close(items: Iterator[object], failed: list[BaseException]) -> None:
+    """A generator that is left early ends its COPY."""
+    close = getattr(items, "close", None)
+    if close is not None:
+        try:
+            close()
+        except BaseException as error:
+            failed.append(error)

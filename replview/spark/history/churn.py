@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.lives import key_names, placed, quoted
+from replview.spark.history.lives import key_names, placed
 from replview.spark.history.reach import Moment
 from replview.spark.history.results import Result
 from replview.spark.history.snapshots import named
-from replview.spark.history.span_doubts import span_doubts
-from replview.spark.history.spans import Span
+from replview.spark.history.spans import Span, span_doubts
+from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +65,7 @@ def hot_rows(
     shown = [F.col(f"_key{n}").alias(column.name) for n, column in enumerate(keys)]
     more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
     names = [column.name for column in keys]
-    frame = frame.select(*shown, *(F.col(quoted(name)) for name in more))
+    frame = frame.select(*shown, *(F.col(tick(name)) for name in more))
     reasons = span_doubts(spark, dataset.life, span or Span(), [dataset])
     return Result(frame, not reasons, reasons, {"table": dataset.name, "key": names})
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from decoder.scalars import LSN
 from replview.spark.history.churn import churn, hot_rows
 from replview.spark.history.datasets import Dataset, Life
-from replview.spark.history.masking import without_masked
-from replview.spark.history.results import Result
+from replview.spark.history.results import Result, without_masked
 from replview.spark.history.row_versions import row_versions
 from replview.spark.history.schema_versions import schema_versions
 from replview.spark.history.snapshots import as_of

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
+from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -36,11 +37,6 @@ _ALWAYS_HELD = (pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64())
 
 #: A place in history: commit LSN, and a change's seq in its transaction.
 Truncation = tuple[int, int]
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark reads it, whatever is in it."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def held(column: Column) -> bool:
@@ -71,7 +67,7 @@ def placed(changes: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
         RANK: (F.col("_change_type") != "update_preimage").cast("int"),
     }
     for n, column in enumerate(keys):
-        added[f"_key{n}"] = F.col(quoted(column.name))
+        added[f"_key{n}"] = F.col(tick(column.name))
         if not held(column):
             added[f"_key{n}_raw"] = raw(column)
     return changes.withColumns(added)
@@ -182,7 +178,7 @@ class Unsent:
         from pyspark.sql import functions as F
 
         text = F.lit(None).cast("string") if held(column) else raw(column)
-        return F.struct(F.col(quoted(column.name)).alias("value"), text.alias("raw"))
+        return F.struct(F.col(tick(column.name)).alias("value"), text.alias("raw"))
 
     def _followed(self, rows: "DataFrame") -> "DataFrame":
         """Values that a row had under the keys it had before, however often it moved."""

@@ -1,11 +1,33 @@
-"""What a history job gives: rows, and whether they are the whole truth."""
+"""A job's result on the terminal, as JSON for whoever started the job, or as Parquet files."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import base64
+import datetime as dt
+import decimal
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from replview.parquet.writing.targets import Target, test_write
+from replview.spark.history.datasets import Dataset, spark_url
+from replview.spark.quoting import tick
+from replview.spark.sessions import SparkProblem, missing_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+#: What Spark raises, here and by Spark Connect.
+_SPARKS_OWN = (
+    "Py4JJavaError", "SparkRuntimeException", "SparkException", "SparkConnectGrpcException",
+    "AnalysisException",
+)  # fmt: skip
+#: Longer values are cut in a table.
+_WIDEST = 40
+_MARK = '{"$masked":true}'
 
 
 @dataclass(frozen=True)
@@ -19,3 +41,163 @@ class Result:
     reasons: tuple[str, ...] = ()
     #: What else is worth saying of it: plain values.
     told: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_output(url: str, spark: str | None) -> None:
+    """Whether rows may go there, before they are worked out.
+
+    Raises ``SparkProblem``, ``TargetProblem``.
+    """
+    target = _empty(url)
+    # Elsewhere Spark writes itself, maybe on other machines and with rights of its own.
+    if target.is_local and (spark or "local").startswith("local"):
+        test_write(target)
+
+
+def _empty(url: str) -> Target:
+    target = Target.of(url)
+    if target.files() or target.folders():
+        raise SparkProblem("the folder of --output is not empty", "name another one")
+    return target
+
+
+def write(result: Result, url: str) -> str:
+    """All rows as Parquet, into a folder that is not there yet; gives its address.
+
+    Raises ``SparkProblem``, ``TargetProblem``.
+    """
+    target = _empty(url)
+    address = spark_url(target)
+    try:
+        result.frame.write.mode("append").parquet(address)
+    except Exception as error:
+        if (missing := missing_connector(error)) is not None:
+            raise missing from error
+        if type(error).__name__ in _SPARKS_OWN:
+            kind = str(error).strip().partition("\n")[0]
+            raise SparkProblem(
+                f"Spark cannot write there ({kind[:200]})",
+                "check the address, and the rights there",
+            ) from error
+        raise
+    return address
+
+
+def as_json(result: Result, limit: int) -> bytes:
+    """``{"columns", "rows", "more", "complete", "reasons", "told"}``; values as text or numbers."""
+    columns, rows, more = shown_rows(result, limit)
+    told = {
+        "columns": columns,
+        "rows": rows,
+        "more": more,
+        "complete": result.complete,
+        "reasons": list(result.reasons),
+        "told": dict(result.told),
+    }
+    return orjson.dumps(told)
+
+
+def as_table(result: Result, limit: int) -> str:
+    """Lines for a terminal."""
+    columns, rows, more = shown_rows(result, limit)
+    texts = [columns, *([_text(value) for value in row] for row in rows)]
+    widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
+    numeric = [
+        all(isinstance(row[n], int | float | None) and not isinstance(row[n], bool) for row in rows)
+        for n in range(len(columns))
+    ]
+    lines = [_line(row, widths, numeric) for row in texts]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    if not rows:
+        lines.append("(no rows)")
+    if more:
+        lines.append(f"… the first {len(rows)} rows: --limit shows more, --output writes all")
+    if not result.complete:
+        lines.append("")
+        lines += [f"Not complete: {reason}." for reason in result.reasons]
+    return "\n".join(lines)
+
+
+def shown_rows(result: Result, limit: int) -> tuple[list[str], list[list[Any]], bool]:
+    """Columns, rows as plain values, and whether there are more."""
+    found = result.frame.limit(limit + 1).collect()
+    rows = [[plain(value) for value in row] for row in found[:limit]]
+    return list(result.frame.columns), rows, len(found) > limit
+
+
+def plain(value: Any) -> Any:
+    """As JSON can have it, nothing rounded: numbers beyond JavaScript's as text, too."""
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ")
+    if isinstance(value, bytes | bytearray):
+        return "\\x" + value.hex() if len(value) <= 1024 else base64.b64encode(value).decode()
+    if isinstance(value, decimal.Decimal | dt.date):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "∅"
+    text = value if isinstance(value, str) else (
+        orjson.dumps(value).decode() if isinstance(value, dict | list) else str(value)
+    )  # fmt: skip
+    # A source's text must not steer the terminal.
+    text = "".join(c if unicodedata.category(c)[0] != "C" else "·" for c in text[: _WIDEST + 1])
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    cells = []
+    for text, width, right in zip(row, widths, numeric, strict=True):
+        space = " " * (width - _width(text))
+        cells.append(space + text if right else text + space)
+    return "  ".join(cells).rstrip()
+
+
+def masked_of(dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """The masked columns of a table, under whatever name it had."""
+    names = {dataset.relation.name, dataset.folder}
+    return frozenset(column for name in names for column in masked.get(name, ()))
+
+
+def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> Result:
+    """The rows without the values of the table's masked columns."""
+    from pyspark.sql import functions as F
+
+    of = masked_of(dataset, masked)
+    frame = result.frame
+    mine = [c for c in dataset.columns if c.source_name in of and c.name in frame.columns]
+    if not mine:
+        return result
+    if "_pg_raw" in frame.columns:
+        own = [column.source_name for column in mine]
+        marks = F.array(
+            *(
+                F.when(
+                    F.col(tick(c.name)).isNotNull()
+                    | F.try_element_at("_pg_raw", F.lit(c.source_name)).isNotNull(),
+                    F.struct(F.lit(c.source_name).alias("key"), F.lit(_MARK).alias("value")),
+                )
+                for c in mine
+            )
+        )
+        kept = F.map_filter("_pg_raw", lambda key, _: ~key.isin(own))
+        there = F.map_from_entries(F.array_compact(marks))
+        raw = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), there)
+        frame = frame.withColumn("_pg_raw", raw)
+    kinds = dict(frame.dtypes)
+    for column in mine:
+        frame = frame.withColumn(column.name, F.lit(None).cast(kinds[column.name]))
+    told = {**result.told, "masked": sorted(of)}
+    return replace(result, frame=frame, told=told)

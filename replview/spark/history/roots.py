@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from replview.parquet.archive.pg_texts import pg_text
-from replview.parquet.quoting import tick
+from replview.parquet.pg_values import pg_text
 from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
 from replview.parquet.slices import SliceTable, TableVersion
 from replview.parquet.writing import layout
 from replview.parquet.writing.targets import Target
+from replview.spark.quoting import tick
 from replview.spark.sessions import SparkProblem
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from replview.spark.history.lives import (
     by_key,
     in_epochs,
     placed,
-    quoted,
     with_lives,
 )
 from replview.spark.history.reach import Moment, Reach, doubts, read_reach
 from replview.spark.history.results import Result
 from replview.spark.history.snapshots import named, some_move_unsent, told_rows
+from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -65,7 +65,7 @@ def row_versions(
     states = _states(rows, reach)
     columns = dataset.columns_of(dataset.version(reach.version))
     frame = told_rows(states, dataset, columns, unsent).select(
-        *(quoted(column.name) for column in columns), *MARKS, "_pg_raw", "_unknown"
+        *(tick(column.name) for column in columns), *MARKS, "_pg_raw", "_unknown"
     )
     first = min([lsn for lsn, _ in reach.truncations] + list(reach.baselines), default=None)
     reasons = doubts(spark, dataset, reach, moment, first)
@@ -125,7 +125,7 @@ def _without_repeats(
     """Without a baseline's rows that tell again what the change before them left."""
     from pyspark.sql import functions as F
 
-    values = F.xxhash64(*(quoted(column.name) for column in dataset.columns), F.lit(0))
+    values = F.xxhash64(*(tick(column.name) for column in dataset.columns), F.lit(0))
     rows = rows.withColumn("_hash", values)
     window = by_key(keys, "_epoch")
     kind, before = F.lag("_change_type").over(window), F.lag("_hash").over(window)

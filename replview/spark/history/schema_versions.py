@@ -6,8 +6,7 @@ from decoder.scalars import LSN
 from replview.parquet.slices import TableVersion
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.results import Result
-from replview.spark.history.span_doubts import span_doubts
-from replview.spark.history.spans import Span
+from replview.spark.history.spans import Span, span_doubts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

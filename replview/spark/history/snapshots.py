@@ -16,11 +16,11 @@ from replview.spark.history.lives import (
     in_epochs,
     key_names,
     placed,
-    quoted,
     with_lives,
 )
 from replview.spark.history.reach import Moment, doubts, read_reach
 from replview.spark.history.results import Result
+from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -74,7 +74,7 @@ def as_of(
         "last_commit_lsn": None if reach.last is None else str(LSN(reach.last)),
     }  # fmt: skip
     chosen = told_rows(frame, dataset, dataset.columns_of(version), unsent).select(
-        *(quoted(column.name) for column in dataset.columns_of(version)),
+        *(tick(column.name) for column in dataset.columns_of(version)),
         *MARKS, "_pg_raw", "_unknown",
     )  # fmt: skip
     return Result(chosen, not reasons, tuple(reasons), told)

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from replview.spark.history.datasets import Life
 from replview.spark.history.results import Result
-from replview.spark.history.span_doubts import span_doubts
-from replview.spark.history.spans import Span
+from replview.spark.history.spans import Span, span_doubts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

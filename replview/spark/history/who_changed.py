@@ -13,14 +13,12 @@ from replview.spark.history.lives import (
     by_key,
     in_epochs,
     placed,
-    quoted,
     with_lives,
 )
-from replview.spark.history.masking import masked_of
-from replview.spark.history.results import Result
+from replview.spark.history.results import Result, masked_of
 from replview.spark.history.snapshots import named
-from replview.spark.history.span_doubts import span_doubts
-from replview.spark.history.spans import Span
+from replview.spark.history.spans import Span, span_doubts
+from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -181,7 +179,7 @@ def _digest(column: Column) -> "Expression":
 
     text = F.try_element_at("_pg_raw", F.lit(column.source_name))
     # A hash leaves nulls out: what is null is said beside.
-    value = F.col(quoted(column.name))
+    value = F.col(tick(column.name))
     return F.xxhash64(value.isNull(), value, text.isNull(), text)
 
 

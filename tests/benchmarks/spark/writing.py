@@ -124,7 +124,7 @@ def _job(dsn: str, part: Any, folder: Path, spark: str | None) -> _Ended:
     order.write_bytes(orjson.dumps(told))
     ended, started = _Ended(), time.monotonic()
     with subprocess.Popen(
-        [sys.executable, "-m", "replview.parquet.writing.job", order],
+        [sys.executable, "-m", "replview.spark.export_job", order],
         env={**os.environ, "STORE": dsn, "SPARK_LOCAL_IP": "127.0.0.1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""``python -m replview.parquet.writing.job JOB.json``: one export in a process of its own.
+"""``python -m replview.spark.export_job JOB.json``: one export in a process of its own.
 
 The file says ``slice`` (``Slice.to_json()``), ``target`` (a folder or URL), ``dsn_env`` (the name
 of the environment variable with the store's address), ``spark`` (null, or where Spark runs:
@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import Progress, export, lost_store
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target, test_write
+from replview.spark.export_tasks import write_parts
 from replview.spark.sessions import SparkProblem, context, session
 
 log = logging.getLogger("replview.export")
@@ -121,7 +123,7 @@ def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
             part,
             target,
             dsn=dsn,
-            spark=spark,
+            write_parts=None if spark is None else partial(write_parts, spark),
             progress=_Telling(),
             cancelled=stopped.is_set,
             keep=bool(job.get("keep")),
