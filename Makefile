@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos spark-artefact wheel screenshots clean chromium
+.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos spark-artefact wheel screenshots reference clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -64,6 +64,9 @@ wheel: install-test ## Build the wheel, which holds all that replview needs, and
 
 screenshots: install-test chromium ## Take the pictures of docs/images anew, from a demo: about 4 minutes
 	$(BIN)/python -m tests.screenshots
+
+reference: install-test ## Write the pages of docs/reference anew, from the commands and settings
+	$(BIN)/python -m tests.reference
 
 clean: ## Remove .venv, caches and the demo's data
 	@if [ -e .replview/lock ] && ! flock -n .replview/lock true; then \

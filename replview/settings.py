@@ -1,6 +1,6 @@
 """Django settings, all read from the environment or from a running demo's ``env`` file.
 
-Every variable is described in docs/settings.md. A command finds its instance in this order:
+``runtime/environment.py`` describes every variable. A command finds its instance in this order:
 ``REPLVIEW_STORE_URL`` in the environment, then the ``env`` file which a running demo writes into
 its data folder (``REPLVIEW_DATA``, by default ``.replview``).
 """
@@ -17,15 +17,15 @@ import plotly
 from django.core.exceptions import ImproperlyConfigured
 
 import replview
-from replview.runtime.environment import is_given, secret
+from replview.runtime.environment import is_given, is_on, value, values
 from replview.runtime.logs import logging_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-DATA_DIR = Path(os.environ.get("REPLVIEW_DATA", ".replview")).absolute()
+DATA_DIR = Path(value("REPLVIEW_DATA")).absolute()
 
 
 #: This process answers requests; ``asgi`` says so.
-_WEB = os.environ.get("REPLVIEW_DB_POOL") == "1"
+_WEB = is_on("REPLVIEW_DB_POOL")
 
 
 def _load_instance_file(path: Path) -> None:
@@ -37,9 +37,9 @@ def _load_instance_file(path: Path) -> None:
     except OSError:
         return
     for line in lines:
-        name, separator, value = line.partition("=")
+        name, separator, text = line.partition("=")
         if separator and name.startswith("REPLVIEW_"):
-            os.environ.setdefault(name, value)
+            os.environ.setdefault(name, text)
 
 
 def _database(url: str) -> dict[str, object]:
@@ -70,51 +70,42 @@ def _own_folder(name: str) -> Path:
     return packaged if packaged.is_dir() else BASE_DIR / name
 
 
-def _words(name: str, default: str = "") -> list[str]:
-    """A variable that holds several words, with commas between."""
-    return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
-
-
 _load_instance_file(DATA_DIR / "env")
 
 #: A single statement of a request on the store is ended after so long; 0: never.
-WEB_STATEMENT_SECONDS = int(os.environ.get("REPLVIEW_STATEMENT_SECONDS", "30"))
+WEB_STATEMENT_SECONDS = int(value("REPLVIEW_STATEMENT_SECONDS"))
 
 #: The store, as a URL; empty when no instance was found. The receiver connects with it directly.
-STORE_URL = secret("REPLVIEW_STORE_URL")
+STORE_URL = value("REPLVIEW_STORE_URL")
 #: Broker of Celery and layer of Channels.
-REDIS_URL = secret("REPLVIEW_REDIS_URL", "redis://127.0.0.1:6379/0")
+REDIS_URL = value("REPLVIEW_REDIS_URL")
 
 #: What all keys on Redis begin with, besides ``replview-``; empty: a digest of the store.
-INSTANCE = os.environ.get("REPLVIEW_INSTANCE", "")
+INSTANCE = value("REPLVIEW_INSTANCE")
 if not re.fullmatch(r"[A-Za-z0-9_.-]{0,40}", INSTANCE):
     raise ImproperlyConfigured("REPLVIEW_INSTANCE is up to 40 letters, digits, '.', '_' and '-'")
 
 #: Of the package: ``/metrics`` tells it.
 VERSION = replview.__version__
 #: Anybody may read ``/metrics``, without a login or a token.
-METRICS_PUBLIC = os.environ.get("REPLVIEW_METRICS_PUBLIC") == "1"
+METRICS_PUBLIC = is_on("REPLVIEW_METRICS_PUBLIC")
 
 #: A demo, with a shop of which nobody minds what happens to it.
-DEMO = os.environ.get("REPLVIEW_DEMO") == "1"
+DEMO = is_on("REPLVIEW_DEMO")
 
-SECRET_KEY = secret("REPLVIEW_SECRET_KEY", "not-for-production-set-REPLVIEW_SECRET_KEY")
+SECRET_KEY = value("REPLVIEW_SECRET_KEY")
 #: Keys that were used before: they still unseal and sign nothing new; see ``replview secrets``.
-SECRET_KEY_FALLBACKS = [key for key in secret("REPLVIEW_SECRET_KEYS_OLD").split(",") if key]
-DEBUG = os.environ.get("REPLVIEW_DEBUG") == "1"
-ALLOWED_HOSTS = os.environ.get("REPLVIEW_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
-CSRF_TRUSTED_ORIGINS = [
-    origin for origin in os.environ.get("REPLVIEW_TRUSTED_ORIGINS", "").split(",") if origin
-]
+SECRET_KEY_FALLBACKS = [key for key in value("REPLVIEW_SECRET_KEYS_OLD").split(",") if key]
+DEBUG = is_on("REPLVIEW_DEBUG")
+ALLOWED_HOSTS = values("REPLVIEW_ALLOWED_HOSTS")
+CSRF_TRUSTED_ORIGINS = values("REPLVIEW_TRUSTED_ORIGINS")
 
 #: Where sources may be (``store.reachable``): names, networks, ``socket``; empty: anywhere.
-SOURCE_HOSTS = _words("REPLVIEW_SOURCE_HOSTS")
+SOURCE_HOSTS = values("REPLVIEW_SOURCE_HOSTS")
 #: Folders below which an address typed into a page may name certificates and password files.
-SOURCE_FILES = _words("REPLVIEW_SOURCE_FILES")
+SOURCE_FILES = values("REPLVIEW_SOURCE_FILES")
 #: Variables that it may name.
-SOURCE_VARIABLES = _words(
-    "REPLVIEW_SOURCE_VARIABLES", "REPLVIEW_SOURCE_*,*_DSN,*_PASSWORD,PGPASSWORD*"
-)
+SOURCE_VARIABLES = values("REPLVIEW_SOURCE_VARIABLES")
 #: Addresses come from browsers here, not from whoever has the machine.
 SERVES_PAGES = _WEB or "replview.asgi" in sys.modules
 
@@ -222,19 +213,19 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"{_VALIDATION}.UserAttributeSimilarityValidator"},
     {
         "NAME": f"{_VALIDATION}.MinimumLengthValidator",
-        "OPTIONS": {"min_length": int(os.environ.get("REPLVIEW_PASSWORD_LENGTH", "12"))},
+        "OPTIONS": {"min_length": int(value("REPLVIEW_PASSWORD_LENGTH"))},
     },
     {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},
     {"NAME": f"{_VALIDATION}.NumericPasswordValidator"},
 ]
 # A session ends so long after the login, whatever is done in it, ...
-SESSION_COOKIE_AGE = round(float(os.environ.get("REPLVIEW_SESSION_HOURS", "168")) * 3600)
+SESSION_COOKIE_AGE = round(float(value("REPLVIEW_SESSION_HOURS")) * 3600)
 #: ... and so long after somebody last did something in it; 0: it does not.
-SESSION_IDLE_SECONDS = round(float(os.environ.get("REPLVIEW_SESSION_IDLE_MINUTES", "1440")) * 60)
+SESSION_IDLE_SECONDS = round(float(value("REPLVIEW_SESSION_IDLE_MINUTES")) * 60)
 
 # Failed logins of one name from one address; and whatever the name, from one address.
-AXES_FAILURE_LIMIT = int(os.environ.get("REPLVIEW_LOGIN_FAILURES", "5"))
-AXES_COOLOFF_TIME = timedelta(minutes=float(os.environ.get("REPLVIEW_LOGIN_LOCK_MINUTES", "15")))
+AXES_FAILURE_LIMIT = int(value("REPLVIEW_LOGIN_FAILURES"))
+AXES_COOLOFF_TIME = timedelta(minutes=float(value("REPLVIEW_LOGIN_LOCK_MINUTES")))
 LOGIN_FAILURES_OF_ADDRESS = 10 * AXES_FAILURE_LIMIT
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_CLIENT_IP_CALLABLE = "replview.access.signing_in.address_of"
@@ -250,16 +241,16 @@ AXES_ENABLE_ADMIN = False
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "old", "new", "again", "next"]
 
 # Single sign-on, where an issuer is named; its other addresses are found by asking it.
-OIDC_ISSUER = os.environ.get("REPLVIEW_OIDC_ISSUER", "").rstrip("/")
-OIDC_NAME = os.environ.get("REPLVIEW_OIDC_NAME", "single sign-on")
-OIDC_RP_CLIENT_ID = os.environ.get("REPLVIEW_OIDC_CLIENT_ID", "")
-OIDC_RP_CLIENT_SECRET = secret("REPLVIEW_OIDC_CLIENT_SECRET")
-OIDC_RP_SCOPES = os.environ.get("REPLVIEW_OIDC_SCOPES", "openid email profile")
-OIDC_RP_SIGN_ALGO = os.environ.get("REPLVIEW_OIDC_SIGN_ALGO", "RS256")
-OIDC_USERNAME_CLAIM = os.environ.get("REPLVIEW_OIDC_USERNAME_CLAIM", "preferred_username")
-OIDC_GROUPS_CLAIM = os.environ.get("REPLVIEW_OIDC_GROUPS_CLAIM", "groups")
+OIDC_ISSUER = value("REPLVIEW_OIDC_ISSUER").rstrip("/")
+OIDC_NAME = value("REPLVIEW_OIDC_NAME")
+OIDC_RP_CLIENT_ID = value("REPLVIEW_OIDC_CLIENT_ID")
+OIDC_RP_CLIENT_SECRET = value("REPLVIEW_OIDC_CLIENT_SECRET")
+OIDC_RP_SCOPES = value("REPLVIEW_OIDC_SCOPES")
+OIDC_RP_SIGN_ALGO = value("REPLVIEW_OIDC_SIGN_ALGO")
+OIDC_USERNAME_CLAIM = value("REPLVIEW_OIDC_USERNAME_CLAIM")
+OIDC_GROUPS_CLAIM = value("REPLVIEW_OIDC_GROUPS_CLAIM")
 #: ``admin=dba;operator=backend,sre;viewer=*``: which groups of the provider have which role.
-OIDC_ROLES = os.environ.get("REPLVIEW_OIDC_ROLES", "")
+OIDC_ROLES = value("REPLVIEW_OIDC_ROLES")
 OIDC_USE_PKCE = True
 OIDC_TIMEOUT = 10
 LOGIN_REDIRECT_URL_FAILURE = "/login/?sso=refused"
@@ -296,7 +287,7 @@ CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 # Behind a proxy with TLS (REPLVIEW_HTTPS=1) cookies are sent over TLS alone, to this host alone,
 # and browsers are told never to come without.
-_HTTPS = os.environ.get("REPLVIEW_HTTPS") == "1"
+_HTTPS = is_on("REPLVIEW_HTTPS")
 SESSION_COOKIE_SECURE = _HTTPS
 CSRF_COOKIE_SECURE = _HTTPS
 if _HTTPS:
@@ -304,11 +295,11 @@ if _HTTPS:
     CSRF_COOKIE_NAME = "__Host-csrftoken"
     # The proxy must set this header itself, and pass on none that a client sent.
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    SECURE_SSL_REDIRECT = os.environ.get("REPLVIEW_HTTPS_REDIRECT", "1") == "1"
+    SECURE_SSL_REDIRECT = is_on("REPLVIEW_HTTPS_REDIRECT")
     # Scraped from inside, past the proxy.
     SECURE_REDIRECT_EXEMPT = [r"^metrics$"]
-    SECURE_HSTS_SECONDS = int(os.environ.get("REPLVIEW_HSTS_SECONDS", "31536000"))
-    SECURE_HSTS_INCLUDE_SUBDOMAINS = os.environ.get("REPLVIEW_HSTS_SUBDOMAINS", "1") == "1"
+    SECURE_HSTS_SECONDS = int(value("REPLVIEW_HSTS_SECONDS"))
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = is_on("REPLVIEW_HSTS_SUBDOMAINS")
 # To be built into browsers (HSTS preload) is for the owner of the whole domain to decide.
 # Who is locked out is told by the login page itself, not by the library's middleware.
 SILENCED_SYSTEM_CHECKS = ["security.W021", "axes.W002"]
@@ -319,9 +310,7 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
 DATA_UPLOAD_MAX_NUMBER_FILES = 0
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 
-LOGGING = logging_settings(
-    os.environ.get("REPLVIEW_LOG_FORMAT", "text"), os.environ.get("REPLVIEW_LOG_LEVEL", "INFO")
-)
+LOGGING = logging_settings(value("REPLVIEW_LOG_FORMAT"), value("REPLVIEW_LOG_LEVEL"))
 # It tells of every login; the access record has them.
 LOGGING.setdefault("loggers", {})["axes"] = {"level": "WARNING"}
 if "pytest" in sys.modules:

@@ -12,7 +12,7 @@ from django.core.management import get_commands, load_command_class
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 #: A picture that is larger makes the page slow, and the repository with every new one.
@@ -50,10 +50,10 @@ def test_every_page_can_be_reached_from_the_first() -> None:
     reached, waiting = set(), [DOCS / "index.md"]
     while waiting:
         page = waiting.pop()
-        if page not in reached and page.suffix == ".md" and page.parent == DOCS:
+        if page not in reached and page.suffix == ".md" and page.is_relative_to(DOCS):
             reached.add(page)
             waiting += [(page.parent / link.partition("#")[0]).resolve() for link in links(page)]
-    assert reached == set(DOCS.glob("*.md"))
+    assert reached == set(DOCS.rglob("*.md"))
 
 
 def test_every_picture_is_small_and_shown_somewhere() -> None:

@@ -19,7 +19,7 @@ from replview.cli import main
 from replview.management.commands.up import url_of_pages
 from replview.runtime.alone import KINDS, program
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.environment import secret
+from replview.runtime.environment import value
 from replview.runtime.ports import free_port
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.copied_clusters import copied
@@ -133,7 +133,7 @@ def test_a_secret_that_cannot_be_told_is_refused(
     monkeypatch.setenv("REPLVIEW_SECRET_KEY_FILE", str(file))
     monkeypatch.setenv("REPLVIEW_SECRET_KEY", also)
     with pytest.raises(ImproperlyConfigured, match=f"REPLVIEW_SECRET_KEY.*{why}"):
-        secret("REPLVIEW_SECRET_KEY")
+        value("REPLVIEW_SECRET_KEY")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from replview.store.write.access_record import command_user, note
 class Command(DjangoCommand):
     """Sets an account's password."""
 
+    help = "Set an account's password, at a terminal."
+
     def handle(self, *args: Any, **options: Any) -> str:
         """Django's takes the operating system's account where none is named."""
         told: str = super().handle(*args, **options)

@@ -11,6 +11,8 @@ from replview.store.write.access_record import note
 class Command(DjangoCommand):
     """Makes an admin."""
 
+    help = "Make an admin's account, at a terminal."
+
     def handle(self, *args: Any, **options: Any) -> None:
         """Whoever is an admin after it and was none before was made by it."""
         admins = get_user_model()._default_manager.filter(is_superuser=True)

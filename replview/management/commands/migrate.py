@@ -26,6 +26,11 @@ _PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 class Command(DjangoMigrate):
     """Migrations under a lock of their own and with a short patience for everybody else's."""
 
+    help = (
+        "Bring the store's tables up to date, while the store is in use. Takes the options of "
+        "Django's command of this name, too."
+    )
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Django's options, and how patient to be."""
         super().add_arguments(parser)

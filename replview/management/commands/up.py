@@ -29,7 +29,8 @@ class Command(PlainCommand):
 
     help = (
         "Start replview's workers, scheduler and web server against the store and the broker named "
-        "by REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL (docs/settings.md lists every variable)."
+        "by REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL (docs/reference/settings.md lists every "
+        "variable)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
