@@ -41,7 +41,8 @@ from decoder.messages import (
 from decoder.replication import XLogData, decode_frame
 from decoder.scalars import LSN, XID
 from decoder.stream import Streaming
-from decoder.tuples import TupleData, Value, leave_out_non_key, tuple_values
+from decoder.tuples import TupleData, Value
+from decoder.values import leave_out_non_key, tuple_values
 
 
 class Assembler(FastRoad):

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from decoder.boundaries import BoundaryMessage
-from decoder.boundary_decoding import BOUNDARY_DECODERS, decode_stream_abort
+from decoder.boundaries import BOUNDARY_DECODERS, BoundaryMessage, decode_stream_abort
 from decoder.errors import ProtocolError
 from decoder.messages import (
     Column,

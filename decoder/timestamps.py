@@ -6,6 +6,7 @@ Other output plugins than pgoutput write commit times this way. Years reach from
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from decoder.scalars import INFINITY_US, MINUS_INFINITY_US
@@ -77,3 +78,12 @@ def _day_number(year: int, month: int, day: int) -> int:
     month = (month + 9) % 12
     leap_days = year // 4 - year // 100 + year // 400
     return year * 365 + leap_days + (month * 153 + 2) // 5 + day - 1
+
+
+#: Seconds from 1970 to 2000.
+_POSTGRES_EPOCH_SECONDS = 946_684_800
+
+
+def now_us() -> int:
+    """The time in microseconds since 2000-01-01 UTC."""
+    return int((time.time() - _POSTGRES_EPOCH_SECONDS) * 1_000_000)

@@ -1,16 +1,12 @@
-"""TupleData: one row as the wire gives it, and the values it turns into."""
+"""TupleData: one row as the wire gives it, and what a column's value may be."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from decoder.reader import Reader
-
-if TYPE_CHECKING:
-    from decoder.messages import Relation
-    from decoder.values import ValueDecoder
 
 NULL: Final = ord("n")
 UNCHANGED_TOAST: Final = ord("u")
@@ -75,23 +71,3 @@ def decode_tuple(read: Reader) -> TupleData:
             raise read.error("a column of kind n, u, t or b", back=1)
         kinds.append(kind)
     return TupleData(bytes(kinds), tuple(data))
-
-
-def tuple_values(row: TupleData, relation: Relation, values: ValueDecoder) -> list[Value]:
-    """A row's values in column order. It has as many columns as ``relation``."""
-    result: list[Value] = []
-    for kind, raw, column in zip(row.kinds, row.data, relation.columns, strict=True):
-        if raw is None:
-            result.append(None if kind == NULL else UNCHANGED)
-        elif kind == TEXT:
-            result.append(values.text(raw, column.type_oid))
-        else:
-            result.append(values.binary(raw, column.type_oid))
-    return result
-
-
-def leave_out_non_key(values: list[Value], relation: Relation) -> None:
-    """In a key tuple, the NULLs of columns outside the key mean "not sent"."""
-    for index, column in enumerate(relation.columns):
-        if values[index] is None and not column.is_key:
-            values[index] = NOT_SENT

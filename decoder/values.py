@@ -1,11 +1,12 @@
-"""A column's bytes → its value, in the stream's encoding."""
+"""The bytes of a row's columns → their values, in the stream's encoding."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from decoder.binary import BinaryDecoder, UserType
-from decoder.tuples import Undecoded
+from decoder.messages import Relation
+from decoder.tuples import NOT_SENT, NULL, TEXT, UNCHANGED, TupleData, Undecoded, Value
 
 
 class ValueDecoder:
@@ -49,3 +50,23 @@ class ValueDecoder:
         """Take in a Type message: it tells what a domain is based on."""
         if self._binary is not None:
             self._binary.name_type(type_oid, namespace, name)
+
+
+def tuple_values(row: TupleData, relation: Relation, values: ValueDecoder) -> list[Value]:
+    """A row's values in column order. It has as many columns as ``relation``."""
+    result: list[Value] = []
+    for kind, raw, column in zip(row.kinds, row.data, relation.columns, strict=True):
+        if raw is None:
+            result.append(None if kind == NULL else UNCHANGED)
+        elif kind == TEXT:
+            result.append(values.text(raw, column.type_oid))
+        else:
+            result.append(values.binary(raw, column.type_oid))
+    return result
+
+
+def leave_out_non_key(values: list[Value], relation: Relation) -> None:
+    """In a key tuple, the NULLs of columns outside the key mean "not sent"."""
+    for index, column in enumerate(relation.columns):
+        if values[index] is None and not column.is_key:
+            values[index] = NOT_SENT

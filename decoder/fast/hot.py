@@ -21,9 +21,8 @@ from decoder.tuples import (
     UNCHANGED,
     UNCHANGED_TOAST,
     Value,
-    leave_out_non_key,
 )
-from decoder.values import ValueDecoder
+from decoder.values import ValueDecoder, leave_out_non_key
 
 TAG_AT: Final = 25
 BEGIN: Final = ord("B")

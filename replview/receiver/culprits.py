@@ -16,9 +16,8 @@ from decoder.events import (
     RelationSeen,
     StandaloneMessage,
 )
-from replview.receiver.clock import now_us
-from replview.receiver.storing.encoding import ChangeEncoder
-from replview.receiver.storing.message_documents import message_document
+from decoder.timestamps import now_us
+from replview.receiver.storing.encoding import ChangeEncoder, message_document
 from replview.receiver.storing.table_plans import TablePlans
 from replview.store.write import change_rows
 from replview.store.write.partitions import TransactionIds

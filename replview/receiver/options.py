@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from replview.receiver.sessions.grammar import quote_identifier
-
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
@@ -72,3 +70,13 @@ def choose(
 
 def _is_on(value: object) -> bool:
     return value is True or str(value).lower() in ("on", "true", "1", "yes")
+
+
+def quote_identifier(name: str) -> str:
+    """``name`` as a quoted identifier of the replication grammar."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    """``text`` as a literal of the replication grammar, which knows no escapes but ``''``."""
+    return "'" + text.replace("'", "''") + "'"

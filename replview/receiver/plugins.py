@@ -14,8 +14,8 @@ from decoder.plugins.run import PluginCollector
 from decoder.plugins.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
 from decoder.plugins.wal2json import FormatVersion, Wal2JsonAssembler, wal2json_options
 from decoder.replication import XLOGDATA_HEADER_BYTES
-from replview.receiver.named_tables import NamedTables
 from replview.receiver.options import StreamOptions
+from replview.receiver.source_catalog import NamedTables
 
 
 class Decoder(Protocol):

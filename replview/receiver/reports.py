@@ -1,11 +1,16 @@
 """What a receiver says of itself: the slot's state for the pages, and lines in its log."""
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
+import orjson
 import psycopg
 
 from decoder.scalars import LSN
 from replview.catalog.problems import Trouble
+from replview.receiver.storing.portions import Portion
 from replview.store.write import lease as leases
 from replview.store.write.incarnations import Incarnation, SlotRow, log_event
 from replview.store.write.lease import Lease
@@ -108,3 +113,42 @@ def facts_for_logs(slot: SlotRow, lease: Lease, began: LSN | None) -> dict[str, 
         "epoch": lease.epoch,
         "lsn": None if began is None else str(began),
     }
+
+
+#: It is told so often, however many batches there are.
+_TELL_SECONDS = 1.0
+_STATM = Path("/proc/self/statm")
+
+
+class ReceiverFacts:
+    """Of one receiver, as ``slot.receiver_facts`` holds them."""
+
+    def __init__(self) -> None:
+        self._batch: dict[str, float] = {}
+        self._told_at = 0.0
+
+    def stored(self, portion: Portion, seconds: float) -> None:
+        """A store transaction took so long; one without a change is no batch."""
+        if portion.changes:
+            self._batch = {
+                "batch_changes": portion.changes,
+                "batch_bytes": portion.size_bytes,
+                "batch_seconds": round(seconds, 6),
+            }
+
+    def to_tell(self) -> str | None:
+        """JSON for the slot's row; None while what was told last is young."""
+        now = time.monotonic()
+        if now - self._told_at < _TELL_SECONDS * 0.9:
+            return None
+        self._told_at = now
+        return orjson.dumps({**self._batch, "memory_bytes": _memory_bytes()}).decode()
+
+
+def _memory_bytes() -> int | None:
+    """What the process holds in memory; it may receive other slots too. None where unknown."""
+    try:
+        pages = int(_STATM.read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -29,9 +29,9 @@ from replview.receiver.reports import (
     say_trouble,
 )
 from replview.receiver.session_run import record
+from replview.receiver.sessions.feedback import patience_seconds
 from replview.receiver.sessions.opening import OpenSession, open_session
 from replview.receiver.sessions.pump import StoreFailed
-from replview.receiver.sessions.silence import patience_seconds
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.receiver.skips import Before
 from replview.receiver.supervising import let_go, release_in_time, run_until_stopped

@@ -6,13 +6,12 @@ from typing import Any
 import psycopg
 
 from decoder.events import RelationSeen
-from replview.receiver.notes import Note
 from replview.receiver.sessions.opening import OpenSession
 from replview.receiver.sessions.pump import FINISH_SECONDS, Pump
 from replview.receiver.sessions.received_anew import PeekRecorder
 from replview.receiver.skips import Before, read_skips
 from replview.receiver.storing.batching import Recorder
-from replview.receiver.storing.portions import Portion
+from replview.receiver.storing.portions import Note, Portion
 from replview.receiver.storing.store_batch import StoreWriter
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.writer_thread import WritingThread

@@ -28,7 +28,7 @@ from replview.catalog.tables import primary_key_columns
 from replview.receiver.addresses import replication_conninfo
 from replview.receiver.baselines import problems as troubles
 from replview.receiver.encodings import encodings_for
-from replview.receiver.sessions.grammar import quote_identifier
+from replview.receiver.options import quote_identifier
 from replview.receiver.sessions.simple_queries import SimpleQueries
 
 #: A source that takes longer for a question of its catalog has frozen.

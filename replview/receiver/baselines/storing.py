@@ -13,10 +13,10 @@ from psycopg import sql
 
 from decoder.events import Change
 from decoder.scalars import LSN
+from decoder.timestamps import now_us
 from decoder.tuples import Value
 from replview.jobs.baselines import Claim
 from replview.receiver.baselines.reading import Snapshot
-from replview.receiver.clock import now_us
 from replview.receiver.storing.encoding import ChangeEncoder
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transaction_copy import insert_rows, update_rows

@@ -20,14 +20,13 @@ from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.state.peekable import PLUGINS
 from replview.receiver.addresses import polling_conninfo
 from replview.receiver.encodings import codec_of, encodings_for
-from replview.receiver.named_tables import NamedTables
 from replview.receiver.options import StreamOptions, choose
 from replview.receiver.peeks.findings import Findings
 from replview.receiver.plugins import new_decoder, plugin_arguments
 from replview.receiver.problems import in_use, lost, missing, name_trouble
 from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.simple_queries import SimpleQueries
-from replview.receiver.source_catalog import SourceCatalog
+from replview.receiver.source_catalog import NamedTables, SourceCatalog
 
 #: Where the WAL is flushed to the middle of a record, its rest mostly is within this.
 _PAGE_SECONDS = 1.0

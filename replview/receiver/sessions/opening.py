@@ -14,14 +14,13 @@ from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
 from replview.receiver.encodings import codec_of, encodings_for
 from replview.receiver.incarnation import life_of, temporary_life
-from replview.receiver.named_tables import NamedTables
 from replview.receiver.options import StreamOptions, choose
 from replview.receiver.plugins import Decoder, new_decoder, plugin_arguments
 from replview.receiver.problems import in_use, lost, missing
 from replview.receiver.sessions.interface import Session, SystemIdentity
 from replview.receiver.sessions.polling import PollingSession
 from replview.receiver.sessions.walsender import ReplicationSession
-from replview.receiver.source_catalog import SourceCatalog
+from replview.receiver.source_catalog import NamedTables, SourceCatalog
 from replview.store.write.incarnations import Incarnation, SlotRow
 from replview.store.write.lease import Lease
 

@@ -10,7 +10,7 @@ So a long open one is asked for seldom: in between, a *light* peek leaves it out
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,12 +22,11 @@ from replview.catalog.problems import SourceTrouble
 from replview.receiver.addresses import polling_conninfo
 from replview.receiver.problems import cut_off, in_use
 from replview.receiver.sessions import slot_functions as functions
-from replview.receiver.sessions import sql_identity
 from replview.receiver.sessions.interface import SystemIdentity
 from replview.receiver.sessions.pacing import Pacing
 from replview.receiver.sessions.simple_queries import SimpleQueries
-from replview.receiver.sessions.slot_functions import Look
-from replview.receiver.sessions.slot_watch import check_left_alone
+from replview.receiver.sessions.slot_functions import Look, check_left_alone
+from replview.receiver.sessions.walsender import forked_at
 
 #: What the catalog must answer in; how long closing waits for a cancelled peek, and for an advance.
 _ANSWER_SECONDS, _CLOSE_SECONDS = 10.0, 1.0
@@ -83,14 +82,14 @@ class PollingSession:
 
     def identify(self) -> SystemIdentity:
         """What IDENTIFY_SYSTEM says, from the catalog."""
-        identity = sql_identity.identify(self._ask)
-        self._on_linux = sql_identity.runs_on_linux(self._ask)
+        identity = identify(self._ask)
+        self._on_linux = runs_on_linux(self._ask)
         self._timeline = identity.timeline
         return identity
 
     def fork_point(self, timeline: int, left: int) -> LSN | None:
         """Where the server's ``timeline`` left the earlier timeline ``left``; None: not known."""
-        return sql_identity.fork_point(self._ask, timeline, left)
+        return fork_point(self._ask, timeline, left)
 
     def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
         """Try the options on the slot; what is wrong with either shows here."""
@@ -250,3 +249,34 @@ class PollingSession:
         """Run a transaction and wait for what its SELECTs give."""
         query = functions.query_string(list(statements))
         return self._queries.run(query, time.monotonic() + seconds)
+
+
+#: Runs statements as one transaction; the rows of its SELECTs.
+Ask = Callable[..., list[list[tuple[bytes | None, ...]]]]
+
+
+def identify(ask: Ask) -> SystemIdentity:
+    """System identifier, timeline and position; some services keep the first to themselves."""
+    look = functions.parse_look(ask(functions.look(""))[0][0])
+    identifier = ""
+    with suppress(errors.InsufficientPrivilege):
+        row = ask(sql.SQL("SELECT system_identifier FROM pg_catalog.pg_control_system()"))[0][0]
+        # The function gives a signed number, IDENTIFY_SYSTEM an unsigned one.
+        identifier = str(int(row[0] or 0) % (1 << 64))
+    return SystemIdentity(identifier, look.timeline, look.position)
+
+
+def runs_on_linux(ask: Ask) -> bool:
+    """Whether the server can notice that its client is gone."""
+    row = ask(sql.SQL("SELECT pg_catalog.version()"))[0][0]
+    return b"linux" in (row[0] or b"").lower()
+
+
+def fork_point(ask: Ask, timeline: int, left: int) -> LSN | None:
+    """From the timeline's history file, for those who may read it (pg_read_server_files)."""
+    name = sql.Literal(f"pg_wal/{timeline:08X}.history")
+    try:
+        rows = ask(sql.SQL("SELECT pg_catalog.pg_read_file({})").format(name))[0]
+    except errors.Error:
+        return None
+    return forked_at((rows[0][0] or b"").decode(errors="replace"), left)

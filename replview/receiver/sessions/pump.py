@@ -9,7 +9,7 @@ import time
 
 import psycopg
 
-from replview.receiver.clock import now_us
+from decoder.timestamps import now_us
 from replview.receiver.sessions.feedback import Feedback, idle_position
 from replview.receiver.sessions.opening import OpenSession
 from replview.receiver.sessions.received_anew import PeekEnded

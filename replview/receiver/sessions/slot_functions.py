@@ -18,7 +18,9 @@ from psycopg import sql
 from decoder.errors import ProtocolError
 from decoder.fast.hot import TAG_AT
 from decoder.scalars import LSN
+from replview.catalog.problems import SourceTrouble
 from replview.receiver.addresses import TEXT_SETTINGS
+from replview.receiver.problems import consumed, lost, missing, other_server
 
 #: PostgreSQL's XLOG_BLCKSZ, as everybody builds it.
 WAL_PAGE_BYTES = 8192
@@ -183,3 +185,16 @@ def without_stream_aborts(frames: list[bytes]) -> list[bytes]:
     and time that go with it under ``streaming=parallel``. There is nothing to undo.
     """
     return [frame for frame in frames if frame[TAG_AT] != _STREAM_ABORT]
+
+
+def check_left_alone(look: Look, slot: str, *, timeline: int, stored_lsn: int) -> None:
+    """Raise ``SourceTrouble`` where the slot is gone or moved, or this is another server."""
+    facts = look.slot
+    if look.timeline != timeline:
+        raise SourceTrouble(other_server())
+    if facts is None:
+        raise SourceTrouble(missing(slot))
+    if facts.get("wal_status") == "lost" or facts.get("invalidation_reason"):
+        raise SourceTrouble(lost(slot, facts.get("invalidation_reason")))
+    if look.slot_lsn("confirmed_flush_lsn") > stored_lsn:
+        raise SourceTrouble(consumed(slot))

@@ -23,10 +23,17 @@ from decoder.events import (
     TypeSeen,
 )
 from replview.receiver.actors import note_actor
-from replview.receiver.notes import left_out, resent, wrapped
 from replview.receiver.skips import Skip, Skips
-from replview.receiver.storing.message_documents import message_document
-from replview.receiver.storing.portions import MessageRow, Portion, Tombstone, Transition
+from replview.receiver.storing.encoding import message_document
+from replview.receiver.storing.portions import (
+    MessageRow,
+    Portion,
+    Tombstone,
+    Transition,
+    left_out,
+    resent,
+    wrapped,
+)
 from replview.store.write.transaction_rows import TransactionRow
 
 #: A new xid so far below the last one is after a wraparound, not just an older transaction.

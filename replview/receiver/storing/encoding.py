@@ -5,8 +5,9 @@ out of the loop. See ``store.write.change_rows`` for the layout and ``store.mode
 form of the values.
 """
 
+from base64 import b64encode
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import xxhash
@@ -15,10 +16,7 @@ from decoder.events import Change, Truncation
 from decoder.messages import LogicalMessage
 from decoder.tuples import UNCHANGED
 from replview.receiver.actors import note_actor
-from replview.receiver.storing.counting import count, count_subtransaction
-from replview.receiver.storing.marked_values import Aside, as_json
-from replview.receiver.storing.message_documents import message_document
-from replview.receiver.storing.table_plans import TablePlan, TablePlans
+from replview.receiver.storing.table_plans import Aside, TablePlan, TablePlans, as_json
 from replview.store.keys import NULL_MARK, SEPARATOR
 from replview.store.write.change_rows import (
     NULL,
@@ -217,3 +215,54 @@ def _hashed(plan: TablePlan, values: list[Any], fallback: list[Any] | None) -> b
     if not texts:
         return NULL
     return pack_hash(8, _digest(SEPARATOR.join(texts).encode()))
+
+
+def message_document(message: LogicalMessage) -> dict[str, Any]:
+    """A logical message as ``new`` keeps it; its content is text only where it can be."""
+    document: dict[str, Any] = {"prefix": message.prefix}
+    try:
+        content = message.content.decode()
+    except UnicodeDecodeError:
+        content = "\0"
+    if "\0" in content:
+        document["content_base64"] = b64encode(message.content).decode("ascii")
+    else:
+        document["content"] = content
+    document["transactional"] = message.transactional
+    return document
+
+
+#: More subtransactions than this in one transaction are no longer counted apart.
+COUNTED_SUBTRANSACTIONS: Final = 100_000
+#: Where an operation stands in a row's counts of one relation.
+#: A snapshot's rows are counted where inserts are.
+_OPERATION: Final = {"I": 0, "U": 1, "D": 2, "T": 3, "S": 0}
+
+
+def count(row: TransactionRow, plan: TablePlan | None, op: str, number: int) -> None:
+    """Add ``number`` changes of one kind to a transaction's counters."""
+    if number == 0:
+        return
+    if plan is None:
+        row.messages += number
+        return
+    kind = _OPERATION[op]
+    counts = row.relations.get(plan.relation_id)
+    if counts is None:
+        counts = row.relations[plan.relation_id] = [0, 0, 0, 0]
+    counts[kind] += number
+    if kind == 0:
+        row.inserts += number
+    elif kind == 1:
+        row.updates += number
+    elif kind == 2:
+        row.deletes += number
+    else:
+        row.truncates += number
+
+
+def count_subtransaction(row: TransactionRow, subxid: int) -> None:
+    """Count one change of a subtransaction, to say what its abort takes away."""
+    counts = row.subxid_changes
+    if subxid in counts or len(counts) < COUNTED_SUBTRANSACTIONS:
+        counts[subxid] = counts.get(subxid, 0) + 1

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 
 from decoder.events import OpenTransaction, PreparedCommitted, PreparedRolledBack
-from replview.receiver.clock import now_us
+from decoder.timestamps import now_us
 from replview.receiver.storing.portions import Portion, Transition
 from replview.receiver.storing.transaction_copy import datetime_of, lsn_text
 from replview.store.write.transaction_rows import TransactionRow

@@ -16,11 +16,10 @@ from decoder.events import Event, OpenTransaction, RelationSeen
 from decoder.scalars import LSN
 from replview.receiver.culprits import Culprit, Trial, blames_data
 from replview.receiver.mask_rules import MARK
-from replview.receiver.notes import Note
-from replview.receiver.receiver_facts import ReceiverFacts
+from replview.receiver.reports import ReceiverFacts
 from replview.receiver.skips import settle
 from replview.receiver.storing.encoding import ChangeEncoder
-from replview.receiver.storing.portions import MessageRow, Portion
+from replview.receiver.storing.portions import MessageRow, Note, Portion
 from replview.receiver.storing.prepared_endings import PreparedEndings
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transaction_copy import (

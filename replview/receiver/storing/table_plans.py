@@ -1,16 +1,17 @@
 """What the hot loop must know of a table, worked out once per shape."""
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 import psycopg
 
 from decoder.messages import Relation
-from decoder.tuples import NoValue
+from decoder.tuples import NoValue, Undecoded
 from replview.receiver.mask_rules import ColumnRules, MaskRules
-from replview.receiver.named_tables import NamedTables
-from replview.receiver.storing.marked_values import MASKED
+from replview.receiver.source_catalog import NamedTables
 from replview.store.masks import NamedColumn
 from replview.store.write.change_rows import row_table
 from replview.store.write.shapes import ColumnShape, Shape, StoredShape, store_shape
@@ -223,3 +224,26 @@ def _table(relation: Relation) -> tuple[int, str, str]:
     if relation.oid:
         return relation.oid, "", ""
     return 0, relation.namespace, relation.name
+
+
+#: Stands in for a value that must not be kept: written as it is, without a call for each.
+MASKED = orjson.Fragment(b'{"$masked":true}')
+
+
+class Aside:
+    """Stands in for a value kept in ``large_value``."""
+
+    __slots__ = ("characters",)
+
+    def __init__(self, characters: int) -> None:
+        self.characters = characters
+
+
+def as_json(value: Any) -> dict[str, object]:
+    """orjson's ``default``: the marked form of a value that is not plain text."""
+    if isinstance(value, Undecoded):
+        name = "$binary" if value.format == "binary" else "$bytes"
+        return {name: base64.b64encode(value.raw).decode("ascii"), "$type": value.type_oid}
+    if isinstance(value, Aside):
+        return {"$aside": value.characters}
+    raise TypeError(f"no JSON form for {type(value).__name__}")

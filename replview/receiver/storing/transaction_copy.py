@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from decoder.scalars import LSN, datetime_from_us
-from replview.receiver.clock import now_us
+from decoder.timestamps import now_us
 from replview.receiver.storing.portions import Portion
 from replview.store.write import change_rows, transaction_rows
 from replview.store.write.transaction_rows import TransactionRow
