@@ -68,7 +68,7 @@ class CrashStore:
         with self.connect(row_factory=dict_row) as connection:
             return connection.execute(query, parameters).fetchall()
 
-    def run(self, query: str, parameters: Any = None) -> None:
+    def run(self, query: str | bytes, parameters: Any = None) -> None:
         """Run a statement."""
         with self.connect() as connection:
             connection.execute(query, parameters)

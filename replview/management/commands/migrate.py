@@ -16,6 +16,8 @@ from django.core.management.base import CommandError
 from django.core.management.commands.migrate import Command as DjangoMigrate
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 #: Ours among the store's advisory locks: "replview" in the digits of a telephone.
 _LOCK = 73_758_439
@@ -45,6 +47,7 @@ class Command(DjangoMigrate):
         connection = connections[options["database"]]
         deadline = time.monotonic() + options["patience_seconds"]
         with _one_at_a_time(connection, deadline), _short_waits(connection, options):
+            _refuse_half_migrated(connection)
             while True:
                 try:
                     super().handle(*args, **options)
@@ -60,6 +63,10 @@ class Command(DjangoMigrate):
 _BUSY = (
     "a table stays locked by somebody else, so the migration could not go on: end long queries and "
     "transactions on the store (SELECT * FROM pg_stat_activity), then run 'replview migrate' again"
+)
+_HALF = (
+    "the store has only some of the tables of the release before this one (up to {last}): run "
+    "'replview migrate' of that release first, then of this one; or restore its back-up"
 )
 _ANOTHER = "another process is still migrating the store: wait for its end, then start again"
 
@@ -80,6 +87,18 @@ def _one_at_a_time(connection: BaseDatabaseWrapper, deadline: float) -> Iterator
     finally:
         if connection.is_usable():
             _ask(connection, "SELECT pg_advisory_unlock(%s)")
+
+
+def _refuse_half_migrated(connection: BaseDatabaseWrapper) -> None:
+    """A migration that replaces others begins where none of them ran, or all; their files are gone.
+
+    Django itself would say that there is nothing to migrate.
+    """
+    applied = MigrationRecorder(connection).applied_migrations()
+    for migration in MigrationLoader(None).replacements.values():
+        done = [one for one in migration.replaces if one in applied]
+        if done and len(done) < len(migration.replaces):
+            raise CommandError(_HALF.format(last=done[-1][1]))
 
 
 def _ask(connection: BaseDatabaseWrapper, query: str) -> bool:

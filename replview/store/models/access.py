@@ -1,8 +1,8 @@
 """The access record: who looked at rows, took some out, or changed something, and when.
 
-Append-only: the database refuses to change or delete a row of it (migration 0012). Names are
-copied into it and nothing refers to an account, a source or a table, so that it outlives them. It
-lies in months, which only ``replview access forget`` drops; that too is recorded.
+Append-only: the database refuses to change or delete a row of it (``migrations/_unmanaged.py``).
+Names are copied into it and nothing refers to an account, a source or a table, so that it outlives
+them. It lies in months, which only ``replview access forget`` drops; that too is recorded.
 """
 
 from django.contrib.postgres.fields import ArrayField
