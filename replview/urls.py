@@ -16,7 +16,7 @@ from replview.features.rows import api as rows
 from replview.features.sources import api as sources
 from replview.features.transactions import api as transactions
 from replview.features.transactions import changes_api as changes
-from replview.features.transactions import search_views as search
+from replview.features.transactions import list_views as search
 from replview.ui.api import coverage, slots
 from replview.ui.api.openapi import new_api, urls_of
 

@@ -10,7 +10,7 @@ from psycopg import sql
 from replview.catalog.connections import connect
 from replview.catalog.state import holders
 from replview.catalog.state.holders import read_holders
-from replview.features.sampling.source_state import _plain
+from replview.features.sampling.sample import _plain
 
 
 def test_prepared_and_running_transactions_slots_and_the_next_xid(any_shop) -> None:

@@ -5,7 +5,6 @@ from django.urls import path
 
 from replview.access import single_sign_on
 from replview.features.accounts import me_views as me
-from replview.features.accounts import setup_views as setup
 from replview.features.accounts import views as accounts
 
 _ONE = "accounts/<int:user_id>/"
@@ -28,7 +27,7 @@ urlpatterns = [
     path(
         f"{_ONE}tokens/<int:token_id>/revoke/", accounts.revoke_token, name="account-token-revoke"
     ),
-    path("setup/<str:code>/", setup.setup, name="setup"),
+    path("setup/<str:code>/", accounts.setup, name="setup"),
     path(
         "login/other/",
         login_not_required(single_sign_on.Begin.as_view()),

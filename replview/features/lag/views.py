@@ -9,11 +9,15 @@ from django.shortcuts import render
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
-from replview.features.lag.as_csv import csv_pieces
-from replview.features.lag.charts import read_charts
-from replview.features.lag.events import read_checkpoints, read_events
-from replview.features.lag.page import lag_page
-from replview.features.lag.slots import LagSlot, find_lag_slots, first_slot
+from replview.features.lag.charts import csv_pieces, read_charts
+from replview.features.lag.page import (
+    LagSlot,
+    find_lag_slots,
+    first_slot,
+    lag_page,
+    read_checkpoints,
+    read_events,
+)
 from replview.ui.charts.query import LagQuery
 from replview.ui.shell import fleet_of
 from replview.ui.streaming import stream

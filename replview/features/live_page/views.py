@@ -1,12 +1,17 @@
 """The live page. Its drawer is a view of the transaction: ``views.transaction``."""
 
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_GET, require_POST
 
-from replview.catalog.test_message import statement
+from replview.catalog.problems import SourceTrouble
+from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
-from replview.store.models import Relation
+from replview.store.dsn import DSNError, full_conninfo
+from replview.store.models import Relation, Slot
+from replview.store.secrets import SecretKeyChanged
+from replview.store.write.access_record import Action, note
+from replview.text.remedies import split_remedy
 from replview.ui.params import slot_asked_for
 
 _TABLES_OFFERED = 200
@@ -50,3 +55,23 @@ def live_page(request: HttpRequest) -> HttpResponse:
         "watch": watch_of(slot),
     }
     return render(request, "live_page/live.html", page)
+
+
+@require_POST
+def send(request: HttpRequest, slot_id: int) -> JsonResponse:
+    """Send it to the slot's source; what went wrong is named, with what mends it."""
+    slot = get_object_or_404(Slot.objects.select_related("source"), pk=slot_id)
+    try:
+        lsn = send_test_message(full_conninfo(slot.source), request.user.get_username())
+    except SourceTrouble as error:
+        return _trouble(error.trouble.cause, error.trouble.remedy)
+    except (DSNError, SecretKeyChanged) as error:
+        return _trouble(str(error), "")
+    note(Action.CHANGED_SOURCE, subject="a test message was written", source_id=slot.source_id)
+    return JsonResponse({"lsn": lsn})
+
+
+def _trouble(cause: str, remedy: str) -> JsonResponse:
+    parts = split_remedy(remedy)
+    words = {"cause": cause, "before": parts.before, "run": parts.run, "after": parts.after}
+    return JsonResponse(words, status=502)

@@ -11,25 +11,205 @@ is told all the same.
 
 import datetime as dt
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+import psycopg
+import redis
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.core.cache import cache
 from django.db import Error as DatabaseError
 from django.db import connection, transaction
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-from replview.features.monitoring.exposition import CONTENT_TYPE, Exposition, labels_text
-from replview.features.monitoring.metrics_instance import write_alerts, write_broker, write_store
-from replview.features.monitoring.metrics_receivers import write_receivers
+from replview.features.monitoring.exposition import (
+    CONTENT_TYPE,
+    Exposition,
+    Measure,
+    Value,
+    labels_text,
+)
 from replview.features.monitoring.metrics_slots import write_slots
 from replview.features.monitoring.metrics_sources import write_sources
 from replview.features.monitoring.request_metrics import own_text
+from replview.store.instance_identity import redis_prefix
 from replview.store.instance_settings import read_number
+from replview.store.models import Alert, AlertRule, Delivery, Slot, Transaction
 from replview.store.models.seen import only_of
+from replview.store.write.lease import LEASE_SECONDS
 from replview.ui.api.access import metrics_refusal
+
+QUEUES = ("default", "receivers")
+#: The broker is asked on the way: one that hangs must not hold the scrape up.
+_BROKER_SECONDS = 0.5
+#: The store's size is a look at every file it has, and changes slowly.
+_SIZE_SECONDS = 20
+#: States of transactions that have not ended.
+_OPEN = (
+    Transaction.State.RECEIVING, Transaction.State.STREAMING, Transaction.State.PREPARED,
+)  # fmt: skip
+
+
+def write_alerts(scrape: Exposition) -> None:
+    """How many fire now; 0 is known, and said."""
+    firing = Alert.objects.filter(state=Alert.State.FIRING).order_by()
+    found = firing.values_list("rule__severity").annotate(alerts=Count("pk"))
+    counts = dict(found)
+    scrape.family("replview_alerts_firing", "gauge", "Alerts of replview's own rules that fire.")
+    for severity in AlertRule.Severity:
+        labels = labels_text(severity=severity)
+        scrape.sample("replview_alerts_firing", labels, counts.get(severity, 0))
+    scrape.one(
+        "replview_alert_deliveries_waiting", "gauge",
+        "Messages of alerts that no webhook has taken yet, and that are tried again.",
+        Delivery.objects.filter(delivered_at=None, given_up_at=None).count(),
+    )  # fmt: skip
+
+
+def write_store(scrape: Exposition) -> None:
+    """What the record has grown to, and what in it is still open."""
+    scrape.one("replview_store_size_bytes", "gauge", "Size of the store's database.", _size())
+    open_ = Transaction.objects.filter(state__in=_OPEN).order_by()
+    counts = dict(open_.values_list("state").annotate(transactions=Count("pk")))
+    scrape.family(
+        "replview_store_transactions_open", "gauge", "Transactions in the record that have not "
+        "ended on their source.",
+    )  # fmt: skip
+    for state in _OPEN:
+        labels = labels_text(state=state)
+        scrape.sample("replview_store_transactions_open", labels, counts.get(state, 0))
+
+
+def _size() -> int | None:
+    known: int | None = cache.get("metrics-store-size")
+    if known is None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_database_size(current_database())")
+            known = cursor.fetchone()[0]
+        cache.set("metrics-store-size", known, _SIZE_SECONDS)
+    return known
+
+
+def write_broker(scrape: Exposition) -> None:
+    """The tasks that wait in Redis. A broker that does not answer is 0 and has no queues."""
+    lengths = _queue_lengths()
+    scrape.one("replview_broker_up", "gauge", "Whether Redis answers.", lengths is not None)
+    scrape.family(
+        "replview_celery_queue_length", "gauge",
+        "Tasks that wait for a worker: in replview they wait for less than a second.",
+    )  # fmt: skip
+    for queue, length in (lengths or {}).items():
+        scrape.sample("replview_celery_queue_length", labels_text(queue=queue), length)
+
+
+def _queue_lengths() -> dict[str, int] | None:
+    seconds = _BROKER_SECONDS
+    try:
+        client = redis.Redis.from_url(
+            settings.REDIS_URL,
+            socket_connect_timeout=seconds, socket_timeout=seconds, retry=Retry(NoBackoff(), 0),
+        )  # fmt: skip
+        with client, client.pipeline(transaction=False) as asked:
+            for queue in QUEUES:
+                asked.llen(queue_key(queue))
+            return dict(zip(QUEUES, asked.execute(), strict=True))
+    except (redis.RedisError, ValueError, psycopg.OperationalError):
+        return None
+
+
+def queue_key(queue: str) -> str:
+    """The queue's key on Redis, as ``replview.runtime.celery_settings`` has it made."""
+    return f"{redis_prefix()}-{queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverNow:
+    """One slot's receiver."""
+
+    up: bool
+    wanted: bool
+    heartbeat_age_seconds: float | None
+    connected_seconds: float | None
+    transactions_stored: int
+    changes_stored: int
+    bytes_stored: int
+    last_stored_at: dt.datetime | None
+    #: What it told of itself with its last sign of life; empty: it is not up.
+    facts: dict[str, Any]
+
+
+def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
+    """One query, however many there are."""
+    found = Slot.objects.filter(temporary=False, source__ephemeral=False)
+    rows = []
+    for row in found.exclude(desired=Slot.Desired.REMOVING).order_by("id").values_list(
+        "source__name", "name", "state", "desired", "heartbeat_at", "connected_at",
+        "transactions_stored", "changes_stored", "bytes_stored", "last_stored_at",
+        "receiver_facts",
+    ):  # fmt: skip
+        (source, name, state, desired, heartbeat_at, connected_at,
+         transactions, changes, stored_bytes, last_stored_at, facts) = row  # fmt: skip
+        age = None if heartbeat_at is None else max(0.0, (now - heartbeat_at).total_seconds())
+        alive = age is not None and age < LEASE_SECONDS
+        up = alive and state == Slot.State.STREAMING
+        connected = None
+        if up and connected_at is not None:
+            connected = max(0.0, (now - connected_at).total_seconds())
+        receiver = ReceiverNow(
+            up, desired == Slot.Desired.RUNNING, age, connected, transactions, changes,
+            stored_bytes, last_stored_at, facts if alive and isinstance(facts, dict) else {},
+        )  # fmt: skip
+        rows.append((labels_text(source=source, slot=name), receiver))
+    scrape.table(MEASURES, rows)
+
+
+def _fact(name: str) -> Callable[[ReceiverNow], Value]:
+    return lambda receiver: receiver.facts.get(name)
+
+
+MEASURES = (
+    Measure("replview_receiver_up", "gauge",
+            "Whether the slot's receiver lives and streams.", lambda receiver: receiver.up),
+    Measure("replview_receiver_wanted", "gauge",
+            "Whether the slot is to be received: 0 where somebody has stopped it.",
+            lambda receiver: receiver.wanted),
+    Measure("replview_receiver_heartbeat_age_seconds", "gauge",
+            "Age of the receiver's last sign of life; absent where there never was one.",
+            lambda receiver: receiver.heartbeat_age_seconds),
+    Measure("replview_receiver_connected_seconds", "gauge",
+            "Since when the receiver streams without a break.",
+            lambda receiver: receiver.connected_seconds),
+    Measure("replview_receiver_transactions_stored_total", "counter",
+            "Transactions stored; begins anew with a new life of the slot.",
+            lambda receiver: receiver.transactions_stored),
+    Measure("replview_receiver_changes_stored_total", "counter",
+            "Changes stored; begins anew with a new life of the slot.",
+            lambda receiver: receiver.changes_stored),
+    Measure("replview_receiver_bytes_stored_total", "counter",
+            "Bytes of stored transactions as they came; begins anew with a new life of the slot.",
+            lambda receiver: receiver.bytes_stored),
+    Measure("replview_receiver_last_stored_timestamp_seconds", "gauge",
+            "When something was stored last.",
+            lambda receiver: receiver.last_stored_at and receiver.last_stored_at.timestamp()),
+    Measure("replview_receiver_batch_changes", "gauge",
+            "Changes in the last transaction with the store.", _fact("batch_changes")),
+    Measure("replview_receiver_batch_bytes", "gauge",
+            "Bytes in the last transaction with the store.", _fact("batch_bytes")),
+    Measure("replview_receiver_batch_seconds", "gauge",
+            "How long the last transaction with the store took.", _fact("batch_seconds")),
+    Measure("replview_receiver_memory_bytes", "gauge",
+            "Memory of the process that the receiver is in; receivers of one worker share it.",
+            _fact("memory_bytes")),
+)  # fmt: skip
+
 
 #: No query of a scrape may last longer: Prometheus gives up after ten seconds.
 _TIMEOUT = "5s"

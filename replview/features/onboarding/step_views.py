@@ -18,7 +18,7 @@ from replview.features.onboarding import (
     steps,
     table_choice,
 )
-from replview.features.onboarding.going import at_step, go_on, page_of
+from replview.features.onboarding.steps import at_step, go_on, page_of
 from replview.jobs import drafts
 from replview.store.dsn import DSNError
 from replview.store.models import SourceDraft

@@ -2,7 +2,6 @@
 
 from django.urls import path
 
-from replview.features.onboarding import doctor_views as doctor
 from replview.features.onboarding import step_views as onboarding_steps
 from replview.features.onboarding import views as onboarding
 
@@ -19,5 +18,5 @@ urlpatterns = [
     path(f"{_DRAFT}review/", onboarding_steps.review, name="draft-review"),
     path(f"{_DRAFT}progress/", onboarding.progress, name="draft-progress"),
     path(f"{_DRAFT}cancel/", onboarding.cancel, name="draft-cancel"),
-    path("sources/<str:source_name>/doctor/", doctor.doctor, name="source-doctor"),
+    path("sources/<str:source_name>/doctor/", onboarding.doctor, name="source-doctor"),
 ]

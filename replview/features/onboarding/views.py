@@ -5,16 +5,44 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from replview.access.permitted import require
+from replview.access.rights import Role
+from replview.catalog.doctor.findings import problem
 from replview.features.onboarding import steps
-from replview.features.onboarding.address_form import STRING, AddressForm, form_of, read_form
+from replview.features.onboarding.address_form import (
+    STRING,
+    AddressForm,
+    connect_draft,
+    form_of,
+    known_as,
+    read_form,
+)
 from replview.features.onboarding.carried_out import carried_out, next_address
-from replview.features.onboarding.connecting import connect_draft, known_as
-from replview.features.onboarding.going import gone, page_of
+from replview.features.onboarding.checking import Checked, check, view_of
+from replview.features.onboarding.steps import gone, page_of
 from replview.jobs import drafts
+from replview.store.dsn import DSNError, full_conninfo
 from replview.store.models import Source, SourceDraft
+from replview.store.secrets import SecretKeyChanged
+
+
+@require_GET
+def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
+    """Everything the source lacks, each with the SQL that mends it; looked for anew each time."""
+    source = get_object_or_404(Source, name=source_name)
+    require(request, Role.OPERATOR, source)
+    try:
+        checked = check(full_conninfo(source))
+    except (DSNError, SecretKeyChanged) as error:
+        found = problem("bad_dsn", str(error), "Correct the source's address")
+        checked = Checked([view_of(found)], blocked=True)
+    page = {"source": source, "checked": checked, "checked_at": timezone.now()}
+    return render(request, "onboarding/doctor.html", page)
+
 
 Kind, State = SourceDraft.Kind, SourceDraft.State
 

@@ -1,9 +1,10 @@
 """Looking into any idle slot of a source's server without moving it."""
 
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -11,16 +12,92 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from replview.catalog.connections import reading
 from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.slots import SlotFacts
 from replview.catalog.state.peekable import Place, read_place
-from replview.features.peeks.blocks import groups_of
-from replview.features.peeks.forms import PeekForm, preset, read_form
-from replview.features.peeks.text import Found, counts_words
+from replview.features.peeks.text import Found, counts_words, groups_of
 from replview.jobs import peeks
 from replview.store.dsn import DSNError, full_conninfo
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Action, note
-from replview.text.formats import plural
+from replview.text.formats import bytes_words, plural
+
+CHANGES = (1_000, 10_000, 100_000)
+SECONDS = (5, 15, 60)
+
+
+@dataclass(slots=True)
+class PeekForm:
+    """What may be chosen, and what is."""
+
+    place: Place
+    slot: SlotFacts
+    #: Of the slot's row where replview reads it.
+    ours: list[str]
+    changes: int = CHANGES[0]
+    seconds: int = SECONDS[1]
+    chosen: list[str] = field(default_factory=list)
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        self.chosen = self.known or self.place.publications
+
+    @property
+    def known(self) -> list[str]:
+        """The publications its reader is known to use, as far as they still exist."""
+        return self.place.used_by(self.slot, self.ours)
+
+    @property
+    def asks_publications(self) -> bool:
+        """Only pgoutput must be told."""
+        return self.slot.plugin == "pgoutput"
+
+    @property
+    def reads(self) -> str | None:
+        """How much WAL PostgreSQL reads for it; None where unknown."""
+        size = self.slot.retained_wal_bytes
+        return None if size is None else bytes_words(size)
+
+    @property
+    def change_choices(self) -> tuple[int, ...]:
+        """Bounds on changes."""
+        return CHANGES
+
+    @property
+    def second_choices(self) -> tuple[int, ...]:
+        """Bounds on time."""
+        return SECONDS
+
+
+def preset(form: PeekForm, asked: QueryDict) -> None:
+    """Bounds from the address, where they are among the choices: *look again* keeps them."""
+    form.changes = _one_of(asked.get("changes"), CHANGES) or form.changes
+    form.seconds = _one_of(asked.get("seconds"), SECONDS) or form.seconds
+
+
+def read_form(form: PeekForm, sent: QueryDict) -> dict[str, Any] | None:
+    """What was sent, as ``jobs.peeks.request`` takes it; None with ``form.error`` said."""
+    form.changes = _one_of(sent.get("changes"), CHANGES)
+    form.seconds = _one_of(sent.get("seconds"), SECONDS)
+    options: dict[str, Any] = {}
+    if form.asks_publications:
+        asked = sent.getlist("publication")
+        form.chosen = [name for name in form.place.publications if name in asked]
+        if not form.chosen:
+            form.error = "Choose at least one publication: pgoutput sends nothing without."
+            return None
+        options["publications"] = form.chosen
+    if form.changes not in CHANGES or form.seconds not in SECONDS:
+        form.error = "Choose one of the bounds for changes and one for seconds."
+        form.changes, form.seconds = CHANGES[0], SECONDS[1]
+        return None
+    return {"options": options, "max_changes": form.changes, "max_seconds": form.seconds}
+
+
+def _one_of(text: str | None, choices: tuple[int, ...]) -> int:
+    """The choice of that text; 0 where there is none."""
+    return next((choice for choice in choices if str(choice) == text), 0)
+
 
 DEADLINE_SECONDS = 4.0
 EARLIER = 10

@@ -8,10 +8,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET
 
 from replview.features.relations.filters import wanted_of
-from replview.features.relations.full_cost import full_cost
 from replview.features.relations.history_page import SchemaPage, read_schema_page
 from replview.features.relations.page import read_relations_page
-from replview.features.relations.source_now import read_source_now
+from replview.features.relations.source_now import full_cost, read_source_now
 from replview.health.fleet import SlotView
 from replview.store.models import Relation, Slot
 from replview.store.read.coverage import coverage_of

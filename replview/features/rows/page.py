@@ -10,10 +10,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.features.rows.as_of_page import AsOf, read_as_of
-from replview.features.rows.sentence import Sentence, sentence_of
 from replview.features.rows.start import Start
 from replview.features.rows.strip import Strip, strip_of
-from replview.features.rows.text import ChangeLine, line_of
+from replview.features.rows.text import ChangeLine, Sentence, line_of, sentence_of
 from replview.store.fields import LSN
 from replview.store.models import Slot
 from replview.store.read.changes.page import ChangeRow, changes_of

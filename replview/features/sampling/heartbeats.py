@@ -4,17 +4,46 @@ Keepalives already move the position of an idle slot; a heartbeat is for what on
 can show: that changes would come through, end to end, now.
 """
 
+import datetime as dt
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
+
+from django.db.models import Q
+from django.utils import timezone
 
 from replview.catalog.connections import writing
 from replview.catalog.plan.slot_step import HEARTBEAT
 from replview.catalog.problems import SourceTrouble
-from replview.features.sampling import slot_heartbeats
 from replview.store.connecting import orm_connection
 from replview.store.dsn import DSNError, full_conninfo
 from replview.store.models import Slot
 from replview.store.secrets import SecretKeyChanged
+
+
+def claim_due() -> list[Slot]:
+    """The slots whose source is to be written to now, which then count as written to.
+
+    None that nobody receives: a message would only pile up WAL for it.
+    """
+    wanted = Slot.objects.filter(
+        heartbeat_seconds__isnull=False,
+        desired=Slot.Desired.RUNNING,
+        state=Slot.State.STREAMING,
+        source__in_recovery=False,
+    ).select_related("source")
+    return [slot for slot in wanted if _claim(slot)]
+
+
+def _claim(slot: Slot) -> bool:
+    """Whether it is due, and ours to write: nothing was committed, nor a heartbeat begun, for as
+    long as was chosen.
+    """
+    before = timezone.now() - dt.timedelta(seconds=slot.heartbeat_seconds or 0)
+    idle = Q(last_commit_time=None) | Q(last_commit_time__lte=before)
+    unwritten = Q(heartbeat_written_at=None) | Q(heartbeat_written_at__lte=before)
+    mine = Slot.objects.filter(idle, unwritten, pk=slot.pk)
+    return mine.update(heartbeat_written_at=timezone.now()) == 1
+
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +55,7 @@ _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="heartbeats")
 
 def write_due() -> list["Future[None]"]:
     """Begin the heartbeats that are due, side by side; each future is done once it is written."""
-    return [_pool.submit(_write, slot) for slot in slot_heartbeats.claim_due()]
+    return [_pool.submit(_write, slot) for slot in claim_due()]
 
 
 def _write(slot: Slot) -> None:

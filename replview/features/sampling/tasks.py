@@ -14,8 +14,7 @@ from replview.access import session_policy
 from replview.acts.publications import look_at_publications
 from replview.features.sampling import budgets, heartbeats
 from replview.features.sampling import rollups as sample_rollups
-from replview.features.sampling.sampling_pool import Listener, Rounds
-from replview.features.sampling.scheduler import Steady
+from replview.features.sampling.sampling_pool import Listener, Rounds, Steady
 from replview.jobs import drafts, peeks
 from replview.store.connecting import orm_connection
 from replview.store.models import Source

@@ -3,15 +3,90 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from replview.health.failover_words import Failover
+from django.urls import reverse
+from django.utils import timezone
+
+from replview.features.alerts.snapshot import Sight
+from replview.health.failover_words import Failover, failover_of
 from replview.health.findings_wal import BEHIND_BYTES
 from replview.health.holders import Holder, open_on_source
 from replview.health.server_slot import ServerSlot
+from replview.health.slot_steps import steps_of
 from replview.health.source_looks import Look
+from replview.health.states import Reading
+from replview.store.failover_readiness import read_standbys
 from replview.store.fields import LSN
-from replview.store.models import Slot
+from replview.store.models import Slot, Source, SourceLook, WatchedSlot
+from replview.store.same_server import one_a_slot, server_of
 from replview.text.formats import bytes_words, short_words
+
+
+def server_side(
+    server: ServerSlot | None, slot: Slot | None, reading: Reading, now: datetime
+) -> dict[str, Any]:
+    """For the templates; nothing is known of a slot that no look has found yet."""
+    if server is None:
+        return {"server": None, "server_facts": [], "failover": Failover(), "steps": [], "held": "",
+                "same": None}  # fmt: skip
+    look = Look(SourceLook.objects.filter(source=server.source).first(), now)
+    failover = failover_of(server, read_standbys(server.source))
+    steps = steps_of(server, slot, reading, look, now)
+    return {
+        "server": server,
+        "server_fresh": server.fresh(now),
+        "server_facts": facts_of(server, slot, look, failover, now),
+        "failover": failover,
+        "same": same_slot(server.source, server.name),
+        "steps": steps,
+        # What holds it comes before whatever else its health advises.
+        "held": next((step.next_step for step in steps if step.next_step), ""),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameSlot:
+    """One slot under several names."""
+
+    #: (``source/slot``, address), but the one that was asked for.
+    others: list[tuple[str, str]]
+    #: Which of them alerts name.
+    alerted: str
+    #: Whether that is the one that was asked for.
+    here: bool
+
+
+def same_slot(source: Source, name: str) -> SameSlot | None:
+    """None: no other source is known to lead to it."""
+    if source.system_identifier in (None, "", "unknown"):
+        return None
+    rows = list(
+        WatchedSlot.objects.filter(
+            name=name, source__system_identifier=source.system_identifier, gone_at=None
+        ).select_related("source", "slot")
+    )
+    if len(rows) < 2:
+        return None
+    looks = {
+        look.source_id: look
+        for look in SourceLook.objects.filter(source__in=[row.source_id for row in rows])
+    }
+    server = server_of(source, looks)
+    same = [row for row in rows if server is not None and server_of(row.source, looks) == server]
+    if len(same) < 2:
+        return None
+    sight = Sight(timezone.now())
+    [first], _ = one_a_slot(same, looks, lambda row: sight.fresh(row.last_seen_at))
+    return SameSlot(
+        others=[
+            (str(row), reverse("slot", args=[row.source.name, row.name]))
+            for row in same
+            if row.source_id != source.pk
+        ],
+        alerted=str(first),
+        here=first.source_id == source.pk,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

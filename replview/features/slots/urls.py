@@ -3,9 +3,6 @@
 from django.urls import path
 
 from replview.features.slots import act_views as acts
-from replview.features.slots import budget_views as budget
-from replview.features.slots import column_views
-from replview.features.slots import list_views as slots
 from replview.features.slots import quarantine_views as quarantine
 from replview.features.slots import retention_views as keeping
 from replview.features.slots import views as slot
@@ -14,15 +11,15 @@ _SLOT = "slots/<str:source_name>/<str:slot_name>/"
 _QUARANTINE = f"{_SLOT}quarantine/<int:quarantine_id>/"
 
 urlpatterns = [
-    path("slots/", slots.slots, name="slots"),
+    path("slots/", slot.slots, name="slots"),
     path("managed/", acts.managed, name="managed"),
     path(_SLOT, slot.slot, name="slot"),
-    path(f"{_SLOT}budget/", budget.change, name="slot-budget"),
+    path(f"{_SLOT}budget/", slot.change, name="slot-budget"),
     path(f"{_SLOT}keeping/", keeping.keeping, name="slot-keeping"),
     path(f"{_SLOT}start/", acts.start, name="slot-start"),
     path(f"{_SLOT}stop/", acts.stop, name="slot-stop"),
     path(f"{_SLOT}tables/", acts.tables, name="slot-tables"),
-    path(f"{_SLOT}columns/", column_views.columns, name="slot-columns"),
+    path(f"{_SLOT}columns/", acts.columns, name="slot-columns"),
     path(f"{_SLOT}adopt/", acts.adopt, name="slot-adopt"),
     path(f"{_SLOT}drop/", acts.drop, name="slot-drop"),
     path(_QUARANTINE, quarantine.decision, name="quarantine"),

@@ -6,21 +6,26 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_POST
 
 from replview.catalog.state.peekable import PLUGINS
-from replview.features.slots.budget_form import Budget, budget_of
+from replview.features.slots import views as slot_page
+from replview.features.slots.budget_form import Budget, budget_of, parse_form
 from replview.features.slots.charts import SlotCharts
-from replview.features.slots.now import server_side
+from replview.features.slots.facts import server_side
+from replview.features.slots.list_page import build_page, read_filter
 from replview.features.slots.quarantine_text import quarantined
 from replview.health.fleet import SlotView
 from replview.health.retained import retained_of
 from replview.health.samples import Pace
 from replview.health.watched import OtherView, other_view
+from replview.store.failover_readiness import read_failover_settings, waits_for_none
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, WatchedSlot
 from replview.store.quarantine import settled_quarantines
 from replview.store.recorded_elsewhere import recorded_elsewhere
+from replview.store.slot_budgets import change_budget
 from replview.store.slot_log import line_of, read_log
 from replview.text.addresses import stream_url
 from replview.ui.shell import fleet_of
@@ -185,3 +190,43 @@ def _start(request: HttpRequest, row: Slot) -> SlotEvent | None:
     if line is None:
         raise Http404("the slot's log has no such line")
     return line
+
+
+_FIELDS = ("wal_budget", "protect", "heartbeat")
+
+
+@require_POST
+def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """Write the choice; what cannot be is shown again with why, on the slot's page."""
+    row = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
+    slot = row.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
+    if slot is None:
+        raise Http404("there is no such slot whose budget can be changed")
+    sent = {
+        name: request.POST.get(name, "")[:40] for name in ("wal_budget", "protect", "heartbeat")
+    }
+    try:
+        changed = parse_form(slot, sent)
+    except ValueError as error:
+        return _refused(request, slot, sent, str(error))
+    change_budget(slot, changed, by=request.user.get_username())
+    return redirect(reverse("slot", args=[source_name, slot_name]) + "#budget")
+
+
+def _refused(request: HttpRequest, slot: Slot, sent: dict[str, str], why: str) -> HttpResponse:
+    view = slot_page.find(request, slot.source.name, slot.name)
+    if view is None:
+        raise Http404("there is no such slot")
+    budget = budget_of(slot, typed=sent, error=f"{why[:1].upper()}{why[1:]}.")
+    return slot_page.show(request, view, budget=budget, status=422)
+
+
+@require_GET
+def slots(request: HttpRequest) -> HttpResponse:
+    """The whole page, or for htmx the part that changes."""
+    fleet = fleet_of(request)
+    settings = read_failover_settings(view.source.pk for view in fleet.sources)
+    waits = {pk: waits_for_none(told) for pk, told in settings.items()}
+    page = {"fleet": fleet, "page": build_page(fleet, read_filter(request.GET, fleet), waits)}
+    htmx = request.headers.get("HX-Request") == "true"
+    return render(request, "slots/slots_now.html" if htmx else "slots/slots.html", page)

@@ -3,13 +3,15 @@
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from replview.features.transactions.list_page import STATES, list_url, read_page
+from replview.features.transactions.list_page import STATES, find_transaction, list_url, read_page
 from replview.store.read.changes.search_records import searched_transactions
 from replview.store.read.coverage import coverage_of
 from replview.store.read.deleted_days import last_deleted_day
+from replview.store.read.transactions.transaction_filter import read_time
 from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of
 
@@ -49,3 +51,21 @@ def transactions(request: HttpRequest) -> HttpResponse:
         "deleted_until": None if page.lines else last_deleted_day(),
     }
     return render(request, "transactions/transactions.html", content)
+
+
+@require_GET
+def search(request: HttpRequest) -> HttpResponse:
+    """To the transaction, or to the list at that moment; where there is none, a page that says
+    what was looked for.
+    """
+    text = request.GET.get("q", "").replace("\0", "").strip()[:200]
+    if not text:
+        return redirect("overview")
+    found = find_transaction(text)
+    if found is not None:
+        return redirect("transaction", transaction_id=found.pk)
+    if not text.isdigit() and read_time(text) is not None:
+        words = {"slot": request.GET.get("slot", ""), "at": text}
+        query = urlencode({name: word for name, word in words.items() if word}, safe="/:")
+        return redirect(f"{reverse('transactions')}?{query}")
+    return render(request, "transactions/search/nothing.html", {"text": text}, status=404)

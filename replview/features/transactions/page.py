@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.utils import timezone
 
-from replview.features.transactions.filters import Shown
-from replview.features.transactions.tables import TableEntry, table_entries, table_of
+from replview.features.transactions.filters import Shown, TableEntry, table_entries, table_of
 from replview.features.transactions.timeline import timeline_of
 from replview.store.models import Slot
 from replview.store.read import history

@@ -2,7 +2,6 @@
 
 from django.urls import path
 
-from replview.features.transactions import change_views as change
 from replview.features.transactions import views as transaction
 
 _ONE = "transactions/<int:transaction_id>/"
@@ -13,9 +12,9 @@ urlpatterns = [
     path(f"{_ONE}drawer/", transaction.drawer, name="transaction-drawer"),
     path(f"{_ONE}changes/", transaction.changes, name="transaction-changes"),
     path(f"{_ONE}coverage/", transaction.coverage, name="transaction-coverage"),
-    path(f"{_ONE}undo/", change.undo_all, name="transaction-undo"),
-    path(f"{_CHANGE}value/", change.value, name="transaction-value"),
-    path(f"{_CHANGE}json/", change.as_json, name="transaction-change-json"),
-    path(f"{_CHANGE}sql/", change.as_sql, name="transaction-change-sql"),
-    path(f"{_CHANGE}undo/", change.undo, name="transaction-change-undo"),
+    path(f"{_ONE}undo/", transaction.undo_all, name="transaction-undo"),
+    path(f"{_CHANGE}value/", transaction.value, name="transaction-value"),
+    path(f"{_CHANGE}json/", transaction.as_json, name="transaction-change-json"),
+    path(f"{_CHANGE}sql/", transaction.as_sql, name="transaction-change-sql"),
+    path(f"{_CHANGE}undo/", transaction.undo, name="transaction-change-undo"),
 ]

@@ -1,22 +1,34 @@
 """A transaction's page, and the drawers' view of it: its head and its changes, a page at a time."""
 
-from django.http import HttpRequest, HttpResponse
+import json
+
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from replview.features.archive.views import archived_transaction
 from replview.features.transactions.page import read_page
-from replview.store.models import Slot
+from replview.store.models import Relation, Slot, SlotIncarnation
 from replview.store.read import history
+from replview.store.read.changes import as_json as change_json
+from replview.store.read.changes.as_sql import change_as_sql, undo_sql
+from replview.store.read.changes.of_transaction import first_changes_whole, last_seq, one_change
+from replview.store.read.changes.page import ChangeRow
 from replview.store.read.coverage import coverage_of
 from replview.store.read.deleted_days import deleted_day_of
 from replview.store.read.in_flight import transitions_of
+from replview.store.read.row_history.before_images import before_images
+from replview.store.read.transactions.transaction_undo import MOST_CHANGES, undo_transaction
 from replview.store.retention.archived import place_of
+from replview.store.write.access_record import Action, note, viewed, viewed_changes
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
 from replview.ui.changes.stages import life_of
+from replview.ui.changes.transaction_sentence import NOT_UNDONE
 from replview.ui.changes.transaction_words import tell
 from replview.ui.shell import fleet_of
+
+REFUSED = 409
 
 
 @require_GET
@@ -75,3 +87,107 @@ def in_scope(request: HttpRequest, slot: Slot) -> None:
 def _after(request: HttpRequest) -> int:
     text = request.GET.get("after", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+@require_GET
+def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
+    """One value whole: ``side`` old or new, or ``before`` for one derived from earlier changes."""
+    side, column = request.GET.get("side", ""), request.GET.get("column", "")
+    if side == "before":
+        change = _change(transaction_id, seq)
+        before = before_images([change]).get((transaction_id, seq))
+        text = None if before is None else before.image.get(column)
+        text = text if isinstance(text, str) else None
+    else:
+        text = history.value_of(transaction_id, seq, side, column)
+    if text is None:
+        raise Http404("no such value")
+    viewed(rows=1, transaction=transaction_id, seq=seq)
+    return _plain(text, "value.txt")
+
+
+@require_GET
+def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
+    """The change as the one JSON form."""
+    change = _change(transaction_id, seq)
+    row = find_transaction(transaction_id)
+    life = SlotIncarnation.objects.select_related("slot").get(pk=row.incarnation_id)
+    oid = Relation.objects.filter(pk=change.relation_id or 0).values_list("oid", flat=True).first()
+    record = change_json.as_json(change, row, life.slot, life.number, oid)
+    return _plain(json.dumps(record, ensure_ascii=False, indent=2) + "\n", "change.json")
+
+
+@require_GET
+def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
+    """The change as a statement that does it again."""
+    change = _change(transaction_id, seq)
+    made = change_as_sql(change, before_images([change]).get((transaction_id, seq)))
+    note_copied("the SQL of a change", made.sql, transaction_id, seq)
+    return _statement(made.sql, f"No SQL: {made.reason}.", "change.sql")
+
+
+@require_GET
+def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
+    """The SQL that takes the change back."""
+    if problem := NOT_UNDONE.get(find_transaction(transaction_id).state):
+        return _statement(None, f"No undo: {problem}.", "undo.sql")
+    change = _change(transaction_id, seq)
+    made = undo_sql(change, before_images([change]).get((transaction_id, seq)))
+    note_copied("the SQL that undoes a change", made.sql, transaction_id, seq)
+    return _statement(made.sql, f"No undo: {made.reason}.", "undo.sql")
+
+
+@require_GET
+def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
+    """The SQL that takes a whole transaction back, its last change first."""
+    row = find_transaction(transaction_id)
+    problem = NOT_UNDONE.get(row.state, "")
+    counted = row.inserts + row.updates + row.deletes + row.truncates + row.messages
+    changes: list[ChangeRow] | None = []
+    if not problem and counted - row.aborted_changes <= MOST_CHANGES:
+        changes = first_changes_whole(transaction_id, MOST_CHANGES + 1)
+    elif not problem:
+        problem = f"it has more than {MOST_CHANGES:,} changes"
+    if changes is None:
+        problem = "its changes are too long to be copied"
+    if problem:
+        return _statement(None, f"No undo: {problem}.", "undo.sql")
+    changes = changes or []
+    made = undo_transaction(changes, before_images(changes), name=row.gid or str(row.xid or ""))
+    viewed_changes(changes)
+    note_copied("the SQL that undoes a transaction", made.sql, transaction_id)
+    reasons = "\n".join(made.reasons)
+    return _statement(made.sql, f"No undo of the whole transaction:\n{reasons}", "undo.sql")
+
+
+def note_copied(what: str, sql: str | None, transaction_id: int, seq: int | None = None) -> None:
+    """A copy button, or a link, took SQL away: which, never what is in it."""
+    if sql is not None:
+        facts = {"transaction": transaction_id} | ({} if seq is None else {"seq": seq})
+        note(Action.COPIED_SQL, subject=what, details=facts)
+
+
+def _change(transaction_id: int, seq: int) -> ChangeRow:
+    """One change whole; 404 where there is none."""
+    row = find_transaction(transaction_id)
+    change = one_change(row.id, seq) if seq < 1 << 31 else None
+    if change is None:
+        long = seq < 1 << 31 and 0 < seq <= last_seq(row.id)
+        raise Http404(
+            "this change is too long to be copied" if long else "the transaction has no such change"
+        )
+    viewed_changes([change])
+    return change
+
+
+def _statement(sql: str | None, refusal: str, name: str) -> HttpResponse:
+    if sql is None:
+        return _plain(f"{refusal}\n", "refused.txt", status=REFUSED)
+    return _plain(f"{sql}\n", name)
+
+
+def _plain(text: str, name: str, *, status: int = 200) -> HttpResponse:
+    answer = HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+    # Whatever it is, no browser shall take it for a page.
+    answer["Content-Disposition"] = f'inline; filename="{name}"'
+    return answer

@@ -59,7 +59,7 @@ class SourceLook(models.Model):
     running = models.JSONField(null=True)
     #: ``slots`` (``{slot name: {"restart_lsn", "catalog_xmin_age", "xmin_age", …}}``),
     #: ``standbys``, ``waiting``, ``next_xid`` and the settings that matter here; see
-    #: ``features.sampling.source_state``.
+    #: ``features.sampling.sample``.
     holders = models.JSONField(null=True)
 
     class Meta:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from replview.features.alerts.evaluation import evaluate
-from replview.features.slots.same_slot import same_slot
+from replview.features.slots.facts import same_slot
 from replview.store.models import Alert, AlertRule, Source, SourceLook, WatchedSlot
 from tests.features.alerts.conftest import GB, START, Told
 

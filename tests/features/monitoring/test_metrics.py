@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from replview.access.tokens import make_token
-from replview.features.monitoring.metrics_instance import QUEUES, queue_key
+from replview.features.monitoring.metrics import QUEUES, queue_key
 from replview.runtime import celery_settings
 from replview.store.models import (
     Alert,
