@@ -12,11 +12,17 @@ from django.core.management import get_commands, load_command_class
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted(DOCS.rglob("*.md"))]
+LONGEST_README_WORDS = 1000
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_FILE = re.compile(r"(?<![\w/.])((?:decoder|replview|tests|templates|static)/[\w./-]*\w/?)")
+_MODULE = re.compile(r"(?<![\w/.])((?:decoder|replview)(?:\.[a-z_]\w*)+)")
 #: A picture that is larger makes the page slow, and the repository with every new one.
 LARGEST_PICTURE_BYTES = 150_000
+#: Dotted names that are no modules: a host, a unit, files.
+NO_MODULES = {"replview.example", "replview.target", "replview.token", "replview.env"}
 
 
 def links(page: Path) -> list[str]:
@@ -33,7 +39,7 @@ def anchors(page: Path) -> set[str]:
     return {heading.strip().replace(" ", "-") for heading in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     broken = []
     for link in links(page):
@@ -47,13 +53,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_every_page_can_be_reached_from_the_first() -> None:
-    reached, waiting = set(), [DOCS / "index.md"]
+    reached, waiting = set(), [README]
     while waiting:
         page = waiting.pop()
-        if page not in reached and page.suffix == ".md" and page.is_relative_to(DOCS):
+        if page not in reached and page.suffix == ".md":
             reached.add(page)
             waiting += [(page.parent / link.partition("#")[0]).resolve() for link in links(page)]
-    assert reached == set(DOCS.rglob("*.md"))
+    assert set(PAGES) - reached == set()
 
 
 def test_every_picture_is_small_and_shown_somewhere() -> None:
@@ -61,6 +67,33 @@ def test_every_picture_is_small_and_shown_somewhere() -> None:
     pictures = set((DOCS / "images").glob("*.png"))
     assert pictures - shown == set()
     assert {p.name for p in pictures if p.stat().st_size > LARGEST_PICTURE_BYTES} == set()
+
+
+def test_the_readme_is_read_in_five_minutes() -> None:
+    assert len(README.read_text().split()) <= LONGEST_README_WORDS
+
+
+def paths(page: Path) -> set[str]:
+    """The files, folders and modules of ours that a page names."""
+    text = page.read_text()
+    modules = {name for name in _MODULE.findall(text) if not name.endswith(".py")}
+    return {*_FILE.findall(text), *(modules - NO_MODULES)}
+
+
+def exists(name: str) -> bool:
+    """A file or folder; of a dotted name its module, or what the module before it defines."""
+    if "/" in name:
+        return (ROOT / name).exists()
+    where = ROOT / name.replace(".", "/")
+    if where.is_dir() or where.with_suffix(".py").exists():
+        return True
+    module, attribute = where.parent.with_suffix(".py"), where.name
+    return module.exists() and re.search(rf"\b{attribute}\b", module.read_text()) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_module_a_page_names_is_there(page: Path) -> None:
+    assert sorted(name for name in paths(page) if not exists(name)) == []
 
 
 def commands(page: Path) -> Iterator[list[str]]:

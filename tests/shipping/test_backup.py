@@ -54,7 +54,7 @@ def restored(store: CrashStore) -> Iterator[CrashStore]:
     """An empty database beside the store's, for a back-up."""
     found = CrashStore(store.server, f"{store.name}_restored")
     with psycopg.connect(store.server.dsn(), autocommit=True) as session:
-        # As docs/backup.md says: of template0, the dump brings everything.
+        # As docs/deploy.md says: of template0, the dump brings everything.
         session.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(found.name))
         )
@@ -63,12 +63,12 @@ def restored(store: CrashStore) -> Iterator[CrashStore]:
 
 
 def dump(store: CrashStore, file: Path) -> None:
-    """As docs/backup.md says."""
+    """As docs/deploy.md says."""
     run("pg_dump", "--format=custom", f"--file={file}", store.server.dsn(store.name))
 
 
 def restore(store: CrashStore, file: Path) -> None:
-    """As docs/backup.md says."""
+    """As docs/deploy.md says."""
     address = f"--dbname={store.server.dsn(store.name)}"
     run("pg_restore", "--exit-on-error", "--no-owner", address, str(file))
 
