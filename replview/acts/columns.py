@@ -8,17 +8,16 @@ from psycopg import sql
 
 from replview.acts.act import Act
 from replview.acts.altering import look_at, plan_alteration, run_together, texts_of
-from replview.acts.column_requests import DROP, MASK, NamedColumns, Rules
-from replview.acts.definitions import made_by_us
+from replview.acts.column_choices import DROP, MASK, NamedColumns, Rules
 from replview.acts.noting import note_slot
-from replview.acts.publications import look_at_publications
+from replview.acts.publications import look_at_publications, made_by_us
 from replview.catalog.connections import Connection
 from replview.catalog.doctor.findings import some_of
 from replview.catalog.naming import table_parts
 from replview.catalog.plan.column_changes import ColumnChanges, plan_column_changes
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.store.models import Slot
-from replview.store.reopening import reopen
+from replview.store.slot_control import reopen
 
 
 @dataclass(slots=True)

@@ -11,9 +11,10 @@ from replview.acts.act import Act
 from replview.acts.addresses import Tried, check_same_place, needs_walsender, try_address
 from replview.acts.noting import log_slot, note_source
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.store.dsn import DSNError, full_conninfo, resolve, set_dsn
+from replview.store.dsn import full_conninfo, resolve, set_dsn
 from replview.store.models import Slot, Source
-from replview.store.reopening import reopen_all
+from replview.store.reachable import DSNError
+from replview.store.slot_control import reopen_all
 
 #: The columns of a source that say how it is reached.
 ADDRESS = ("conninfo", "sealed_password", "password_ref")

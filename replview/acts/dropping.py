@@ -9,16 +9,16 @@ import psycopg
 from psycopg import sql
 
 from replview.acts.act import Act, Statement
-from replview.acts.definitions import made_by_us, read_definitions
 from replview.acts.noting import note_slot
+from replview.acts.publications import made_by_us, read_definitions
 from replview.acts.receiving import silent
 from replview.catalog.connections import connected
 from replview.catalog.plan.carry_out import Say, drop
 from replview.catalog.problems import SourceTrouble, Trouble, explain
 from replview.catalog.slots import read_slots
 from replview.store.dsn import full_conninfo
-from replview.store.given_up import give_up
 from replview.store.models import Slot
+from replview.store.slot_control import give_up
 
 #: A receiver confirms and lets its slot go within five seconds.
 _RELEASE_SECONDS = 15.0

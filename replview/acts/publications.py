@@ -1,15 +1,21 @@
-"""Looks at what a source's slots publish: kept where something differs from the last look."""
+"""The publications of a source: which are ours, what they publish, how to make them again."""
 
 import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from replview.catalog.connections import reading
+from psycopg import sql
+
+from replview.catalog.connections import Connection, reading
+from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble
-from replview.catalog.publications import read_publications
+from replview.catalog.publications import Publication, items_of, read_members, read_publications
 from replview.catalog.published import publication_facts, published_by
 from replview.catalog.tables import read_tables
-from replview.store.dsn import DSNError, full_conninfo
-from replview.store.models import Slot, Source
+from replview.store.dsn import full_conninfo
+from replview.store.models import Slot, SlotEvent, Source
 from replview.store.publication_looks import store_publication_look
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 #: A source that has not told everything by then is cut off.
@@ -42,3 +48,134 @@ def look_at_publications(source: Source) -> int:
         facts = publication_facts(chosen, published_by(chosen, tables), tables, version)
         new += store_publication_look(slot, facts, now)
     return new
+
+
+#: Lines of the log that tell of publications replview made.
+_MAKING = ["created", "adopted", "tables"]
+
+
+def made_by_us(slot: Slot) -> list[str]:
+    """The publications replview made for the slot, the first made first; only these are ever
+    changed or dropped.
+    """
+    found: dict[str, None] = {}
+    for event in SlotEvent.objects.filter(slot=slot, kind__in=_MAKING).order_by("pk"):
+        found |= dict.fromkeys(event.detail.get("made_publications", []))
+    return list(found)
+
+
+def read_definitions(connection: Connection, names: Iterable[str]) -> list[dict[str, str]]:
+    """``[{"name", "create"}]``: the statement that makes each of these again, of those that are
+    there.
+    """
+    wanted = set(names)
+    return [
+        {"name": publication.name, "create": definition(connection, publication)}
+        for publication in read_publications(connection)
+        if publication.name in wanted
+    ]
+
+
+def definition(connection: Connection, publication: Publication) -> str:
+    """``CREATE PUBLICATION …`` as the publication is now."""
+    name = sql.Identifier(publication.name)
+    if publication.all_tables:
+        statement = sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name)
+    else:
+        members = read_members(connection, publication.name)
+        statement = sql.SQL("CREATE PUBLICATION {}").format(name)
+        if members:
+            statement += sql.SQL(" FOR {}").format(items_of(members))
+    done = {
+        "insert": publication.inserts,
+        "update": publication.updates,
+        "delete": publication.deletes,
+        "truncate": publication.truncates,
+    }
+    options = []
+    if not all(done.values()):
+        words = ", ".join(word for word, published in done.items() if published)
+        options.append(sql.SQL("publish = {}").format(sql.Literal(words)))
+    if publication.via_root:
+        options.append(sql.SQL("publish_via_partition_root = true"))
+    if options:
+        statement += sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
+    return statement.as_string(None)
+
+
+def remade_steps(connection: Connection, slot: Slot) -> list[Step]:
+    """Those of the slot's publications that were dropped with it, as steps that make them again."""
+    dropped = SlotEvent.objects.filter(slot=slot, detail__has_key="dropped_publications")
+    event = dropped.order_by("-pk").first()
+    if event is None:
+        return []
+    there = {publication.name for publication in read_publications(connection)}
+    return [
+        _step(told["name"], told["create"])
+        for told in event.detail["dropped_publications"]
+        if told["name"] in slot.publications and told["name"] not in there
+    ]
+
+
+def _step(name: str, create: str) -> Step:
+    # Composed by us when the publication was dropped, and kept in the store since.
+    statement = sql.Composed([sql.SQL(create)])  # type: ignore[arg-type]
+    return Step(
+        statement=statement,
+        undo=sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)),
+        needs="CREATE on the database, and ownership of the tables",
+        costs="a moment's lock on each table that lets reads and writes pass "
+        "(SHARE UPDATE EXCLUSIVE: it waits for VACUUM, ANALYZE and ALTER TABLE)",
+        kind="publication",
+        name=name,
+    )
+
+
+_DEADLINE_SECONDS = 6.0
+#: More names than this are not told.
+_NAMED = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationView:
+    """One of them."""
+
+    publication: Publication
+    #: replview made it, for one of its slots.
+    ours: bool
+    #: Slots of ours that read it.
+    read_by: tuple[str, ...]
+
+    @property
+    def operations(self) -> str:
+        """Of I, U, D, T."""
+        one = self.publication
+        told = ((one.inserts, "I"), (one.updates, "U"), (one.deletes, "D"), (one.truncates, "T"))
+        return "".join(letter for published, letter in told if published)
+
+    @property
+    def named(self) -> list[str]:
+        """Some of its tables."""
+        return [f"{table.schema}.{table.name}" for table in self.publication.tables[:_NAMED]]
+
+    @property
+    def more(self) -> int:
+        """How many further tables there are."""
+        return max(len(self.publication.tables) - _NAMED, 0)
+
+
+def publications_of(source: Source) -> list[PublicationView]:
+    """Ours first. Raises ``SourceTrouble`` and what a DSN may raise."""
+    with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
+        found = read_publications(connection)
+    slots = Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
+    made = {name for slot in slots for name in made_by_us(slot)}
+    views = [
+        PublicationView(
+            publication=publication,
+            ours=publication.name in made,
+            read_by=tuple(slot.name for slot in slots if publication.name in slot.publications),
+        )
+        for publication in found
+    ]
+    return sorted(views, key=lambda view: (not view.ours, not view.read_by, view.publication.name))

@@ -1,8 +1,8 @@
 """Starting and stopping to receive a slot; a slot that its source no longer has is made anew."""
 
 from replview.acts.act import Act, Statement
-from replview.acts.definitions import remade_steps
 from replview.acts.noting import note_slot
+from replview.acts.publications import remade_steps
 from replview.acts.slot_making import record_made
 from replview.catalog.connections import reading
 from replview.catalog.plan.carry_out import Say, carry_out
@@ -12,9 +12,8 @@ from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.state.wal_budget import size_words
 from replview.store.dsn import full_conninfo
-from replview.store.given_up import GIVEN_UP
 from replview.store.models import Slot, SlotEvent, WatchedSlot
-from replview.store.slot_budgets import DROPPED, forget_problem
+from replview.store.slot_control import DROPPED, GIVEN_UP, forget_problem
 
 #: Problems after which the source has no such slot.
 GONE = (DROPPED, GIVEN_UP, "slot_missing")

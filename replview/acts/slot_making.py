@@ -14,7 +14,7 @@ from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import intentions
 from replview.store.models import Slot, SlotEvent, SlotIntention, Source, SourceDraft
-from replview.store.recorded_elsewhere import is_seen, recorded_elsewhere
+from replview.store.same_server import is_seen, recorded_elsewhere
 
 #: Why a statement failed for certain: the server said so, and has made nothing.
 _REFUSED = {"missing_right", "locked", "failed"}

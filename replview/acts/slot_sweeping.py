@@ -24,8 +24,8 @@ from replview.catalog.state.left_behind import (
 )
 from replview.jobs import intentions
 from replview.store.connecting import orm_connection
-from replview.store.dsn import DSNError
 from replview.store.models import SlotIntention, SourceDraft
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
 

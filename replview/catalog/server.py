@@ -9,7 +9,6 @@ import psycopg
 
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection
-from replview.catalog.failover_settings import read_failover_settings
 from replview.catalog.queries import Query
 
 #: PostgreSQL counts memory settings in these.
@@ -104,7 +103,7 @@ class ServerFacts:
     output_plugins: tuple[str, ...] | None = None
     #: When the server was started: with the system identifier it says which one this is.
     started_at: dt.datetime | None = None
-    #: See ``catalog.failover_settings``; empty before 17.
+    #: See ``catalog.server``; empty before 17.
     failover_settings: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -164,3 +163,26 @@ def _quantity(row: dict[str, Any] | None) -> int | None:
         return None
     value = int(row["setting"])
     return value if value < 0 else value * _UNITS.get(row["unit"], 1)
+
+
+FAILOVER_SETTINGS = Query(
+    name="failover_settings",
+    about="What keeps slots on a standby in step; anyone may read it, but of primary_conninfo "
+    "(which may hold a password, so only whether it names a database) just pg_read_all_settings.",
+    sql="""
+        SELECT current_setting('synchronized_standby_slots', true) AS synchronized_standby_slots,
+               current_setting('sync_replication_slots', true) AS sync_replication_slots,
+               current_setting('hot_standby_feedback', true) AS hot_standby_feedback,
+               current_setting('primary_slot_name', true) AS primary_slot_name,
+               CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
+                    THEN current_setting('primary_conninfo', true) ~ 'dbname|://[^/]*/[^?]'
+               END AS primary_conninfo_names_database
+    """,
+)
+
+
+def read_failover_settings(connection: Connection) -> dict[str, Any]:
+    """By name; empty where the version has none of them, None where this role may not know."""
+    if connection.info.server_version < 170000:
+        return {}
+    return FAILOVER_SETTINGS.row(connection)

@@ -11,10 +11,9 @@ from replview.health.findings_wal import BEHIND_BYTES, behind, lost, of_wal, rea
 from replview.health.resolving import next_step_of_prepared
 from replview.health.states import Health, Level, Prepared, Reading, worst
 from replview.health.wal_limits import loss_seconds
-from replview.store.given_up import GIVEN_UP
 from replview.store.models import Slot, Source
 from replview.store.retention.size import STOPPED as STORE_FULL
-from replview.store.slot_budgets import DROPPED
+from replview.store.slot_control import DROPPED, GIVEN_UP
 from replview.text.formats import age_words, short_words
 
 #: A receiver writes its heartbeat about once a second: after this long we know nothing of it.

@@ -8,6 +8,7 @@ or in a file, ``file:/run/secrets/shop``, which is read at each connection.
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import psycopg
 from psycopg import conninfo as libpq
 
 from replview.store.models import Source
-from replview.store.reachable import check_address, check_given
+from replview.store.reachable import DSNError, check_address, check_given
 from replview.store.secrets import seal, unseal
 
 _ENVIRONMENT = "env:"
@@ -24,10 +25,6 @@ _FILE = "file:"
 _SECRETS = ("sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
 #: A longer file holds no password.
 _LONGEST_FILE_BYTES = 4096
-
-
-class DSNError(ValueError):
-    """The DSN cannot be used; the text says why without repeating it."""
 
 
 def split_dsn(dsn: str) -> tuple[str, str | None]:
@@ -145,3 +142,23 @@ def _parse(dsn: str) -> dict[str, Any]:
     if any("@" in host[1:] for host in str(parts.get("host") or "").split(",") if host[:1] != "/"):
         raise DSNError("a password with an @ in it stands in the DSN: write it as %40 there")
     return parts
+
+
+def conninfo_from(parts: Mapping[str, str]) -> str:
+    """``host=… dbname=…``; what libpq does not know is refused when it is used."""
+    return libpq.make_conninfo("", **parts)
+
+
+def place_of(conninfo: str) -> str:
+    """``shop at db.example:5432``."""
+    if conninfo.startswith("env:"):
+        return conninfo
+    try:
+        given = libpq.conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        return "the address"
+    if given.get("service"):
+        return f"service {given['service']}"
+    host = given.get("host") or given.get("hostaddr") or "the local socket"
+    place = f"{host}:{given['port']}" if given.get("port") else str(host)
+    return f"{given.get('dbname') or given.get('user') or 'the database'} at {place}"

@@ -76,7 +76,7 @@ def read_standbys(primary: Source) -> Standbys:
 
 
 def read_failover_settings(sources: Iterable[int]) -> dict[int, Mapping[str, Any]]:
-    """What ``catalog.failover_settings`` said of each source; absent where it never did."""
+    """What ``catalog.server`` said of each source; absent where it never did."""
     rows = SourceLook.objects.filter(source__in=list(sources)).values_list(
         "source_id", "holders__failover_settings"
     )

@@ -12,6 +12,7 @@ from functools import cache
 
 import psycopg
 from django.conf import settings
+from django.db import DatabaseError, connection
 
 from replview.store.connecting import connect_store
 
@@ -55,3 +56,15 @@ def _digest() -> str:
         row = session.execute(_IDENTITY).fetchone()
     assert row is not None
     return hashlib.sha256(str(row[0]).encode()).hexdigest()[:12]
+
+
+def store_system_identifier() -> str | None:
+    """Its system identifier; None when it cannot be told."""
+    if not settings.STORE_URL:
+        return None
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT system_identifier FROM pg_control_system()")
+            return str(int(cursor.fetchone()[0]) % (1 << 64))
+    except DatabaseError:
+        return None

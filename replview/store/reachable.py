@@ -44,18 +44,22 @@ _OPTION = re.compile(
 _OURS = re.compile(r"REPLVIEW_(?!SOURCE_)|DJANGO_")
 
 
+class DSNError(ValueError):
+    """The DSN cannot be used; the text says why without repeating it."""
+
+
 def check_address(conninfo: str) -> None:
     """Raise ``DSNError`` unless every host it names may be connected to."""
     parts = _parts(conninfo)
     for name in _NEVER:
         if parts.get(name):
-            raise _error(f"the DSN names a {name}, which replview never writes: leave it out")
+            raise DSNError(f"the DSN names a {name}, which replview never writes: leave it out")
     allowed: Sequence[str] = settings.SOURCE_HOSTS
     if not allowed:
         return
     parts = _with_service(parts)
     if parts.get("oauth_issuer"):
-        raise _error("it names an oauth_issuer, which would be asked besides the server")
+        raise DSNError("it names an oauth_issuer, which would be asked besides the server")
     hosts = _several(parts.get("host") or os.environ.get("PGHOST"))
     addresses = _several(parts.get("hostaddr") or os.environ.get("PGHOSTADDR"))
     # Where both are given, libpq connects to the address, and the name is for TLS alone; of several
@@ -64,7 +68,7 @@ def check_address(conninfo: str) -> None:
     for place in places or [""]:
         if not _is_allowed(place, allowed):
             what = f"the host {place[:100]}" if place else "a local socket"
-            raise _error(
+            raise DSNError(
                 f"{what} is not among those that this instance may connect to "
                 f"(REPLVIEW_SOURCE_HOSTS: {', '.join(allowed)})"
             )
@@ -96,13 +100,13 @@ def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
             _check_file(name, value)
     options = re.sub(r"(^|\s)-c\s+", r"\1-c", str(parts.get("options") or ""))
     if not all(_OPTION.fullmatch(word) for word in options.split()):
-        raise _error("options may hold only -c name=value, endpoint=… and project=…")
+        raise DSNError("options may hold only -c name=value, endpoint=… and project=…")
 
 
 def _check_variable(name: str) -> None:
     patterns: Sequence[str] = settings.SOURCE_VARIABLES
     if _OURS.match(name) or not any(fnmatchcase(name, pattern) for pattern in patterns):
-        raise _error(
+        raise DSNError(
             f"the variable {name[:100]} may not be named in a page: those that may match "
             f"{', '.join(patterns)} (REPLVIEW_SOURCE_VARIABLES)"
         )
@@ -116,7 +120,7 @@ def _check_file(what: str, text: str) -> None:
         path.is_relative_to(Path(folder).resolve()) for folder in folders
     ):
         where = f"below {' or '.join(folders)}" if folders else "nowhere, until that is set"
-        raise _error(
+        raise DSNError(
             f"the file of {what} is outside of where pages may name files: {where} "
             "(REPLVIEW_SOURCE_FILES); on the command line any may be named"
         )
@@ -160,9 +164,9 @@ def _with_service(parts: Mapping[str, Any]) -> dict[str, Any]:
         found = _service_in(path, str(name))
         if found is not None:
             if any(key.startswith("ldap") for key in found):
-                raise _error("its service asks a directory (LDAP) where the server is")
+                raise DSNError("its service asks a directory (LDAP) where the server is")
             return {**found, **parts}
-    raise _error("its service is in no service file of this user")
+    raise DSNError("its service is in no service file of this user")
 
 
 def _service_files(parts: Mapping[str, Any]) -> list[Path]:
@@ -184,7 +188,7 @@ def _service_in(path: Path, name: str) -> dict[str, str] | None:
     except (OSError, UnicodeDecodeError):
         return None
     except configparser.Error:
-        raise _error(f"the service file {path} cannot be read") from None
+        raise DSNError(f"the service file {path} cannot be read") from None
     if not parser.has_section(name):
         return None
     return {key: value or "" for key, value in parser.items(name)}
@@ -195,10 +199,4 @@ def _parts(conninfo: str) -> dict[str, Any]:
         return dict(libpq.conninfo_to_dict(conninfo))
     except psycopg.ProgrammingError:
         # libpq's own message repeats the string, password and all.
-        raise _error("the DSN is not a libpq connection string") from None
-
-
-def _error(text: str) -> Exception:
-    from replview.store.dsn import DSNError  # which asks us in turn
-
-    return DSNError(text)
+        raise DSNError("the DSN is not a libpq connection string") from None

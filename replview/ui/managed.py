@@ -13,8 +13,8 @@ from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.acts.act import Act
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.store.dsn import DSNError
 from replview.store.models import Slot, Source
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 _OUTCOME = "managed"

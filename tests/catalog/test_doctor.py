@@ -14,8 +14,7 @@ from psycopg.conninfo import make_conninfo
 from replview.catalog.connections import connect
 from replview.catalog.doctor.doctor import examine
 from replview.catalog.doctor.findings import Finding, Grade, blocks
-from replview.catalog.doctor.plugins import check_plugins
-from replview.catalog.doctor.server import check_version
+from replview.catalog.doctor.server import check_plugins, check_version
 from replview.catalog.plan.plan import make_plan
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble

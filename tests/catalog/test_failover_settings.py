@@ -3,7 +3,7 @@
 from psycopg.rows import dict_row
 
 from replview.catalog.connections import reading
-from replview.catalog.failover_settings import read_failover_settings
+from replview.catalog.server import read_failover_settings
 from tests.conftest import SourceDatabase
 
 

@@ -18,8 +18,9 @@ from replview.receiver.sessions.walsender import ReplicationSession
 from replview.runtime.binaries import debian_postgres15
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
-from replview.store.dsn import DSNError, full_conninfo, set_dsn
+from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Source
+from replview.store.reachable import DSNError
 from tests.catalog.certificates import Authority
 from tests.copied_clusters import copied
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from replview.store.dsn import DSNError, full_conninfo, resolve, set_dsn, split_dsn
+from replview.store.dsn import full_conninfo, resolve, set_dsn, split_dsn
 from replview.store.models import Source
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged, seal, unseal
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from replview.store.dsn import DSNError
-from replview.store.reachable import check_address, check_given
+from replview.store.reachable import DSNError, check_address, check_given
 
 ALLOWED = ["*.db.example", "10.0.0.0/8", "2001:db8::/32", "192.0.2.7"]
 

@@ -4,17 +4,19 @@ It only reads: catalogs over an ordinary connection, and IDENTIFY_SYSTEM over a 
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import psycopg
 
-from replview.catalog.connections import Connection, connected
-from replview.catalog.doctor import plugins, replication_session, server, tables, waiting
-from replview.catalog.doctor.findings import Finding, ok, problem, warning
-from replview.catalog.problems import explain
+from replview.catalog.connections import Connection, connect_replication, connected
+from replview.catalog.doctor import server, tables
+from replview.catalog.doctor.findings import Finding, note, ok, problem, some_of, warning
+from replview.catalog.naming import literal
+from replview.catalog.problems import THROUGH_SQL, explain
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
-from replview.catalog.slots import read_slots
-from replview.catalog.state.open_transactions import read_open_transactions
+from replview.catalog.slots import SlotFacts, read_slots
+from replview.catalog.state.open_transactions import OpenTransaction, read_open_transactions
 from replview.catalog.tables import read_tables
 
 _OLDEST_READABLE = 100000
@@ -45,13 +47,13 @@ def _examine(
         return
     facts = read_server_facts(connection)
     yield from _about_server(facts)
-    identified, findings = replication_session.try_replication(conninfo)
+    identified, findings = try_replication(conninfo)
     yield from findings
     if all(one.code != "pooler" for one in findings):
-        yield from replication_session.check_pooler(connection, replication_works=bool(identified))
+        yield from check_pooler(connection, replication_works=bool(identified))
     yield from _about_content(connection, facts)
     source = identified.system_identifier if identified else facts.system_identifier
-    yield from waiting.check_same_cluster(source, store_system_identifier)
+    yield from check_same_cluster(source, store_system_identifier)
 
 
 def _about_server(facts: ServerFacts) -> Iterator[Finding]:
@@ -70,7 +72,7 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
     yield from tables.check_publications(read_publications(connection), all_tables)
     yield from tables.check_rights(facts.may_create, all_tables, facts.database)
     try:
-        yield from waiting.check_open_transactions(read_open_transactions(connection))
+        yield from check_open_transactions(read_open_transactions(connection))
     except psycopg.errors.InsufficientPrivilege:
         yield warning(
             "open_transactions",
@@ -78,5 +80,111 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
             f"GRANT pg_monitor TO {facts.role}",
         )
     slots = read_slots(connection)
-    yield from plugins.check_plugins(facts, slots)
-    yield from waiting.check_slots(slots)
+    yield from server.check_plugins(facts, slots)
+    yield from check_slots(slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """What IDENTIFY_SYSTEM told."""
+
+    system_identifier: str
+    timeline: int
+
+
+def try_replication(conninfo: str) -> tuple[Identified | None, list[Finding]]:
+    """Open a walsender session, ask who the system is, close it."""
+    code = "replication_connection"
+    try:
+        with connect_replication(conninfo) as connection, connection.cursor() as cursor:
+            row = cursor.execute("IDENTIFY_SYSTEM").fetchone()
+    except psycopg.Error as error:
+        trouble = explain(error, conninfo)
+        if trouble.code == "pooler" or (trouble.code == "refused" and _is_a_pooler(error)):
+            return None, [_pooler()]
+        return None, [problem(trouble.code, trouble.cause, trouble.remedy)]
+    if row is None or len(row) < 2:
+        return None, [_pooler()]
+    found = Identified(system_identifier=str(row[0]), timeline=int(row[1]))
+    return found, [ok(code, "a replication connection works (IDENTIFY_SYSTEM answered)")]
+
+
+def check_pooler(connection: Connection, *, replication_works: bool) -> Iterator[Finding]:
+    """A pooler tells libpq of another process than the one that answers."""
+    row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
+    if row is not None and row[0] != connection.info.backend_pid:
+        yield (
+            note("pooler", "a connection pooler stands between; it passes replication on")
+            if replication_works
+            else _pooler()
+        )
+
+
+def _is_a_pooler(error: psycopg.Error) -> bool:
+    """A walsender always knows IDENTIFY_SYSTEM; an ordinary session calls it a syntax error."""
+    return isinstance(error, psycopg.errors.SyntaxError) or "pgbouncer" in str(error).lower()
+
+
+def _pooler() -> Finding:
+    return problem(
+        "pooler",
+        "a connection pooler stands between replview and the server: replication does not pass it",
+        "Give the DSN of the server itself, or " + THROUGH_SQL,
+    )
+
+
+#: Younger transactions end before anyone could act.
+_SHORT_SECONDS = 5.0
+
+
+def check_open_transactions(waiting_for: list[OpenTransaction]) -> Iterator[Finding]:
+    """CREATE_REPLICATION_SLOT waits for each of them, in every database."""
+    old = [
+        item
+        for item in waiting_for
+        if item.gid is not None or item.age_seconds is None or item.age_seconds >= _SHORT_SECONDS
+    ]
+    if not old:
+        yield ok("open_transactions", "no long transaction stands in the way of a new slot")
+        return
+    yield warning(
+        "open_transactions",
+        f"creating a slot would wait for {len(old)} open transaction{'s' if len(old) > 1 else ''}: "
+        f"{some_of([str(item) for item in old], 5)}",
+        "Let them end, and where that is in order end them: "
+        + "; ".join(_end(item) for item in old[:5]),
+    )
+
+
+def check_slots(slots: list[SlotFacts]) -> Iterator[Finding]:
+    """Slots nobody reads hold WAL and old catalog rows; lost ones are of no use."""
+    for slot in slots:
+        drop = f"SELECT pg_drop_replication_slot({literal(slot.slot_name)})"
+        if slot.wal_status == "lost" or slot.invalidation_reason:
+            reason = f" ({slot.invalidation_reason})" if slot.invalidation_reason else ""
+            yield note("lost_slot", f"slot {slot.slot_name} is lost{reason}", drop)
+        elif not slot.active and slot.retained_wal_bytes:
+            megabytes = slot.retained_wal_bytes / 1024**2
+            yield warning(
+                "inactive_slot",
+                f"slot {slot.slot_name} has no reader and holds {megabytes:,.1f} MB of WAL",
+                f"Start its reader, or if nobody needs it: {drop}",
+            )
+
+
+def check_same_cluster(source: str | None, store: str | None) -> Iterator[Finding]:
+    """In one cluster, the slot must read the WAL that storing its own changes writes."""
+    if source is not None and source == store:
+        yield warning(
+            "same_cluster",
+            "replview's store is in the same cluster as this source: the slot must read the WAL "
+            "that storing its own changes writes (half the rate, never idle)",
+            "Put the store into a cluster of its own: REPLVIEW_STORE_URL",
+        )
+
+
+def _end(item: OpenTransaction) -> str:
+    if item.gid is not None:
+        gid = literal(item.gid)
+        return f"COMMIT PREPARED {gid}, or ROLLBACK PREPARED {gid} (in {item.database})"
+    return f"SELECT pg_terminate_backend({item.pid})"

@@ -1,9 +1,13 @@
-"""Version, wal_level, free slots and walsenders, disk limit, encoding, standby."""
+"""Checks of the server: version, settings, free slots, standby, output plugins, rights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from replview.catalog.doctor.findings import Finding, note, ok, problem, warning
+from replview.catalog.connections import Connection
+from replview.catalog.doctor.findings import Finding, note, ok, problem, some_of, warning
+from replview.catalog.naming import literal, quoted
+from replview.catalog.queries import Query
 from replview.catalog.server import ServerFacts
+from replview.catalog.slots import SlotFacts
 
 #: Before this there is no logical replication.
 FIRST_USABLE = 10
@@ -125,3 +129,65 @@ def _standby(server: ServerFacts) -> Iterator[Finding]:
             "waits until the primary logs a snapshot",
             "On the primary: CREATE PUBLICATION …; then SELECT pg_log_standby_snapshot()",
         )
+
+
+MAY_MONITOR = Query(
+    name="may_monitor",
+    about="Whether the role is in pg_monitor (or a superuser); anyone may read it.",
+    sql="SELECT current_user::text AS role, pg_has_role('pg_monitor', 'USAGE') AS may_monitor",
+)
+
+
+def check_monitoring(connection: Connection) -> Iterator[Finding]:
+    """pg_monitor, with the statement that grants it."""
+    row = MAY_MONITOR.row(connection)
+    if row["may_monitor"]:
+        yield ok("monitoring", f"role {row['role']} may read statistics (pg_monitor)")
+    else:
+        yield warning(
+            "no_pg_monitor",
+            f"role {row['role']} is not in pg_monitor: who reads a slot, what holds it back and "
+            "the size of the WAL stay unknown",
+            f"GRANT pg_monitor TO {quoted(row['role'])}",
+        )
+
+
+# Which output plugins the server lets anybody use.
+#
+# Minor releases since 2026 (18.6, 17.11, 16.15 and their like) have a list of them: a slot of
+# any other plugin can neither be made nor read, whoever asks. Source: PostgreSQL, documentation
+# of ``output_plugin_libraries``.
+
+
+#: What every slot that replview makes speaks.
+_OURS = "pgoutput"
+
+
+def check_plugins(server: ServerFacts, slots: Sequence[SlotFacts]) -> Iterator[Finding]:
+    """Ours must be in the list, and those of slots that somebody made before there was one."""
+    allowed = server.output_plugins
+    if allowed is None:
+        return
+    if _OURS not in allowed:
+        yield problem(
+            "plugin_refused",
+            f"the server does not allow the output plugin {_OURS}, which every slot of replview's "
+            "needs",
+            _add(allowed, [_OURS]),
+        )
+    refused = [s for s in slots if s.plugin and s.plugin != _OURS and s.plugin not in allowed]
+    if refused:
+        names = some_of([f"{slot.slot_name} ({slot.plugin})" for slot in refused])
+        yield warning(
+            "slots_refused",
+            f"slots of plugins that the server does not allow cannot be read: {names}",
+            _add(allowed, sorted({str(slot.plugin) for slot in refused})),
+        )
+
+
+def _add(allowed: Sequence[str], more: Sequence[str]) -> str:
+    names = ", ".join(literal(name) for name in (*allowed, *more))
+    return (
+        f"ALTER SYSTEM SET output_plugin_libraries = {names}; then SELECT pg_reload_conf() "
+        "(whoever may replicate can load a plugin that is in the list)"
+    )

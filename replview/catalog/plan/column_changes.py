@@ -14,8 +14,13 @@ from replview.catalog.connections import Connection
 from replview.catalog.doctor.findings import some_of
 from replview.catalog.plan.column_rules import known_columns, listed_columns
 from replview.catalog.plan.slot_request import Columns, refuse
-from replview.catalog.publication_members import Member, owned_publications, read_members
-from replview.catalog.publications import Publication, read_publications
+from replview.catalog.publications import (
+    Member,
+    Publication,
+    owned_publications,
+    read_members,
+    read_publications,
+)
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
 
 #: Before it a publication has no column lists.

@@ -15,8 +15,13 @@ from replview.catalog.naming import table_parts
 from replview.catalog.plan import slot_request as wishes
 from replview.catalog.plan.column_rules import check_columns, table_items
 from replview.catalog.plan.slot_request import Wish, refuse
-from replview.catalog.publication_members import Member, owned_publications, read_members
-from replview.catalog.publications import Publication, read_publications
+from replview.catalog.publications import (
+    Member,
+    Publication,
+    owned_publications,
+    read_members,
+    read_publications,
+)
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.tables import TableFacts, read_tables
 

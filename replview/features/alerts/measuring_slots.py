@@ -8,7 +8,7 @@ from typing import Any
 from replview.features.alerts.measured import Measured
 from replview.features.alerts.snapshot import Sight
 from replview.store.models import Slot, WatchedSlot
-from replview.store.slot_budgets import DROPPED
+from replview.store.slot_control import DROPPED
 
 #: Loss is foretold once this share of the limit is used: before that, any burst of writing would
 #: look like one.

@@ -19,8 +19,9 @@ from replview.receiver.baselines.storing import Lost
 from replview.receiver.problems import where_it_failed
 from replview.receiver.process_memory import prepare_for_batches
 from replview.store.connecting import connect_store, orm_connection
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)

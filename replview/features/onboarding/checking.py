@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from replview.catalog.connections import reading
 from replview.catalog.doctor.doctor import examine
 from replview.catalog.doctor.findings import Finding, Grade
-from replview.catalog.doctor.monitoring import check_monitoring
+from replview.catalog.doctor.server import check_monitoring
 from replview.catalog.problems import THROUGH_SQL, SourceTrouble
+from replview.store.instance_identity import store_system_identifier
 from replview.store.models import SourceDraft
-from replview.store.own_cluster import store_system_identifier
 from replview.text.formats import plural
 from replview.text.remedies import Remedy, split_remedy
 from replview.ui.plan_text import finding_for_page, sentence

@@ -6,12 +6,12 @@ from typing import Any
 
 from django.http import QueryDict
 
+from replview.catalog.columns import read_columns
 from replview.catalog.connections import Connection
 from replview.catalog.naming import table_text
 from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan import column_rules
 from replview.catalog.publications import read_publications
-from replview.catalog.table_columns import read_columns
 from replview.catalog.tables import TableFacts, read_tables
 from replview.store.masks import current_rules, masked_by
 

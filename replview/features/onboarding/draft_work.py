@@ -15,8 +15,8 @@ from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import drafts, intentions
 from replview.store.connecting import orm_connection
-from replview.store.dsn import DSNError
 from replview.store.models import SourceDraft
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from replview.jobs import baselines, drafts
 from replview.jobs.stopping import stopping
 from replview.live.publisher import Publisher
 from replview.store.connecting import orm_connection
-from replview.store.dsn import DSNError
 from replview.store.models import Slot, SourceDraft
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Visit, note, use_visit
 

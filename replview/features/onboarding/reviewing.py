@@ -11,8 +11,8 @@ from replview.catalog.plan.plan import Plan, make_plan
 from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import drafts
-from replview.store.dsn import DSNError
 from replview.store.models import SourceDraft
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.text.formats import plural
 from replview.ui.plan_text import for_page, sentence, trouble_for_page

@@ -20,8 +20,8 @@ from replview.features.onboarding import (
 )
 from replview.features.onboarding.steps import at_step, go_on, page_of
 from replview.jobs import drafts
-from replview.store.dsn import DSNError
 from replview.store.models import SourceDraft
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.ui.plan_text import trouble_for_page
 

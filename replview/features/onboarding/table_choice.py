@@ -9,10 +9,8 @@ from django.http import QueryDict
 
 from replview.catalog.connections import Connection
 from replview.catalog.naming import quoted
-from replview.catalog.plan.slot_request import fully_usable
-from replview.catalog.publication_members import whole_schemas
-from replview.catalog.publications import Publication, read_publications
-from replview.catalog.readable_together import clash_of
+from replview.catalog.plan.slot_request import clash_of, fully_usable
+from replview.catalog.publications import Publication, read_publications, whole_schemas
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
 from replview.text.formats import count_words, plural

@@ -15,9 +15,10 @@ from replview.catalog.state.peekable import read_place
 from replview.jobs import peeks
 from replview.receiver.peeks.peek import peek as look_into
 from replview.store.connecting import orm_connection
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.masks import NamedColumn, current_rules, masked_by
 from replview.store.models import Slot, SlotPeek, Source
+from replview.store.reachable import DSNError
 from replview.store.read.relation_shapes import names_had
 from replview.store.read.seen import masked_image
 from replview.store.secrets import SecretKeyChanged

@@ -16,8 +16,9 @@ from replview.catalog.slots import SlotFacts
 from replview.catalog.state.peekable import Place, read_place
 from replview.features.peeks.text import Found, counts_words, groups_of
 from replview.jobs import peeks
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotPeek, Source
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Action, note
 from replview.text.formats import bytes_words, plural

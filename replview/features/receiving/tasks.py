@@ -28,8 +28,9 @@ from replview.jobs.stopping import stopping
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
 from replview.store.connecting import orm_connection
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.lease import LEASE_SECONDS
 

@@ -14,17 +14,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from replview.catalog.connections import Connection, writing
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.server import read_server_facts
-from replview.catalog.state.budgeted import (
+from replview.catalog.state.wal_budget import (
     BudgetedSlot,
     drop_over_budget,
     end_reader,
     read_budgeted,
+    size_words,
 )
-from replview.catalog.state.wal_budget import size_words
-from replview.store import slot_budgets
+from replview.store import slot_control
 from replview.store.connecting import orm_connection
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, WatchedSlot
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def enforce() -> list["Future[None]"]:
     threads: each future is done once that is.
     """
     begun = []
-    for row in slot_budgets.watched_with_budget():
+    for row in slot_control.watched_with_budget():
         slot = row.slot
         assert slot is not None
         with _lock:
@@ -77,15 +78,15 @@ def _is_asked_for(row: WatchedSlot, slot: Slot) -> bool:
 def _was_interrupted(slot: Slot) -> bool:
     """Stopped to be dropped, by a worker that never came to say what became of it."""
     stopped = slot.desired == Slot.Desired.STOPPED
-    return stopped and slot.problem_code == slot_budgets.DROPPED and not slot.problem_remedy
+    return stopped and slot.problem_code == slot_control.DROPPED and not slot.problem_remedy
 
 
 def _settle(slot: Slot, *, gone: bool) -> None:
     """Say what an earlier run did not come to say."""
     if gone:
-        slot_budgets.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
+        slot_control.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
     else:
-        slot_budgets.call_off(slot)
+        slot_control.call_off(slot)
 
 
 def _warn(slot: Slot, retained_bytes: int) -> None:
@@ -93,7 +94,7 @@ def _warn(slot: Slot, retained_bytes: int) -> None:
     share = retained_bytes / (slot.wal_budget_bytes or 1)
     if _BELOW_HALF <= share < _HALF:
         return
-    warned = slot_budgets.warned_since_below_half(slot)
+    warned = slot_control.warned_since_below_half(slot)
     if (share >= _HALF) == warned:
         return
     sizes = f"{size_words(retained_bytes)} of its WAL budget of "
@@ -104,7 +105,7 @@ def _warn(slot: Slot, retained_bytes: int) -> None:
         text = f"Retains {sizes}: at the limit replview drops the slot, and the record has a gap."
     else:
         text = f"Retains {sizes}: nothing is dropped (protect the record); mind the source's disk."
-    slot_budgets.log_budget(slot, text, warned=share >= _HALF, retained_wal_bytes=retained_bytes)
+    slot_control.log_budget(slot, text, warned=share >= _HALF, retained_wal_bytes=retained_bytes)
 
 
 def _ask(slot: Slot) -> None:
@@ -135,10 +136,10 @@ def _enforce_on(connection: Connection, slot: Slot) -> None:
         return
     wanted = slot.desired == Slot.Desired.RUNNING or _was_interrupted(slot)
     cause = _cause(slot, second.retained_wal_bytes)
-    if not slot_budgets.ask_to_stop(slot, cause):
+    if not slot_control.ask_to_stop(slot, cause):
         return
     dropped = None
-    if _released(connection, slot) and slot_budgets.still_chosen(slot):
+    if _released(connection, slot) and slot_control.still_chosen(slot):
         budget_bytes = slot.wal_budget_bytes or 0
         dropped = drop_over_budget(
             connection, slot.name, plugin=slot.plugin, budget_bytes=budget_bytes
@@ -147,9 +148,9 @@ def _enforce_on(connection: Connection, slot: Slot) -> None:
         _say_dropped(slot, first, dropped)
     elif wanted:
         # Stopping set WAL free, or the choice was changed: go on as before.
-        slot_budgets.call_off(slot)
+        slot_control.call_off(slot)
     else:
-        slot_budgets.forget_problem(slot)
+        slot_control.forget_problem(slot)
 
 
 def _over(connection: Connection, slot: Slot) -> BudgetedSlot | None:
@@ -200,7 +201,7 @@ def _say_dropped(slot: Slot, first: BudgetedSlot, dropped: BudgetedSlot) -> None
         "restart_lsn": str(dropped.restart_lsn),
         "confirmed_flush_lsn": str(dropped.confirmed_flush_lsn),
     }
-    slot_budgets.say_dropped(slot, cause, _remedy(slot), detail)
+    slot_control.say_dropped(slot, cause, _remedy(slot), detail)
     log.warning("slot %s: dropped on its source at its WAL budget", slot.pk, extra=_said(slot))
 
 

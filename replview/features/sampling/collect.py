@@ -11,11 +11,15 @@ from typing import Any
 
 from replview.catalog.connection_cache import Kept
 from replview.catalog.server import ServerFacts, read_server_facts
-from replview.catalog.state.checkpoints import may_read_checkpoints, read_last_checkpoint
 from replview.catalog.state.open_now import OpenNow, read_open_now
+from replview.catalog.state.server_files import (
+    may_list_wal_directory,
+    may_read_checkpoints,
+    read_last_checkpoint,
+    read_wal_directory_bytes,
+)
 from replview.catalog.state.slot_states import SlotStates, read_slot_states
 from replview.catalog.state.subscriptions import read_subscription_columns, read_subscriptions
-from replview.catalog.state.wal_directory import may_list_wal_directory, read_wal_directory_bytes
 
 #: The server's facts are asked for so often.
 _FACTS_SECONDS = 60.0

@@ -15,8 +15,9 @@ from replview.catalog.connections import writing
 from replview.catalog.plan.slot_step import HEARTBEAT
 from replview.catalog.problems import SourceTrouble
 from replview.store.connecting import orm_connection
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from replview.catalog.plan.slot_step import HEARTBEAT, HEARTBEAT_BOUNDS
 from replview.catalog.state.wal_budget import parse_budget, size_words
 from replview.store.models import Slot, WatchedSlot
-from replview.store.slot_budgets import DROPPED
+from replview.store.slot_control import DROPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

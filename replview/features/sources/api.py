@@ -15,7 +15,7 @@ from ninja.utils import check_csrf
 from replview.access.rights import Role, may, sees_source, visible_sources
 from replview.acts import adopting, dropping, receiving
 from replview.acts.act import Act, json_of
-from replview.acts.column_requests import NamedColumns
+from replview.acts.column_choices import NamedColumns
 from replview.acts.columns import change_columns, plan_columns
 from replview.acts.credentials import Credentials, plan_credentials, set_credentials
 from replview.acts.moving import Move, carry_out_move, plan_move
@@ -35,8 +35,8 @@ from replview.features.sources.api_shapes import (
     SourceOut,
     TablesAsked,
 )
-from replview.store.dsn import DSNError
 from replview.store.models import Slot, Source
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.ui.api.access import Token
 from replview.ui.api.answers import BadRequest

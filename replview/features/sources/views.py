@@ -5,7 +5,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from replview.access.rights import Role, may
-from replview.acts.published import publications_of
+from replview.acts.publications import publications_of
 from replview.features.sources.page import build_page
 from replview.health.servers import clusters_of, feeds_of
 from replview.ui.managed import EXPECTED, source_for, trouble_of

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from replview.catalog.plan.carry_out import carry_out, undo
 from replview.catalog.plan.plan import Plan
-from replview.catalog.readable_together import existing_publications
+from replview.catalog.plan.slot_request import existing_publications
 from replview.features.onboarding.watch import Watching
 from replview.features.receiving.tasks import publisher
 from replview.jobs.drafts import watch_name

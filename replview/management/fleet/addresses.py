@@ -6,7 +6,8 @@ from typing import Any
 from psycopg import conninfo as libpq
 
 from replview.management.fleet.faults import Faults
-from replview.store.dsn import DSNError, split_dsn
+from replview.store.dsn import split_dsn
+from replview.store.reachable import DSNError
 
 _NO_SECRET = (
     'a password stands in it: say where it is instead, password = { env = "NAME" } or '

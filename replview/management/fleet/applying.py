@@ -14,7 +14,7 @@ from replview.access.accounts import AccountProblem
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.management.fleet.planning import side_by_side
 from replview.management.fleet.plans import Item, Plan
-from replview.store.dsn import DSNError
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
 

@@ -1,7 +1,7 @@
 """The columns a slot leaves out or masks, compared with what the file declares of them."""
 
 from replview.acts.columns import change_columns, plan_columns
-from replview.acts.definitions import made_by_us
+from replview.acts.publications import made_by_us
 from replview.catalog.connections import Connection
 from replview.catalog.plan.column_rules import check_columns, rules_for_slot
 from replview.catalog.plan.slot_request import Wish

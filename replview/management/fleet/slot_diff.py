@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from replview.acts.definitions import made_by_us
 from replview.acts.noting import note_slot
+from replview.acts.publications import made_by_us
 from replview.acts.receiving import plan_start, plan_stop, start, stop
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.connections import Connection
@@ -13,8 +13,7 @@ from replview.catalog.plan import slot_request as wishes
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.plan.slot_step import two_phase_of
 from replview.catalog.problems import Trouble
-from replview.catalog.publication_members import read_members
-from replview.catalog.publications import read_publications
+from replview.catalog.publications import read_members, read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.state.wal_budget import size_words
@@ -25,8 +24,7 @@ from replview.management.fleet.new_slots import chosen_names
 from replview.management.fleet.plans import BY, Item
 from replview.management.fleet.retention import compare_keeping
 from replview.store.models import Slot
-from replview.store.reopening import reopen
-from replview.store.slot_budgets import change_budget
+from replview.store.slot_control import change_budget, reopen
 
 #: Columns of the slot's row that the next session reads, by their keys in the file.
 _ROW = {"publications": "publications", "options": "options", "interface": "interface",

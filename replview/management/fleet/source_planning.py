@@ -20,8 +20,9 @@ from replview.management.fleet.new_slots import plan_new, statements_of
 from replview.management.fleet.plans import BY, Item, Verdict
 from replview.management.fleet.retention import wanted_keeping
 from replview.management.fleet.slot_diff import plan_kept
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
+from replview.store.reachable import DSNError
 from replview.store.retention.policy import change_keeping
 from replview.store.secrets import SecretKeyChanged
 

@@ -10,9 +10,9 @@ from django.core.management.base import BaseCommand, CommandError, handle_defaul
 from django.db import OperationalError, ProgrammingError, connection, connections
 
 from replview.catalog.problems import SourceTrouble
-from replview.store.dsn import DSNError
+from replview.store.instance_identity import store_system_identifier
 from replview.store.models import Slot, Source
-from replview.store.own_cluster import store_system_identifier
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 __all__ = [

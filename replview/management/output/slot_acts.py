@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from replview.acts import dropping, receiving
 from replview.acts.act import Act, declared_words, lines_of
-from replview.acts.column_requests import NamedColumns
+from replview.acts.column_choices import NamedColumns
 from replview.acts.columns import change_columns, plan_columns
 from replview.acts.tables import change_tables, plan_tables
 from replview.management.output.instance import PlainCommand, find_slot

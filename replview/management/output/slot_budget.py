@@ -16,7 +16,7 @@ from replview.catalog.state.wal_budget import (
 from replview.management.output import slot_keeping
 from replview.management.output.instance import PlainCommand, find_slot
 from replview.store.models import Slot
-from replview.store.slot_budgets import change_budget
+from replview.store.slot_control import change_budget
 
 
 def add_budget_options(parser: ArgumentParser) -> None:

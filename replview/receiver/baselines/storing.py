@@ -21,8 +21,8 @@ from replview.receiver.storing.encoding import ChangeEncoder
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transaction_copy import insert_rows, update_rows
 from replview.store.write import change_rows
+from replview.store.write.change_rows import store_large_values
 from replview.store.write.incarnations import log_event
-from replview.store.write.large_values import store_large_values
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
 from replview.store.write.transaction_rows import TransactionRow
 

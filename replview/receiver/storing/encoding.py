@@ -20,6 +20,7 @@ from replview.receiver.storing.table_plans import Aside, TablePlan, TablePlans, 
 from replview.store.keys import NULL_MARK, SEPARATOR
 from replview.store.write.change_rows import (
     NULL,
+    LargeText,
     pack_hash,
     pack_jsonb,
     pack_seq_lsn,
@@ -27,7 +28,6 @@ from replview.store.write.change_rows import (
     row_head,
     row_table,
 )
-from replview.store.write.large_values import LargeText
 from replview.store.write.transaction_rows import TransactionRow
 
 #: Send a piece to the store once it has grown to this.

@@ -29,7 +29,7 @@ from replview.receiver.storing.transaction_copy import (
     store_transitions,
 )
 from replview.store.write import change_rows
-from replview.store.write.large_values import store_large_values
+from replview.store.write.change_rows import store_large_values
 from replview.store.write.lease import Fenced, Lease
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
 from replview.store.write.shapes import StoredShape

@@ -4,7 +4,14 @@ Two tables are partitioned and written by COPY alone (``change``, ``slot_sample`
 their columns for reading, the migration holds their SQL.
 """
 
-from replview.store.models.access import AccessRecord
+from replview.store.models.access import (
+    AccessRecord,
+    ApiToken,
+    Grant,
+    Identity,
+    SavedFilter,
+    SetupCode,
+)
 from replview.store.models.activity import (
     ActivityMark,
     ActorActivity,
@@ -12,7 +19,6 @@ from replview.store.models.activity import (
     RelationActivity,
 )
 from replview.store.models.alerts import Alert, AlertRule, Delivery, Setting, Webhook
-from replview.store.models.archive import ArchivedRun, ArchiveMark
 from replview.store.models.drafts import SourceDraft
 from replview.store.models.erasures import Erasure
 from replview.store.models.evidence import Baseline, PublicationLook
@@ -37,12 +43,10 @@ from replview.store.models.history import (
 )
 from replview.store.models.history_jobs import HistoryJob
 from replview.store.models.intentions import SlotIntention
-from replview.store.models.keeping import KeptDay, StoreMoment
 from replview.store.models.masks import MaskRule
-from replview.store.models.people import ApiToken, SavedFilter
 from replview.store.models.quarantine import Quarantine
 from replview.store.models.relations import Relation, RelationVersion, TypeName
-from replview.store.models.rights import Grant, Identity, SetupCode
+from replview.store.models.retention import ArchivedRun, ArchiveMark, KeptDay, StoreMoment
 from replview.store.models.samples import SlotEvent, SlotPeek, SlotSample, SourceLook
 from replview.store.models.sources import Slot, SlotIncarnation, Source
 

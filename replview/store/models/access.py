@@ -1,12 +1,15 @@
-"""The access record: who looked at rows, took some out, or changed something, and when.
+"""Accounts and the access record: identities, rights, tokens, filters, and who did what, when.
 
-Append-only: the database refuses to change or delete a row of it (``migrations/_unmanaged.py``).
-Names are copied into it and nothing refers to an account, a source or a table, so that it outlives
-them. It lies in months, which only ``replview access forget`` drops; that too is recorded.
+The access record is append-only: the database refuses to change or delete a row of it
+(``migrations/_unmanaged.py``). Names are copied into it and nothing refers to an account, a source
+or a table, so that it outlives them. It lies in months, which only ``replview access forget``
+drops; that too is recorded.
 """
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.utils import timezone
 
 
 class AccessRecord(models.Model):
@@ -70,3 +73,126 @@ class AccessRecord(models.Model):
         db_table = "access_record"
         managed = False
         ordering = ["-at", "-id"]
+
+
+class SavedFilter(models.Model):
+    """A view somebody wants to come back to: a page and its address's parameters."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_filters"
+    )
+    #: The name of the page's address: ``transactions``, ``find``.
+    page = models.TextField()
+    name = models.CharField(max_length=100)
+    #: ``slot=shop/replview&tables=public.orders``.
+    query = models.TextField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        db_table = "saved_filter"
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "page", "name"], name="saved_filter_by_name")
+        ]
+
+
+class ApiToken(models.Model):
+    """Lets a program use the API in somebody's name; only a digest of it is kept."""
+
+    class Scope(models.TextChoices):
+        """What it is good for; never more than its user may."""
+
+        #: ``/metrics``, and how long each check of ``/readyz`` took.
+        METRICS = "metrics"
+        #: Whatever is only read.
+        READ = "read"
+        #: And exports: asked for, cancelled.
+        EXPORT = "export"
+        #: And whatever changes something.
+        OPERATE = "operate"
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
+    )
+    name = models.CharField(max_length=100)
+    #: SHA-256 of the token, in hexadecimal.
+    digest = models.CharField(max_length=64, unique=True)
+    #: Its first characters, to tell tokens apart.
+    hint = models.CharField(max_length=12)
+    #: The database's default is for a version of before, which runs on while the store is migrated.
+    scope = models.CharField(max_length=7, choices=Scope, default=Scope.READ, db_default=Scope.READ)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True)
+    #: None: until it is revoked.
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "api_token"
+        constraints = [models.UniqueConstraint(fields=["user", "name"], name="api_token_by_name")]
+
+
+class Grant(models.Model):
+    """A person's, or a group's, right to see a source and tables of it."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="grants"
+    )
+    group = models.ForeignKey(
+        "auth.Group", null=True, on_delete=models.CASCADE, related_name="grants"
+    )
+    #: None: every source there is or will be.
+    source = models.ForeignKey(
+        "store.Source", null=True, on_delete=models.CASCADE, related_name="grants"
+    )
+    #: ``schema.table`` with ``*`` for any letters; empty: all tables.
+    tables = ArrayField(models.TextField(), default=list, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    #: Whose act it was, by name; empty: replview's own.
+    created_by = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "rights_grant"
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(user__isnull=False, group__isnull=True)
+                | models.Q(user__isnull=True, group__isnull=False),
+                name="grant_to_one",
+            )
+        ]
+
+    def __str__(self) -> str:
+        where = self.source.name if self.source else "every source"
+        return f"{where}: {', '.join(self.tables) or 'all tables'}"
+
+
+class SetupCode(models.Model):
+    """Lets somebody make the first admin, once and soon; only a digest of it is kept."""
+
+    #: SHA-256 of the code, in hexadecimal.
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "setup_code"
+
+
+class Identity(models.Model):
+    """An account as a single sign-on provider knows it."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities"
+    )
+    issuer = models.TextField()
+    #: The provider's own name of it, which never changes.
+    subject = models.TextField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        db_table = "identity"
+        constraints = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="identity_by_subject")
+        ]

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from django.db import connection
 
 from replview.store.models import AccessRecord
-from replview.store.read.changes.page import ChangeRow
 
 Action = AccessRecord.Action
 Via = AccessRecord.Via
@@ -166,7 +165,22 @@ def viewed(
         look.rows = (look.rows or 0) + rows
 
 
-def viewed_changes(changes: Iterable[ChangeRow]) -> None:
+class ShownChange(Protocol):
+    """What the record wants to know of a change that a page shows."""
+
+    @property
+    def transaction_id(self) -> int: ...
+    @property
+    def relation_id(self) -> int | None: ...
+    @property
+    def schema(self) -> str | None: ...
+    @property
+    def table(self) -> str | None: ...
+    @property
+    def hidden(self) -> bool: ...
+
+
+def viewed_changes(changes: Iterable[ShownChange]) -> None:
     """This request shows these changes, as far as their reader may see them."""
     shown = [change for change in changes if not change.hidden]
     if not shown:

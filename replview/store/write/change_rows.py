@@ -5,6 +5,11 @@ pieces and two or three small packs. See PostgreSQL's documentation, COPY, Binar
 """
 
 import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
 
 #: Column order of the binary COPY.
 COPY_COLUMNS = (
@@ -53,3 +58,37 @@ pack_hash = _UINT8.pack
 pack_subxid = _INT8.pack
 #: ``pack_jsonb(len(document) + 1, 1)``, before the document itself.
 pack_jsonb = _JSONB.pack
+
+
+#: Characters a piece; a piece of 4-byte characters is 16 MB.
+PIECE_CHARACTERS = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LargeText:
+    """One value and where it belongs."""
+
+    transaction_id: int
+    seq: int
+    #: ``old`` or ``new``.
+    side: str
+    column: str
+    text: str
+
+
+def store_large_values(connection: psycopg.Connection[Any], values: Iterable[LargeText]) -> None:
+    """Store the values, a piece a row; runs inside the store transaction."""
+    for value in values:
+        for piece, start in enumerate(range(0, len(value.text), PIECE_CHARACTERS)):
+            connection.execute(
+                'INSERT INTO large_value (transaction_id, seq, side, "column", piece, content)'
+                " VALUES (%s, %s, %s, %s, %s, %s)",
+                [
+                    value.transaction_id,
+                    value.seq,
+                    value.side,
+                    value.column,
+                    piece,
+                    value.text[start : start + PIECE_CHARACTERS],
+                ],
+            )

@@ -18,8 +18,9 @@ from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble
 from replview.features.sampling.sample import sample_source
 from replview.jobs import intentions
-from replview.store.dsn import DSNError, full_conninfo, set_dsn
+from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, Source
+from replview.store.reachable import DSNError
 from replview.store.retention.tidy import make_partitions, remove_slots
 from tests.catalog.test_plan import left_on
 from tests.people import make_user

@@ -1,13 +1,51 @@
-"""What a slot may cost its source: the choice, and what the store knows of its being enforced."""
+"""What somebody decides about a slot: its WAL budget, to connect anew, to give it up."""
 
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.write.access_record import Action, note
+
+#: ``Slot.problem_code`` of such a slot; starting it creates it anew.
+GIVEN_UP = "given_up"
+
+
+def give_up(slot: Slot, by: str) -> None:
+    """Its record ends here; what is committed until it is created anew is missing from it."""
+    Slot.objects.filter(pk=slot.pk).update(
+        desired=Slot.Desired.STOPPED,
+        state=Slot.State.STOPPED,
+        state_since=timezone.now(),
+        problem_code=GIVEN_UP,
+        problem_cause=f"{by} dropped the slot on its source and kept the record",
+        problem_remedy=f"replview slot start {slot.source.name} {slot.name} creates it anew: "
+        "history has a gap until then",
+        retry_at=None,
+    )
+
+
+def reopen_all(source_id: int) -> int:
+    """Have the receivers of a source connect with the address and password it has now; returns
+    how many slots that are. What they hold half received comes again.
+    """
+    wanted = Slot.objects.filter(source_id=source_id, desired=Slot.Desired.RUNNING)
+    return _reopen(list(wanted.exclude(temporary=True).values_list("pk", flat=True)))
+
+
+def reopen(slot: Slot) -> int:
+    """The same for one slot, whatever is wanted of it."""
+    return _reopen([slot.pk])
+
+
+def _reopen(slot_ids: list[int]) -> int:
+    # Raising the epoch ends the receiver that reads; the next begins within two seconds.
+    return Slot.objects.filter(pk__in=slot_ids).update(
+        epoch=F("epoch") + 1, lease_owner="", heartbeat_at=None, retry_at=None
+    )
+
 
 #: The code of a slot that replview dropped at its budget.
 DROPPED = "wal_budget"
