@@ -7,8 +7,9 @@ from django.views.decorators.http import require_GET, require_POST
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Relation, Slot
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Action, note
 from replview.text.remedies import split_remedy

@@ -9,9 +9,9 @@ from replview.catalog.connections import reading
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.server import read_server_facts
 from replview.jobs import drafts
-from replview.store.address_parts import conninfo_from, place_of
-from replview.store.dsn import DSNError
+from replview.store.dsn import conninfo_from, place_of
 from replview.store.models import Source, SourceDraft
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.ui.plan_text import trouble_for_page
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from replview.features.onboarding import steps
 from replview.jobs import drafts
-from replview.store.address_parts import place_of
+from replview.store.dsn import place_of
 from replview.store.models import SourceDraft
 
 Kind = SourceDraft.Kind

@@ -25,8 +25,9 @@ from replview.features.onboarding.carried_out import carried_out, next_address
 from replview.features.onboarding.checking import Checked, check, view_of
 from replview.features.onboarding.steps import gone, page_of
 from replview.jobs import drafts
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Source, SourceDraft
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 

@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.table_now import IndexNow, TableNow, look_at_table
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Relation, RelationVersion, Source
+from replview.store.reachable import DSNError
 from replview.store.read.row_history.widths import row_widths
 from replview.store.read.schema_history import SchemaHistory
 from replview.store.read.version_diff import compare, summary

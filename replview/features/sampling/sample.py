@@ -24,8 +24,9 @@ from replview.features.sampling.rows import (
     store_source,
     store_unreachable,
 )
-from replview.store.dsn import DSNError, full_conninfo
+from replview.store.dsn import full_conninfo
 from replview.store.models import Source, SourceLook
+from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 #: Counters of decoding, from pg_stat_replication_slots: they are the slot's, since ``stats_reset``.

@@ -10,11 +10,9 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from replview.access.rights import Role
 from replview.acts import adopting, dropping, receiving
-from replview.acts.column_choices import columns_of
-from replview.acts.column_requests import DROP, KEEP, MASK
+from replview.acts.column_choices import DROP, KEEP, MASK, columns_of
 from replview.acts.columns import change_columns, plan_columns
-from replview.acts.table_choices import TableChoice, tables_of
-from replview.acts.tables import change_tables, plan_tables
+from replview.acts.tables import TableChoice, change_tables, plan_tables, tables_of
 from replview.store.models import Slot, WatchedSlot
 from replview.ui.managed import (
     EXPECTED,

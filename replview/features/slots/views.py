@@ -24,8 +24,8 @@ from replview.health.watched import OtherView, other_view
 from replview.store.failover_readiness import read_failover_settings, waits_for_none
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, WatchedSlot
 from replview.store.quarantine import settled_quarantines
-from replview.store.recorded_elsewhere import recorded_elsewhere
-from replview.store.slot_budgets import change_budget
+from replview.store.same_server import recorded_elsewhere
+from replview.store.slot_control import change_budget
 from replview.store.slot_log import line_of, read_log
 from replview.text.addresses import stream_url
 from replview.ui.shell import fleet_of
