@@ -27,7 +27,11 @@ LIBRARIES: dict[str, set[str]] = {
     "replview.spark": {"decoder.scalars", "replview.store.read", "replview.parquet"},
     "replview.jobs": {"decoder.scalars", "replview.store", "replview.catalog"},
     "replview.access": {"replview.store", "replview.catalog", "replview.text"},
-    "replview.targets": {"replview.store", "replview.access", "replview.parquet", "replview.spark"},
+    # Shows what an archive holds, as several features do: with the pages' own components.
+    "replview.targets": {
+        "decoder.scalars", "replview.store", "replview.access", "replview.parquet",
+        "replview.spark", "replview.ui", "replview.text",
+    },
     "replview.live": {
         "replview.live.events", "replview.store", "replview.catalog", "replview.access",
         "replview.jobs", "replview.text",

@@ -5,6 +5,7 @@ An export carries both with its request, as plain data: what is written is what 
 see then. What files hold already is held against rights and rules when it is shown.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ from replview.store.models import (
 from replview.store.read.visibility import NO_RIGHT, Sight, current_sight
 from replview.store.write.access_record import current_visit
 
+_ERASED_TEXT = re.compile(r"erased text \d+", re.ASCII)
+
 
 def visible_exports() -> QuerySet[Export]:
     """Of the sources there are for whoever asks; of a slot that is gone for those who see all."""
@@ -40,6 +43,16 @@ def withholds_text(row: Export) -> bool:
         return False
     user = visit.who()
     return user is None or user.get_username() != row.requested_by
+
+
+def erased_text(erasure_id: int) -> str:
+    """What takes the place of a text that narrowed an export, once its rows are erased."""
+    return f"erased text {erasure_id}"
+
+
+def is_erased_text(text: str) -> bool:
+    """Whether the text was erased: nobody can search for it again."""
+    return _ERASED_TEXT.fullmatch(text) is not None
 
 
 def shown_words(row: Export) -> dict[str, str]:

@@ -1,21 +1,37 @@
-"""What of exports this instance allows, and where to.
+"""What of exports this instance allows, and where one may be written: for most never outside of the
+instance's folder.
 
 ``exports.allowed``
-    whether anything may be taken out at all (true).
+    whether anything may be exported at all (true).
 ``exports.root``
     the folder within which local targets stand (``exports`` in the data folder).
 ``exports.schemes``
     URL schemes that may be written to by those who may write elsewhere than there.
+
+A path is followed through every symbolic link before it is judged, when it is asked for and again
+when it is written: what it leads to counts, not how it is spelled.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
 
+from replview.access.rights import Role, may
 from replview.store import instance_settings
 
+if TYPE_CHECKING:
+    from replview.parquet.slices import Slice
+
+
 DEFAULT_SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_LONGEST = 1000
+#: Words of an address's query that carry secrets.
+_SECRETS = re.compile(r"(?i)(secret|password|token|key|sig|signature)=")
 
 
 class Refused(Exception):
@@ -54,3 +70,94 @@ def read_policy() -> Policy:
         if isinstance(schemes, list)
         else DEFAULT_SCHEMES,
     )
+
+
+def target_of(text: str, policy: Policy, *, anywhere: bool, base: Path | None = None) -> str:
+    """The absolute folder or the URL that ``text`` names. Raises ``Refused``.
+
+    Relative paths stand under ``base``, else under the instance's folder. ``anywhere``: whoever
+    asks may also write elsewhere.
+    """
+    text = text.strip()
+    if not text:
+        raise Refused("no target is named", f"Name a folder within {policy.root}, or a URL")
+    if len(text) > _LONGEST or not text.isprintable():
+        raise Refused("the target is no path and no URL", "Write a folder's name, or s3://…")
+    scheme = _SCHEME.match(text)
+    if scheme and scheme[1].lower() != "file":
+        return _url(text, scheme[1].lower(), policy, anywhere=anywhere)
+    path = Path(_file_path(text) if scheme else text)
+    if ".." in path.parts:
+        raise Refused("the target has .. in it", "Name the folder itself")
+    root = policy.root.resolve()
+    found = ((base or root) / path).resolve()
+    if not anywhere and not found.is_relative_to(root):
+        raise Refused(
+            f"only folders within {root} may be written to",
+            "Name a folder relative to it; admins may choose others",
+        )
+    return str(found)
+
+
+def check_again(target: str, policy: Policy, *, anywhere: bool) -> None:
+    """Just before it is written: links and choices may be others now. Raises ``Refused``."""
+    if target_of(target, policy, anywhere=anywhere) != target:
+        raise Refused("the target leads elsewhere than when it was asked for", "Export again")
+
+
+def _file_path(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost"):
+        raise Refused(f"file://{parts.netloc} is another machine", "Write file:///folder")
+    return unquote(parts.path)
+
+
+def _url(text: str, scheme: str, policy: Policy, *, anywhere: bool) -> str:
+    if scheme not in policy.schemes:
+        known = ", ".join(policy.schemes) or "none"
+        raise Refused(f"{scheme}:// is not allowed as a target", f"Allowed: {known}, and folders")
+    if not anywhere:
+        raise Refused(
+            "only an admin may choose a target outside of the instance's folder",
+            f"Name a folder within {policy.root}",
+        )
+    parts = urlsplit(text)
+    if "@" in parts.netloc and scheme not in ("abfs", "abfss"):
+        raise Refused(
+            "the target has a name or a password in it, and targets are recorded",
+            "Give credentials in the worker's environment, as the store's own tools take them",
+        )
+    if _SECRETS.search(parts.query):
+        raise Refused(
+            "the target has a secret in it, and targets are recorded",
+            "Give credentials in the worker's environment",
+        )
+    if not parts.netloc and not parts.path.strip("/"):
+        raise Refused(f"{scheme}:// names no bucket", f"Write {scheme}://bucket/folder")
+    if ".." in parts.path.split("/"):
+        raise Refused("the target has .. in it", "Name the folder itself")
+    return text.rstrip("/")
+
+
+def default_target(part: "Slice") -> str:
+    """A folder of its own within the instance's: slices that overlap do not go into one."""
+    # Here alone: a worker that only follows jobs loads no pyarrow.
+    from replview.parquet.writing.layout import encoded, slice_digest
+
+    return f"{encoded(part.source)}-{encoded(part.slot)}-{slice_digest(part)[:8]}"
+
+
+def may_choose_anywhere(user: object) -> bool:
+    """Whether somebody may write elsewhere than into the instance's folder: admins may."""
+    return may(user, Role.ADMIN)
+
+
+def try_target(target: str) -> None:
+    """Write a small file there, read it back, delete it. Raises ``Refused``."""
+    from replview.parquet.writing.problems import TargetProblem
+    from replview.parquet.writing.targets import Target, test_write
+
+    try:
+        test_write(Target.of(target))
+    except TargetProblem as problem:
+        raise Refused(problem.problem, problem.remedy) from None

@@ -13,8 +13,7 @@ from replview.spark.history.datasets import Life
 from replview.store.models import Export
 from replview.store.read.visibility import current_sight
 from replview.store.retention import archive
-from replview.targets.policy import Policy, Refused
-from replview.targets.targets import target_of
+from replview.targets.policy import Policy, Refused, target_of
 
 #: What a page may spend on listing folders of an object store.
 _PATIENCE_SECONDS = 5.0

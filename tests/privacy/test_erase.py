@@ -19,7 +19,7 @@ from django.db import connection
 from replview.acts.sources import rename_source
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure import job as serving
-from replview.features.erasure import related_rows as erased_beside
+from replview.features.erasure import related_rows
 from replview.features.erasure import rows as erased_rows
 from replview.features.erasure import run as erasing_act
 from replview.features.erasure.rows import Found
@@ -441,7 +441,7 @@ def test_a_filter_is_known_by_a_value_that_is_only_in_the_old_row(db) -> None:
     )
     found = Found(made, 1, Place(1, 1, 1), "U", None, None, None, None, counts=True)
     filters = [(1, "note = before"), (2, "note = after"), (3, "note = other")]
-    assert erased_beside.filters_with_values(filters, [found], ()) == {1, 2}
+    assert related_rows.filters_with_values(filters, [found], ()) == {1, 2}
 
 
 def test_what_an_actor_did_is_summed_up_under_the_new_name_by_every_try(db) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from replview.targets.policy import Policy, Refused
-from replview.targets.targets import check_again, target_of
+from replview.targets.policy import Policy, Refused, check_again, target_of
 
 
 @pytest.fixture

@@ -7,14 +7,12 @@ next one finds the slice, whole or begun, and goes on with the same ends.
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 from django.conf import settings
-from django.db import connection
 
 from replview.jobs.stopping import stopping
 from replview.spark.processes import JobProcess
@@ -26,8 +24,6 @@ log = logging.getLogger(__name__)
 
 MODULE = "replview.parquet.archive.job"
 _LOOK_SECONDS = 0.2
-#: Serialises archiving among workers.
-_ARCHIVE_LOCK = 0x7265706C61726368
 #: A log that is longer begins anew.
 _LOG_BYTES = 4 * 1024 * 1024
 _STOPPED = 3
@@ -63,27 +59,13 @@ def _serve() -> None:
 def work_off(stop: threading.Event) -> int:
     """Archive all that is due; how many slices went there."""
     done = 0
-    with alone() as mine:
+    with archive.alone() as mine:
         while mine and not stop.is_set():
             step = archive.next_step()
             if step is None:
                 break
             done += carry_out(step, stop)
     return done
-
-
-@contextmanager
-def alone() -> Iterator[bool]:
-    """Yields whether nobody else archives from this store now."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ARCHIVE_LOCK])
-        mine = bool(cursor.fetchone()[0])
-    try:
-        yield mine
-    finally:
-        if mine:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [_ARCHIVE_LOCK])
 
 
 def carry_out(step: Step, stop: threading.Event) -> bool:

@@ -6,22 +6,24 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
-from replview.features.archive.page import read_row, read_transaction
-from replview.features.rows.start import read_start
 from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Relation, Slot, SlotIncarnation, Transaction
 from replview.store.retention.archive_homes import home_of
-from replview.store.retention.archived import Place, place_at
+from replview.store.retention.archived import place_at
+from replview.targets.archived import archived_transaction, read_row
+from replview.ui.params import number_asked_for
+from replview.ui.row_start import read_start
 
 
 @require_GET
 def transaction(request: HttpRequest) -> HttpResponse:
     """A transaction by its life and place in history, or by its commit's LSN and time."""
     slot = _slot(request)
-    life = SlotIncarnation.objects.filter(slot=slot, number=_number(request, "life")).first()
+    number = number_asked_for(request, "life") or 0
+    life = SlotIncarnation.objects.filter(slot=slot, number=number).first()
     if life is None:
         raise Http404("there is no such life of the slot")
-    seq = _number(request, "seq")
+    seq = number_asked_for(request, "seq")
     if seq is None:
         seq = _seq_of(request, slot, life)
     kept = Transaction.objects.filter(incarnation=life, commit_seq=seq).first()
@@ -33,16 +35,6 @@ def transaction(request: HttpRequest) -> HttpResponse:
     words = request.GET.copy()
     words.pop("after", None)
     return archived_transaction(request, place, f"{request.path}?{words.urlencode(safe='/:')}")
-
-
-def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpResponse:
-    """The page of a transaction that only the archive has."""
-    page = read_transaction(place, url, _number(request, "after") or 0)
-    request.GET = request.GET.copy()  # type: ignore[assignment]
-    request.GET["slot"] = f"{place.source}/{place.slot}"  # type: ignore[index]
-    content = {"page": page, "slot": place.life.slot}
-    status = 503 if page.problem else 200
-    return render(request, "archive/transaction.html", content, status=status)
 
 
 @require_GET
@@ -71,11 +63,6 @@ def _slot(request: HttpRequest) -> Slot:
     if found is None:
         raise Http404(f"there is no slot {name!r}")
     return found
-
-
-def _number(request: HttpRequest, word: str) -> int | None:
-    text = request.GET.get(word, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _seq_of(request: HttpRequest, slot: Slot, life: SlotIncarnation) -> int | None:

@@ -7,10 +7,11 @@ files of the archive are written anew, nothing goes to it.
 import logging
 import threading
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from django.db import OperationalError, connection
 
-from replview.features.archive import job as archiving
 from replview.features.erasure.run import Act, Stopped
 from replview.jobs import erasures as erasing
 from replview.jobs.erasure_request import Unerasable
@@ -18,6 +19,7 @@ from replview.jobs.erasures import Claim
 from replview.jobs.stopping import stopping
 from replview.store.connecting import connect_store, orm_connection
 from replview.store.models import Erasure
+from replview.store.retention import archive
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
 
@@ -121,7 +123,7 @@ def _erase_files(act: Act) -> tuple[str, str] | None:
         return f"{reading} is still under way", "It goes on by itself when that has ended"
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
-        with archiving.alone() as mine:
+        with archive.alone() as mine:
             if mine:
                 left = act.erase_roots()
                 break
@@ -135,18 +137,15 @@ def _erase_files(act: Act) -> tuple[str, str] | None:
     return f"not reached: {names}", "It is tried again by itself; or leave that out"
 
 
-def _added(before: dict[str, object], now: dict[str, object]) -> dict[str, object]:
+def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """What all tries together did."""
     found = dict(now)
     for name in ("changes", "large_values", "transactions"):
-        found[name] = int(before.get(name, 0)) + int(now.get(name, 0))  # type: ignore[call-overload]
-    found["days"] = sorted({*before.get("days", []), *now.get("days", [])})  # type: ignore[misc]
+        found[name] = int(before.get(name, 0)) + int(now.get(name, 0))
+    found["days"] = sorted({*before.get("days", []), *now.get("days", [])})
     for name in ("tables", "beside"):
         one, other = before.get(name) or {}, now.get(name) or {}
-        found[name] = {
-            key: one.get(key, 0) + other.get(key, 0)  # type: ignore[attr-defined]
-            for key in sorted({*one, *other})  # type: ignore[misc]
-        }
+        found[name] = {key: one.get(key, 0) + other.get(key, 0) for key in sorted({*one, *other})}
     return found
 
 

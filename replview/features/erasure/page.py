@@ -7,16 +7,7 @@ from typing import Any
 from replview.jobs import erasures as erasing
 from replview.store.models import Erasure
 from replview.text.formats import count_words, plural
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
-    """Level, what is the matter, why, what next."""
-
-    level: str
-    title: str
-    cause: str = ""
-    next: str = ""
+from replview.ui.sentence import Sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

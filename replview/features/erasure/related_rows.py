@@ -4,16 +4,21 @@ somebody saved, looks into slots, first rows of history jobs.
 None of these is worth a careful cut: what names an erased key goes as a whole, and is counted.
 """
 
-from collections.abc import Collection, Sequence
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from django.db import connection
 
+from replview.features.erasure import actor as erased_actor
 from replview.features.erasure.rows import Found
 from replview.features.erasure.trails import Key
 from replview.store.models import HistoryJob, Quarantine, SavedFilter, Slot, SlotPeek
 from replview.store.read.row_history.keys import KeyProblem, parse_key
+from replview.targets.policy import read_policy
 
 #: A shorter text is in too many others to tell anything.
 TELLING = 4
@@ -28,6 +33,10 @@ _NAMED_BY = """
       AND length(e.value) >= %(telling)s AND position(lower(e.value) IN lower(f.text)) > 0
       AND (%(all)s OR e.key = ANY(%(columns)s::text[]))
 """
+FILTERS = "saved filters"
+MESSAGES = "quarantined messages"
+LOOKS = "looks into slots"
+RESULTS = "results of history jobs"
 
 
 def filters_naming(slot: Slot, table: str, keys: Collection[Key]) -> set[int]:
@@ -166,3 +175,53 @@ def empty_results(identifiers: Collection[int]) -> int:
         "reasons": ["its rows were deleted when a person was erased: run it again"], "told": {},
     }  # fmt: skip
     return HistoryJob.objects.filter(pk__in=identifiers).update(result=nothing, output="")
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Of one act."""
+
+    slot: Slot
+    #: Table → the keys its rows had.
+    keys: Mapping[str, Collection[Key]]
+    #: Empty: none.
+    actor: str
+
+    def found(self) -> dict[str, set[int]]:
+        """Thing → the identifiers of its rows."""
+        filters, messages = set[int](), set[int]()
+        for name, keys in self.keys.items():
+            filters |= filters_naming(self.slot, name, keys)
+            messages |= set(raw_messages(self.slot, [name], keys))
+        if self.actor:
+            filters |= erased_actor.filters_naming(self.slot, self.actor)
+        looks = set(peeks_at(self.slot, list(self.keys)))
+        return {FILTERS: filters, MESSAGES: messages, LOOKS: looks, RESULTS: self._jobs()}
+
+    def erase(self, found: Mapping[str, set[int]]) -> dict[str, int]:
+        """Thing → how many."""
+        return {
+            FILTERS: delete_filters(found[FILTERS]),
+            MESSAGES: empty_raw(found[MESSAGES]),
+            LOOKS: delete_peeks(found[LOOKS]),
+            RESULTS: self.erase_results(),
+        }
+
+    def erase_results(self) -> int:
+        """What history jobs gave of the tables, those that ran meanwhile among them."""
+        jobs = self._jobs()
+        outputs = HistoryJob.objects.filter(pk__in=jobs).values_list("output", flat=True)
+        for output in list(outputs):
+            _delete_output(output)
+        return empty_results(jobs)
+
+    def _jobs(self) -> set[int]:
+        found = {pk for pk, _ in job_results(self.slot, list(self.keys))}
+        return found | (set(erased_actor.results_naming(self.actor)) if self.actor else set())
+
+
+def _delete_output(output: str) -> None:
+    """All rows of a history job, where they stand in the instance's own folder."""
+    own = read_policy().root.resolve() / "history-jobs"
+    if output and Path(output).resolve().is_relative_to(own):
+        shutil.rmtree(output, ignore_errors=True)

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 from psycopg import sql
 
+from replview.access.withheld import erased_text
 from replview.features.erasure import actor as erased_actor
-from replview.features.erasure import related_rows as erased_beside
+from replview.features.erasure import related_rows
+from replview.features.erasure import texts as erased_texts
 from replview.features.erasure.files import FileTrails, Told, homes_of, reach, roots_of
-from replview.features.erasure.related_data import FILTERS, Beside
+from replview.features.erasure.related_rows import FILTERS, Beside
 from replview.features.erasure.rows import ErasedTable, Found
 from replview.features.erasure.trails import Key, Span, key_of, spans_of
 from replview.features.erasure.values import Eraser, Tally, erased_mark
-from replview.jobs import erased_texts
 from replview.jobs import erasures as erasing
 from replview.jobs.erasure_request import Unerasable
 from replview.jobs.erasures import Claim
@@ -108,7 +109,7 @@ class Act:
         for name, table in self.tables.items():
             self._step(f"following rows of {name}")
             roots = [(told, self._root(url)) for url, told in self._asked_roots()]
-            files = FileTrails(table, [pair for pair in roots if pair[1] is not None])
+            files = FileTrails(table, [(told, root) for told, root in roots if root is not None])
             known = list(self.spans[name])
             while True:
                 files.read([span.key for span in known])
@@ -157,7 +158,7 @@ class Act:
     def erase_store(self) -> dict[str, Any]:
         """The record, and what stands beside it."""
         tally, eraser = Tally(), self._eraser()
-        beside, searching = self.beside.found(), erased_beside.searching_filters(self.slot)
+        beside, searching = self.beside.found(), related_rows.searching_filters(self.slot)
         filters, texts = 0, erased_texts.texts_of(self.slot)
         self._keep_texts(erased_texts.naming(texts, self._erased_keys()))
         for name, table in self.tables.items():
@@ -165,8 +166,8 @@ class Act:
             for page in self._pages(name, table):
                 # Before the values: another try does not find those again.
                 self._keep_texts(erased_texts.holding(texts, page, self.columns))
-                naming = erased_beside.filters_with_values(searching, page, self.columns)
-                filters += erased_beside.delete_filters(naming)
+                naming = related_rows.filters_with_values(searching, page, self.columns)
+                filters += related_rows.delete_filters(naming)
                 tally.large_values += eraser.erase(page, table.names)
                 tally.add(name, page)
         self._step("erasing what names it")
@@ -184,7 +185,7 @@ class Act:
 
     def clear_texts(self) -> int:
         """In records of exports, those that ended meanwhile among them."""
-        new = erased_texts.alias(self.row.pk)
+        new = erased_text(self.row.pk)
         return erased_texts.clear(self.slot, self._texts, new)
 
     def erase_roots(self) -> list[Told]:
@@ -254,7 +255,7 @@ class Act:
             erasure=self.row.pk, day=self.day.isoformat(), homes=homes_of(self.slot),
             tables=tables, names=names, columns=self.columns,
             actor=self.actor, alias=erased_actor.alias(self.row.pk),
-            texts=dict.fromkeys(self._texts, erased_texts.alias(self.row.pk)),
+            texts=dict.fromkeys(self._texts, erased_text(self.row.pk)),
         )  # fmt: skip
 
     def _step(self, words: str) -> None:

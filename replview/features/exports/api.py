@@ -7,13 +7,13 @@ from ninja import Field, Query, Router, Schema, Status
 
 from replview.access.rights import Role, may
 from replview.access.withheld import shown_slice, shown_words, visible_exports
-from replview.features.exports.estimating import outlook_of, spark_for
+from replview.features.exports.outlook import outlook_of, spark_for
 from replview.features.exports.request import Before, Wish, ask, read_wish
 from replview.jobs import exports
 from replview.store.models import Export
 from replview.store.read.changes.as_json import utc_text
 from replview.store.write.access_record import Action, note
-from replview.targets.policy import Refused, read_policy
+from replview.targets.policy import Refused, may_choose_anywhere, read_policy
 from replview.ui.api.access import Token
 from replview.ui.api.answers import BadRequest, Refusal
 from replview.ui.api.slots import slot_named
@@ -141,7 +141,7 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
             wanted.to,
             by=user.get_username(),
             how=Export.How.API,
-            anywhere=may(user, Role.ADMIN),
+            anywhere=may_choose_anywhere(user),
             spark=spark_for(wish),
         )
     except Refused as refused:

@@ -22,8 +22,7 @@ from replview.jobs.exports import LOST_SECONDS, Claim
 from replview.jobs.stopping import stopping
 from replview.store.connecting import orm_connection
 from replview.store.models import Export
-from replview.targets.policy import Refused, read_policy
-from replview.targets.targets import check_again
+from replview.targets.policy import Refused, check_again, read_policy
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +172,8 @@ def _conclude(job: Job, claim: Claim, wakes: Wakes) -> None:
     problem = str(job.last.get("problem") or "")
     remedy = str(job.last.get("remedy") or "")
     if not problem:
-        how = f"signal {-job.status}" if (job.status or 0) < 0 else f"status {job.status}"
+        status = job.status or 0
+        how = f"signal {-status}" if status < 0 else f"status {job.status}"
         problem = f"the job ended with {how}, and said nothing"
         remedy = "See its log; a job that was killed may have needed more memory than there is"
     _fail(claim, wakes, problem, remedy)

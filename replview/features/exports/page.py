@@ -10,22 +10,25 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from replview.access.withheld import visible_exports
-from replview.features.exports.estimating import Outlook, TooLong, outlook_of
-from replview.features.exports.reading_back import ReadingBack, reading_before
+from replview.features.exports.outlook import Outlook, TooLong, outlook_of
+from replview.features.exports.reading_back import (
+    ReadingBack,
+    SchemaTab,
+    reading_before,
+    schema_tabs,
+)
 from replview.features.exports.request import WORDS, Wish, nothing_words, read_wish
-from replview.features.exports.schema import SchemaTab, schema_tabs
 from replview.features.exports.text import (
     REMOVABLE,
     UNCOUNTED_FIGURES,
-    Sentence,
     chip_words,
     figures_of,
     sentence_of,
 )
 from replview.store.models import Export, Relation, Slot
 from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
-from replview.targets.policy import Policy, Refused, read_policy
-from replview.targets.targets import default_target, target_of
+from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
+from replview.ui.sentence import Sentence
 
 #: What the chip of operations offers; any other set of them is offered once it is chosen.
 OPERATION_CHOICES = (

@@ -1,12 +1,15 @@
 """Programs that read an export back: one table's at a time, by what its dataset publishes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
+from replview.features.exports.outlook import Outlook
+from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing.dataset_schemas import table_document
 from replview.parquet.writing.layout import (
@@ -19,8 +22,9 @@ from replview.parquet.writing.layout import (
 )
 from replview.spark.snippets import Snippet, snippets
 from replview.store.models import Export
-from replview.targets.policy import Refused, read_policy
-from replview.targets.targets import check_again
+from replview.targets.policy import Refused, check_again, read_policy
+
+_METADATA_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +82,120 @@ def _other_roots(folder: Path) -> list[Path]:
     found = roots_by_dataset(names).get(root_of(folder.name)[0], [])
     others = [folder.parent / name for name in found if name != folder.name]
     return [each for each in others if (each / SCHEMA).is_file()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaColumn:
+    """One line."""
+
+    name: str
+    pg_type: str
+    parquet: str
+    #: Empty: the same value.
+    note: str = ""
+    #: Whoever reads the file should know: the value is not always there, or another's.
+    warns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaTab:
+    """One table."""
+
+    name: str
+    columns: list[SchemaColumn]
+    versions: str
+
+    @property
+    def short(self) -> str:
+        """Without ``public.``."""
+        return self.name.removeprefix("public.")
+
+    @property
+    def metadata(self) -> str:
+        """The columns that stand beside every table's own."""
+        return ", ".join(item.name for item in CHANGE_FIELDS[:_METADATA_SHOWN]) + " …"
+
+    @property
+    def metadata_number(self) -> int:
+        """How many these are."""
+        return len(CHANGE_FIELDS)
+
+
+def schema_tabs(outlook: Outlook) -> list[SchemaTab]:
+    """A tab a table, by name."""
+    return [_tab(table, outlook.unsent) for table in outlook.tables]
+
+
+def _tab(table: SliceTable, unsent: Mapping[tuple[int, str], int]) -> SchemaTab:
+    numbers = [version.number for version in table.versions]
+    return SchemaTab(
+        name=table.name,
+        columns=[
+            _column(table, column, unsent.get((table.relation_id, column.source_name), 0))
+            for column in table.columns
+        ],
+        versions=_versions_words(numbers),
+    )
+
+
+def _column(table: SliceTable, column: Column, unsent: int) -> SchemaColumn:
+    name, arrow = column.source_name, column.arrow
+    notes, warns = [], False
+    if told := _presence(table, name):
+        notes.append(told)
+        warns = True
+    if unsent:
+        notes.append(f"not sent {unsent:,} time{'' if unsent == 1 else 's'}, see _not_sent")
+        warns = True
+    if column.note:
+        notes.append(column.note)
+    pg_type = column.pg_type or "unknown"
+    if not notes and pa.types.is_string(arrow) and not _is_text(pg_type):
+        notes.append("as the server's text")
+    return SchemaColumn(
+        name=column.name,
+        pg_type=pg_type,
+        parquet=parquet_words(arrow),
+        note="; ".join(notes),
+        warns=warns,
+    )
+
+
+def _presence(table: SliceTable, name: str) -> str:
+    """Of a column that not all versions have."""
+    having = [v.number for v in table.versions if any(c["name"] == name for c in v.columns)]
+    numbers = [version.number for version in table.versions]
+    if len(having) == len(numbers):
+        return ""
+    if having and having[-1] != numbers[-1]:
+        gone = next(number for number in numbers if number > having[-1])
+        return f"dropped in version {gone}; null after it"
+    if having and having[0] != numbers[0]:
+        return f"null before version {having[0]}"
+    return f"only in versions {_and(map(str, having))}"
+
+
+def parquet_words(arrow: pa.DataType) -> str:
+    """``decimal(12,2)``, ``timestamp[us, UTC]``, ``int64``."""
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_timestamp(arrow):
+        return f"timestamp[{arrow.unit}, {arrow.tz}]" if arrow.tz else f"timestamp[{arrow.unit}]"
+    if pa.types.is_list(arrow):
+        return f"list<{parquet_words(arrow.value_type)}>"
+    return str(arrow)
+
+
+def _is_text(pg_type: str) -> bool:
+    return pg_type.startswith(("text", "character", "varchar", "char", "name", "unknown", "bpchar"))
+
+
+def _versions_words(numbers: list[int]) -> str:
+    if len(numbers) < 2:
+        return f"version {numbers[0]}" if numbers else ""
+    return f"versions {_and(map(str, numbers))} merged"
+
+
+def _and(words: Iterable[str]) -> str:
+    found = list(words)
+    return " and ".join(filter(None, [", ".join(found[:-1]), found[-1]]))

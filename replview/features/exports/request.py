@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from replview.access.withheld import is_erased_text
 from replview.features.exports.narrowing import narrowing_of, permitted, same_masks
 from replview.jobs import exports
-from replview.jobs.erased_texts import is_alias
 from replview.jobs.exports import AlreadyRunning, Asked
 from replview.parquet.reading import StoreProblem, connect, resolve
 from replview.parquet.reading.masks import with_rules
@@ -24,8 +24,7 @@ from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.relation_shapes import shapes_named
 from replview.store.read.transactions.transaction_filter import OPERATIONS, UNKNOWN_ACTOR
 from replview.store.write.access_record import note
-from replview.targets.policy import Refused, read_policy
-from replview.targets.targets import target_of
+from replview.targets.policy import Refused, read_policy, target_of
 
 #: A filter's words an export is narrowed by.
 WORDS = (
@@ -88,7 +87,7 @@ def read_wish(
             "transactions did to a table",
             "Leave it out, or write these changes with replview changes or a download",
         )
-    if is_alias(wanted.filter.text):
+    if is_erased_text(wanted.filter.text):
         raise Refused(
             "the text that narrowed such an export was erased with the rows it named",
             "Export under another name, with another text or none",

@@ -3,10 +3,10 @@
 from django import template
 
 from replview.access.withheld import shown_words, withholds_text
-from replview.features.transactions.text import told
 from replview.store.models import Export, HistoryJob
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.formats import age_words
+from replview.ui.changes.filter_text import filter_text
 
 register = template.Library()
 
@@ -22,7 +22,7 @@ def export_level(row: Export | HistoryJob) -> str:
 @register.filter
 def export_what(row: Export) -> str:
     """``nightly: that touched orders, since 2026-11-19``."""
-    words = told(TransactionFilter.from_words(shown_words(row))) or "all tables"
+    words = filter_text(TransactionFilter.from_words(shown_words(row))) or "all tables"
     if withholds_text(row):
         words += ", narrowed by a text"
     if row.words.get("transaction"):

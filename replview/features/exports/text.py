@@ -1,13 +1,13 @@
 """The export page's verdict: ready, empty, forbidden, or not to be written."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from replview.features.exports.estimating import Outlook
+from replview.features.exports.outlook import Outlook
 from replview.store.read.transactions.transaction_filter import NO_ORIGIN, TransactionFilter
 from replview.targets.policy import Policy, Refused
 from replview.text.formats import age_words, bytes_words, count_words, plural
+from replview.ui.sentence import Sentence, as_next, refusal
 
 #: Words without a chip of their own to be edited in, as the sentence has them.
 REMOVABLE = {
@@ -23,17 +23,6 @@ UNCOUNTED_FIGURES: list[dict[str, Any]] = [
     {"label": "Time", "number": None},
     {"label": "Transactions", "number": None},
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
-    """Level, what is the matter, why, what next."""
-
-    level: str
-    title: str
-    cause: str = ""
-    next: str = ""
-    ready: bool = False
 
 
 def chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
@@ -67,7 +56,9 @@ def sentence_of(
     if trouble is not None:
         return refusal("look", "This slice cannot be exported:", trouble)
     if empty is not None:
-        return Sentence(level="idle", title="Empty slice:", cause=f"{empty[0]}.", next=_s(empty[1]))
+        return Sentence(
+            level="idle", title="Empty slice:", cause=f"{empty[0]}.", next=as_next(empty[1])
+        )
     if outlook is None and uncounted is None:
         return Sentence(level="unknown", title="Unknown what it would take.")
     if outlook is not None and not outlook.anything:
@@ -110,18 +101,6 @@ def _cause(left_out: tuple[str, ...], notes: int) -> str:
         verb = "carries" if notes == 1 else "carry"
         return f"{plural(notes, 'column')} {verb} a note; no value is lost."
     return "No value is lost on the way."
-
-
-def refusal(level: str, title: str, refused: Refused) -> Sentence:
-    """What is refused, why, and what to do instead."""
-    return Sentence(level=level, title=title, cause=f"{refused.cause}.", next=_s(refused.remedy))
-
-
-def _s(text: str) -> str:
-    """As the end of a sentence that begins with *Next:*."""
-    if not text:
-        return ""
-    return f"{text[0].lower()}{text[1:].rstrip('.')}."
 
 
 def figures_of(outlook: Outlook) -> list[dict[str, Any]]:

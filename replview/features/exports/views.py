@@ -10,9 +10,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.permitted import require
-from replview.access.rights import Role, may
+from replview.access.rights import Role
 from replview.access.withheld import visible_exports
-from replview.features.exports.estimating import spark_for, try_target
+from replview.features.exports.outlook import spark_for
 from replview.features.exports.page import (
     ExportPage,
     export_url,
@@ -26,9 +26,15 @@ from replview.jobs import exports
 from replview.store import instance_settings
 from replview.store.models import Export, Slot
 from replview.store.write.access_record import Action, note
-from replview.targets.policy import Refused, read_policy
-from replview.targets.targets import default_target, target_of
-from replview.ui.params import slot_asked_for
+from replview.targets.policy import (
+    Refused,
+    default_target,
+    may_choose_anywhere,
+    read_policy,
+    target_of,
+    try_target,
+)
+from replview.ui.params import scope_to, slot_asked_for
 
 _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
@@ -46,8 +52,7 @@ def exports_page(request: HttpRequest) -> HttpResponse:
         return render(request, "exports/no_slot.html")
     # The header's scope is the slot that is shown, chosen or not.
     if not request.GET.get("slot"):
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["slot"] = str(slot)  # type: ignore[index]
+        scope_to(request, slot)
     return _render(request, slot, words)
 
 
@@ -66,7 +71,7 @@ def new(request: HttpRequest) -> HttpResponse:
             words.get("to", "").strip() or default_target(wish.slice),
             by=request.user.get_username(),
             how=Export.How.PAGE,
-            anywhere=_anywhere(request),
+            anywhere=may_choose_anywhere(request.user),
             spark=spark_for(wish),
         )
     except Refused as refused:
@@ -86,7 +91,7 @@ def test_target(request: HttpRequest) -> HttpResponse:
         policy = read_policy()
         policy.check()
         text = text or default_target(wish_of(slot, words, strict=False).slice)
-        target = target_of(text, policy, anywhere=_anywhere(request))
+        target = target_of(text, policy, anywhere=may_choose_anywhere(request.user))
         found: dict[str, Any] = {"target": target, "ok": True, "cause": "", "remedy": ""}
         try:
             try_target(target)
@@ -107,8 +112,7 @@ def export(request: HttpRequest, export_id: int) -> HttpResponse:
     if htmx and not row.waits:
         return HttpResponse(headers={"HX-Refresh": "true"})
     if row.slot is not None:
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["slot"] = str(row.slot)  # type: ignore[index]
+        scope_to(request, row.slot)
     template = "exports/export_now.html" if htmx else "exports/export.html"
     record = read_record(row, read=request.GET.get("read", ""))
     return render(request, template, {"record": record})
@@ -152,7 +156,7 @@ def all_exports(request: HttpRequest) -> HttpResponse:
         "rows": found[:_PAGE_ROWS],
         "older": found[_PAGE_ROWS - 1].pk if len(found) > _PAGE_ROWS else None,
         "policy": read_policy(),
-        "admin": _anywhere(request),
+        "admin": may_choose_anywhere(request.user),
         "waiting": [row.pk for row in found[:_PAGE_ROWS] if row.waits],
     }
     return render(request, "exports/all.html", page)
@@ -177,7 +181,10 @@ def _render(
 ) -> HttpResponse:
     tested = _last_test(request)
     page: ExportPage = read_export_page(
-        slot, words, anywhere=_anywhere(request), tested=tested if not refused else None
+        slot,
+        words,
+        anywhere=may_choose_anywhere(request.user),
+        tested=tested if not refused else None,
     )
     content = {
         "page": page,
@@ -205,8 +212,3 @@ def _slot(words: dict[str, str]) -> Slot | None:
     if slot is None and name:
         raise Http404(f"there is no slot {name!r}")
     return slot
-
-
-def _anywhere(request: HttpRequest) -> bool:
-    """Admins may write elsewhere than into the instance's folder."""
-    return may(request.user, Role.ADMIN)

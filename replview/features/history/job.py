@@ -29,8 +29,7 @@ from replview.spark.processes import JobProcess
 from replview.store.connecting import orm_connection
 from replview.store.models import Export, HistoryJob
 from replview.store.retention import archive
-from replview.targets.policy import Refused, read_policy
-from replview.targets.targets import check_again
+from replview.targets.policy import Refused, check_again, read_policy
 
 log = logging.getLogger(__name__)
 

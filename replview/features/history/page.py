@@ -9,13 +9,13 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from replview.access.withheld import visible_jobs
-from replview.features.exports.text import Sentence, refusal
 from replview.features.history.request import PERIODS, HistoryWish, fields_of, read_history_wish
 from replview.parquet.writing.estimating import spark_is_there
 from replview.spark.history.commands import JOBS
 from replview.store.models import HistoryJob
 from replview.targets.policy import Policy, Refused, read_policy
 from replview.targets.roots import LifeThere, Root, known_roots, lives_there, root_of
+from replview.ui.sentence import Sentence, refusal
 
 _EARLIER = 8
 _FIRST_JOB = "as-of"

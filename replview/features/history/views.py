@@ -9,14 +9,13 @@ from django.views.decorators.http import require_GET, require_POST
 from replview.access.permitted import NeedsRole, require
 from replview.access.rights import Role
 from replview.access.withheld import visible_jobs
-from replview.features.exports.views import _anywhere as may_anywhere
 from replview.features.history.page import history_words, read_history_page
 from replview.features.history.record import read_history_record
 from replview.features.history.request import ask, read_history_wish
 from replview.jobs import history_jobs
 from replview.store.read.visibility import current_sight
 from replview.store.write.access_record import Action, note
-from replview.targets.policy import Refused
+from replview.targets.policy import Refused, may_choose_anywhere
 
 _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
@@ -36,7 +35,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @require_POST
 def new(request: HttpRequest) -> HttpResponse:
     """Ask for it, then show it; what was refused is said where it was asked for."""
-    words, anywhere = history_words(request.POST), may_anywhere(request)
+    words, anywhere = history_words(request.POST), may_choose_anywhere(request.user)
     try:
         wish = read_history_wish(words, anywhere=anywhere)
         row = ask(wish, by=request.user.get_username(), anywhere=anywhere)
@@ -104,7 +103,7 @@ def _render(
     refused: Refused | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    read = read_history_page(words, anywhere=may_anywhere(request))
+    read = read_history_page(words, anywhere=may_choose_anywhere(request.user))
     return render(
         request, "history/history.html", {"page": read, "refused": refused}, status=status
     )

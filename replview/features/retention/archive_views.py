@@ -5,7 +5,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from replview.features.exports.estimating import try_target
 from replview.features.retention.page import page_of
 from replview.store.retention import archive
 from replview.store.retention.archive_choices import (
@@ -14,8 +13,7 @@ from replview.store.retention.archive_choices import (
     choose_target,
     switch_off,
 )
-from replview.targets.policy import Refused, read_policy
-from replview.targets.targets import target_of
+from replview.targets.policy import Refused, read_policy, target_of, try_target
 from replview.ui.archive_text import ArchiveForm
 
 

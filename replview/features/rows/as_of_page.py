@@ -10,7 +10,6 @@ import orjson
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from replview.features.rows.start import Start
 from replview.features.rows.text import differs, short
 from replview.store.read.changes.values import mark_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
@@ -19,6 +18,7 @@ from replview.store.read.row_history.history import RowHistory
 from replview.store.read.row_history.moments import position_of
 from replview.store.read.sql_text import comment, identifier, literal, table_name
 from replview.ui.changes.cells import Cell
+from replview.ui.row_start import Start
 
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _CHANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,9})")

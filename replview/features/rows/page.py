@@ -10,7 +10,6 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.features.rows.as_of_page import AsOf, read_as_of
-from replview.features.rows.start import Start
 from replview.features.rows.strip import Strip, strip_of
 from replview.features.rows.text import ChangeLine, Sentence, line_of, sentence_of
 from replview.store.fields import LSN
@@ -29,6 +28,7 @@ from replview.store.read.version_diff import summary
 from replview.store.read.version_shapes import shape_of
 from replview.text.addresses import relation_url
 from replview.ui.changes.change_blocks import Block, blocks_of
+from replview.ui.row_start import Start
 
 #: Lines of a page.
 PAGE_CHANGES = 50

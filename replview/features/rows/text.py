@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.features.rows.start import Start
 from replview.store.read.changes.values import same_value
 from replview.store.read.coverage import Coverage, Gap
 from replview.store.read.row_history.as_of import RowState
@@ -14,6 +13,7 @@ from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import Version
 from replview.text.formats import age_words, plural
 from replview.ui.changes.cells import Cell, cell
+from replview.ui.row_start import Start
 
 #: Characters of a value in a line.
 _VALUE = 40

@@ -7,13 +7,13 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from replview.features.rows.page import read_page
-from replview.features.rows.start import read_start
 from replview.health.fleet import SlotView
 from replview.store.models import SlotIncarnation
 from replview.store.read.changes.page import changes_of
 from replview.store.read.history import transaction_by_id
 from replview.store.write.access_record import viewed
 from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.row_start import read_start
 from replview.ui.shell import fleet_of
 
 

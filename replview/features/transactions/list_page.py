@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from django.urls import reverse
 
-from replview.features.transactions.text import told
 from replview.store.fields import LSN
 from replview.store.models import Slot, Transaction
 from replview.store.read.history_places import first_seqs_from_lsn, lives_of
@@ -22,6 +21,7 @@ from replview.store.read.transactions.listing import (
     find_transactions,
 )
 from replview.store.read.transactions.transaction_filter import OPERATIONS, read_time
+from replview.ui.changes.filter_text import filter_text
 from replview.ui.changes.transaction_lines import (
     MarkerLine,
     TransactionLine,
@@ -241,7 +241,7 @@ def read_page(words: QueryDict, slot: Slot | None, several: bool) -> Transaction
         found=found,
         tables=sorted({f"{schema}.{table}" for schema, table in names.values()} | {*wanted.tables}),
         several=several,
-        words=told(wanted),
+        words=filter_text(wanted),
         more_set=sum(1 for name in MORE_WORDS if wanted.words().get(name)),
     )
     page.operations = [_operation(wanted, letter) for letter in OPERATIONS]

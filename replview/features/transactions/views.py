@@ -7,7 +7,6 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from replview.features.archive.views import archived_transaction
 from replview.features.transactions.page import read_page
 from replview.store.models import Relation, Slot, SlotIncarnation
 from replview.store.read import history
@@ -22,6 +21,7 @@ from replview.store.read.row_history.before_images import before_images
 from replview.store.read.transactions.transaction_undo import MOST_CHANGES, undo_transaction
 from replview.store.retention.archived import place_of
 from replview.store.write.access_record import Action, note, viewed, viewed_changes
+from replview.targets.archived import archived_transaction
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
 from replview.ui.changes.stages import life_of
 from replview.ui.changes.transaction_sentence import NOT_UNDONE

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.features.exports.estimating import Outlook, outlook_of
 from replview.features.exports.job import carry_out
+from replview.features.exports.outlook import Outlook, outlook_of
 from replview.features.exports.request import Wish, ask, nothing_words, read_wish
 from replview.jobs import exports
 from replview.live.publisher import Publisher

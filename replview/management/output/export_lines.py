@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from replview.features.exports.estimating import Outlook
+from replview.features.exports.outlook import Outlook
 from replview.management.output.instance import table_of
 from replview.store.models import Export
 from replview.text.formats import age_words, bytes_words, count_words, plural

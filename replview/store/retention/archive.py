@@ -17,7 +17,8 @@ the writing.
 """
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,22 @@ _PLACE = """
 #: In the files a baseline's rows are inserts.
 _OPERATIONS = {"I": "insert", "S": "insert", "U": "update", "D": "delete", "T": "truncate",
                "M": "message"}  # fmt: skip
+#: Serialises archiving among workers.
+_LOCK = 0x7265706C61726368
+
+
+@contextmanager
+def alone() -> Iterator[bool]:
+    """Yields whether nobody else archives from this store now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
+        mine = bool(cursor.fetchone()[0])
+    try:
+        yield mine
+    finally:
+        if mine:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from replview.access.rights import Role, set_role
-from replview.features.exports import estimating
+from replview.features.exports import outlook
 from replview.store import instance_settings
 from replview.store.models import Export
 from replview.store.retention.tidy import make_partitions
@@ -117,10 +117,8 @@ def test_a_switch_forbids_all_of_it(history: History, client: Client) -> None:
 def test_what_cannot_be_counted_soon_can_be_exported(
     history: History, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(estimating, "_BUDGET", "20ms")
-    monkeypatch.setattr(
-        estimating, "estimate", lambda store, _: store.execute("SELECT pg_sleep(9)")
-    )
+    monkeypatch.setattr(outlook, "_BUDGET", "20ms")
+    monkeypatch.setattr(outlook, "estimate", lambda store, _: store.execute("SELECT pg_sleep(9)"))
     page = client.get("/exports/").content.decode()
     assert verdict(page).startswith("Ready, rows unknown: counting this slice takes longer than")
     assert '<span class="unknown">unknown</span> counted while it runs' in page

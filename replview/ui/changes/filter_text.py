@@ -19,7 +19,7 @@ _DID = {
 _NAMES_SHOWN = 3
 
 
-def told(wanted: TransactionFilter) -> str:
+def filter_text(wanted: TransactionFilter) -> str:
     """``by alice, that updated or deleted in orders, of at least 100 changes``; empty: all."""
     parts = []
     if wanted.id:

@@ -4,12 +4,12 @@ That a text narrowed an export stays recorded; what it was becomes ``erased text
 a whole where a key or a value stands in it, as a saved filter does.
 """
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from django.db.models.functions import Now
 
+from replview.access.withheld import is_erased_text
 from replview.features.erasure.related_rows import TELLING, filters_with_values
 from replview.features.erasure.rows import Found
 from replview.features.erasure.trails import Key
@@ -17,24 +17,13 @@ from replview.store.models import Export, Slot
 
 #: What of an act's counts they are.
 TEXTS = "texts that narrowed exports"
-_ALIAS = re.compile(r"erased text \d+", re.ASCII)
-
-
-def alias(erasure_id: int) -> str:
-    """What stands in its place."""
-    return f"erased text {erasure_id}"
-
-
-def is_alias(text: str) -> bool:
-    """Nobody can look for it again."""
-    return _ALIAS.fullmatch(text) is not None
 
 
 def texts_of(slot: Slot) -> list[tuple[int, str]]:
     """The exports that were narrowed by one: ``(id, text)``."""
     rows = Export.objects.filter(slot=slot).values_list("pk", "words", "slice")
     told = [(pk, _text(part) or str(words.get("q") or "")) for pk, words, part in rows]
-    return [(pk, text) for pk, text in told if text and not is_alias(text)]
+    return [(pk, text) for pk, text in told if text and not is_erased_text(text)]
 
 
 def naming(texts: Sequence[tuple[int, str]], keys: Collection[Key]) -> set[str]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import orjson
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import reverse
 
 from replview.access.withheld import Withheld, withheld
@@ -23,6 +25,7 @@ from replview.text.formats import plural
 from replview.ui.changes.change_blocks import Block, blocks_of
 from replview.ui.changes.transaction_words import flat_context
 from replview.ui.changes.withheld_changes import seen_archived
+from replview.ui.params import number_asked_for, scope_to
 
 if TYPE_CHECKING:
     from replview.parquet.archive.images import ArchivedChange
@@ -71,6 +74,15 @@ class ArchivedRow:
     searched_back_to: dt.date | None = None
     problem: str = ""
     remedy: str = ""
+
+
+def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpResponse:
+    """The page of a transaction that only the archive has; ``url`` is its own address."""
+    page = read_transaction(place, url, number_asked_for(request, "after") or 0)
+    scope_to(request, f"{place.source}/{place.slot}")
+    content = {"page": page, "slot": place.life.slot}
+    status = 503 if page.problem else 200
+    return render(request, "archive/transaction.html", content, status=status)
 
 
 def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
