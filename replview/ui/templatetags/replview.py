@@ -5,9 +5,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
+from django.template.base import Parser, TextNode, Token, token_kwargs
+from django.template.loader_tags import IncludeNode
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import smart_split
 
 from replview.health.states import WORDS, Level
 from replview.store.models import Slot
@@ -130,6 +133,26 @@ def figure(
 ) -> dict[str, Any]:
     """One of the figures in a strip; ``number`` None says unknown."""
     return {"label": label, "number": number, "rest": rest, "main": main, "danger": danger}
+
+
+@register.tag
+def include_with(parser: Parser, token: Token) -> IncludeNode:
+    """``{% include %}`` for many or long arguments, which stand between the tags, on lines of
+    their own: Django allows no line to end inside a tag. Line ends in a string count as spaces.
+    """
+    tag, path, *options = token.split_contents()
+    body = parser.parse(("end_include_with",))
+    parser.delete_first_token()
+    if options not in ([], ["only"]) or not all(isinstance(node, TextNode) for node in body):
+        raise template.TemplateSyntaxError(f"{tag} takes a template, 'only', then name=value")
+    bits = list(smart_split(" ".join(node.s for node in body if isinstance(node, TextNode))))
+    bits = [" ".join(bit.split()) for bit in bits]
+    arguments = token_kwargs(bits, parser)
+    if bits:
+        raise template.TemplateSyntaxError(f"{tag} does not understand {bits[0]!r}")
+    return IncludeNode(
+        parser.compile_filter(path), extra_context=arguments, isolated_context=bool(options)
+    )
 
 
 @register.simple_tag

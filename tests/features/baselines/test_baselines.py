@@ -13,6 +13,7 @@ from replview.store.models import Baseline, Slot, SlotEvent, Transaction
 from replview.store.publication_looks import store_publication_look
 from replview.store.read.coverage import coverage_of
 from replview.store.retention.tidy import make_partitions
+from tests.pages.reading import spaced
 from tests.store.history_rows import History, insert
 
 PAGE = "/slots/shop/replview/baselines/"
@@ -204,7 +205,7 @@ def test_it_takes_few_reads(signed_in: Client, slot: Slot, django_assert_max_num
 def covered(slot: Slot, **more) -> str:
     """The lines under an answer."""
     template = Template('{% include "ui/evidence/_coverage.html" %}')
-    return template.render(Context({"coverage": coverage_of(slot, **more)}))
+    return spaced(template.render(Context({"coverage": coverage_of(slot, **more)})))
 
 
 def test_coverage_tells_since_when_and_what_is_missing(db) -> None:

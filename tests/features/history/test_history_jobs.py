@@ -17,6 +17,7 @@ from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, HistoryJob
 from replview.store.retention.tidy import make_partitions
+from tests.pages.reading import spaced
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 
@@ -70,7 +71,7 @@ def test_the_address_is_the_job(root: Path, client: Client) -> None:
 
     page = client.get("/history/?job=who-changed-what&tables=public.orders").content.decode()
     assert verdict(page).startswith("Ready to show changes by actor")
-    assert 'name="tables" value="public.orders" checked' in page
+    assert 'name="tables" value="public.orders" checked' in spaced(page)
     for wrong, why in (
         ("table=public.nothing", "no table public.nothing is exported of shop/replview-1 there"),
         ("life=shop/other-1", "nothing is exported of shop/other-1 there"),
@@ -161,7 +162,7 @@ def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client
     page = client.get(f"/history/{row.pk}/").content.decode()
     assert verdict(page) == "Done: 2 rows. Complete: all that it takes is exported."
     assert '<i class="unknown">nobody named</i>' in page
-    links = re.findall(r'<td class="mono[^>]*><a href="([^"]*)">([^<]*)<', page)
+    links = re.findall(r'<td class="mono[^>]*>\s*<a href="([^"]*)">([^<]*)<', page)
     (many, two), (who, alice), (one, _) = [(html.unescape(to), text) for to, text in links]
     assert (two, alice) == ("2,000", "alice")
     assert "actor=%3F&tables=public.orders&ops=I&since=2026-11-20T08" in many

@@ -18,6 +18,7 @@ from replview.store.models import (
     Slot,
 )
 from replview.store.write.partitions import ensure_partitions
+from tests.pages.reading import spaced
 from tests.store.history_rows import History, insert
 
 LIST = "/relations/?slot=shop/replview"
@@ -58,7 +59,7 @@ def look(slot: Slot, *tables: dict) -> None:
 
 
 def test_every_table_with_its_last_change(signed_in: Client, history: History) -> None:
-    page = text_of(signed_in.get(LIST))
+    page = spaced(text_of(signed_in.get(LIST)))
 
     assert "2 tables, last changed: public.orders" in page
     assert "public.</span>orders" in page
@@ -76,7 +77,7 @@ def test_a_table_that_cannot_be_audited_is_told(signed_in: Client, history: Hist
 
 
 def test_only_those_with_warnings(signed_in: Client, history: History) -> None:
-    page = text_of(signed_in.get(f"{LIST}&with=warnings"))
+    page = spaced(text_of(signed_in.get(f"{LIST}&with=warnings")))
 
     assert "public.</span>log" in page
     assert "public.</span>orders" not in page
@@ -123,7 +124,7 @@ def test_what_the_sums_hold_is_counted_with_what_follows_them(
         transactions=900, inserts=1000, updates=200, deletes=30,
     )  # fmt: skip
     ActivityMark.objects.create(incarnation_id=life.pk, rolled_seq=1)
-    page = text_of(signed_in.get(f"/relations/{relation}/"))
+    page = spaced(text_of(signed_in.get(f"/relations/{relation}/")))
 
     # The transaction at place 1 is in the sums; that at place 2 follows.
     assert "1,231 changes in" in page

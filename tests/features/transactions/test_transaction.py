@@ -16,6 +16,7 @@ from django.urls import reverse
 from decoder.scalars import LSN
 from replview.store.models import AbortedSubtransaction, Transaction
 from replview.store.write.partitions import ensure_partitions
+from tests.pages.reading import spaced
 from tests.store.history_rows import WHEN, History, insert
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -67,7 +68,7 @@ def test_it_says_who_did_what_and_whether_it_can_be_undone(
     assert "Any role could have sent it" in page
     assert "<dt>n</dt><dd><pre>[\n  1\n]</pre></dd>" in page
     assert "before derived" in page
-    assert 'from <a class="in-words" href="/transactions/' in page
+    assert 'from <a class="in-words" href="/transactions/' in spaced(page)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from django.template.loader import render_to_string
 from replview.store.read.changes.page import ChangeRow
 from replview.ui.changes.change_blocks import Block, blocks_of
 from replview.ui.changes.change_lines import short_type
+from tests.pages.reading import spaced
 
 
 def change(op: str = "U", names: str = "id status note", **values: Any) -> ChangeRow:
@@ -27,7 +28,7 @@ def block(*args: Any, all_columns: bool = False, **values: Any) -> Block:
 
 
 def html(made: Block) -> str:
-    return render_to_string("ui/changes/_block.html", {"block": made, "slot": None})
+    return spaced(render_to_string("ui/changes/_block.html", {"block": made, "slot": None}))
 
 
 def updated(before: Any, after: Any, type_name: str = "text") -> Block:
