@@ -21,7 +21,10 @@ from replview.text.formats import plural
 class Command(InstanceCommand):
     """Shows the access record, writes it out, and forgets whole months of it."""
 
-    help = "Who looked at rows, took some out or changed something: show it, or forget months."
+    help = (
+        "The access record, of who looked at rows, exported some or changed something. Show it, or "
+        "delete whole months of it."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The actions and their options."""

@@ -43,7 +43,7 @@ class Command(InstanceCommand):
         listing = actions.add_parser("list", help="all rules with what they match now")
         for action in (listing, preview):
             action.add_argument("--format", choices=["text", "json"], default="text")
-        remove = actions.add_parser("remove", help="remove a rule; what it took away at ingest "
+        remove = actions.add_parser("remove", help="remove a rule; what it removed at ingest "
                                     "never comes back")  # fmt: skip
         remove.add_argument("number", type=int, metavar="NUMBER")
         for action in (add, preview, listing, remove):

@@ -51,7 +51,7 @@ _APART = {
 class Command(InstanceCommand):
     """Slots: add, list, start, stop, remove; their log, what stops them, what waits in them."""
 
-    help = "The replication slots that replview receives, and a look into any other."
+    help = "The replication slots that replview receives, and a peek into any other."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The actions and their options."""

@@ -22,7 +22,7 @@ _BY = "the command line"
 class Command(InstanceCommand):
     """Shows the store's size, and changes its budget."""
 
-    help = "The store's size and budget, the order of sacrifice where it fills, and its archive."
+    help = "The store's size and budget, what is deleted first at the budget, and its archive."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The budget and what comes first."""

@@ -26,7 +26,7 @@ URL_VARIABLE = "REPLVIEW_WEBHOOK_URL"
 class Command(InstanceCommand):
     """Webhooks: add, list, test, remove."""
 
-    help = "Webhooks that are told of alerts, as generic JSON or as Slack understands it."
+    help = "Webhooks that receive alerts, as generic JSON or in Slack's form."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The actions and their options."""
@@ -43,7 +43,7 @@ class Command(InstanceCommand):
         listing.add_argument("--format", choices=["text", "json"], default="text")
         test = actions.add_parser("test", help="send a test message now")
         test.add_argument("name", metavar="NAME")
-        remove = actions.add_parser("remove", help="remove one, and what it was told")
+        remove = actions.add_parser("remove", help="remove one, and the record of its deliveries")
         remove.add_argument("name", metavar="NAME")
         for action in (add, listing, test, remove):
             self.add_data(action)

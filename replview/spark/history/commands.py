@@ -101,8 +101,8 @@ def add_jobs(commands: Any) -> None:
         parser.set_defaults(job=job)
         parser.add_argument("--root", required=True, metavar="URL", help="where slices were "
                             "exported to")  # fmt: skip
-        parser.add_argument("--life", metavar="SOURCE/SLOT-NUMBER", help="whose life's changes "
-                            "(default: the only one there is)")  # fmt: skip
+        parser.add_argument("--incarnation", "--life", dest="life", metavar="SOURCE/SLOT-NUMBER",
+                            help="whose changes (default: the only one there is)")  # fmt: skip
         for group in groups:
             _GROUPS[group](parser)
         _add_output(parser)
@@ -114,7 +114,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", action="append", metavar="SCHEMA.TABLE", help="may be given "
-                        "several times (default: all of the life's)")  # fmt: skip
+                        "several times (default: all of the incarnation's)")  # fmt: skip
 
 
 def _add_moment(parser: argparse.ArgumentParser) -> None:
