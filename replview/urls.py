@@ -4,6 +4,7 @@ from django.contrib.auth import views as auth_views
 from django.urls import include, path
 
 from replview.access import signing_in
+from replview.access.page import EVERYONE, page
 from replview.features.access_record import api as access_record
 from replview.features.actors import api as actors
 from replview.features.exports import api as exports
@@ -20,7 +21,7 @@ from replview.features.transactions import list_views as search
 from replview.ui.api import coverage, slots
 from replview.ui.api.openapi import new_api, urls_of
 
-api = new_api(
+routers = [
     part.router
     for part in (
         slots,
@@ -35,10 +36,12 @@ api = new_api(
         access_record,
         store_api,
     )
-)
+]
+api = new_api(routers)
 
+#: Their order is also that of the entries within a group of the navigation.
 urlpatterns = [
-    path("api/v1/", include((urls_of(api), "api"))),
+    path("api/v1/", include((urls_of(api, routers), "api"))),
     path("metrics", metrics, name="metrics"),
     path("", overview.overview, name="overview"),
     # Before those of a source: /sources/new/ is none.
@@ -60,8 +63,8 @@ urlpatterns = [
     path("", include("replview.features.archive.urls")),
     path("", include("replview.features.history.urls")),
     path("", include("replview.features.retention.urls")),
-    path("", include("replview.features.alerts.pages.urls")),
     path("", include("replview.features.lag.urls")),
+    path("", include("replview.features.alerts.pages.urls")),
     path("", include("replview.features.trouble.urls")),
     path("", include("replview.features.masks.urls")),
     path("", include("replview.features.erasure.urls")),
@@ -69,8 +72,8 @@ urlpatterns = [
     path("", include("replview.features.accounts.urls")),
     path("search/", search.search, name="search"),
     path("components/", gallery.components, name="components"),
-    path("login/", signing_in.SignIn.as_view(), name="login"),
-    path("logout/", auth_views.LogoutView.as_view(), name="logout"),
+    path("login/", page(role=EVERYONE)(signing_in.SignIn.as_view()), name="login"),
+    path("logout/", page(role=EVERYONE)(auth_views.LogoutView.as_view()), name="logout"),
 ]
 
 #: A refusal names the role it needs, and who can give it.

@@ -1,6 +1,6 @@
-"""Who may go on: every request is held against the table of ``allowed.py``, before its view.
+"""Who may go on: every request is held against what ``@page`` says of its view, before that runs.
 
-What the table does not name is refused. Anonymous visitors are sent to the login (a program gets
+A view without it is refused. Anonymous visitors are sent to the login (a program gets
 401), and somebody without the role gets the page that says who could give it.
 """
 
@@ -13,8 +13,7 @@ from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.deprecation import MiddlewareMixin
 
-from replview.access.allowed import EVERYONE, EXPORTING, LOOKING, SIGNED_IN, role_for
-from replview.access.objects import check_objects
+from replview.access.page import EVERYONE, SAFE_METHODS, SIGNED_IN, Page, page_of
 from replview.access.permitted import NeedsRole
 from replview.access.rights import Role, role_of, visible_sources
 from replview.store.models import ApiToken
@@ -47,7 +46,7 @@ def SeenMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AllowedMiddleware(MiddlewareMixin):
-    """Refuses by the table."""
+    """Refuses by what is said of the page."""
 
     def process_view(
         self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]
@@ -55,35 +54,38 @@ class AllowedMiddleware(MiddlewareMixin):
         """None: go on."""
         match = request.resolver_match
         name = match.view_name if match else ""
-        needed = role_for(name, request.method or "GET")
-        if needed == EVERYONE:
+        method = request.method or "GET"
+        page = page_of(view, method)
+        if page is not None and page.role == EVERYONE:
             return None
         if not request.user.is_authenticated:
             if name.startswith("api:") and name != "api:openapi-view":
                 return JsonResponse(_NO_TOKEN, status=401)
             return redirect_to_login(request.get_full_path())
-        if needed is None:
-            raise NeedsRole(None, "Nobody may open this address: it is in no table of rights.")
-        self._check(request, name, needed)
+        if page is None:
+            raise NeedsRole(None, "Nobody may open this address: its page says no role.")
+        _check(request, page, method)
         if kwargs and seen_sources() is not None:
-            check_objects(kwargs)
+            page.check_words(kwargs)
         return None
 
-    def _check(self, request: HttpRequest, name: str, needed: Role | str) -> None:
-        """Raises ``NeedsRole``."""
-        token: ApiToken | None = getattr(request, "replview_token", None)
-        if token is not None and not _within_scope(token.scope, name, request.method or "GET"):
-            raise NeedsRole(None, f"a token of scope {token.scope} is not good for this")
-        if needed == SIGNED_IN:
-            return
-        has = role_of(request.user)
-        if has is None:
-            raise NeedsRole(None)
-        if not isinstance(needed, Role) or has < needed:
-            raise NeedsRole(needed if isinstance(needed, Role) else Role.ADMIN)
+
+def _check(request: HttpRequest, page: Page, method: str) -> None:
+    """Raises ``NeedsRole``."""
+    token: ApiToken | None = getattr(request, "replview_token", None)
+    if token is not None and not _within_scope(token.scope, page, method):
+        raise NeedsRole(None, f"a token of scope {token.scope} is not good for this")
+    needed = page.role_for(method)
+    if needed == SIGNED_IN:
+        return
+    has = role_of(request.user)
+    if has is None:
+        raise NeedsRole(None)
+    if not isinstance(needed, Role) or has < needed:
+        raise NeedsRole(needed if isinstance(needed, Role) else Role.ADMIN)
 
 
-def _within_scope(scope: str, name: str, method: str) -> bool:
+def _within_scope(scope: str, page: Page, method: str) -> bool:
     """Whether a token of this scope is good for this act, whatever its user may."""
     match ApiToken.Scope(scope):
         case ApiToken.Scope.METRICS:
@@ -91,6 +93,6 @@ def _within_scope(scope: str, name: str, method: str) -> bool:
         case ApiToken.Scope.OPERATE:
             return True
         case ApiToken.Scope.EXPORT:
-            return method in LOOKING or name in EXPORTING
+            return method in SAFE_METHODS or page.exports
         case _:
-            return method in LOOKING
+            return method in SAFE_METHODS

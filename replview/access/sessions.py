@@ -10,9 +10,7 @@ from django.http import HttpRequest
 from django.utils.deprecation import MiddlewareMixin
 
 from replview.access import session_policy
-
-#: What an open page asks for by itself.
-_ASKED_BY_PAGES = frozenset({"shell-health", "in-flight-now", "lag-data", "access-copied"})
+from replview.access.page import page_of
 
 
 class SessionPolicyMiddleware(MiddlewareMixin):
@@ -36,7 +34,8 @@ class SessionPolicyMiddleware(MiddlewareMixin):
 def _by_itself(request: HttpRequest) -> bool:
     """Whether the page asked, and not somebody in front of it."""
     match = request.resolver_match
-    if match is not None and match.url_name in _ASKED_BY_PAGES:
+    page = page_of(match.func) if match is not None else None
+    if page is not None and page.polled:
         return True
     here = urlsplit(request.headers.get("HX-Current-URL", "")).path
     return request.method == "GET" and here == request.path

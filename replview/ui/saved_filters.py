@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from replview.access.page import VIEWER, page
 from replview.store.models import SavedFilter
 
 #: Pages whose filters can be saved, by the names of their addresses.
@@ -63,6 +64,7 @@ def filter_query(words: QueryDict) -> str:
     return kept.urlencode(safe="/")[:_LONGEST_QUERY]
 
 
+@page(role=VIEWER, of={"page": None})
 @require_POST
 def save(request: HttpRequest, page: str) -> HttpResponse:
     """Save the filter under a name; one of that name is replaced. Then back to the page."""
@@ -79,6 +81,7 @@ def save(request: HttpRequest, page: str) -> HttpResponse:
     return redirect(f"{reverse(page)}?{query}")
 
 
+@page(role=VIEWER, of={"filter_id": None})
 @require_POST
 def delete(request: HttpRequest, filter_id: int) -> HttpResponse:
     """Forget one of one's own filters; the page stays as it was."""

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 
-from replview.access.allowed import role_for
+from replview.access.page import Nav, navigation, page_named, page_of
 from replview.access.rights import Role, role_of
 from replview.access.rights import may as may_role
 from replview.health.fleet import Fleet, SlotView, read_fleet
@@ -21,126 +21,14 @@ from replview.health.watched import OtherView
 from replview.text.addresses import in_flight_url, of_slot, slot_page_url, stream_url
 from replview.text.formats import bytes_words, rate_words
 
-#: Word, name of its address, icon, name of its count; in groups.
-NAVIGATION = (
-    (
-        "Watch",
-        False,
-        (
-            ("Overview", "overview", "overview", ""),
-            ("Live", "live", "live", ""),
-            ("In flight", "in-flight", "flight", "open"),
-        ),
-    ),
-    (
-        "Browse",
-        False,
-        (
-            ("Transactions", "transactions", "transactions", ""),
-            ("Row history", "row-history", "rows", ""),
-            ("Relations", "relations", "relations", ""),
-            ("Actors", "actors", "actor", ""),
-            ("Find", "find", "find", ""),
-        ),
-    ),
-    (
-        "Health",
-        False,
-        (
-            ("Slots", "slots", "slot", "slots"),
-            ("Lag", "lag", "lag", ""),
-            ("Alerts", "alerts", "alerts", "alerts"),
-        ),
-    ),
-    (
-        "Take out",
-        False,
-        (
-            ("Exports", "exports", "export", ""),
-            ("History jobs", "history-jobs", "history", ""),
-        ),
-    ),
-    (
-        "",
-        True,
-        (
-            ("Sources", "sources", "source", "sources"),
-            ("Store", "store", "record", ""),
-            ("Privacy", "masks", "eye", ""),
-            ("Accounts", "accounts", "actor", ""),
-        ),
-    ),
-)
+#: Groups of the navigation; the one without a title stands apart.
+GROUPS = ("Watch", "Browse", "Health", "Take out", "")
 #: And in a demo.
-DEMO_NAVIGATION = (("Demo", False, (("Make trouble", "trouble", "trouble", ""),)),)
-#: What a phone shows at the bottom; the rest is behind *More*.
-TABS = ("overview", "live", "in-flight", "transactions")
-#: Pages of the record: always of one slot, which stays from one of them to the next.
-OF_ONE_SLOT = (
-    "live",
-    "transactions",
-    "row-history",
-    "relations",
-    "actors",
-    "find",
-    "lag",
-    "exports",
-)
-#: Pages that are a part of an entry's, by the names of their addresses.
-PARTS = {
-    "account": "accounts",
-    "in-flight-ended": "in-flight",
-    "transaction": "transactions",
-    "relation": "relations",
-    "actor": "actors",
-    "slot": "slots",
-    "baselines": "slots",
-    "slot-keeping": "slots",
-    "access-record": "masks",
-    "source-slots": "sources",
-    "source": "sources",
-    "source-publications": "sources",
-    "source-credentials": "sources",
-    "source-move": "sources",
-    "source-rename": "sources",
-    "source-remove": "sources",
-    "managed": "sources",
-    "slot-start": "slots",
-    "slot-stop": "slots",
-    "slot-tables": "slots",
-    "slot-columns": "slots",
-    "slot-adopt": "slots",
-    "slot-drop": "slots",
-    "source-doctor": "sources",
-    "source-new": "sources",
-    "source-new-kind": "sources",
-    "draft-connection": "sources",
-    "draft-check": "sources",
-    "draft-tables": "sources",
-    "draft-columns": "sources",
-    "draft-options": "sources",
-    "draft-review": "sources",
-    "draft-progress": "sources",
-    "alert": "alerts",
-    "alert-rules": "alerts",
-    "alert-rule": "alerts",
-    "alert-rule-new": "alerts",
-    "webhooks": "alerts",
-    "peek-ask": "sources",
-    "peek": "sources",
-    "export": "exports",
-    "exports-all": "exports",
-    "export-new": "exports",
-    "erase": "masks",
-    "erasure": "masks",
-    "history-job": "history-jobs",
-    "history-jobs-all": "history-jobs",
-    "history-job-new": "history-jobs",
-}
+DEMO_GROUPS = (*GROUPS, "Demo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class PageLink:
     """An entry of the navigation."""
 
     word: str
@@ -188,19 +76,26 @@ def build_shell(request: HttpRequest) -> dict[str, Any]:
     role = role_of(request.user)
 
     def may_open(name: str) -> bool:
-        needed = role_for(name, "GET")
+        page = page_named(name)
+        needed = page.role if page is not None else None
         return isinstance(needed, Role) and role is not None and role >= needed
 
     slot = fleet.find_slot(asked)
     other = fleet.find_other(asked) if slot is None and asked else None
     counts = _counts(fleet)
+    entries = list(navigation())
+    tabs = {name for name, nav in entries if nav.tab}
     groups: list[dict[str, Any]] = [
         {
             "title": title,
-            "apart": apart,
-            "pages": [_page(request, counts, slot, *page) for page in pages if may_open(page[1])],
+            "apart": not title,
+            "pages": [
+                _page_link(request, counts, slot, name, nav)
+                for name, nav in entries
+                if nav.group == title and may_open(name)
+            ],
         }
-        for title, apart, pages in NAVIGATION + (DEMO_NAVIGATION if settings.DEMO else ())
+        for title in (DEMO_GROUPS if settings.DEMO else GROUPS)
     ]
     groups = [group for group in groups if group["pages"]]
     pages = [page for group in groups for page in group["pages"]]
@@ -208,8 +103,8 @@ def build_shell(request: HttpRequest) -> dict[str, Any]:
         "navigation": groups,
         "demo": settings.DEMO,
         "pages": pages,
-        "tabs": [page for page in pages if page.name in TABS],
-        "more": [page for page in pages if page.name not in TABS],
+        "tabs": [page for page in pages if page.name in tabs],
+        "more": [page for page in pages if page.name not in tabs],
         # An address for each of a thousand slots: what is asked every few seconds shows none.
         "scope": SimpleLazyObject(lambda: _scope(request, fleet, slot, other)),
         "health": _health(fleet, slot, other),
@@ -231,27 +126,29 @@ def _counts(fleet: Fleet) -> _Counts:
     }
 
 
-def _page(
-    request: HttpRequest,
-    counts: _Counts,
-    slot: SlotView | None,
-    word: str,
-    name: str,
-    icon: str,
-    count_name: str,
-) -> Page:
-    count, count_of, danger = counts.get(count_name, (None, "", False))
-    match = request.resolver_match
-    return Page(
-        word=word,
+def _page_link(
+    request: HttpRequest, counts: _Counts, slot: SlotView | None, name: str, nav: Nav
+) -> PageLink:
+    count, count_of, danger = counts.get(nav.count, (None, "", False))
+    return PageLink(
+        word=nav.label,
         name=name,
-        url=of_slot(name, slot.slot) if slot and name in OF_ONE_SLOT else reverse(name),
-        icon=icon,
-        current=match is not None and PARTS.get(match.url_name or "", match.url_name) == name,
+        url=of_slot(name, slot.slot) if slot and nav.one_slot else reverse(name),
+        icon=nav.icon,
+        current=_entry_of(request) == name,
         count=count,
         count_of=count_of,
         danger=danger,
     )
+
+
+def _entry_of(request: HttpRequest) -> str:
+    """The navigation's entry that the page is, or is a part of, by the name of its address."""
+    match = request.resolver_match
+    page = page_of(match.func) if match is not None else None
+    if match is None or page is None:
+        return ""
+    return (page.nav if isinstance(page.nav, str) else "") or match.url_name or ""
 
 
 def _scope(
@@ -263,13 +160,13 @@ def _scope(
     match = request.resolver_match
     name = match.url_name if match else None
     slot_url = slot_page_url if name in ("slots", "slot", "baselines") else stream_url
-    here = PARTS.get(name or "", name or "")
-    here = here if here in ("sources", "slots", "in-flight") else "overview"
+    entry = _entry_of(request)
+    here = entry if entry in ("sources", "slots", "in-flight") else "overview"
     if here == "in-flight":
         slot_url = in_flight_url
-    page = PARTS.get(name or "", name or "")
-    if page in OF_ONE_SLOT:
-        slot_url = partial(of_slot, page)
+    page = page_named(entry)
+    if page is not None and isinstance(page.nav, Nav) and page.nav.one_slot:
+        slot_url = partial(of_slot, entry)
     shown = slot or other
     entries = [Entry(word="All sources", url=reverse(here), current=shown is None)]
     for source in sorted(fleet.sources, key=lambda view: view.source.name):

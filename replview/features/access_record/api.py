@@ -5,6 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
+from replview.access.page import ADMIN, page
 from replview.access.reading import AccessFilter, Place, read, record_json
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.write.access_record import Action, first_look, note
@@ -36,6 +37,7 @@ class AccessOut(Schema):
     older: str | None
 
 
+@page(role=ADMIN, record=(Action.VIEWED_ACCESS_RECORD,))
 @router.get("/access", response=AccessOut, summary="Who did what, when, from where")
 def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, Any]:
     """Append-only, the newest first; asking for it is recorded too."""

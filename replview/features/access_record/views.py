@@ -6,6 +6,7 @@ from django.utils import timezone
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
+from replview.access.page import ADMIN, page
 from replview.access.reading import read, walk
 from replview.features.access_record.filters import choices, wanted_of
 from replview.features.access_record.page import (
@@ -24,6 +25,7 @@ _FILES = {
 }
 
 
+@page(role=ADMIN, nav="masks", record=(Action.VIEWED_ACCESS_RECORD,))
 @require_GET
 def access_record(request: HttpRequest) -> HttpResponse:
     """The record, a page at a time; looking at it is in it."""
@@ -41,6 +43,7 @@ def access_record(request: HttpRequest) -> HttpResponse:
     return render(request, "access_record/access.html", {"page": page, "wanted": wanted})
 
 
+@page(role=ADMIN, record=(Action.EXPORTED,))
 @require_GET
 def as_file(request: HttpRequest) -> HttpResponseBase:
     """All that is asked for, as CSV or JSON lines."""

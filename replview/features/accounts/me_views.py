@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from replview.access import accounts, session_policy
 from replview.access.accounts import AccountProblem
+from replview.access.page import SIGNED_IN, VIEWER, page
 from replview.access.rights import role_of, table_patterns, visible_sources
 from replview.access.signing_in import locked_until
 from replview.access.tokens import ScopeRefused, make_token, scopes_for
@@ -29,6 +30,7 @@ _SCOPE_WORDS = {
 }
 
 
+@page(role=SIGNED_IN)
 @never_cache
 @require_GET
 def me(request: HttpRequest) -> HttpResponse:
@@ -36,6 +38,7 @@ def me(request: HttpRequest) -> HttpResponse:
     return _show(request)
 
 
+@page(role=SIGNED_IN)
 @never_cache
 @require_POST
 def password(request: HttpRequest) -> HttpResponse:
@@ -68,6 +71,7 @@ def _is_present(request: HttpRequest, typed: str) -> bool:
     return authenticate(request, username=user.get_username(), password=typed) is not None
 
 
+@page(role=SIGNED_IN)
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End every session, this one too."""
@@ -77,6 +81,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     return redirect("login")
 
 
+@page(role=VIEWER)
 @never_cache
 @require_POST
 def new_token(request: HttpRequest) -> HttpResponse:
@@ -110,6 +115,7 @@ def new_token(request: HttpRequest) -> HttpResponse:
     return _show(request, made=row, token=token)
 
 
+@page(role=SIGNED_IN, of={"token_id": None})
 @require_POST
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     """Good for nothing, at once."""

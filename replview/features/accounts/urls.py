@@ -4,6 +4,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import path
 
 from replview.access import single_sign_on
+from replview.access.page import EVERYONE, page
 from replview.features.accounts import me_views as me
 from replview.features.accounts import views as accounts
 
@@ -30,12 +31,12 @@ urlpatterns = [
     path("setup/<str:code>/", accounts.setup, name="setup"),
     path(
         "login/other/",
-        login_not_required(single_sign_on.Begin.as_view()),
+        page(role=EVERYONE)(login_not_required(single_sign_on.Begin.as_view())),
         name="oidc_authentication_init",
     ),
     path(
         "login/other/back/",
-        login_not_required(single_sign_on.Callback.as_view()),
+        page(role=EVERYONE)(login_not_required(single_sign_on.Callback.as_view())),
         name="oidc_authentication_callback",
     ),
 ]

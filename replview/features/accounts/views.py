@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from replview.access import accounts
 from replview.access.accounts import AccountProblem
+from replview.access.page import ADMIN, EVERYONE, Nav, page
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
 from replview.access.setup_codes import first_admin, is_good
 from replview.store.models import ApiToken, Grant, Source
@@ -25,6 +26,7 @@ from replview.text.formats import plural
 _MOST = 500
 
 
+@page(role=ADMIN, nav=Nav(group="", label="Accounts", icon="actor"))
 @require_http_methods(["GET", "POST"])
 def listing(request: HttpRequest) -> HttpResponse:
     """Everybody, and a form for one more."""
@@ -56,18 +58,21 @@ def _list(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
     return render(request, "accounts/accounts.html", page, status=422 if errors else 200)
 
 
+@page(role=ADMIN, nav="accounts", of={"user_id": None})
 @require_GET
 def account(request: HttpRequest, user_id: int) -> HttpResponse:
     """One account: role, grants, sessions, tokens."""
     return _show(request, _find(user_id))
 
 
+@page(role=ADMIN, of={"user_id": None})
 @require_POST
 def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
     """Another role, or none."""
     return _do(request, user_id, lambda user: accounts.change_role(user, _role(request)))
 
 
+@page(role=ADMIN, of={"user_id": None})
 @require_POST
 def password(request: HttpRequest, user_id: int) -> HttpResponse:
     """A password, which the person should change."""
@@ -75,6 +80,7 @@ def password(request: HttpRequest, user_id: int) -> HttpResponse:
     return _do(request, user_id, lambda user: accounts.change_password(user, typed))
 
 
+@page(role=ADMIN, of={"user_id": None})
 @require_POST
 def active(request: HttpRequest, user_id: int) -> HttpResponse:
     """Close the account, or open it again."""
@@ -82,12 +88,14 @@ def active(request: HttpRequest, user_id: int) -> HttpResponse:
     return _do(request, user_id, accounts.open_account if wanted else accounts.close_account)
 
 
+@page(role=ADMIN, of={"user_id": None})
 @require_POST
 def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
     """End all its sessions."""
     return _do(request, user_id, accounts.sign_out)
 
 
+@page(role=ADMIN, of={"user_id": None})
 @require_POST
 def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
     """Forget its failed logins."""
@@ -99,6 +107,7 @@ def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
     return _do(request, user_id, forget)
 
 
+@page(role=ADMIN, of={"user_id": None, "token_id": None})
 @require_POST
 def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpResponse:
     """Make one of its tokens good for nothing."""
@@ -114,6 +123,7 @@ def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpRespo
     return _do(request, user_id, revoke)
 
 
+@page(role=ADMIN)
 @require_POST
 def give(request: HttpRequest) -> HttpResponse:
     """A grant to an account or a group."""
@@ -136,6 +146,7 @@ def give(request: HttpRequest) -> HttpResponse:
     return _do(request, int(user_id), lambda user: accounts.give_grant(user, source, tables, by=by))
 
 
+@page(role=ADMIN, of={"grant_id": None})
 @require_POST
 def take(request: HttpRequest, grant_id: int) -> HttpResponse:
     """Take a grant away."""
@@ -232,6 +243,7 @@ def _sentence(rows: list[dict[str, Any]]) -> dict[str, str]:
 _BACKEND = "replview.access.backend.RightsBackend"
 
 
+@page(role=EVERYONE, of={"code": None})
 @never_cache
 @login_not_required
 @sensitive_post_parameters()

@@ -6,6 +6,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from ninja import Query, Router
 
+from replview.access.page import VIEWER, page
 from replview.store.read import history
 from replview.store.read.changes.as_json import utc_text
 from replview.store.sums.actor_sums import (
@@ -25,6 +26,7 @@ router = Router(tags=["actors"])
 _MOST = 1000
 
 
+@page(role=VIEWER)
 @router.get("/actors", response=dict[str, Any], summary="Everybody seen")
 def actors(
     request: HttpRequest,
@@ -49,6 +51,7 @@ def actors(
     }
 
 
+@page(role=VIEWER)
 @router.get("/actors/one", response=dict[str, Any], summary="One of them")
 def actor(
     request: HttpRequest,

@@ -8,6 +8,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from replview.access.page import VIEWER, Nav, page
 from replview.features.actors.filters import wanted_of
 from replview.features.actors.page import read_actor_page, read_actors_page
 from replview.store.models import Slot
@@ -15,6 +16,7 @@ from replview.store.read.coverage import coverage_of
 from replview.ui.shell import fleet_of
 
 
+@page(role=VIEWER, nav=Nav(group="Browse", label="Actors", icon="actor", one_slot=True))
 @require_GET
 def actors(request: HttpRequest) -> HttpResponse:
     """Everybody of one slot, nobody named among them."""
@@ -27,6 +29,7 @@ def actors(request: HttpRequest) -> HttpResponse:
     return render(request, "actors/actors.html", content)
 
 
+@page(role=VIEWER, nav="actors")
 @require_GET
 def actor(request: HttpRequest) -> HttpResponse:
     """One actor of one slot; an empty name is nobody named."""

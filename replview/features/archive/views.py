@@ -6,6 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
+from replview.access.page import ROWS, VIEWER, page
 from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Relation, Slot, SlotIncarnation, Transaction
 from replview.store.retention.archive_homes import home_of
@@ -15,6 +16,7 @@ from replview.ui.params import number_asked_for
 from replview.ui.row_start import read_start
 
 
+@page(role=VIEWER, record=ROWS)
 @require_GET
 def transaction(request: HttpRequest) -> HttpResponse:
     """A transaction by its life and place in history, or by its commit's LSN and time."""
@@ -37,6 +39,7 @@ def transaction(request: HttpRequest) -> HttpResponse:
     return archived_transaction(request, place, f"{request.path}?{words.urlencode(safe='/:')}")
 
 
+@page(role=VIEWER, record=ROWS)
 @require_GET
 def row(request: HttpRequest) -> HttpResponse:
     """A row's changes in the archive."""

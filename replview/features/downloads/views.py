@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
+from replview.access.page import OPERATOR, page
 from replview.features.downloads.files import (
     FORMATS,
     MOST_CHANGES,
@@ -27,6 +28,7 @@ from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream
 
 
+@page(role=OPERATOR, record=(Action.DOWNLOADED, Action.SEARCHED))
 @require_GET
 def download(request: HttpRequest) -> HttpResponseBase:
     """The changes of a view as a file: the same words as the view's address, and ``format``."""

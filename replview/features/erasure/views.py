@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from replview.access.page import ADMIN, page
 from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.features.erasure.page import erasure_view, list_sentence
@@ -20,6 +21,7 @@ _BOXES = ("slot", "rows", "columns", "actor", "why")
 _LONGEST = 400_000
 
 
+@page(role=ADMIN, nav="masks")
 @require_http_methods(["GET", "POST"])
 def erase(request: HttpRequest) -> HttpResponse:
     """What was erased, and the form; what is sent is looked at first."""
@@ -34,6 +36,7 @@ def erase(request: HttpRequest) -> HttpResponse:
     return redirect("erasure", erasure_id=row.pk)
 
 
+@page(role=ADMIN, nav="masks", of={"erasure_id": None})
 @require_GET
 def erasure(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """One act; a link that stays, without a key in it."""
@@ -46,6 +49,7 @@ def erasure(request: HttpRequest, erasure_id: int) -> HttpResponse:
     return _render(request, row, "erasure/_now.html" if htmx else "erasure/erasure.html")
 
 
+@page(role=ADMIN, of={"erasure_id": None})
 @require_POST
 def confirm(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """Have it done, once what it touches was typed."""
@@ -69,6 +73,7 @@ def confirm(request: HttpRequest, erasure_id: int) -> HttpResponse:
     return redirect("erasure", erasure_id=row.pk)
 
 
+@page(role=ADMIN, of={"erasure_id": None})
 @require_POST
 def drop(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """Not to be done after all."""
@@ -77,6 +82,7 @@ def drop(request: HttpRequest, erasure_id: int) -> HttpResponse:
     return redirect("erase")
 
 
+@page(role=ADMIN, of={"erasure_id": None})
 @require_POST
 def again(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """Try now what was left, or go without a root that will never be reached."""

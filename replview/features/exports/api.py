@@ -5,6 +5,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from ninja import Field, Query, Router, Schema, Status
 
+from replview.access.page import OPERATOR, page
 from replview.access.rights import Role, may
 from replview.access.withheld import shown_slice, shown_words, visible_exports
 from replview.features.exports.outlook import outlook_of, spark_for
@@ -114,6 +115,7 @@ class ExportOut(Schema):
     result: dict[str, Any] | None
 
 
+@page(role=OPERATOR)
 @router.get("/exports/estimate", response=EstimateOut, summary="What an export would take")
 def estimate(request: HttpRequest, words: Query[SliceWords]) -> dict[str, Any]:
     """Rows counted, bytes and seconds estimated; nothing is written."""
@@ -126,6 +128,7 @@ def estimate(request: HttpRequest, words: Query[SliceWords]) -> dict[str, Any]:
     return {"slice": wish.slice.to_json(), **outlook.facts()}
 
 
+@page(role=OPERATOR, exports=True)
 @router.post(
     "/exports", response={202: ExportOut}, auth=Token(), summary="Export a slice as Parquet"
 )
@@ -149,6 +152,7 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
     return Status(202, export_json(row))
 
 
+@page(role=OPERATOR, exports=True)
 @router.get("/exports", response=list[ExportOut], summary="What was taken out, and by whom")
 def all_exports(
     request: HttpRequest, slot: str = "", limit: int = Query(50, ge=1, le=_MOST)
@@ -160,12 +164,14 @@ def all_exports(
     return [export_json(row, whole=False) for row in rows[:limit]]
 
 
+@page(role=OPERATOR, of={"export_id": Export}, exports=True)
 @router.get("/exports/{int:export_id}", response=ExportOut, summary="One export")
 def one(request: HttpRequest, export_id: int) -> dict[str, Any]:
     """How far it is, then its files."""
     return export_json(_found(export_id))
 
 
+@page(role=OPERATOR, of={"export_id": Export}, exports=True)
 @router.delete(
     "/exports/{int:export_id}", response=ExportOut, auth=Token(), summary="Cancel an export"
 )

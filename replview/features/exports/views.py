@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.page import ADMIN, OPERATOR, ROWS, Nav, page
 from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.access.withheld import visible_exports
@@ -43,6 +44,7 @@ _TESTED = "export-tested"
 _TEST_HOLDS_SECONDS = 600
 
 
+@page(role=OPERATOR, nav=Nav(group="Take out", label="Exports", icon="export", one_slot=True))
 @require_GET
 def exports_page(request: HttpRequest) -> HttpResponse:
     """What would be exported, and whether it can be. Every view of it is a link."""
@@ -56,6 +58,7 @@ def exports_page(request: HttpRequest) -> HttpResponse:
     return _render(request, slot, words)
 
 
+@page(role=OPERATOR, nav="exports")
 @require_POST
 def new(request: HttpRequest) -> HttpResponse:
     """Ask for it, then show how far it is; what was refused is said where it was asked for."""
@@ -79,6 +82,7 @@ def new(request: HttpRequest) -> HttpResponse:
     return redirect("export", export_id=row.pk)
 
 
+@page(role=OPERATOR)
 @require_POST
 def test_target(request: HttpRequest) -> HttpResponse:
     """Write a small file there, read it back, delete it; the page says what came of it."""
@@ -103,6 +107,7 @@ def test_target(request: HttpRequest) -> HttpResponse:
     return redirect(export_url(words))
 
 
+@page(role=OPERATOR, nav="exports", of={"export_id": Export}, record=ROWS)
 @require_GET
 def export(request: HttpRequest, export_id: int) -> HttpResponse:
     """One export: how far it is, then its files; a link that stays."""
@@ -118,6 +123,7 @@ def export(request: HttpRequest, export_id: int) -> HttpResponse:
     return render(request, template, {"record": record})
 
 
+@page(role=OPERATOR, of={"export_id": Export})
 @require_POST
 def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
     """Give it up; its record stays."""
@@ -129,6 +135,7 @@ def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
     return redirect("export", export_id=row.pk)
 
 
+@page(role=OPERATOR, of={"export_id": Export})
 @require_GET
 def log(request: HttpRequest, export_id: int) -> HttpResponse:
     """The end of what its job wrote, where this machine has it."""
@@ -144,6 +151,7 @@ def log(request: HttpRequest, export_id: int) -> HttpResponse:
     return HttpResponse(text or "(empty)\n", content_type="text/plain; charset=utf-8")
 
 
+@page(role=OPERATOR, nav="exports")
 @require_GET
 def all_exports(request: HttpRequest) -> HttpResponse:
     """What was taken out, and by whom: every one there was, the newest first."""
@@ -162,6 +170,7 @@ def all_exports(request: HttpRequest) -> HttpResponse:
     return render(request, "exports/all.html", page)
 
 
+@page(role=ADMIN)
 @require_POST
 def allow(request: HttpRequest) -> HttpResponse:
     """Switch exports on or off for the whole instance; admins alone may."""

@@ -4,12 +4,18 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from replview.access.page import ROWS, VIEWER, Action, Nav, page
 from replview.features.find.page import columns_of, read_page
 from replview.store.read.changes.search_records import searched_changes
 from replview.ui.params import slot_asked_for
 from replview.ui.saved_filters import saved_filters
 
 
+@page(
+    role=VIEWER,
+    nav=Nav(group="Browse", label="Find", icon="find", one_slot=True),
+    record=(*ROWS, Action.SEARCHED),
+)
 @require_GET
 def find(request: HttpRequest) -> HttpResponse:
     """The form, and what its words find. Every search is a link."""
@@ -29,6 +35,7 @@ def find(request: HttpRequest) -> HttpResponse:
     return render(request, "find/find.html", content)
 
 
+@page(role=VIEWER)
 @require_GET
 def columns(request: HttpRequest) -> HttpResponse:
     """``{"columns": [[name, type]]}`` of one table, to be offered while a condition is typed."""

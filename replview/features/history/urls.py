@@ -5,7 +5,7 @@ from django.urls import path
 from replview.features.history import views as history_jobs
 
 urlpatterns = [
-    path("history/", history_jobs.page, name="history-jobs"),
+    path("history/", history_jobs.history_page, name="history-jobs"),
     path("history/new/", history_jobs.new, name="history-job-new"),
     path("history/all/", history_jobs.all_jobs, name="history-jobs-all"),
     path("history/<int:job_id>/", history_jobs.job, name="history-job"),

@@ -6,6 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.page import OPERATOR, ROWS, Nav, page
 from replview.access.permitted import NeedsRole, require
 from replview.access.rights import Role
 from replview.access.withheld import visible_jobs
@@ -26,12 +27,14 @@ _QUOTES = (
 )
 
 
+@page(role=OPERATOR, nav=Nav(group="Take out", label="History jobs", icon="history"))
 @require_GET
-def page(request: HttpRequest) -> HttpResponse:
+def history_page(request: HttpRequest) -> HttpResponse:
     """What would be computed, and over what. Every view of it is a link."""
     return _render(request, history_words(request.GET))
 
 
+@page(role=OPERATOR, nav="history-jobs")
 @require_POST
 def new(request: HttpRequest) -> HttpResponse:
     """Ask for it, then show it; what was refused is said where it was asked for."""
@@ -44,6 +47,7 @@ def new(request: HttpRequest) -> HttpResponse:
     return redirect("history-job", job_id=row.pk)
 
 
+@page(role=OPERATOR, nav="history-jobs", of={"job_id": None}, record=ROWS)
 @require_GET
 def job(request: HttpRequest, job_id: int) -> HttpResponse:
     """One job: how long it runs, then its rows; a link that stays."""
@@ -56,6 +60,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
     return render(request, template, {"record": read_history_record(row)})
 
 
+@page(role=OPERATOR, of={"job_id": None})
 @require_POST
 def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
     """Give it up; that it was asked for stays."""
@@ -67,6 +72,7 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
     return redirect("history-job", job_id=row.pk)
 
 
+@page(role=OPERATOR, of={"job_id": None})
 @require_GET
 def log(request: HttpRequest, job_id: int) -> HttpResponse:
     """The end of what it and Spark wrote, where this machine has it."""
@@ -84,6 +90,7 @@ def log(request: HttpRequest, job_id: int) -> HttpResponse:
     return HttpResponse(text or "(empty)\n", content_type="text/plain; charset=utf-8")
 
 
+@page(role=OPERATOR, nav="history-jobs")
 @require_GET
 def all_jobs(request: HttpRequest) -> HttpResponse:
     """What was computed, and by whom: the newest first."""

@@ -7,6 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from replview.access.page import ROWS, VIEWER, Nav, page
 from replview.features.in_flight.drawer import Chosen, read_chosen
 from replview.features.in_flight.filters import Filters
 from replview.features.in_flight.page import (
@@ -18,10 +19,16 @@ from replview.features.in_flight.page import (
     read_scope,
 )
 from replview.features.in_flight.text import sentence_of, work_mem_words
+from replview.store.models import Transaction
 from replview.store.read import in_flight as store
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
 
 
+@page(
+    role=VIEWER,
+    nav=Nav(group="Watch", label="In flight", icon="flight", count="open", tab=True),
+    record=ROWS,
+)
 @require_GET
 def in_flight(request: HttpRequest) -> HttpResponse:
     """The whole page, with the drawer of the transaction its address names."""
@@ -36,6 +43,7 @@ def in_flight(request: HttpRequest) -> HttpResponse:
     return render(request, "in_flight/in_flight.html", page)
 
 
+@page(role=VIEWER, polled=True)
 @require_GET
 def now(request: HttpRequest) -> HttpResponse:
     """The parts that change; nothing (204) while ``seen`` is still how things are."""
@@ -48,6 +56,7 @@ def now(request: HttpRequest) -> HttpResponse:
     return render(request, "in_flight/now.html", page)
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 @require_GET
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The drawer's content."""
@@ -59,6 +68,7 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     return render(request, "in_flight/_drawer.html", page)
 
 
+@page(role=VIEWER, nav="in-flight")
 @require_GET
 def ended(request: HttpRequest) -> HttpResponse:
     """All that have ended, a page at a time, the newest first."""

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
+from replview.access.page import VIEWER, Nav, page
 from replview.features.lag.charts import csv_pieces, read_charts
 from replview.features.lag.page import (
     LagSlot,
@@ -23,6 +24,7 @@ from replview.ui.shell import fleet_of
 from replview.ui.streaming import stream
 
 
+@page(role=VIEWER, nav=Nav(group="Health", label="Lag", icon="lag", one_slot=True))
 @require_GET
 def lag(request: HttpRequest) -> HttpResponse:
     """The page around the charts; a script draws them from ``data``."""
@@ -39,6 +41,7 @@ def lag(request: HttpRequest) -> HttpResponse:
     return render(request, "lag/lag.html", lag_page(query, slots, fleet_of(request)))
 
 
+@page(role=VIEWER, polled=True)
 @require_GET
 def data(request: HttpRequest) -> HttpResponse:
     """Charts and events as JSON, for the same query as the page's."""
@@ -67,6 +70,7 @@ def data(request: HttpRequest) -> HttpResponse:
     return response
 
 
+@page(role=VIEWER)
 @require_GET
 def csv(request: HttpRequest) -> HttpResponseBase:
     """What the page shows, as a file."""

@@ -4,6 +4,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.page import OPERATOR, VIEWER, Nav, page
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
@@ -18,6 +19,7 @@ from replview.ui.params import slot_asked_for
 _TABLES_OFFERED = 200
 
 
+@page(role=VIEWER, nav=Nav(group="Watch", label="Live", icon="live", one_slot=True, tab=True))
 @require_GET
 def live_page(request: HttpRequest) -> HttpResponse:
     """Transactions as they commit. The rows come over the socket; this is all around them."""
@@ -58,6 +60,7 @@ def live_page(request: HttpRequest) -> HttpResponse:
     return render(request, "live_page/live.html", page)
 
 
+@page(role=OPERATOR, of={"slot_id": Slot})
 @require_POST
 def send(request: HttpRequest, slot_id: int) -> JsonResponse:
     """Send it to the slot's source; what went wrong is named, with what mends it."""

@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from replview.access.mask_making import NotARule, add_rule, all_rules, remove_rule, wished
+from replview.access.page import ADMIN, Nav, page
 from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.features.masks.page import rule_view, sentence
@@ -18,6 +19,7 @@ _BOXES = {"source": "source", "table": "table", "column": "column", "type": "typ
           "when": "when", "note": "note"}  # fmt: skip
 
 
+@page(role=ADMIN, nav=Nav(group="", label="Privacy", icon="eye"))
 @require_http_methods(["GET", "POST"])
 def masks(request: HttpRequest) -> HttpResponse:
     """The rules and the form; a preview is a link, so that it can be shown to somebody."""
@@ -32,6 +34,7 @@ def masks(request: HttpRequest) -> HttpResponse:
     return _show(request, request.GET)
 
 
+@page(role=ADMIN, of={"rule_id": None})
 @require_POST
 def remove(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Take a rule away."""

@@ -30,6 +30,7 @@ from django.views.decorators.http import require_safe
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from replview.access.page import EVERYONE, page
 from replview.features.monitoring.exposition import (
     CONTENT_TYPE,
     Exposition,
@@ -223,6 +224,7 @@ _DENIED = {
 _STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
 
 
+@page(role=EVERYONE)
 @never_cache
 @login_not_required
 @require_safe

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
+from replview.access.page import ADMIN, page
 from replview.catalog.connections import reading
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.server import read_server_facts
@@ -31,6 +32,7 @@ _DEADLINE_SECONDS = 10.0
 _TROUBLES = (SourceTrouble, DSNError, SecretKeyChanged)
 
 
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
 @_READ
 @at_step("check")
 def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
@@ -47,6 +49,7 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     return render(request, "onboarding/check.html", page)
 
 
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
 @_READ
 @at_step("tables")
 def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
@@ -80,6 +83,7 @@ def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, Any]:
     return {"columns": {name: kept for name, kept in rules.items() if name in chosen["tables"]}}
 
 
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
 @_READ
 @at_step("columns")
 def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
@@ -104,6 +108,7 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     return render(request, "onboarding/columns.html", page)
 
 
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
 @_READ
 @at_step("options")
 def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
@@ -123,6 +128,7 @@ def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     return render(request, "onboarding/options.html", page, status=status)
 
 
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
 @_READ
 @at_step("review")
 def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:

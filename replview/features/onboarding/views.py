@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from replview.access.page import ADMIN, OF_SOURCE, OPERATOR, page
 from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.catalog.doctor.findings import problem
@@ -31,6 +32,7 @@ from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 
+@page(role=OPERATOR, nav="sources", of=OF_SOURCE)
 @require_GET
 def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
     """Everything the source lacks, each with the SQL that mends it; looked for anew each time."""
@@ -48,6 +50,7 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
 Kind, State = SourceDraft.Kind, SourceDraft.State
 
 
+@page(role=ADMIN, nav="sources")
 @require_GET
 def start(request: HttpRequest) -> HttpResponse:
     """Three ways to begin, and what was begun before."""
@@ -58,6 +61,7 @@ def start(request: HttpRequest) -> HttpResponse:
     return render(request, "onboarding/start.html", page)
 
 
+@page(role=ADMIN, nav="sources", of={"kind": None})
 @sensitive_post_parameters("password", "dsn")
 @require_http_methods(["GET", "HEAD", "POST"])
 def begin(request: HttpRequest, kind: str) -> HttpResponse:
@@ -79,6 +83,7 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
     return _connection_page(request, AddressForm({"port": "5432"}), kind)
 
 
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
 @sensitive_post_parameters("password", "dsn")
 @require_http_methods(["GET", "HEAD", "POST"])
 def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
@@ -155,6 +160,7 @@ def _goes_on(draft: SourceDraft) -> str:
     return steps.step_url(draft, steps.next_open(draft))
 
 
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
 @require_GET
 def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
     """What is being carried out, step by step; then the live page, or what went wrong."""
@@ -170,6 +176,7 @@ def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
     return render(request, name, page)
 
 
+@page(role=ADMIN, of={"draft_id": None})
 @require_POST
 def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
     """Forget it; what is being carried out is taken back, a watch ends."""

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from replview.access.page import VIEWER, Nav, page
 from replview.access.rights import Role, may
 from replview.features.overview.figures import figures
 from replview.health.alert_counts import AlertCounts
@@ -29,6 +30,7 @@ ROWS_BELOW = 8
 DRAWN_FOR_SECONDS = 10
 
 
+@page(role=VIEWER, nav=Nav(group="Watch", label="Overview", icon="overview", tab=True))
 @require_GET
 def overview(request: HttpRequest) -> HttpResponse:
     """The whole page, or for htmx the part that changes."""

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from replview.access.page import OF_SLOT, OF_SOURCE, OPERATOR, ROWS, VIEWER, page
 from replview.catalog.connections import reading
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.slots import SlotFacts
@@ -106,6 +107,7 @@ EARLIER = 10
 UNCLAIMED_SECONDS = 10
 
 
+@page(role=VIEWER, nav="sources", of=OF_SOURCE)
 @require_GET
 def source_slots(request: HttpRequest, source_name: str) -> HttpResponse:
     """Every slot of the source's server, ours or not, the one that retains most first."""
@@ -141,6 +143,7 @@ def _words(rows: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
+@page(role=OPERATOR, nav="sources", of=OF_SLOT)
 @require_http_methods(["GET", "POST"])
 def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """What a look into the slot would cost, and its bounds; POST asks for it."""
@@ -171,6 +174,7 @@ def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     return render(request, "peeks/ask.html", {**page, "form": form}, status=status)
 
 
+@page(role=OPERATOR, nav="sources", of={"peek_id": SlotPeek}, record=ROWS)
 @require_GET
 def peek(request: HttpRequest, peek_id: int) -> HttpResponse:
     """A look: how far it is, then what it found; a link that stays."""

@@ -5,6 +5,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from ninja import Router
 
+from replview.access.page import VIEWER, page
 from replview.store.models import Relation
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.schema_history import Period, VersionHistory, schema_history
@@ -15,6 +16,7 @@ from replview.ui.api.slots import slot_named
 router = Router(tags=["relations"])
 
 
+@page(role=VIEWER)
 @router.get("/relations", response=dict[str, Any], summary="All tables of a slot")
 def relations(request: HttpRequest, slot: str = "") -> dict[str, Any]:
     """Every table in the slot's stream, with its last change and how often it changed."""
@@ -54,6 +56,7 @@ def relations(request: HttpRequest, slot: str = "") -> dict[str, Any]:
     }
 
 
+@page(role=VIEWER, of={"relation_id": Relation})
 @router.get("/relations/{int:relation_id}", response=dict[str, Any], summary="A schema's history")
 def relation(request: HttpRequest, relation_id: int) -> dict[str, Any]:
     """Every version of a table seen in its slot's stream, newest first."""

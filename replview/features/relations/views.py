@@ -7,12 +7,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET
 
+from replview.access.page import VIEWER, Nav, page
 from replview.features.relations.filters import wanted_of
 from replview.features.relations.history_page import SchemaPage, read_schema_page
 from replview.features.relations.page import read_relations_page
 from replview.features.relations.source_now import full_cost, read_source_now
 from replview.health.fleet import SlotView
-from replview.store.models import Relation, Slot
+from replview.store.models import Relation, RelationVersion, Slot
 from replview.store.read.coverage import coverage_of
 from replview.store.read.schema_history import schema_history
 from replview.store.read.version_shapes import shape_of
@@ -20,6 +21,7 @@ from replview.text.addresses import relation_url
 from replview.ui.shell import fleet_of
 
 
+@page(role=VIEWER, nav=Nav(group="Browse", label="Relations", icon="relations", one_slot=True))
 @require_GET
 def relations(request: HttpRequest) -> HttpResponse:
     """All tables of one slot."""
@@ -30,6 +32,7 @@ def relations(request: HttpRequest) -> HttpResponse:
     return render(request, "relations/relations.html", {"page": page, "slot": view.slot})
 
 
+@page(role=VIEWER, nav="relations", of={"relation_id": Relation})
 @require_GET
 def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
     """One table's versions; ``whole`` asks for what is else loaded afterwards."""
@@ -42,6 +45,7 @@ def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
     return render(request, "relations/relation.html", content)
 
 
+@page(role=VIEWER, of={"version_id": RelationVersion})
 @require_GET
 def version(request: HttpRequest, version_id: int) -> HttpResponse:
     """To the page that compares a version with the one before: what the slot's log links to."""
@@ -50,6 +54,7 @@ def version(request: HttpRequest, version_id: int) -> HttpResponse:
     return redirect(relation_url(row.pk, to=str(number)))
 
 
+@page(role=VIEWER, of={"relation_id": Relation})
 @require_GET
 def evidence(request: HttpRequest, relation_id: int) -> HttpResponse:
     """What the record covers of a table, and what FULL would cost."""
@@ -57,6 +62,7 @@ def evidence(request: HttpRequest, relation_id: int) -> HttpResponse:
     return render(request, "relations/_evidence.html", {"slot": row.slot, **_evidence(row)})
 
 
+@page(role=VIEWER, of={"relation_id": Relation})
 @require_GET
 def now(request: HttpRequest, relation_id: int) -> HttpResponse:
     """What the source's catalog says at this moment: at most five seconds."""

@@ -6,6 +6,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
+from replview.access.page import VIEWER, page
 from replview.store.retention import size as store_size
 from replview.store.retention.forecast import SlotForecast, forecast, slot_forecasts
 from replview.store.retention.policy import days_of
@@ -42,6 +43,7 @@ class StoreOut(Schema):
     slots: list[KeptOut]
 
 
+@page(role=VIEWER)
 @router.get("/store", response=StoreOut, summary="The store's size and forecast")
 def store(request: HttpRequest) -> dict[str, Any]:
     """How large the store is, when it is full, and what each slot keeps."""

@@ -5,6 +5,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from replview.access.page import ADMIN, page
 from replview.features.retention.page import page_of
 from replview.store.retention import archive
 from replview.store.retention.archive_choices import (
@@ -17,6 +18,7 @@ from replview.targets.policy import Refused, read_policy, target_of, try_target
 from replview.ui.archive_text import ArchiveForm
 
 
+@page(role=ADMIN)
 @require_POST
 def choose(request: HttpRequest) -> HttpResponse:
     """Where to, once that was written to, and when; what is refused is said where it was asked."""
@@ -41,6 +43,7 @@ def choose(request: HttpRequest) -> HttpResponse:
     return _back()
 
 
+@page(role=ADMIN)
 @require_POST
 def now(request: HttpRequest) -> HttpResponse:
     """All that is stored goes there as soon as a worker takes it up."""
@@ -48,6 +51,7 @@ def now(request: HttpRequest) -> HttpResponse:
     return _back()
 
 
+@page(role=ADMIN)
 @require_POST
 def off(request: HttpRequest) -> HttpResponse:
     """Nothing more goes there."""

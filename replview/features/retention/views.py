@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
+from replview.access.page import ADMIN, VIEWER, Nav, page
 from replview.catalog.state.wal_budget import parse_size, size_words
 from replview.features.retention.page import page_of
 from replview.store import instance_settings
@@ -11,6 +12,7 @@ from replview.store.models import Slot
 from replview.store.write.access_record import Action, note
 
 
+@page(role=VIEWER, change=ADMIN, nav=Nav(group="", label="Store", icon="record"))
 @require_http_methods(["GET", "HEAD", "POST"])
 def store(request: HttpRequest) -> HttpResponse:
     """The page; a POST chooses the budget and what comes first at it."""

@@ -6,6 +6,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema
 
+from replview.access.page import ROWS, VIEWER, page
 from replview.store.fields import LSN
 from replview.store.models import Slot
 from replview.store.read.changes.as_json import OPERATIONS, utc_text
@@ -58,6 +59,7 @@ class RowOut(Schema):
     coverage: dict[str, Any]
 
 
+@page(role=VIEWER, record=ROWS)
 @router.get("/rows", response=RowHistoryOut, summary="A row's history")
 def rows(
     request: HttpRequest,
@@ -96,6 +98,7 @@ def rows(
     }
 
 
+@page(role=VIEWER, record=ROWS)
 @router.get("/rows/as-of", response=RowOut, summary="A row at a moment")
 def as_of(
     request: HttpRequest, table: str, key: str, slot: str = "", at: str = "", lsn: str = ""

@@ -6,9 +6,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from replview.access.page import ROWS, VIEWER, Nav, page
 from replview.features.rows.page import read_page
 from replview.health.fleet import SlotView
-from replview.store.models import SlotIncarnation
+from replview.store.models import SlotIncarnation, Transaction
 from replview.store.read.changes.page import changes_of
 from replview.store.read.history import transaction_by_id
 from replview.store.write.access_record import viewed
@@ -17,6 +18,11 @@ from replview.ui.row_start import read_start
 from replview.ui.shell import fleet_of
 
 
+@page(
+    role=VIEWER,
+    nav=Nav(group="Browse", label="Row history", icon="rows", one_slot=True),
+    record=ROWS,
+)
 @require_GET
 def rows(request: HttpRequest) -> HttpResponse:
     """A row's history; without a table or key, where to begin."""
@@ -35,6 +41,7 @@ def rows(request: HttpRequest) -> HttpResponse:
     return render(request, "rows/history.html", content)
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 @require_GET
 def change(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """One change in full, for a line that is opened."""

@@ -8,6 +8,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
+from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role
 from replview.acts import adopting, dropping, receiving
 from replview.acts.column_choices import DROP, KEEP, MASK, columns_of
@@ -32,6 +33,7 @@ from replview.ui.managed import (
 _LISTED = 300
 
 
+@page(role=VIEWER, nav="sources")
 @require_GET
 def managed(request: HttpRequest) -> HttpResponse:
     """What came of the last act."""
@@ -41,6 +43,7 @@ def managed(request: HttpRequest) -> HttpResponse:
     return render(request, "acts/done.html", {"outcome": outcome})
 
 
+@page(role=OPERATOR, nav="slots", of=OF_SLOT)
 @require_http_methods(["GET", "POST"])
 def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Receive it; of one that is gone from its source, create it anew first."""
@@ -55,6 +58,7 @@ def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     return show_or_do(request, slot, lambda: receiving.plan_start(slot), do)
 
 
+@page(role=OPERATOR, nav="slots", of=OF_SLOT)
 @require_http_methods(["GET", "POST"])
 def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Receive it no more; it stays on its source."""
@@ -70,6 +74,7 @@ def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     return show_or_do(request, slot, lambda: receiving.plan_stop(slot), do)
 
 
+@page(role=OPERATOR, nav="slots", of=OF_SLOT)
 @require_http_methods(["GET", "POST"])
 def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Give it up: the record is kept or deleted, as chosen."""
@@ -95,6 +100,7 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     return show_or_do(request, slot, plan, do, "acts/drop.html", page)
 
 
+@page(role=OPERATOR, nav="slots", of=OF_SLOT)
 @require_http_methods(["GET", "POST"])
 def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Which tables it records: chosen, shown as ALTER PUBLICATION, then run."""
@@ -135,6 +141,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     )
 
 
+@page(role=OPERATOR, nav="slots", of=OF_SLOT)
 @require_http_methods(["GET", "POST"])
 def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Take over a slot that somebody else made."""
@@ -216,6 +223,7 @@ def links_of(slot: Slot) -> list[tuple[str, str]]:
 _COLUMN = "column "
 
 
+@page(role=ADMIN, nav="slots", of=OF_SLOT)
 @require_http_methods(["GET", "POST"])
 def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Which columns of a table are kept, masked or left out; shown as ALTER PUBLICATION first."""

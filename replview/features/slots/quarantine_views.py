@@ -9,6 +9,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.page import OF_SLOT, OPERATOR, ROWS, page
 from replview.features.slots import views as slot_page
 from replview.features.slots.quarantine_text import SHOWN_BYTES, hex_dump
 from replview.store.globs import table_readings
@@ -62,6 +63,7 @@ def _is_masked(slot: Slot, schema: str, table: str) -> bool:
 _PIECE_BYTES = 4 << 20
 
 
+@page(role=OPERATOR, of={**OF_SLOT, "quarantine_id": None})
 @require_POST
 def decision(
     request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int
@@ -89,6 +91,7 @@ def decision(
     return redirect(reverse("slot", args=[source_name, slot_name]) + "#quarantine")
 
 
+@page(role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=ROWS)
 @require_GET
 def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int) -> HttpResponse:
     """The message's beginning as a hex dump: a part of the page, asked for by somebody."""
@@ -109,6 +112,7 @@ def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: i
     return render(request, "slots/_raw.html", page)
 
 
+@page(role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=(Action.DOWNLOADED,))
 @require_GET
 def raw_file(
     request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int

@@ -7,6 +7,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from replview.access.page import ADMIN, OF_SLOT, VIEWER, page
 from replview.features.slots import views as slot_page
 from replview.store.models import Slot
 from replview.store.retention.forecast import SlotForecast, of_slot
@@ -76,6 +77,7 @@ class KeepingPage:
         return how_words(all_alike())
 
 
+@page(role=VIEWER, change=ADMIN, nav="slots", of=OF_SLOT)
 @require_http_methods(["GET", "HEAD", "POST"])
 def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """The page; with ``keep_for`` and ``keep_at_most`` what would be lost; a POST chooses."""

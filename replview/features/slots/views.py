@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.page import OF_SLOT, OPERATOR, VIEWER, Nav, page
 from replview.catalog.state.peekable import PLUGINS
 from replview.features.slots import views as slot_page
 from replview.features.slots.budget_form import Budget, budget_of, parse_form
@@ -50,6 +51,7 @@ REASONS = {
 }
 
 
+@page(role=VIEWER, nav="slots", of=OF_SLOT)
 @require_GET
 def slot(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """The whole page, or for htmx the part that changes."""
@@ -195,6 +197,7 @@ def _start(request: HttpRequest, row: Slot) -> SlotEvent | None:
 _FIELDS = ("wal_budget", "protect", "heartbeat")
 
 
+@page(role=OPERATOR, of=OF_SLOT)
 @require_POST
 def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Write the choice; what cannot be is shown again with why, on the slot's page."""
@@ -221,6 +224,7 @@ def _refused(request: HttpRequest, slot: Slot, sent: dict[str, str], why: str) -
     return slot_page.show(request, view, budget=budget, status=422)
 
 
+@page(role=VIEWER, nav=Nav(group="Health", label="Slots", icon="slot", count="slots"))
 @require_GET
 def slots(request: HttpRequest) -> HttpResponse:
     """The whole page, or for htmx the part that changes."""

@@ -10,6 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from replview.access.page import ADMIN, OF_SOURCE, page
 from replview.access.rights import Role
 from replview.acts.credentials import Credentials, plan_credentials, set_credentials
 from replview.acts.moving import Move, carry_out_move, plan_move
@@ -33,6 +34,7 @@ _DRAFT_SECONDS = 900
 _SECRET = ("dsn", "password")
 
 
+@page(role=ADMIN, nav="sources", of=OF_SOURCE)
 @never_cache
 @sensitive_post_parameters(*_SECRET)
 @require_http_methods(["GET", "POST"])
@@ -66,6 +68,7 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
     return render(request, "acts/credentials.html", page, status=status)
 
 
+@page(role=ADMIN, nav="sources", of=OF_SOURCE)
 @never_cache
 @sensitive_post_parameters(*_SECRET)
 @require_http_methods(["GET", "POST"])
@@ -112,6 +115,7 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
     return _done(request, outcome)
 
 
+@page(role=ADMIN, nav="sources", of=OF_SOURCE)
 @require_http_methods(["GET", "POST"])
 def rename(request: HttpRequest, source_name: str) -> HttpResponse:
     """Another name."""
@@ -132,6 +136,7 @@ def rename(request: HttpRequest, source_name: str) -> HttpResponse:
     return _done(request, Outcome(title=title, links=_links(source)))
 
 
+@page(role=ADMIN, nav="sources", of=OF_SOURCE)
 @require_http_methods(["GET", "POST"])
 def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     """Forget a source, with its slots where there are any."""

@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest
 from ninja import Router
 from ninja.utils import check_csrf
 
+from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role, may, sees_source, visible_sources
 from replview.acts import adopting, dropping, receiving
 from replview.acts.act import Act, json_of
@@ -58,6 +59,7 @@ def acting(request: HttpRequest) -> Any | None:
 acts = partial(router.post, response=ActOut, auth=[Token(), acting])
 
 
+@page(role=VIEWER)
 @router.get("/sources", response=list[SourceOut], summary="All sources")
 def sources(request: HttpRequest) -> list[dict[str, Any]]:
     """Every source this account sees."""
@@ -66,12 +68,14 @@ def sources(request: HttpRequest) -> list[dict[str, Any]]:
     return [_facts(one) for one in (found if seen is None else found.filter(pk__in=seen))]
 
 
+@page(role=VIEWER, of={"name": None})
 @router.get("/sources/{name}", response=SourceOut, summary="One source")
 def source(request: HttpRequest, name: str) -> dict[str, Any]:
     """Its address and state, without its secrets."""
     return _facts(_source(request, name, Role.VIEWER))
 
 
+@page(role=OPERATOR, of=OF_SLOT)
 @acts("/slots/{source_name}/{slot_name}/start", summary="Receive a slot")
 def start_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
@@ -82,6 +86,7 @@ def start_slot(
                 lambda by: receiving.start(slot, by=by))  # fmt: skip
 
 
+@page(role=OPERATOR, of=OF_SLOT)
 @acts("/slots/{source_name}/{slot_name}/stop", summary="Stop receiving a slot")
 def stop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
@@ -92,6 +97,7 @@ def stop_slot(
                 lambda by: receiving.stop(slot, by=by))  # fmt: skip
 
 
+@page(role=OPERATOR, of=OF_SLOT)
 @acts(
     "/slots/{source_name}/{slot_name}/tables",
     summary="Change the tables of a slot's own publications",
@@ -109,6 +115,7 @@ def change_slot_tables(
     )
 
 
+@page(role=ADMIN, of=OF_SLOT)
 @acts(
     "/slots/{source_name}/{slot_name}/columns",
     summary="Change which columns of a slot's tables are kept",
@@ -123,6 +130,7 @@ def change_slot_columns(
                 lambda by: change_columns(slot, named, by=by))  # fmt: skip
 
 
+@page(role=OPERATOR, of=OF_SLOT)
 @acts("/slots/{source_name}/{slot_name}/adopt", summary="Take over a slot that somebody else made")
 def adopt_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: AdoptAsked
@@ -137,6 +145,7 @@ def adopt_slot(
     )
 
 
+@page(role=OPERATOR, of=OF_SLOT)
 @acts("/slots/{source_name}/{slot_name}/drop", summary="Drop a slot of replview's")
 def drop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: DropAsked
@@ -148,6 +157,7 @@ def drop_slot(
                 lambda by: dropping.drop_slot(slot, **how, by=by))  # fmt: skip
 
 
+@page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/credentials", summary="Change the credentials of a source")
 def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked) -> dict[str, Any]:
     """Tried first on the same server and database; then sealed."""
@@ -158,6 +168,7 @@ def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked)
                 lambda by: set_credentials(row, new, by=by))  # fmt: skip
 
 
+@page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/move", summary="Move a source to another address")
 def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, Any]:
     """Another cluster than before: `confirm` is the source's name."""
@@ -172,6 +183,7 @@ def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[st
     return _act(request, asked, plan, lambda by: carry_out_move(row, tried[0], by=by))
 
 
+@page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/rename", summary="Rename a source")
 def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any]:
     """Its record stays."""
@@ -180,6 +192,7 @@ def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any
                 lambda by: rename_source(row, asked.name, by=by))  # fmt: skip
 
 
+@page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/remove", summary="Remove a source")
 def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, Any]:
     """`confirm` is the source's name."""

@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from replview.access.page import OF_SOURCE, VIEWER, Nav, page
 from replview.access.rights import Role, may
 from replview.acts.publications import publications_of
 from replview.features.sources.page import build_page
@@ -12,6 +13,7 @@ from replview.ui.managed import EXPECTED, source_for, trouble_of
 from replview.ui.shell import fleet_of
 
 
+@page(role=VIEWER, nav=Nav(group="", label="Sources", icon="source", count="sources"))
 @require_GET
 def sources(request: HttpRequest) -> HttpResponse:
     """A block a source, worst first, its slots as lines; those of one cluster together."""
@@ -26,6 +28,7 @@ def sources(request: HttpRequest) -> HttpResponse:
     return render(request, "sources/list.html" if htmx else "sources/sources.html", page)
 
 
+@page(role=VIEWER, nav="sources", of=OF_SOURCE)
 @require_GET
 def source(request: HttpRequest, source_name: str) -> HttpResponse:
     """One source."""
@@ -40,6 +43,7 @@ def source(request: HttpRequest, source_name: str) -> HttpResponse:
     return render(request, "sources/_source.html" if htmx else "sources/source.html", page)
 
 
+@page(role=VIEWER, nav="sources", of=OF_SOURCE)
 @require_GET
 def publications(request: HttpRequest, source_name: str) -> HttpResponse:
     """The publications of its database as they are at this moment: a part of its page."""

@@ -5,7 +5,8 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from replview.store.models import Slot, SlotIncarnation
+from replview.access.page import VIEWER, page
+from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read import history
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.history import TransactionRow
@@ -29,6 +30,7 @@ class TransactionsOut(Schema):
     searched_back_to: str | None
 
 
+@page(role=VIEWER)
 @router.get("/transactions", response=TransactionsOut, summary="Find transactions")
 def transactions(
     request: HttpRequest,
@@ -58,6 +60,7 @@ def transactions(
     }  # fmt: skip
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction})
 @router.get("/transactions/{int:transaction_id}", response=dict[str, Any], summary="One of them")
 def transaction(request: HttpRequest, transaction_id: int) -> dict[str, Any]:
     """One transaction by its `id`: its states and times, who, and what it touched."""

@@ -6,7 +6,9 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
+from replview.access.page import ROWS, VIEWER, Action, page
 from replview.features.transactions.api import find_one
+from replview.store.models import Transaction
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.search import find_changes
@@ -48,6 +50,7 @@ class ChangesOut(Schema):
     coverage: dict[str, Any]
 
 
+@page(role=VIEWER, record=(*ROWS, Action.SEARCHED))
 @router.get("/changes", response=ChangesOut, summary="Find changes")
 def changes(
     request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
@@ -73,6 +76,7 @@ def changes(
     }
 
 
+@page(role=VIEWER, record=ROWS)
 @router.get("/history", response=ChangesOut, summary="Follow changes in order")
 def follow(
     request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
@@ -85,6 +89,7 @@ def follow(
     return {**_forwards(wanted, place, paging.limit), "coverage": _coverage(wanted)}
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 @router.get(
     "/transactions/{int:transaction_id}/changes",
     response=ChangesOut,

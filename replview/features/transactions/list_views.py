@@ -7,6 +7,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from replview.access.page import VIEWER, Action, Nav, page
 from replview.features.transactions.list_page import STATES, find_transaction, list_url, read_page
 from replview.store.read.changes.search_records import searched_transactions
 from replview.store.read.coverage import coverage_of
@@ -16,6 +17,11 @@ from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of
 
 
+@page(
+    role=VIEWER,
+    nav=Nav(group="Browse", label="Transactions", icon="transactions", one_slot=True, tab=True),
+    record=(Action.SEARCHED,),
+)
 @require_GET
 def transactions(request: HttpRequest) -> HttpResponse:
     """One page of the list. Every view of it is a link."""
@@ -53,6 +59,7 @@ def transactions(request: HttpRequest) -> HttpResponse:
     return render(request, "transactions/transactions.html", content)
 
 
+@page(role=VIEWER)
 @require_GET
 def search(request: HttpRequest) -> HttpResponse:
     """To the transaction, or to the list at that moment; where there is none, a page that says

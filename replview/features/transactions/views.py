@@ -7,8 +7,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from replview.access.page import ROWS, VIEWER, page
 from replview.features.transactions.page import read_page
-from replview.store.models import Relation, Slot, SlotIncarnation
+from replview.store.models import Relation, Slot, SlotIncarnation, Transaction
 from replview.store.read import history
 from replview.store.read.changes import as_json as change_json
 from replview.store.read.changes.as_sql import change_as_sql, undo_sql
@@ -31,6 +32,7 @@ from replview.ui.shell import fleet_of
 REFUSED = 409
 
 
+@page(role=VIEWER, nav="transactions", of={"transaction_id": Transaction}, record=ROWS)
 @require_GET
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """One transaction: its life, who did it, what it touched, every change as a diff."""
@@ -46,6 +48,7 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     return render(request, "transactions/transaction.html", read_page(request, row, slot))
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction})
 @require_GET
 def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """What the record covers around a transaction: asked for by its page once that is shown."""
@@ -53,6 +56,7 @@ def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
     return render(request, "transactions/_coverage.html", {"coverage": coverage_of(slot)})
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 @require_GET
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The live page's drawer."""
@@ -70,6 +74,7 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     return render(request, "live_page/_drawer.html", page)
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 @require_GET
 def changes(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The next changes of a transaction, for a drawer."""
@@ -89,6 +94,7 @@ def _after(request: HttpRequest) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 @require_GET
 def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """One value whole: ``side`` old or new, or ``before`` for one derived from earlier changes."""
@@ -106,6 +112,7 @@ def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     return _plain(text, "value.txt")
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 @require_GET
 def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """The change as the one JSON form."""
@@ -117,6 +124,9 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
     return _plain(json.dumps(record, ensure_ascii=False, indent=2) + "\n", "change.json")
 
 
+@page(
+    role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=(*ROWS, Action.COPIED_SQL)
+)
 @require_GET
 def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """The change as a statement that does it again."""
@@ -126,6 +136,9 @@ def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     return _statement(made.sql, f"No SQL: {made.reason}.", "change.sql")
 
 
+@page(
+    role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=(*ROWS, Action.COPIED_SQL)
+)
 @require_GET
 def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """The SQL that takes the change back."""
@@ -137,6 +150,7 @@ def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     return _statement(made.sql, f"No undo: {made.reason}.", "undo.sql")
 
 
+@page(role=VIEWER, of={"transaction_id": Transaction}, record=(*ROWS, Action.COPIED_SQL))
 @require_GET
 def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The SQL that takes a whole transaction back, its last change first."""

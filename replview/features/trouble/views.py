@@ -6,11 +6,13 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.page import OPERATOR, VIEWER, Nav, page
 from replview.features.trouble.page import build_page
 from replview.store import demo_troubles as troubles
 from replview.store.write.access_record import Action, note
 
 
+@page(role=VIEWER, nav=Nav(group="Demo", label="Make trouble", icon="trouble"))
 @require_GET
 def trouble(request: HttpRequest) -> HttpResponse:
     """A card a trouble; for htmx the part that changes."""
@@ -19,6 +21,7 @@ def trouble(request: HttpRequest) -> HttpResponse:
     return render(request, "trouble/now.html" if htmx else "trouble/trouble.html", build_page())
 
 
+@page(role=OPERATOR, of={"name": None, "action": None})
 @require_POST
 def wish(request: HttpRequest, name: str, action: str) -> HttpResponse:
     """Ask for a trouble, or for its end."""

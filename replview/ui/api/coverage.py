@@ -5,6 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Router
 
+from replview.access.page import VIEWER, page
 from replview.store.models import Slot
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.coverage import Coverage, Gap, TableCoverage, coverage_of
@@ -14,6 +15,7 @@ from replview.ui.api.slots import slot_named
 router = Router(tags=["coverage"])
 
 
+@page(role=VIEWER)
 @router.get("/coverage", response=dict[str, Any], summary="What the record covers")
 def coverage(request: HttpRequest, slot: str = "", table: str = "") -> dict[str, Any]:
     """Since when a slot's record is whole, its gaps, and what of a table is not published."""

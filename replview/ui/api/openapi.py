@@ -1,5 +1,6 @@
 """``/api/v1/`` without its parts, which ``urls`` mounts: access, errors, documentation."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from django.http import HttpRequest, HttpResponse
@@ -7,7 +8,9 @@ from django.shortcuts import render
 from django.urls import URLPattern
 from ninja import NinjaAPI, Router
 from ninja.openapi.docs import DocsBase
+from ninja.operation import Operation
 
+from replview.access.page import VIEWER, Page, page, page_of
 from replview.ui.api.access import Token, signed_in
 from replview.ui.api.answers import add_answers
 
@@ -49,10 +52,29 @@ def new_api(routers: Iterable[Router]) -> NinjaAPI:
     return api
 
 
-def urls_of(api: NinjaAPI) -> list[URLPattern]:
-    """The API's addresses; access is checked by it, and not by the pages' login."""
-    patterns: list[URLPattern] = api.urls[0]
+def urls_of(api: NinjaAPI, routers: Iterable[Router]) -> list[URLPattern]:
+    """The API's addresses; access is checked by it, and not by the pages' login.
+
+    One address answers several methods: what ``@page`` says of each operation goes to all of them.
+    """
+    named: dict[str, Operation] = {
+        operation.view_func.__name__: operation
+        for router in routers
+        for path_view in router.path_operations.values()
+        for operation in path_view.operations
+    }
+    patterns = [pattern for pattern in api.urls[0] if isinstance(pattern, URLPattern)]
+    by_route: dict[str, dict[str, Page | None]] = defaultdict(dict)
     for pattern in patterns:
+        if operation := named.get(pattern.name or ""):
+            facts = dict.fromkeys(operation.methods, page_of(operation.view_func))
+            by_route[str(pattern.pattern)].update(facts)
+    for pattern in patterns:
+        if pattern.name in named:
+            pattern.callback.replview_page = by_route[str(pattern.pattern)]  # type: ignore[attr-defined]
+        else:
+            # The description of the API.
+            page(role=VIEWER)(pattern.callback)
         if pattern.name != "openapi-view":
             pattern.callback.login_required = False  # type: ignore[attr-defined]
     return patterns

@@ -7,6 +7,7 @@ from django.db.models import F
 from django.http import Http404, HttpRequest
 from ninja import Router, Schema
 
+from replview.access.page import VIEWER, page
 from replview.store.models import Slot
 from replview.ui.api.answers import BadRequest
 
@@ -36,6 +37,7 @@ class SlotOut(Schema):
     changes_stored: int
 
 
+@page(role=VIEWER)
 @router.get("/slots", response=list[SlotOut], summary="All slots")
 def slots(request: HttpRequest) -> list[dict[str, Any]]:
     """Every slot replview receives, with how far it is stored."""

@@ -1,6 +1,6 @@
 """Which links and buttons a page shows to this account: what would be refused is not offered.
 
-By the same table that refuses (``access.allowed``). A link is left out (``permits``); a button
+By the same facts that refuse (``access.page``). A link is left out (``permits``); a button
 whose absence would puzzle stands there disabled, with the reason (``needs``).
 """
 
@@ -10,7 +10,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from replview.access.allowed import role_for
+from replview.access.page import page_named
 from replview.access.rights import Role, role_of
 
 register = template.Library()
@@ -18,9 +18,10 @@ register = template.Library()
 
 def lacking(context: Any, name: str, method: str) -> Role | None:
     """The role that the address asks for and this account has not; None: it may."""
-    needed = role_for(name, method)
-    if needed is None:
-        raise LookupError(f"the address {name} is in no table of rights")
+    page = page_named(name, method)
+    if page is None:
+        raise LookupError(f"nothing says who may open the address {name}")
+    needed = page.role_for(method)
     if not isinstance(needed, Role):
         return None
     # The context of an include or a tag of its own has no variable of the request's, but this.

@@ -1,8 +1,7 @@
 """Everybody tries everything: every address, every call of the API, every socket.
 
-Whoever adds an address without a line in the table of ``access.allowed`` fails here, and so does
-whoever lets somebody in who lacks the role, or shows a value to somebody without the right on its
-table.
+Whoever adds an address whose view has no ``@page`` fails here, and so does whoever lets somebody in
+who lacks the role, or shows a value to somebody without the right on its table.
 """
 
 import asyncio
@@ -10,20 +9,29 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
 from django.test import Client
-from django.urls import URLResolver, get_resolver
+from django.urls import URLResolver, get_resolver, resolve
 from django.utils import timezone
 
-from replview.access.allowed import ALLOWED, EVERYONE, SIGNED_IN, role_for
-from replview.access.objects import OF_NONE, OF_SOURCES
+from replview.access.page import EVERYONE, SIGNED_IN, Nav, Page, page_named, page_of
 from replview.access.rights import Role
 from replview.live.allowed import ALLOWED_SOCKETS
 from replview.live.events import NO_SUCH_SLOT, NOT_ALLOWED, NOT_SIGNED_IN
 from replview.live.routing import websocket_urlpatterns
-from replview.store.models import Alert, AlertRule, Export, Slot, SlotPeek, Source, WatchedSlot
+from replview.store.models import (
+    AccessRecord,
+    Alert,
+    AlertRule,
+    Export,
+    Slot,
+    SlotPeek,
+    Source,
+    WatchedSlot,
+)
 from replview.store.retention.tidy import make_partitions
 from replview.urls import api
 from tests.live.conftest import WebsocketCommunicator
@@ -51,6 +59,23 @@ def addresses() -> Iterator[tuple[str, str]]:
                 yield f"{space}{pattern.name}", here
 
     return walk(get_resolver().url_patterns, "", "/")
+
+
+def said_of(name: str, method: str = "GET") -> Page:
+    """What ``@page`` says of an address."""
+    found = page_named(name, method)
+    assert found is not None, f"the view of {name} has no @page"
+    return found
+
+
+def words_of(route: str) -> set[str]:
+    """The words of a path."""
+    return set(re.findall(r"<(?:\w+:)?(\w+)>", route))
+
+
+def of_a_source(name: str) -> bool:
+    """Whether the address names something that only those see who see its source."""
+    return any(model is not None for model in said_of(name).of.values())
 
 
 @dataclass
@@ -103,7 +128,8 @@ def build() -> Tried:
         "rule_id": rule.pk, "peek_id": peek.pk, "page": "transactions", "kind": "record",
         "name": "load", "action": "begin", "code": "nothing",
     }  # fmt: skip
-    words |= dict.fromkeys((OF_NONE | set(OF_SOURCES)) - set(words), 1)
+    more = {word for _, route in addresses() for word in words_of(route)}
+    words |= dict.fromkeys(more - set(words), 1)
     return Tried(history, words)
 
 
@@ -115,20 +141,29 @@ def tried(db) -> Tried:
 
 def needed(name: str, method: str) -> Role:
     """The role of an address that asks for one; for every account, a viewer's."""
-    found = role_for(name, method)
+    found = said_of(name, method).role_for(method)
     return found if isinstance(found, Role) else Role.VIEWER
 
 
-def test_every_address_is_in_the_table_and_nothing_else_is() -> None:
-    assert {name for name, _ in addresses()} == set(ALLOWED)
+def test_every_address_says_who_may_open_it() -> None:
+    assert [name for name, _ in addresses() if page_named(name) is None] == []
 
 
-def test_every_word_of_an_address_is_known() -> None:
-    words = {word for _, route in addresses() for word in re.findall(r"<(?:\w+:)?(\w+)>", route)}
-    assert words <= set(OF_SOURCES) | OF_NONE
+def test_every_word_of_an_address_is_known_and_no_other() -> None:
+    said: dict[str, set[str]] = {}
+    for name, route in addresses():
+        said.setdefault(name, words_of(route))
+        assert words_of(route) == set(said_of(name).of), name
 
 
-def test_every_call_of_the_api_is_in_the_table_and_those_that_change_need_an_operator() -> None:
+def test_every_part_of_a_page_stands_below_an_entry_of_the_navigation() -> None:
+    for name, _ in addresses():
+        entry = said_of(name).nav
+        if isinstance(entry, str) and entry:
+            assert isinstance(said_of(entry).nav, Nav), name
+
+
+def test_every_call_of_the_api_that_changes_something_needs_an_operator() -> None:
     named = [(name, route) for name, route in addresses() if name.startswith("api:")]
     names = {route.split("api/v1")[1]: name for name, route in reversed(named)}
     for path, calls in api.get_openapi_schema()["paths"].items():
@@ -143,9 +178,11 @@ def test_every_socket_is_in_the_table() -> None:
     assert {str(one.pattern) for one in websocket_urlpatterns} == set(ALLOWED_SOCKETS)
 
 
-def test_an_address_that_is_in_no_table_is_refused(tried: Tried, monkeypatch) -> None:
+def test_an_address_whose_view_has_no_page_is_refused(tried: Tried, monkeypatch) -> None:
     admin = tried.client("root", "admin")
-    monkeypatch.delitem(ALLOWED, "store")
+    view = resolve("/store/").func
+    assert page_of(view) is not None
+    monkeypatch.delattr(view, "replview_page")
 
     assert admin.get("/store/").status_code == 403
 
@@ -153,7 +190,7 @@ def test_an_address_that_is_in_no_table_is_refused(tried: Tried, monkeypatch) ->
 def test_anonymous_visitors_see_the_login_alone(tried: Tried) -> None:
     client = Client()
     for name, route in addresses():
-        if ALLOWED[name] == EVERYONE:
+        if said_of(name).role == EVERYONE:
             continue
         answer = client.get(tried.url(route))
         if name.startswith("api:") and name != "api:openapi-view":
@@ -167,7 +204,7 @@ def test_anonymous_visitors_see_the_login_alone(tried: Tried) -> None:
 def test_an_account_without_a_role_sees_its_own_page_alone(tried: Tried) -> None:
     client = tried.client("nobody", None)
     for name, route in addresses():
-        if ALLOWED[name] not in (EVERYONE, SIGNED_IN):
+        if said_of(name).role not in (EVERYONE, SIGNED_IN):
             assert client.get(tried.url(route)).status_code == 403, name
     assert "has no role yet" in client.get("/").content.decode()
     assert client.get("/accounts/me/").status_code == 200
@@ -194,9 +231,9 @@ def test_of_a_hidden_source_nothing_is_there(tried: Tried) -> None:
     client = tried.client("otto", "operator", sources=[bank])
     lists = 0
     for name, route in addresses():
-        if ALLOWED[name] in (EVERYONE, SIGNED_IN) or needed(name, "GET") > Role.OPERATOR:
+        if said_of(name).role in (EVERYONE, SIGNED_IN) or needed(name, "GET") > Role.OPERATOR:
             continue
-        url, of_it = tried.url(route), set(re.findall(r":?(\w+)>", route)) & set(OF_SOURCES)
+        url, of_it = tried.url(route), of_a_source(name)
         answers = [client.get(url, {} if of_it else {"slot": f"{SHOP}/replview"})]
         if of_it:
             answers.append(client.post(url))
@@ -240,7 +277,7 @@ def asked(tried: Tried) -> Iterator[str]:
     yield f"/api/v1/rows?slot={slot}&table={people}&key.id={NUMBER}"
     yield f"/api/v1/rows/as-of?slot={slot}&table={people}&key.id={NUMBER}"
     for name, route in addresses():
-        if needed(name, "GET") <= Role.VIEWER and ALLOWED[name] != EVERYONE:
+        if needed(name, "GET") <= Role.VIEWER and said_of(name).role != EVERYONE:
             yield tried.url(route)
 
 
@@ -261,6 +298,29 @@ def test_a_value_of_a_table_without_a_right_is_in_no_answer(tried: Tried) -> Non
     # Both can be seen by those who may.
     assert seen == 3
     assert allowed > 0
+
+
+@pytest.mark.slow
+def test_a_look_notes_what_its_page_says_and_nothing_else(tried: Tried) -> None:
+    admin = tried.client("root", "admin")
+    noted: dict[str, set[str]] = {}
+    urls = [*asked(tried), *(tried.url(route) for _, route in addresses())]
+    for url in urls:
+        name = resolve(urlsplit(url).path).view_name
+        if name == "logout":
+            continue
+        last = AccessRecord.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+        body_of(admin.get(url))
+        new = AccessRecord.objects.filter(pk__gt=last)
+        noted.setdefault(name, set()).update(new.values_list("action", flat=True))
+
+    wrong = {
+        name: (actions, said_of(name).record)
+        for name, actions in noted.items()
+        if not actions <= set(said_of(name).record)
+    }
+    assert wrong == {}
+    assert sum(map(bool, noted.values())) > 15
 
 
 @pytest.mark.django_db(transaction=True)

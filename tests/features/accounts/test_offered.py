@@ -13,10 +13,10 @@ from django.db import transaction
 from django.test import Client
 from django.urls import Resolver404, resolve
 
-from replview.access.allowed import ALLOWED, EVERYONE
+from replview.access.page import EVERYONE
 from replview.access.rights import Role
 from replview.store.models import Baseline, HistoryJob, Quarantine
-from tests.features.accounts.test_matrix import Tried, addresses, body_of, build, needed
+from tests.features.accounts.test_matrix import Tried, addresses, body_of, build, needed, said_of
 
 #: These end what is walked with.
 ENDING = {"logout", "me-sign-out", "me-password"}
@@ -72,7 +72,7 @@ def furnish(tried: Tried) -> None:
 def pages(tried: Tried, role: Role) -> Iterator[str]:
     """Every page that this role may look at."""
     for name, route in addresses():
-        if ALLOWED[name] == EVERYONE or name.startswith("api:"):
+        if said_of(name).role == EVERYONE or name.startswith("api:"):
             continue
         if needed(name, "GET") <= role:
             yield tried.url(route)

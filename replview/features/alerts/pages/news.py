@@ -18,6 +18,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from replview.access.page import VIEWER, page
 from replview.features.alerts.pages.lines import AlertLine
 from replview.health.fleet import Fleet, read_fleet
 from replview.store.models import Alert
@@ -40,6 +41,7 @@ _numbers = itertools.count(1)
 _held: tuple[int, Fleet] | None = None
 
 
+@page(role=VIEWER, polled=True)
 @require_GET
 def shell_health(request: HttpRequest) -> HttpResponse:
     """The header's health of the scope, with the navigation's counts and the news beside it."""

@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from replview.access.page import OF_RULE, OPERATOR, VIEWER, page
 from replview.access.permitted import NeedsRole
 from replview.access.rights import Role
 from replview.features.alerts.pages.rule_form import RuleForm
@@ -22,6 +23,7 @@ from replview.store.write.access_record import Action, note
 _SLOTS_OFFERED = 500
 
 
+@page(role=VIEWER, nav="alerts")
 @require_GET
 def rules(request: HttpRequest) -> HttpResponse:
     """All rules, those of a slot below what they stand for."""
@@ -34,6 +36,7 @@ def rules(request: HttpRequest) -> HttpResponse:
     return render(request, "alerts/rules.html", page)
 
 
+@page(role=OPERATOR, nav="alerts", of=OF_RULE)
 @require_http_methods(["GET", "POST"])
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     """One rule's form."""
@@ -46,6 +49,7 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     return _show(request, form)
 
 
+@page(role=OPERATOR, nav="alerts")
 @require_http_methods(["GET", "POST"])
 def new(request: HttpRequest) -> HttpResponse:
     """A further rule of a kind, or one slot's instead of another."""
@@ -58,6 +62,7 @@ def new(request: HttpRequest) -> HttpResponse:
     return _show(request, form)
 
 
+@page(role=OPERATOR)
 @require_POST
 def attempt(request: HttpRequest) -> HttpResponse:
     """Try what the form holds against the past hour; nothing is saved."""
@@ -69,6 +74,7 @@ def attempt(request: HttpRequest) -> HttpResponse:
     return render(request, "alerts/_trial.html", {"view": trial_view(form.rule)})
 
 
+@page(role=OPERATOR, of=OF_RULE)
 @require_POST
 def change(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Switch on or off, delete, or set back to how it came."""

@@ -7,6 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.page import OF_ALERT, OPERATOR, VIEWER, Nav, page
 from replview.features.alerts.pages.filters import wanted_of
 from replview.features.alerts.pages.page import find_line, read_alerts_page
 from replview.features.alerts.rules.kinds import KINDS
@@ -16,6 +17,7 @@ from replview.store.models import Alert, Delivery
 _DELIVERIES_SHOWN = 50
 
 
+@page(role=VIEWER, nav=Nav(group="Health", label="Alerts", icon="alerts", count="alerts"))
 @require_GET
 def alerts(request: HttpRequest) -> HttpResponse:
     """The whole page, or for htmx the part that changes."""
@@ -25,6 +27,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
     return render(request, template, {"page": page, "sentence": page.sentence})
 
 
+@page(role=VIEWER, nav="alerts", of=OF_ALERT)
 @require_GET
 def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
     """One alert: its values, where to look, what to do, who was told."""
@@ -37,6 +40,7 @@ def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
     return render(request, "alerts/alert_now.html" if htmx else "alerts/alert.html", page)
 
 
+@page(role=OPERATOR, of=OF_ALERT)
 @require_POST
 def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
     """Somebody has seen it; an event is over with that."""
@@ -45,6 +49,7 @@ def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
     return redirect(reverse("alert", args=[alert_id]))
 
 
+@page(role=OPERATOR)
 @require_POST
 def all_seen(request: HttpRequest) -> HttpResponse:
     """Somebody has seen all that fire."""

@@ -6,6 +6,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from replview.access.page import ADMIN, page
 from replview.features.alerts.rules.webhooks import (
     NotAWebhook,
     add_webhook,
@@ -19,6 +20,7 @@ _DELIVERIES_SHOWN = 50
 _SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
 
 
+@page(role=ADMIN, nav="alerts")
 @never_cache
 @require_http_methods(["GET", "POST"])
 def webhooks(request: HttpRequest) -> HttpResponse:
@@ -46,6 +48,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     return render(request, template, {**page, **_listed()}, status=status)
 
 
+@page(role=ADMIN, of={"webhook_id": None})
 @require_POST
 def change(request: HttpRequest, webhook_id: int) -> HttpResponse:
     """Send a test message, switch on or off, or delete."""
