@@ -73,6 +73,17 @@ def test_the_readme_is_read_in_five_minutes() -> None:
     assert len(README.read_text().split()) <= LONGEST_README_WORDS
 
 
+def test_every_figure_of_the_readme_is_one_that_was_measured() -> None:
+    section = README.read_text().split("## Measured")[1]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| ")][1:]
+    measured = re.findall(r"\d[\d.,]*", (DOCS / "measured.md").read_text())
+    figures = {figure for row in rows for figure in re.findall(r"\d[\d.,]*", row[2])}
+    assert len(rows) == 8
+    assert {figure.strip(",.") for figure in figures} - {
+        figure.strip(",.") for figure in measured
+    } == set()
+
+
 def paths(page: Path) -> set[str]:
     """The files, folders and modules of ours that a page names."""
     text = page.read_text()
