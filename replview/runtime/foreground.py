@@ -1,15 +1,18 @@
 """A stack in the foreground of a command: started, spoken of, run, stopped, errors as one line."""
 
 import errno
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from replview.runtime.narration import Narration, StatusLine
 from replview.runtime.problems import StackProblem, Stopped
 from replview.runtime.stack import Stack
-from replview.runtime.status import StatusLine
-from replview.runtime.stopping import stop_on_signals
 
 
 def run_in_foreground(
@@ -50,3 +53,29 @@ def _in_one_line(error: OSError) -> str:
     }
     what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
     return f"{what}. {remedies[error.errno]}." if error.errno in remedies else what
+
+
+_ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def stop_on_signals(stopping: threading.Event, say: Narration) -> Iterator[None]:
+    """Set the event at the first signal; say at later ones that stopping takes its time.
+
+    A second Ctrl-C must not cut the first one's work short: it would leave orphans.
+    A closed pipe is left to who writes to it, so that ``replview demo | head`` stops in order too.
+    """
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stopping.is_set():
+            # In another thread: the signal may have come while the main one was writing.
+            threading.Thread(target=say.line, args=["  still stopping, a moment …"]).start()
+        stopping.set()
+
+    before = {number: signal.signal(number, ask) for number in _ASKING}
+    before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
+import psycopg
+
 #: Where standard output is no terminal, status is a line now and then instead of one in place.
 _STATUS_SECONDS = 30.0
 
@@ -63,3 +65,49 @@ class Narration:
             # Or Python would fail once more at exit, over what is left in the buffer.
             with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), self._out.fileno())
+
+
+_QUERY = """
+    SELECT coalesce(sum(transactions_stored), 0)::bigint,
+           coalesce(sum(changes_stored), 0)::bigint,
+           string_agg(DISTINCT state, ', ')
+      FROM slot
+"""
+
+
+class StatusLine:
+    """Counts what is stored, and how fast it grows between two looks."""
+
+    def __init__(self, store_url: str) -> None:
+        self._store_url = store_url
+        self._connection: psycopg.Connection | None = None
+        self._before: tuple[float, int] | None = None
+
+    def text(self) -> str:
+        """The line as it stands now; says so when the store does not answer."""
+        try:
+            if self._connection is None:
+                self._connection = psycopg.connect(
+                    self._store_url, autocommit=True, connect_timeout=2
+                )
+            row = self._connection.execute(_QUERY).fetchone()
+        except psycopg.Error:
+            self.close()
+            return "the store does not answer"
+        transactions, changes, states = row or (0, 0, None)
+        now = time.monotonic()
+        rate = ""
+        if self._before and now > self._before[0]:
+            per_second = (transactions - self._before[1]) / (now - self._before[0])
+            rate = f" · {per_second:,.0f} a second"
+        self._before = (now, transactions)
+        return (
+            f"{transactions:,} transactions, {changes:,} changes stored{rate}"
+            f" · slot {states or 'none yet'}"
+        )
+
+    def close(self) -> None:
+        """Leave the store."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None

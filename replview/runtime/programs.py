@@ -1,9 +1,13 @@
 """replview's own processes, as command lines."""
 
+import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
-from replview.runtime.supervisor import Program
+from replview.runtime.data_folder import DataFolder
+from replview.runtime.environment import for_programs
+from replview.runtime.supervisor import CODE_FOLDER, Program
 
 #: How one group of processes after another is stopped: sources after whoever reads them, since a
 #: server's fast shutdown waits for its walsenders; the store last.
@@ -76,3 +80,35 @@ def _worker(name: str, *options: str) -> Program:
         "--without-gossip", "--without-mingle", "-n", f"{name}@%h",
     ]  # fmt: skip
     return Program(name=name, argv=argv, priority=priority("workers"))
+
+
+# ``up --only``: one of replview's processes by itself, for whoever has a process manager.
+#
+# The command becomes the process: signals, output and exit status are the program's own, and the
+# one who started it (systemd, a container) restarts it.
+
+
+#: In the order in which ``up`` lists them.
+KINDS = ("web", "receivers", "tasks", "beat")
+
+
+def program(kind: str, *, folder: DataFolder, host: str, port: int, name: str = "") -> Program:
+    """The process of this kind; ``name`` tells workers of one kind on one host apart."""
+    if kind == "web":
+        return web(host, port)
+    if kind == "beat":
+        return beat(folder.run)
+    worker = {"receivers": receivers_worker, "tasks": tasks_worker}[kind]
+    return worker(name or kind)
+
+
+def become(wanted: Program, folder: DataFolder) -> NoReturn:
+    """Turn this process into that program."""
+    environment = {
+        **for_programs(),
+        "PYTHONUNBUFFERED": "1",
+        "REPLVIEW_DATA": str(folder.path),
+        "DJANGO_SETTINGS_MODULE": "replview.settings",
+    }
+    os.chdir(CODE_FOLDER)
+    os.execve(wanted.argv[0], list(wanted.argv), environment)

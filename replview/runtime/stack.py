@@ -18,13 +18,11 @@ from replview.runtime.data_folder import DataFolder, Holder
 from replview.runtime.embedded import PortTaken, Servers, refuse_if_failed
 from replview.runtime.environment import for_programs, without_given_servers
 from replview.runtime.leftovers import end_marked_processes
-from replview.runtime.narration import Narration
+from replview.runtime.narration import Narration, StatusLine
 from replview.runtime.ports import port_is_free
 from replview.runtime.problems import StackProblem, Stopped
-from replview.runtime.status import StatusLine
 from replview.runtime.steps import page_answers, run_module
-from replview.runtime.supervisor import Program, Supervisor
-from replview.runtime.watching import Watch
+from replview.runtime.supervisor import Program, Supervisor, Watch
 
 LOGIN = "demo"
 _WEB_SECONDS = 60
@@ -205,14 +203,14 @@ class Stack:
         run = self._step_runner()
         with self.say.step("preparing the store" + (" and the shop" if shop else "")):
             with ThreadPoolExecutor() as pool:
-                store = pool.submit(run, "replview.demo.firstrun", "store")
+                store = pool.submit(run, "replview.runtime.first_run", "store")
                 seeds = shop and pool.submit(run, "replview.demo.workload", "--prepare")
             store.result()
             if seeds:
                 seeds.result()
         if shop:
             with self.say.step("creating publication and slot on the shop"):
-                run("replview.demo.firstrun", "shop")
+                run("replview.demo.first_run", "shop")
 
     def _start_replview(self) -> None:
         """Our own processes; the shop's customers come last, when somebody can watch them."""

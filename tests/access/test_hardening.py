@@ -15,7 +15,7 @@ from django.db import OperationalError, connection, transaction
 from django.test import Client, RequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from replview.management.output.hardened import check_hardened
+from replview.management.commands.up import check_hardened
 from replview.runtime.logs import PlainFormatter
 from replview.runtime.problems import StackProblem
 from replview.ui.request_size import BoundedRequests

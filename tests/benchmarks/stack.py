@@ -80,7 +80,7 @@ def stack(servers: Bench, slot: str) -> Iterator[Stack]:
             "REPLVIEW_LOGIN": LOGIN,
             "REPLVIEW_LOGIN_PASSWORD": password,
         }
-        login = module("replview.demo.firstrun", "store")
+        login = module("replview.runtime.first_run", "store")
         run(login, environment, servers.folder / "login.log")
         register = module("tests.benchmarks.register_slot", slot)
         slot_id = int(run(register, environment, servers.folder / "register.log").split()[-1])

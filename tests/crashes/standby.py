@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from replview.runtime.problems import StackProblem
-from replview.runtime.servers.pg_programs import run_program
+from replview.runtime.servers.cluster import run_program
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
 from tests.conftest import SOURCE_SETTINGS

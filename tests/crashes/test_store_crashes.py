@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from replview.runtime.servers.cluster import postmaster_pid
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.postmaster import postmaster_pid
 from tests.conftest import SourceDatabase
 from tests.crashes.conftest import Receive
 from tests.crashes.proxy import Proxy

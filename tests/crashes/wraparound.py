@@ -5,7 +5,7 @@ Sources: PostgreSQL documentation, "pg_resetwal", option ``-x``; "The Commit Log
 
 import psycopg
 
-from replview.runtime.servers.pg_programs import run_program
+from replview.runtime.servers.cluster import run_program
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
 from tests.conftest import SOURCE_SETTINGS

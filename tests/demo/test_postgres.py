@@ -16,8 +16,8 @@ import pytest
 from replview.runtime.binaries import debian_postgres15, pg_bin
 from replview.runtime.leftovers import is_running
 from replview.runtime.problems import StackProblem
+from replview.runtime.servers.cluster import postmaster_pid
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.postmaster import postmaster_pid
 from replview.runtime.servers.server_user import REACHABLE_PLACE, reachable_programs, server_user
 
 pytestmark = pytest.mark.slow

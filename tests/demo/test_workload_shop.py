@@ -14,8 +14,7 @@ from replview.demo.workload import ddl, janitor, orders, two_phase
 from replview.demo.workload.material import invent
 from replview.demo.workload.schema import ADVISORY_LOCK, TABLES, NotOurDatabase
 from replview.demo.workload.seed import prepare
-from replview.demo.workload.session import Session, Stopping
-from replview.demo.workload.tally import Tally, minute_line
+from replview.demo.workload.session import Session, Stopping, Tally, minute_line
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.copied_clusters import copied
 

@@ -369,7 +369,7 @@ def test_no_slot_is_made_where_a_mask_rule_could_not_be(shop, apply, monkeypatch
     def full(*_: object, **__: object) -> None:
         raise OperationalError("the disk is full")
 
-    monkeypatch.setattr("replview.management.fleet.mask_planning.add_rule", full)
+    monkeypatch.setattr("replview.management.fleet.planning.add_rule", full)
     status, said = apply(of_shop(shop, further='[[mask]]\ncolumn = "email"'), "--yes")
 
     assert (status, "not tried, since a mask rule failed" in said) == (1, True)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from replview.management.commands.up import Command
-from replview.runtime.alone import KINDS
+from replview.runtime.programs import KINDS
 from tests.variables import ROOT, variables_of_the_code
 
 UNITS = ROOT / "docs" / "systemd"

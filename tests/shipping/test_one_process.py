@@ -17,10 +17,10 @@ from django.core.exceptions import ImproperlyConfigured
 import replview
 from replview.cli import main
 from replview.management.commands.up import url_of_pages
-from replview.runtime.alone import KINDS, program
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.environment import value
 from replview.runtime.ports import free_port
+from replview.runtime.programs import KINDS, program
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.copied_clusters import copied
 from tests.variables import ROOT

@@ -1,14 +1,16 @@
-"""Changes that make trouble: a table with another shape, a row that cannot be stored."""
+"""Troubles of what is written: a flood, open transactions, a new shape, a row nobody can store."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
+from psycopg import errors
 
-from replview.demo.trouble.place import OUR_SLOT, SOURCE_NAME
-from replview.demo.trouble.trouble import CannotMake, Trouble
+from replview.demo.trouble.place import OUR_SLOT, SOURCE_NAME, CannotMake, Trouble, number
 from replview.demo.workload.notes import INSERT_NOTE
+from replview.demo.workload.seed import PRICES
 from replview.store.connecting import connect_store, orm_connection
-from replview.store.models import Quarantine
+from replview.store.models import AlertRule, Quarantine
 from replview.store.quarantine import decide
 
 #: A table has 1,600 column numbers, and each press takes one.
@@ -97,3 +99,131 @@ def _touch(connection: psycopg.Connection) -> None:
     connection.execute(
         "INSERT INTO receipts (order_id, till, lines, total) VALUES (1, 'trouble', '{}', 0)"
     )
+
+
+GID = "trouble_forgotten"
+_SESSION = "transaction"
+
+
+class PreparedTransaction(Trouble):
+    """Two notes, prepared, and the transaction manager that would decide has gone."""
+
+    name = "prepared-transaction"
+    rules = (
+        {"name": "demo: prepared for over 5 s", "kind": AlertRule.Kind.PREPARED_AGE,
+         "threshold": 5.0},
+    )  # fmt: skip
+
+    def make(self) -> Iterator[bool]:
+        """Prepare it; it needs no keeping up."""
+        self.end()
+        with self.place.shop("prepared") as connection:
+            connection.execute("BEGIN")
+            for subject in ("a settlement", "another settlement"):
+                connection.execute(INSERT_NOTE, (subject, "trouble", "prepared, then forgotten"))
+            connection.execute(f"PREPARE TRANSACTION '{GID}'")
+        while True:
+            yield True
+
+    def end(self) -> None:
+        """Roll it back."""
+        with self.place.shop("prepared") as connection, suppress(errors.UndefinedObject):
+            connection.execute(f"ROLLBACK PREPARED '{GID}'")
+
+
+class LongTransaction(Trouble):
+    """A session that wrote a note and then waits, its transaction open."""
+
+    name = "long-transaction"
+    rules = (
+        {"name": "demo: transaction open for over 5 s", "kind": AlertRule.Kind.LONG_TRANSACTION,
+         "threshold": 5.0},
+    )  # fmt: skip
+
+    def make(self) -> Iterator[bool]:
+        """Hold the session; it ends with us."""
+        with self.place.shop(_SESSION) as connection:
+            connection.execute("BEGIN")
+            connection.execute(INSERT_NOTE, ("a long day", "trouble", "written, never committed"))
+            try:
+                while not connection.closed:
+                    # As an application would that went to lunch: idle in transaction.
+                    yield True
+                    connection.execute("SELECT 1")
+            finally:
+                with suppress(errors.Error):
+                    connection.rollback()
+
+    def end(self) -> None:
+        """End the session, should it have outlived the process that held it."""
+        with self.place.shop("end") as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity"
+                " WHERE application_name = %s AND datname = current_database()",
+                (f"trouble {_SESSION}",),
+            )
+
+
+_MB = 1 << 20
+#: The slot is made to retain about this much: enough to be seen, soon caught up.
+BEHIND_BYTES = 24 * _MB
+ALERT_BYTES = 16 * _MB
+#: All that one flood writes: what is received is kept in the store.
+MOST_BYTES = 300 * _MB
+_PIECE_ROWS = 2_000
+
+_RETAINED = (
+    "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) FROM pg_replication_slots"
+    " WHERE slot_name = %s"
+)
+_POSITION = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
+#: Rows that a reprice of the workload holds are left out.
+_REPRICE = (
+    "UPDATE price_list SET updated_at = clock_timestamp() WHERE id IN (SELECT id FROM price_list"
+    " WHERE id BETWEEN %s AND %s FOR UPDATE SKIP LOCKED)"
+)
+
+
+class Flood(Trouble):
+    """Updates in a hurry until replview's slot is behind, and then as many as it takes."""
+
+    name = "flood"
+    lasts_seconds = 120.0
+    pause_seconds = 0.02
+    rules = (
+        {"name": "demo: over 16 MB of WAL retained", "kind": AlertRule.Kind.RETAINED_WAL,
+         "threshold": float(ALERT_BYTES), "clear_threshold": float(ALERT_BYTES), "slot": OUR_SLOT},
+    )  # fmt: skip
+
+    def make(self) -> Iterator[bool]:
+        """Ends by itself when it has written enough."""
+        with self.place.shop("flood") as connection:
+            began, first = number(connection, _POSITION) or 0, 0
+            behind = False
+            while (number(connection, _POSITION) or 0) - began < MOST_BYTES:
+                retained = number(connection, _RETAINED, OUR_SLOT)
+                if retained is None:
+                    raise CannotMake("replview's slot is not there, or lost.")
+                if retained < BEHIND_BYTES:
+                    _reprice(connection, first)
+                    first = (first + _PIECE_ROWS) % PRICES
+                behind = behind or retained >= ALERT_BYTES
+                yield behind
+
+    def end(self) -> None:
+        """It ends with its session."""
+
+    def is_over(self) -> bool:
+        """Whether the receiver has caught up, and the slot lets the WAL go.
+
+        A slot's restart_lsn moves at the records that tell which transactions run; the server
+        writes one every 15 s, and here more often.
+        """
+        with self.place.shop("flood") as connection:
+            connection.execute("SELECT pg_log_standby_snapshot()")
+            retained = number(connection, _RETAINED, OUR_SLOT)
+            return retained is None or retained < ALERT_BYTES
+
+
+def _reprice(connection: psycopg.Connection, first: int) -> None:
+    connection.execute(_REPRICE, (first + 1, first + _PIECE_ROWS))

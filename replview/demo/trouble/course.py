@@ -1,21 +1,23 @@
-"""The course of one trouble, in a thread of its own: a slow one keeps no other waiting."""
+"""The course of one trouble, in a thread of its own, and the alert rules that go with it."""
 
 import datetime as dt
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import closing
+from typing import Any
 
 import psycopg
 from django.db import Error as StoreError
 from django.utils import timezone
 
-from replview.demo.trouble import rules
-from replview.demo.trouble.trouble import CannotMake, Trouble
+from replview.demo.trouble.place import SOURCE_NAME, CannotMake, Trouble
 from replview.demo.workload.outage import one_line
 from replview.store import demo_troubles as troubles
 from replview.store.connecting import orm_connection
 from replview.store.demo_troubles import State
+from replview.store.models import AlertRule, WatchedSlot
 
 log = logging.getLogger("replview.demo.trouble")
 
@@ -55,7 +57,7 @@ class Course(threading.Thread):
         note = ""
         try:
             with orm_connection():
-                rules.switch_on(self.trouble)
+                switch_on(self.trouble)
             note = self._make()
         except CannotMake as problem:
             note = str(problem)
@@ -131,10 +133,10 @@ class Course(threading.Thread):
             log.warning("%s: cannot be called off: %s", self.trouble.name, one_line(error))
 
     def _let_rules_rest(self) -> None:
-        if self._rules_since is not None and rules.is_due(self._rules_since):
+        if self._rules_since is not None and is_due(self._rules_since):
             self._rules_since = None
             with orm_connection():
-                rules.switch_off(self.trouble)
+                switch_off(self.trouble)
 
     def _tell(self, state: State, *, ends_at: dt.datetime | None = None, note: str = "") -> None:
         try:
@@ -143,3 +145,63 @@ class Course(threading.Thread):
         except StoreError as error:
             log.warning("%s: cannot be told to be %s: %s", self.trouble.name, state,
                         one_line(error))  # fmt: skip
+
+
+# The demo's own alert rules: on while their trouble is, and a while longer.
+#
+# Those that come with replview wait for minutes where a demo waits for seconds. The shop itself
+# has transactions that stay open for a minute: with rules this strict always on, it would never
+# be quiet.
+
+
+#: So long the rules stay on after their trouble's end: its alerts are to be cleared by that end.
+STAY_SECONDS = 60.0
+_WHO = "the demo"
+
+
+def ensure_rules(troubles: Iterable[Trouble]) -> None:
+    """Every rule of a trouble is there, and off."""
+    for trouble in troubles:
+        for values in trouble.rules:
+            if "slot" not in values:
+                _ensure(values, {})
+    AlertRule.objects.filter(name__startswith="demo: ", enabled=True).update(enabled=False)
+
+
+def switch_on(trouble: Trouble) -> None:
+    """The trouble begins: its rules look."""
+    for values in trouble.rules:
+        fields: dict[str, Any] = {}
+        if "slot" in values:
+            watched = WatchedSlot.objects.filter(
+                source__name=SOURCE_NAME, name=values["slot"]
+            ).first()
+            if watched is None:  # not looked at yet: there is no rule for what is not known
+                continue
+            fields["slot"] = watched
+        rule = _ensure(values, fields)
+        if not rule.enabled:
+            rule.enabled = True
+            rule.save(update_fields=["enabled"])
+
+
+def switch_off(trouble: Trouble) -> None:
+    """Enough time has passed since its end."""
+    names = [values["name"] for values in trouble.rules]
+    AlertRule.objects.filter(name__in=names, enabled=True).update(enabled=False)
+
+
+def is_due(ended_at: dt.datetime) -> bool:
+    """Whether the rules of a trouble that ended then are to be switched off."""
+    return (timezone.now() - ended_at).total_seconds() > STAY_SECONDS
+
+
+def _ensure(values: dict[str, Any], fields: dict[str, Any]) -> AlertRule:
+    """One rule by its name; what somebody changed of it stays."""
+    made = {name: value for name, value in values.items() if name not in ("name", "slot")}
+    rule, _ = AlertRule.objects.get_or_create(
+        name=values["name"],
+        **fields,
+        defaults={"enabled": False, "changed_by": _WHO, **made},
+    )
+    return rule

@@ -7,15 +7,16 @@ import time
 import psycopg
 from django.db import Error as StoreError
 
-from replview.demo.trouble import rules
-from replview.demo.trouble.changes import PoisonChange, SchemaChange
-from replview.demo.trouble.course import Course
-from replview.demo.trouble.flood import Flood
-from replview.demo.trouble.place import Place
-from replview.demo.trouble.receivers import PausedReceiver
-from replview.demo.trouble.slots import IdleSlot, LostSlot
-from replview.demo.trouble.transactions import LongTransaction, PreparedTransaction
-from replview.demo.trouble.trouble import Trouble
+from replview.demo.trouble.changes import (
+    Flood,
+    LongTransaction,
+    PoisonChange,
+    PreparedTransaction,
+    SchemaChange,
+)
+from replview.demo.trouble.course import Course, ensure_rules
+from replview.demo.trouble.place import Place, Trouble
+from replview.demo.trouble.slots import IdleSlot, LostSlot, PausedReceiver
 from replview.demo.workload.outage import one_line
 from replview.store import demo_troubles as troubles
 from replview.store.connecting import orm_connection
@@ -63,7 +64,7 @@ def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
             for trouble in made:
                 trouble.end()
             with orm_connection():
-                rules.ensure(made)
+                ensure_rules(made)
                 for trouble in made:
                     troubles.wish(trouble.name, False, "the demo")
                     troubles.tell(trouble.name, troubles.State.OFF)

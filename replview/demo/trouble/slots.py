@@ -1,13 +1,14 @@
-"""Slots of others: one that nobody reads, one that the server gives up."""
+"""Troubles of slots: a paused receiver, a slot that nobody reads, one that the server gives up."""
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
 import psycopg
 from psycopg import errors, sql
 
-from replview.demo.trouble.place import OUR_SLOT, number
-from replview.demo.trouble.trouble import CannotMake, Trouble
+from replview.demo.trouble.place import OUR_SLOT, CannotMake, Trouble, number
 from replview.store.models import AlertRule
 
 IDLE_SLOT = "debezium_billing"
@@ -156,3 +157,34 @@ def _drop_slot(connection: psycopg.Connection, name: str) -> None:
     )
     with suppress(errors.UndefinedObject):
         connection.execute(sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(name)))
+
+
+class PausedReceiver(Trouble):
+    """SIGSTOP: to the server its connection stands, to everybody else it is silent."""
+
+    name = "paused-receiver"
+    # The server would end a walsender that hears nothing for wal_sender_timeout.
+    lasts_seconds = 180.0
+    rules = (
+        {"name": "demo: receiver silent for over 6 s", "kind": AlertRule.Kind.RECEIVER_DOWN,
+         "severity": AlertRule.Severity.NOW, "threshold": 6.0},
+    )  # fmt: skip
+
+    def make(self) -> Iterator[bool]:
+        """Stop every receivers' worker, also one that was started meanwhile."""
+        if not self._workers():
+            raise CannotMake("No receivers' worker runs that could be paused.")
+        while True:
+            for pid in self._workers():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            yield True
+
+    def end(self) -> None:
+        """Let them go on."""
+        for pid in self._workers():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def _workers(self) -> list[int]:
+        return self.place.processes("receivers")

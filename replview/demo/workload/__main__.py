@@ -18,8 +18,7 @@ from replview.demo.workload.outage import Backoff, Outage, one_line
 from replview.demo.workload.runner import Workload
 from replview.demo.workload.schema import NotOurDatabase, is_prepared
 from replview.demo.workload.seed import prepare
-from replview.demo.workload.session import connect
-from replview.demo.workload.tally import minute_line
+from replview.demo.workload.session import connect, minute_line
 
 SOURCE_URL = "REPLVIEW_DEMO_SOURCE_URL"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

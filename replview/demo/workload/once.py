@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from replview.demo.workload import ddl, janitor, origins, two_phase
-from replview.demo.workload.everything import of_session
 from replview.demo.workload.material import Material, invent
-from replview.demo.workload.session import Session, connect
-from replview.demo.workload.tally import Tally
+from replview.demo.workload.runner import of_session
+from replview.demo.workload.session import Session, Tally, connect
 
 
 def run_every_scenario_once(dsn: str, *, seed: int = 1) -> list[str]:

@@ -14,14 +14,12 @@ from functools import partial
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from replview.demo.workload import two_phase
-from replview.demo.workload.everything import of_session
+from replview.demo.workload import catalogue, ddl, janitor, notes, orders, origins, two_phase
 from replview.demo.workload.material import Material, invent
 from replview.demo.workload.origins import ORIGINS, take_on
 from replview.demo.workload.outage import Backoff, Outage
-from replview.demo.workload.scenarios import Scenario
-from replview.demo.workload.session import Session, Stopping, connect
-from replview.demo.workload.tally import Tally
+from replview.demo.workload.scenarios import SCENARIOS, Scenario
+from replview.demo.workload.session import Session, Stopping, Tally, connect
 
 #: What one web session manages with room to spare on a small machine.
 SESSION_RATE = 30.0
@@ -216,3 +214,12 @@ class Workload:
         for worker in self._workers:
             worker.join(max(0.0, end - time.monotonic()))
         return not any(worker.is_alive() for worker in self._workers)
+
+
+#: The modules that register scenarios; named so that the imports are seen to be meant.
+MODULES = (orders, catalogue, orders, notes, origins, catalogue, two_phase, ddl, janitor)
+
+
+def of_session(session: str) -> list[Scenario]:
+    """The scenarios that sessions of this application_name run."""
+    return [scenario for scenario in SCENARIOS if scenario.session == session]

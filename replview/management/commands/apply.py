@@ -1,22 +1,29 @@
-"""``replview apply fleet.toml``: sources, slots and mask rules as one file declares them."""
+"""``replview apply fleet.toml``: compare a file with the store, show the plan, carry it out."""
 
 import json
+import re
 import sys
 import threading
 from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 
-from replview.management.fleet.applying import apply_plan
+from replview.access.accounts import AccountProblem
+from replview.catalog.problems import SourceTrouble, Trouble
 from replview.management.fleet.declared import Fleet
 from replview.management.fleet.faults import FleetFaults
-from replview.management.fleet.output import done_lines, json_of, lines_of
-from replview.management.fleet.planning import plan_fleet
-from replview.management.fleet.plans import Plan
+from replview.management.fleet.planning import plan_fleet, side_by_side
+from replview.management.fleet.plans import Item, Plan, Verdict
 from replview.management.fleet.reading import read_fleet
 from replview.management.output.instance import InstanceCommand
+from replview.store.reachable import DSNError
+from replview.store.secrets import SecretKeyChanged
+from replview.store.write.access_record import note
 
 #: Exit status: something could not be done; something would change (``--check``).
 _TROUBLED, _DIFFERS = 1, 3
@@ -91,3 +98,175 @@ def _read(path: Path) -> Fleet:
     except FleetFaults as error:
         faults = "\n  ".join(str(fault) for fault in error.faults)
         raise CommandError(f"{path} cannot be applied; nothing was done:\n  {faults}") from None
+
+
+# A plan carried out: sources, masks, grants, then slots: nothing is received before its masks.
+#
+# Eight at a time; what fails is named, and the rest goes on.
+
+
+_NOT_HERE = "not_here"
+#: Told which item a line is about, and the line.
+Tell = Callable[[str, str], None]
+
+
+def apply_plan(plan: Plan, tell: Tell, stop: threading.Event, path: Path) -> None:
+    """Do it. What could not be done is in the items' ``trouble`` afterwards."""
+
+    def carry_out(items: list[Item]) -> None:
+        for item in items:
+            if item.changes_something and not stop.is_set():
+                _carry_out(item, tell)
+
+    side_by_side(carry_out, [_of(group, "source") for group in plan.groups], stop)
+    for group in plan.groups:
+        if any(item.kind == "source" and item.trouble for item in group):
+            _leave_out(group, "its source failed")
+    # One after another: a rule may be of a source that was added just now.
+    masks = [item for item in plan.items if item.kind == "mask"]
+    carry_out(masks)
+    if any(item.trouble and item.trouble.code != _NOT_HERE for item in masks):
+        _leave_out([item for item in plan.items if item.kind == "slot"], "a mask rule failed")
+    carry_out([item for item in plan.items if item.kind == "grant"])
+    side_by_side(carry_out, [_of(group, "slot") for group in plan.groups], stop)
+    done = Counter(str(item.verdict) for item in plan.items if item.acts and not item.trouble)
+    note("applied_fleet", subject=path.name, details=dict(done))
+
+
+def _of(group: list[Item], kind: str) -> list[Item]:
+    return [item for item in group if item.kind == kind]
+
+
+def _carry_out(item: Item, tell: Tell) -> None:
+    try:
+        for act in item.acts:
+            act(lambda line: tell(item.name, line))
+    except SourceTrouble as error:
+        item.trouble = error.trouble
+    except (DSNError, SecretKeyChanged) as error:
+        item.trouble = Trouble("address", str(error), "Correct its dsn or password in the file")
+    except AccountProblem as problem:
+        item.trouble = Trouble("refused", str(problem), "Correct it in the file")
+    except ObjectDoesNotExist:
+        # Its server was not reached, or it is being removed: there is nothing to mask or to see.
+        item.trouble = Trouble(_NOT_HERE, "not tried, since its source is not here", "Apply again")
+    except Exception as error:
+        # One of forty must not hold up the rest; its text may hold values.
+        item.trouble = Trouble("failed", f"it failed ({type(error).__name__})", "Apply again")
+    tell(item.name, f"failed: {item.trouble}" if item.trouble else str(item.verdict))
+
+
+def _leave_out(items: list[Item], why: str) -> None:
+    """What would build upon something that could not be done."""
+    for item in items:
+        if item.changes_something and item.trouble is None:
+            item.trouble = Trouble("not_tried", f"not tried, since {why}", "Apply again")
+            item.acts = []
+
+
+_SIGNS = {
+    Verdict.ADDED: "+",
+    Verdict.CHANGED: "~",
+    Verdict.REMOVED: "-",
+    Verdict.REFUSED: "!",
+    Verdict.UNREACHABLE: "!",
+}
+_WORDS = {
+    Verdict.ADDED: "to add",
+    Verdict.CHANGED: "to change",
+    Verdict.REMOVED: "to remove",
+    Verdict.UNCHANGED: "unchanged",
+    Verdict.LEFT: "not in the file (left alone; --prune removes them)",
+    Verdict.REFUSED: "refused",
+    Verdict.UNREACHABLE: "unreachable",
+}
+
+#: Options of ``slot add``, which the catalog's sentences name → the keys that a file has for them.
+_KEYS = {
+    "--adopt": "adopt = true",
+    "--all-tables": "all_tables = true",
+    "--exclude-column": "exclude_columns",
+    "--failover": "failover = true",
+    "--heartbeat": "heartbeat",
+    "--interface sql": 'interface = "sql"',
+    "--mask-column": "mask_columns",
+    "--no-two-phase": "two_phase = false",
+    "--protect record": 'protect = "record"',
+    "--publication": "publications",
+    "--schema": "tables",
+    "--tables": "tables",
+    "--wal-budget": "wal_budget",
+}
+_OPTION = re.compile(rf"(?:{'|'.join(_KEYS)})(?![\w-])")
+
+
+def in_a_file(text: str) -> str:
+    """A sentence of the catalog for whoever writes a file: keys instead of options."""
+    return _OPTION.sub(lambda found: _KEYS[found[0]], text)
+
+
+def lines_of(plan: Plan) -> Iterator[str]:
+    """What differs, with every statement in order; then how many of each there are."""
+    for group in plan.groups:
+        yield from (line for item in group for line in _lines(item))
+    counts = [f"{count} {_WORDS[verdict]}" for verdict in _WORDS if (count := plan.count(verdict))]
+    yield "; ".join(counts) or "the file declares nothing"
+
+
+def done_lines(plan: Plan) -> Iterator[str]:
+    """After it was carried out: what was not done, and why."""
+    for item in plan.troubled:
+        yield f"! {item.kind} {item.name}: {in_a_file(str(item.trouble))}"
+    done = sum(item.changes_something and item.trouble is None for item in plan.items)
+    failed = len(plan.troubled)
+    yield f"{done} done" + (f", {failed} not done" if failed else "")
+
+
+def json_of(plan: Plan, path: Path, *, applied: bool) -> dict[str, Any]:
+    """For programs; the same facts."""
+    return {
+        "file": str(path),
+        "applied": applied,
+        "changes": plan.changes_something,
+        "counts": {str(verdict): plan.count(verdict) for verdict in Verdict},
+        "items": [_facts(item) for item in plan.items],
+    }
+
+
+def _lines(item: Item) -> Iterator[str]:
+    sign = _SIGNS.get(item.verdict)
+    if sign is None:
+        return
+    yield f"{sign} {item.kind} {item.name}: {item.verdict}"
+    if item.trouble is not None:
+        yield f"      {in_a_file(str(item.trouble))}"
+        return
+    for change in item.changes:
+        yield f"      {change.what}: {change.was} → {change.now}"
+    for statement in item.statements:
+        yield f"    {statement.sql};"
+        yield f"        needs: {statement.needs}"
+        yield f"        costs: {statement.costs}"
+    for sentence in item.notes:
+        yield f"      note: {in_a_file(sentence)}"
+
+
+def _facts(item: Item) -> dict[str, Any]:
+    trouble = item.trouble
+    return {
+        "kind": item.kind,
+        "name": item.name,
+        "verdict": str(item.verdict),
+        "changes": [{"what": c.what, "was": c.was, "now": c.now} for c in item.changes],
+        "statements": [
+            {"sql": one.sql, "needs": one.needs, "costs": one.costs} for one in item.statements
+        ],
+        "notes": [in_a_file(sentence) for sentence in item.notes],
+        "problem": None
+        if trouble is None
+        else {
+            "code": trouble.code,
+            "cause": in_a_file(trouble.cause),
+            "remedy": in_a_file(trouble.remedy),
+        },
+    }

@@ -3,7 +3,9 @@
 import signal
 import sys
 import threading
+import time
 from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +17,12 @@ from replview.features.exports.request import Wish, ask, nothing_words, read_wis
 from replview.jobs import exports
 from replview.live.publisher import Publisher
 from replview.management.output.changes_options import add_filters, words_of
-from replview.management.output.export_lines import (
-    ended_lines,
-    estimate_lines,
-    listed,
-    progress_line,
-)
-from replview.management.output.instance import InstanceCommand, find_slot
+from replview.management.output.instance import InstanceCommand, find_slot, table_of
 from replview.store import instance_settings
 from replview.store.models import Export, Slot
 from replview.store.write.access_record import Action, command_user, note
 from replview.targets.policy import DEFAULT_SCHEMES, Refused, read_policy
+from replview.text.formats import age_words, bytes_words, count_words, plural
 
 _BY = "the command line"
 _EARLIER = 20
@@ -182,3 +179,90 @@ def _wish(slot: Slot, options: dict[str, Any]) -> tuple[Wish, str]:
 
 def _split(text: str) -> list[str]:
     return [one.strip().lower() for one in text.split(",") if one.strip()]
+
+
+#: Between two lines where there is no terminal.
+_LINE_SECONDS = 2.0
+
+
+def progress_line(
+    stream: Any, total: int | None, *, always: bool
+) -> Callable[[Mapping[str, Any]], None]:
+    """Shows each step: in one line that is written anew at a terminal, else (``always``) now and
+    then in one more.
+    """
+    terminal = sys.stderr.isatty()
+    shown = 0.0
+
+    def show(progress: Mapping[str, Any]) -> None:
+        nonlocal shown
+        if not (terminal or always):
+            return
+        now = time.monotonic()
+        if not terminal and now - shown < _LINE_SECONDS:
+            return
+        shown = now
+        words = _progress_words(progress, total)
+        if terminal:
+            stream.write(f"\r\x1b[K{words}", ending="")
+            stream.flush()
+        else:
+            stream.write(words)
+
+    return show
+
+
+def _progress_words(progress: Mapping[str, Any], total: int | None) -> str:
+    rows, left = progress.get("rows"), progress.get("seconds_left")
+    if rows is None:
+        return "beginning"
+    of = progress.get("total_rows") or total
+    words = f"{count_words(rows)} rows" + (f" of {count_words(of)}" if of else "")
+    words += f", {plural(progress.get('files') or 0, 'file')}"
+    if progress.get("bytes"):
+        words += f", {bytes_words(progress['bytes'])}"
+    return words + (f", about {age_words(float(left))} left" if left is not None else "")
+
+
+def estimate_lines(outlook: Outlook) -> list[str]:
+    """What it would take."""
+    told = outlook.estimate
+    where = "on Spark" if told.spark else "without a JVM"
+    seconds = age_words(max(told.seconds, 1.0))
+    if not told.transactions:
+        nearest = "" if outlook.nearest is None else f"; the nearest change: {outlook.nearest}"
+        return [f"an empty slice{nearest}"]
+    lines = [f"{count_words(told.rows)} rows of {count_words(told.transactions)} transactions, "
+             f"about {bytes_words(told.bytes)} and {seconds}, written {where}",
+             f"LSNs {outlook.first_lsn} to {outlook.last_lsn}"]  # fmt: skip
+    return lines + [f"  {one.name}: {count_words(one.rows)}" for one in outlook.datasets]
+
+
+def ended_lines(row: Export) -> list[str]:
+    """What one that is done has written."""
+    size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
+    rows = "unknown" if row.rows is None else count_words(row.rows)
+    return [f"export {row.pk}: {rows} rows in {plural(row.files or 0, 'file')}{size}",
+            f"in {row.target}"]  # fmt: skip
+
+
+def listed(rows: Iterable[Export]) -> str:
+    """A table of exports, the newest first."""
+    lines = [
+        [
+            str(row.pk),
+            f"{row.requested_at:%Y-%m-%d %H:%M}",
+            row.requested_by,
+            row.slot_name,
+            row.name,
+            row.state,
+            "" if row.rows is None else count_words(row.rows),
+            row.target,
+            row.problem_cause,
+        ]
+        for row in rows
+    ]
+    if not lines:
+        return "nothing was taken out yet: replview export --slot SOURCE/NAME --to FOLDER"
+    head = ["ID", "ASKED (UTC)", "BY", "SLOT", "NAME", "STATE", "ROWS", "TO", "PROBLEM"]
+    return table_of([head, *lines])

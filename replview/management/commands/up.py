@@ -1,5 +1,6 @@
 """``replview up``: all of replview's processes, against a store and a broker of one's own."""
 
+import ipaddress
 from argparse import ArgumentParser
 from functools import partial
 from typing import Any
@@ -14,13 +15,12 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from replview.access.setup_codes import new_code
-from replview.management.output.hardened import check_hardened
 from replview.management.output.instance import PlainCommand
-from replview.runtime.alone import KINDS, become, program
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.environment import is_given
 from replview.runtime.foreground import run_in_foreground
 from replview.runtime.problems import StackProblem
+from replview.runtime.programs import KINDS, become, program
 from replview.runtime.stack import Stack
 
 
@@ -161,3 +161,39 @@ def check_redis(url: str) -> None:
             f"Redis cannot be reached: {error}",
             "Check REPLVIEW_REDIS_URL and that the server runs",
         ) from None
+
+
+#: Django's own measure of a key that cannot be guessed.
+_LEAST_CHARACTERS, _LEAST_DIFFERENT = 32, 5
+#: Beginnings of keys that stand in documents and templates.
+_PLACEHOLDERS = ("not-for-production", "django-insecure", "change", "a long random text", "secret")
+
+
+def check_hardened(host: str) -> None:
+    """Raise ``StackProblem`` with a remedy unless these settings may face others."""
+    key = settings.SECRET_KEY
+    if key.lower().startswith(_PLACEHOLDERS):
+        raise StackProblem("REPLVIEW_SECRET_KEY is a placeholder", _MAKE_ONE)
+    if len(key) < _LEAST_CHARACTERS or len(set(key)) < _LEAST_DIFFERENT:
+        raise StackProblem(
+            f"REPLVIEW_SECRET_KEY is shorter than {_LEAST_CHARACTERS} characters, or the same few "
+            "over and over",
+            _MAKE_ONE,
+        )
+    if settings.DEBUG and not is_loopback(host):
+        raise StackProblem(
+            f"REPLVIEW_DEBUG=1 shows settings and code to whoever comes, and {host} is open to "
+            "other machines",
+            "Unset REPLVIEW_DEBUG, or listen on 127.0.0.1",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can come to it."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+_MAKE_ONE = "Make one: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"

@@ -29,10 +29,10 @@ from replview.management.commands.slot import (
 from replview.management.output.instance import PlainCommand, require_instance
 from replview.management.output.slot_changes import lines_of_plan
 from replview.runtime.data_folder import DataFolder
+from replview.runtime.foreground import stop_on_signals
 from replview.runtime.narration import Narration
 from replview.runtime.problems import StackProblem, Stopped
 from replview.runtime.stack import Stack
-from replview.runtime.stopping import stop_on_signals
 from replview.store.dsn import resolve
 from replview.store.models import Slot
 from replview.store.write.access_record import Action, note

@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from django.db import connections
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import connections, transaction
 
+from replview.access.accounts import give_grant, take_grant
+from replview.access.mask_making import add_rule, remove_rule
 from replview.catalog.problems import Trouble
-from replview.management.fleet.declared import DeclaredSource, Fleet
-from replview.management.fleet.grant_planning import plan_grants
-from replview.management.fleet.mask_planning import plan_masks
-from replview.management.fleet.plans import Item, Plan, Verdict
+from replview.management.fleet.declared import DeclaredGrant, DeclaredMask, DeclaredSource, Fleet
+from replview.management.fleet.plans import BY, Item, Plan, Verdict
 from replview.management.fleet.source_planning import plan_further_source, plan_source
-from replview.store.models import Source
+from replview.store.models import Grant, MaskRule, Source
+from replview.store.read import visibility as sight
+from replview.store.write.access_record import note
 
 #: Servers that are asked, or changed, at the same time.
 WORKERS = 8
@@ -68,3 +72,145 @@ def side_by_side(
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+Key = tuple[str, str, str]
+
+
+def plan_grants(fleet: Fleet, *, prune: bool) -> list[Item]:
+    """One item for each grant; those that the file does not name only where it names any."""
+    if not fleet.grants:
+        return []
+    rows = Grant.objects.select_related("user", "group", "source")
+    known = {_key_of(grant): grant for grant in rows}
+    items = [_plan(declared, known.pop(_key(declared), None)) for declared in fleet.grants]
+    for (kind, holder, source), grant in known.items():
+        name = f"{kind} {holder} on {source or 'every source'}"
+        item = Item(kind="grant", name=name, verdict=Verdict.LEFT)
+        if prune:
+            item.verdict = Verdict.REMOVED
+            item.acts.append(_taker(grant))
+        items.append(item)
+    return items
+
+
+def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
+    item = Item(kind="grant", name=str(declared))
+    holder = _holder(declared)
+    if holder is None:
+        cause = f"there is no {declared.kind} {declared.holder}"
+        item.refuse(Trouble("no_account", cause, "Make it first: replview account add"))
+        return item
+    tables = list(declared.tables)
+    if grant is not None and sorted(grant.tables) == sorted(tables):
+        return item
+    was = None if grant is None else grant.tables or "all tables"
+    item.change("sees", was, tables or "all tables")
+    if grant is None:
+        item.verdict = Verdict.ADDED
+
+    def give(say: object) -> None:
+        source = Source.objects.get(name=declared.source) if declared.source else None
+        give_grant(holder, source, tables, by=BY)
+
+    item.acts.append(give)
+    return item
+
+
+def _holder(declared: DeclaredGrant) -> Any | None:
+    if declared.kind == "group":
+        return Group.objects.filter(name=declared.holder).first()
+    return get_user_model()._default_manager.filter(username=declared.holder).first()
+
+
+def _taker(grant: Grant) -> Callable[[Any], None]:
+    return lambda say: take_grant(grant)
+
+
+def _key(declared: DeclaredGrant) -> Key:
+    return declared.kind, declared.holder, declared.source
+
+
+def _key_of(grant: Grant) -> Key:
+    source = grant.source.name if grant.source else ""
+    if grant.group is not None:
+        return "group", grant.group.name, source
+    return "user", grant.user.get_username() if grant.user else "", source
+
+
+_MaskKey = tuple[str, str, str, str]
+
+
+def plan_masks(fleet: Fleet, *, prune: bool) -> list[Item]:
+    """One item for each rule; rules that the file does not name only where it names any."""
+    if not fleet.has_masks:
+        return []
+    known = {_mask_key_of(rule): rule for rule in MaskRule.objects.select_related("source")}
+    items = [_plan_mask(declared, known.pop(_mask_key(declared), None)) for declared in fleet.masks]
+    for rule in known.values():
+        item = Item(kind="mask", name=str(rule), verdict=Verdict.LEFT)
+        if prune:
+            item.verdict = Verdict.REMOVED
+            item.notes.append("What was masked on display by this rule alone is shown again.")
+            item.acts.append(_remover(rule))
+        items.append(item)
+    return items
+
+
+def _plan_mask(declared: DeclaredMask, rule: MaskRule | None) -> Item:
+    item = Item(kind="mask", name=str(declared))
+    if rule is None:
+        item.change("masked", "not by this rule", f"at {declared.when}" if declared.when == "ingest"
+                    else "on display")  # fmt: skip
+        item.verdict = Verdict.ADDED
+        item.acts.append(lambda say: _add(declared))
+        return item
+    wanted = {"when": declared.when, "note": declared.note or rule.note}
+    differing = {name: now for name, now in wanted.items() if getattr(rule, name) != now}
+    for name, now in differing.items():
+        item.change(name, getattr(rule, name), now)
+    if differing:
+        item.acts.append(lambda say: _change(rule, differing))
+    return item
+
+
+def _add(declared: DeclaredMask) -> None:
+    add_rule(
+        MaskRule(
+            source=Source.objects.get(name=declared.source) if declared.source else None,
+            table_pattern=declared.table,
+            column_pattern=declared.column,
+            type_pattern=declared.type,
+            when=declared.when,
+            note=declared.note,
+            created_by=BY,
+        )
+    )
+
+
+def _change(rule: MaskRule, differing: dict[str, str]) -> None:
+    """At no moment is there no rule. Under a number of its own, by which receivers that run know
+    that there is something to read.
+    """
+    with transaction.atomic():
+        MaskRule.objects.filter(pk=rule.pk).delete()
+        rule.pk = None
+        for name, now in differing.items():
+            setattr(rule, name, now)
+        rule.save(force_insert=True)
+        note("changed_settings", subject="mask rule changed", source_id=rule.source_id,
+             details={"by": BY, "columns": rule.column_pattern, **differing})  # fmt: skip
+    sight.forget()
+
+
+def _remover(rule: MaskRule) -> Callable[[Any], None]:
+    return lambda say: remove_rule(rule)
+
+
+def _mask_key(declared: DeclaredMask) -> _MaskKey:
+    return declared.source, declared.table, declared.column, declared.type
+
+
+def _mask_key_of(rule: MaskRule) -> _MaskKey:
+    source = rule.source.name if rule.source else ""
+    return source, rule.table_pattern, rule.column_pattern, rule.type_pattern

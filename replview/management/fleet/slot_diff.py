@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from replview.acts.columns import change_columns, plan_columns
 from replview.acts.noting import note_slot
 from replview.acts.publications import made_by_us
 from replview.acts.receiving import plan_start, plan_stop, start, stop
@@ -10,6 +11,7 @@ from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.connections import Connection
 from replview.catalog.naming import table_text
 from replview.catalog.plan import slot_request as wishes
+from replview.catalog.plan.column_rules import check_columns, rules_for_slot
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.plan.slot_step import two_phase_of
 from replview.catalog.problems import Trouble
@@ -18,12 +20,12 @@ from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.state.wal_budget import size_words
 from replview.catalog.tables import TableFacts
-from replview.management.fleet.column_diff import compare_columns
 from replview.management.fleet.declared import DeclaredSlot
-from replview.management.fleet.new_slots import chosen_names
+from replview.management.fleet.new_slots import chosen_names, columns_matching
 from replview.management.fleet.plans import BY, Item
-from replview.management.fleet.retention import compare_keeping
 from replview.store.models import Slot
+from replview.store.retention.loss import loss_of
+from replview.store.retention.policy import Keeping, change_keeping
 from replview.store.slot_control import change_budget, reopen
 
 #: Columns of the slot's row that the next session reads, by their keys in the file.
@@ -187,3 +189,108 @@ def _difference(add: list[str], remove: list[str]) -> str:
     parts = [f"+{name}" for name in add] + [f"-{name}" for name in remove]
     shown = " ".join(parts[:12])
     return shown if len(parts) <= 12 else f"{shown} and {len(parts) - 12} more"
+
+
+Rules = dict[str, dict[str, str]]
+
+
+def compare_columns(
+    connection: Connection,
+    item: Item,
+    slot: Slot,
+    declared: DeclaredSlot,
+    tables: list[TableFacts],
+) -> None:
+    """Note what differs, and how it is changed. Raises ``SourceTrouble`` for no column."""
+    if not declared.says("exclude_columns", "mask_columns"):
+        return
+    exclude = columns_matching(declared.get("exclude_columns", ()), tables)
+    mask = columns_matching(declared.get("mask_columns", ()), tables)
+    wish = Wish(slot_name=slot.name, exclude=exclude, mask=mask)
+    # Whatever is left out here is missing from a row's key, too, where it is part of it.
+    check_columns(wish, tables, _known_by_key(connection, slot, tables))
+    wanted = rules_for_slot(wish)
+    # Of what the file does not speak of, what there is stays.
+    for key, rule in (("exclude_columns", "drop"), ("mask_columns", "mask")):
+        if not declared.says(key):
+            for table, columns in slot.column_rules.items():
+                for column, was in columns.items():
+                    if was == rule:
+                        wanted.setdefault(table, {}).setdefault(column, was)
+    if wanted == slot.column_rules:
+        return
+    was, now = _flat(slot.column_rules), _flat(wanted)
+    for name in sorted(was.keys() | now.keys()):
+        if was.get(name) != now.get(name):
+            item.change(f"column {name}", was.get(name, "kept"), now.get(name, "kept"))
+    texts = {str(table): table.text for table in tables}
+    changed = {
+        texts.get(table, table): wanted.get(table, {})
+        for table in wanted.keys() | slot.column_rules.keys()
+        if wanted.get(table) != slot.column_rules.get(table)
+    }
+    item.take(plan_columns(slot, changed), lambda say: change_columns(slot, changed, by=BY))
+
+
+def _known_by_key(
+    connection: Connection, slot: Slot, tables: list[TableFacts]
+) -> list[TableFacts] | None:
+    """The tables whose updates our publications publish, as when the slot was made; None: its
+    publications are others', and any table may be in them.
+    """
+    made = made_by_us(slot)
+    if not made:
+        return None
+    published = {
+        (table.schema, table.name)
+        for publication in read_publications(connection)
+        if publication.name in made and publication.needs_identity
+        for table in publication.tables
+    }
+    return [table for table in tables if (table.schema, table.name) in published]
+
+
+def _flat(rules: Rules) -> dict[str, str]:
+    words = {"drop": "left out", "mask": "masked"}
+    return {
+        f"{table}.{column}": words.get(rule, rule)
+        for table, columns in rules.items()
+        for column, rule in columns.items()
+    }
+
+
+def wanted_keeping(slot: Slot, declared: DeclaredSlot) -> Keeping | None:
+    """What it is to keep; None: as it does now."""
+    wanted = Keeping(
+        declared.get("keep_for", slot.keep_for_days),
+        declared.get("keep_at_most", slot.keep_at_most_bytes),
+    )
+    return None if wanted == Keeping.of(slot) else wanted
+
+
+def compare_keeping(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
+    """Note what differs, what would be deleted for it, and how it is changed."""
+    wanted = wanted_keeping(slot, declared)
+    if wanted is None:
+        return
+    if wanted.for_days != slot.keep_for_days:
+        item.change("keep for", _days(slot.keep_for_days), _days(wanted.for_days))
+    if wanted.at_most_bytes != slot.keep_at_most_bytes:
+        item.change("keep at most", _size(slot.keep_at_most_bytes), _size(wanted.at_most_bytes))
+    loss = loss_of(slot, wanted)
+    if not loss.nothing:
+        item.notes.append(
+            f"This deletes what is recorded from {loss.first} to {loss.last}: "
+            f"{loss.transactions:,} transactions with {loss.changes:,} changes, "
+            f"{size_words(loss.store_bytes)}."
+        )
+    if item.trouble is None:
+        item.acts.append(lambda say: change_keeping(slot, wanted, by=BY))
+
+
+def _days(days: int | None) -> str | None:
+    return None if days is None else f"{days} days"
+
+
+def _size(size: int | None) -> str | None:
+    return None if size is None else size_words(size)

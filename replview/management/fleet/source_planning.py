@@ -18,8 +18,7 @@ from replview.management.fleet.alert_overrides import compare_alerts
 from replview.management.fleet.declared import DeclaredSlot, DeclaredSource
 from replview.management.fleet.new_slots import plan_new, statements_of
 from replview.management.fleet.plans import BY, Item, Verdict
-from replview.management.fleet.retention import wanted_keeping
-from replview.management.fleet.slot_diff import plan_kept
+from replview.management.fleet.slot_diff import plan_kept, wanted_keeping
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
 from replview.store.reachable import DSNError

@@ -1,17 +1,20 @@
-"""A cluster on disk: made by initdb, checked, and given its configuration file.
+"""A cluster on disk: made by initdb, checked, configured, and who runs in it.
 
 Sources: PostgreSQL documentation, "initdb" and "Setting Parameters".
 """
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from replview.runtime.binaries import pg_bin
+from replview.runtime.leftovers import is_running
 from replview.runtime.problems import StackProblem
-from replview.runtime.servers.pg_programs import run_program
-from replview.runtime.servers.server_user import server_user
+from replview.runtime.servers.server_user import reachable_programs, server_user
 
 _CONFIGURATION = "replview.conf"
 
@@ -73,3 +76,70 @@ def _locale_options(version: int, encoding: str) -> list[str]:
     if version >= 17 and encoding == "UTF8":
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     return options
+
+
+# Who runs in a cluster's data folder, told by ``postmaster.pid``.
+#
+# Source: PostgreSQL, miscinit.c, ``CreateLockFile()``: the first line is the postmaster's pid.
+
+
+def postmaster_pid(data_dir: Path) -> int | None:
+    """The server that runs in this folder, or ``None`` when there is none."""
+    pid = _pid_in_file(data_dir)
+    return pid if pid and is_running(pid, program="postgres") else None
+
+
+def forget_reused_pid(data_dir: Path) -> None:
+    """Remove a ``postmaster.pid`` whose number now belongs to some other program.
+
+    PostgreSQL refuses to start while any process of the same user bears it. A file whose process
+    is gone stays: PostgreSQL clears it itself, after a look at the shared memory it names, in
+    which sessions of the killed server may still be writing.
+    """
+    pid = _pid_in_file(data_dir)
+    if pid and is_running(pid) and not is_running(pid, program="postgres"):
+        with suppress(FileNotFoundError):
+            (data_dir / "postmaster.pid").unlink()
+
+
+def _pid_in_file(data_dir: Path) -> int | None:
+    with suppress(OSError, ValueError, IndexError):
+        return int((data_dir / "postmaster.pid").read_text().splitlines()[0])
+    return None
+
+
+#: The servers see nothing of our environment: neither its secrets nor a PGPORT or LC_ALL.
+CLEAN_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
+
+
+def program(version: int, name: str) -> str:
+    """The full path of a program, where the servers' user can run it."""
+    return str(reachable_programs(pg_bin(version)) / name)
+
+
+def run_program(version: int, name: str, *arguments: str) -> None:
+    """Run a program to its end as the servers' user; raise with the last it said.
+
+    In a session of its own, or Ctrl-C in the terminal would reach a server that pg_ctl starts.
+    Output goes to a file: that server would keep a pipe open for ever.
+    """
+    user = server_user()
+    with tempfile.TemporaryFile() as output:
+        done = subprocess.run(
+            [program(version, name), *arguments],
+            user=user.uid if user else None,
+            group=user.gid if user else None,
+            extra_groups=[] if user else None,
+            cwd="/",
+            env=CLEAN_ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            check=False,
+        )
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    if done.returncode:
+        last = said.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise StackProblem(f"{name} failed: {last[0]}")

@@ -23,9 +23,16 @@ from psycopg import sql
 
 from replview.runtime.ports import TAKEN, free_port
 from replview.runtime.problems import StackProblem
-from replview.runtime.servers.cluster import check_version, make_cluster, write_configuration
-from replview.runtime.servers.pg_programs import CLEAN_ENVIRONMENT, program, run_program
-from replview.runtime.servers.postmaster import forget_reused_pid, postmaster_pid
+from replview.runtime.servers.cluster import (
+    CLEAN_ENVIRONMENT,
+    check_version,
+    forget_reused_pid,
+    make_cluster,
+    postmaster_pid,
+    program,
+    run_program,
+    write_configuration,
+)
 from replview.runtime.servers.server_user import reachable_data, server_user
 
 #: What every embedded server starts with; ``settings`` come on top, ``ALTER SYSTEM`` above both.

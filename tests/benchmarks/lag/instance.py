@@ -67,7 +67,7 @@ class Instance:
         """The web server, and a session signed in to it. Redis runs already."""
         password = secrets.token_urlsafe(12)
         login = {"REPLVIEW_LOGIN": LOGIN, "REPLVIEW_LOGIN_PASSWORD": password}
-        first = module("replview.demo.firstrun", "store")
+        first = module("replview.runtime.first_run", "store")
         run(first, self.environment | login, self.folder / "login.log")
         self.port = free_port()
         self._start(programs.web("127.0.0.1", self.port))

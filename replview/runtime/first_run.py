@@ -1,7 +1,7 @@
-"""``python -m replview.demo.firstrun store|shop``: what a new store and a new shop need.
+"""``python -m replview.runtime.first_run store``: what a new store needs: its schema and a login.
 
 Run as a process of its own, with the store's address in the environment: the command that starts
-the stack has read Django's settings before there was a store. Each step may be done again.
+the stack has read Django's settings before there was a store. It may be done again.
 """
 
 import os
@@ -31,19 +31,6 @@ def ensure_login(name: str, password: str) -> None:
         user.save(update_fields=["password"])
 
 
-def register_shop() -> None:
-    """Make the shop a source with one slot, as a user would with ``source add``, ``slot add``.
-
-    The DSN is named, not given: the shop's port may be another one at the next start.
-    """
-    from replview.store.models import Slot, Source
-
-    if not Source.objects.filter(name="shop").exists():
-        call_command("source", "add", "shop", "--dsn", "env:REPLVIEW_DEMO_SOURCE_URL", "--yes")
-    if not Slot.objects.filter(source__name="shop", name="replview").exists():
-        call_command("slot", "add", "shop", "replview", "--yes")
-
-
 if __name__ == "__main__":
     django.setup()
-    {"store": prepare_store, "shop": register_shop}[sys.argv[1]]()
+    {"store": prepare_store}[sys.argv[1]]()
