@@ -143,7 +143,7 @@ MIDDLEWARE = [
     "replview.access.sessions.SessionPolicyMiddleware",
     # Within the login, around all that may show rows.
     "replview.access.middleware.AccessRecordMiddleware",
-    "replview.access.seeing.SightMiddleware",
+    "replview.access.visibility.VisibilityMiddleware",
     # Only the sources that the user sees are there.
     "replview.access.guard.SeenMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",

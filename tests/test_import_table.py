@@ -20,7 +20,7 @@ LIBRARIES: dict[str, set[str]] = {
     "replview.catalog": {"decoder.scalars"},
     # Free of Django.
     "replview.store.read": {"decoder.scalars"},
-    "replview.store": {"decoder.scalars"},
+    "replview.store": {"decoder.scalars", "replview.store.read"},
     "replview.live.events": set(),
     "replview.receiver": {"decoder", "replview.store", "replview.catalog", "replview.live.events"},
     "replview.parquet": {"decoder.scalars", "replview.store.read"},

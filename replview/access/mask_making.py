@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 from django.db import connection, transaction
 
-from replview.store.masks import LONGEST_PATTERN, NamedColumn, Rule
+from replview.access import visibility
 from replview.store.models import MaskRule, Source
-from replview.store.read import visibility as sight
+from replview.store.read.mask_rules import LONGEST_PATTERN, NamedColumn, Rule
 from replview.store.write.access_record import note
 
 _LONGEST_NOTE = 500
@@ -119,7 +119,7 @@ def add_rule(rule: MaskRule, *, user: Any = None) -> MaskRule:
     with transaction.atomic():
         rule.save()
         _note("mask rule added", rule, user)
-    sight.forget()
+    visibility.forget()
     return rule
 
 
@@ -128,7 +128,7 @@ def remove_rule(rule: MaskRule, *, user: Any = None) -> None:
     with transaction.atomic():
         _note("mask rule removed", rule, user)
         rule.delete()
-    sight.forget()
+    visibility.forget()
 
 
 def as_rule(rule: MaskRule) -> Rule:

@@ -10,12 +10,10 @@ login's back end does). It is remembered on the user's object, which mostly live
 request; where it lives longer (a socket, a download) it is read again after some seconds.
 """
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -23,7 +21,6 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models.expressions import RawSQL
 
-from replview.store.globs import glob
 from replview.store.models import Grant, Source
 
 #: Rights that were read longer ago are read again.
@@ -44,7 +41,7 @@ jsonb_build_object(
          WHERE r.user_id = auth_user.id OR r.group_id IN (
             SELECT m.group_id FROM auth_user_groups m WHERE m.user_id = auth_user.id)))
 """
-#: As ``store.masks.rules_of_rows`` takes them.
+#: As ``mask_rules.rules_of_rows`` takes them.
 _RULES_SQL = """
 (SELECT coalesce(jsonb_agg(jsonb_build_array(m.id, m.source_id, m.table_pattern, m.column_pattern,
                                              m.type_pattern, m."when") ORDER BY m.id), '[]')
@@ -85,7 +82,7 @@ NOTHING = Rights(None)
 def users_with_rights() -> models.QuerySet[Any]:
     """Accounts, each with its rights and the rules of masks, read in the same query.
 
-    ``store.read.visibility`` asks for both on every page.
+    ``access.visibility`` asks for both on every page.
     """
     rights = RawSQL(_RIGHTS_SQL, (), output_field=models.JSONField())
     rules = RawSQL(_RULES_SQL, (), output_field=models.JSONField())
@@ -159,12 +156,6 @@ def table_patterns(user: Any) -> Mapping[int, tuple[str, ...]] | None:
     return {source: (*everywhere, *_patterns(rights.grants, source)) for source in named}
 
 
-def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
-    """Whether a pattern is of this table; only ``*`` means anything but itself."""
-    name = f"{schema}.{table}"
-    return any(_expression(pattern).fullmatch(name) for pattern in patterns)
-
-
 def ensure_roles() -> dict[Role, Group]:
     """The groups of the roles; one made now gets its default grant: every source."""
     groups = {}
@@ -190,11 +181,6 @@ def admins() -> models.QuerySet[Any]:
     is_admin = models.Q(is_superuser=True) | models.Q(groups__name=Role.ADMIN.word)
     found = get_user_model()._default_manager.filter(is_admin, is_active=True)
     return found.distinct().order_by("username")
-
-
-@lru_cache(maxsize=1000)
-def _expression(pattern: str) -> re.Pattern[str]:
-    return glob(pattern)
 
 
 def _patterns(

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from replview.access.visibility import current_visibility
 from replview.store.models import (
     Export,
     HistoryJob,
@@ -21,7 +22,7 @@ from replview.store.models import (
     SlotEvent,
     Source,
 )
-from replview.store.read.visibility import NO_RIGHT, Sight, current_sight
+from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.store.write.access_record import current_visit
 
 _ERASED_TEXT = re.compile(r"erased text \d+", re.ASCII)
@@ -29,7 +30,7 @@ _ERASED_TEXT = re.compile(r"erased text \d+", re.ASCII)
 
 def visible_exports() -> QuerySet[Export]:
     """Of the sources there are for whoever asks; of a slot that is gone for those who see all."""
-    sources = current_sight().sources
+    sources = current_visibility().sources
     rows = Export.objects.all()
     return rows if sources is None else rows.filter(slot__source__in=sources)
 
@@ -39,7 +40,7 @@ def withholds_text(row: Export) -> bool:
     value of a table that another has no right to see, or of a column that is masked by now.
     """
     visit = current_visit()
-    if visit is None or not row.words.get("q") or current_sight().open:
+    if visit is None or not row.words.get("q") or current_visibility().open:
         return False
     user = visit.who()
     return user is None or user.get_username() != row.requested_by
@@ -71,7 +72,7 @@ def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, Any]:
 
 def visible_jobs() -> QuerySet[HistoryJob]:
     """The same of history jobs, which name a life of a slot and not the slot."""
-    sources = current_sight().sources
+    sources = current_visibility().sources
     rows = HistoryJob.objects.all()
     if sources is None:
         return rows
@@ -93,7 +94,7 @@ def slot_of_life(life: str) -> Slot | None:
         )
         event = renamed.select_related("slot__source").order_by("-pk").first()
         found = event.slot if event else None
-    sources = current_sight().sources
+    sources = current_visibility().sources
     return found if found and (sources is None or found.source_id in sources) else None
 
 
@@ -104,7 +105,7 @@ class Withheld:
     hidden: set[str] = field(default_factory=set)
     masked: dict[str, set[str]] = field(default_factory=dict)
     #: For tables that the record does not know; None: everything may be seen.
-    sight: Sight | None = None
+    visibility: Visibility | None = None
     #: 0: of a slot that is gone.
     source_id: int = 0
     #: Whose rules count; 0: those for every source alone.
@@ -112,30 +113,32 @@ class Withheld:
 
     def hides(self, table: str) -> bool:
         """No right on the table."""
-        if self.sight is None or table in self.hidden:
-            return self.sight is not None
+        if self.visibility is None or table in self.hidden:
+            return self.visibility is not None
         schema, _, name = table.partition(".")
-        gone = not self.source_id and self.sight.restricted
-        return gone or self.sight.hides_table(self.source_id, schema, name)
+        gone = not self.source_id and self.visibility.restricted
+        return gone or self.visibility.hides_table(self.source_id, schema, name)
 
     def columns(self, table: str, names: Iterable[str] = ()) -> frozenset[str]:
         """Those nobody is to see; ``names``: what else the table may have."""
-        if self.sight is None:
+        if self.visibility is None:
             return frozenset()
         schema, _, name = table.partition(".")
         shape = [{"name": each} for each in names]
-        more = self.sight.masked_of_table(self.rules_of, schema, name, shape)
+        more = self.visibility.masked_of_table(self.rules_of, schema, name, shape)
         return frozenset(self.masked.get(table, ())) | more
 
 
-def withheld(slot: Slot | None, sight: Sight | None = None, *, name: str = "") -> Withheld:
+def withheld(
+    slot: Slot | None, visibility: Visibility | None = None, *, name: str = ""
+) -> Withheld:
     """Of a slot's tables; of a slot that is gone, called ``source/slot``, its source's rules and
     those for every source count, and whoever is restricted sees nothing.
     """
-    sight = sight or current_sight()
-    if sight.open:
+    visibility = visibility or current_visibility()
+    if visibility.open:
         return Withheld()
-    found = Withheld(sight=sight, source_id=slot.source_id if slot else 0)
+    found = Withheld(visibility=visibility, source_id=slot.source_id if slot else 0)
     found.rules_of = found.source_id
     if slot is None:
         source = Source.objects.filter(name=name.partition("/")[0]).first()
@@ -147,12 +150,12 @@ def withheld(slot: Slot | None, sight: Sight | None = None, *, name: str = "") -
     versions = RelationVersion.objects.filter(relation__slot=slot)
     for pk, schema, table in versions.values_list("relation_id", "schema", "table"):
         names[pk].add(f"{schema}.{table}")
-    sight.learn(list(names))
+    visibility.learn(list(names))
     for pk, mine in names.items():
-        if sight.hides(pk):
+        if visibility.hides(pk):
             found.hidden |= mine
         for name in mine:
-            found.masked.setdefault(name, set()).update(sight.masked(pk))
+            found.masked.setdefault(name, set()).update(visibility.masked(pk))
     found.masked = {name: columns for name, columns in found.masked.items() if columns}
     return found
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import orjson
 from django.conf import settings
 
+from replview.store.django_session import DjangoSession
 from replview.store.models import Slot
 from replview.store.read.row_history.keys import (
     KeyProblem,
@@ -64,7 +65,7 @@ def read_wish(
     found = []
     for name, text in pairs:
         if name not in tables:
-            table = tables_named(slot, name)
+            table = tables_named(DjangoSession(), slot, name)
             if table is None:
                 raise Unerasable(f"no change of a table {name} is recorded", "See the relations")
             tables[name] = table

@@ -7,14 +7,16 @@ from typing import Any
 
 from channels.db import DatabaseSyncToAsync
 
+from replview.access.visibility import reading_session, use_visibility
 from replview.live.summaries import Summary, marker, milliseconds, only_messages, summarise
 from replview.store.models import Slot
 from replview.store.read import history
-from replview.store.read.history import TransactionRow
-from replview.store.read.visibility import Sight, use_sight
+from replview.store.read.changes.page import matching_text, messages_of
+from replview.store.read.rows import TransactionRow
+from replview.store.read.visibility import Visibility
 
 #: A text, and what whoever looks for it may see.
-Look = tuple[str, Sight]
+Look = tuple[str, Visibility]
 #: A feed reads at most so many transactions at once; what is more is folded.
 READ_LIMIT = 500
 
@@ -66,8 +68,8 @@ class Names:
         """Summaries of rows, with their tables' names and their messages' prefixes."""
         ids = {int(key) for row in rows for key in row.relations}
         if unknown := ids - self._known.keys():
-            self._known |= history.relation_names(unknown)
-        prefixes = history.messages_of(only_messages(rows))
+            self._known |= history.relation_names(reading_session(), unknown)
+        prefixes = messages_of(reading_session(), only_messages(rows))
         return [
             summarise(
                 row,
@@ -108,10 +110,10 @@ def find_slot(slot_id: int) -> Slot | None:
     return found.first()
 
 
-def is_shown(slot_id: int, sight: Sight) -> bool:
+def is_shown(slot_id: int, visibility: Visibility) -> bool:
     """Whether there is such a slot for whoever asks."""
     slot = find_slot(slot_id)
-    return slot is not None and (sight.sources is None or slot.source_id in sight.sources)
+    return slot is not None and (visibility.sources is None or slot.source_id in visibility.sources)
 
 
 def read_news(
@@ -124,7 +126,7 @@ def read_news(
         news.slot = slot_facts(slot)
         if slot.incarnation is not None and slot.incarnation_id != position.incarnation_id:
             position.incarnation_id, position.commit_seq = slot.incarnation_id, 0
-        events = history.events_after(position.slot_id, position.event_id)
+        events = history.events_after(reading_session(), position.slot_id, position.event_id)
         if events:
             position.event_id = events[-1].id
             news.markers = [marker(event) for event in events]
@@ -134,7 +136,7 @@ def read_news(
         return news
     _read_committed(position, names, news)
     if with_open:
-        news.open = names.summaries(history.open_transactions(position.slot_id))
+        news.open = names.summaries(history.open_transactions(reading_session(), position.slot_id))
         _read_ended(position, names, news)
     look_for(news, texts)
     return news
@@ -145,22 +147,24 @@ def look_for(news: News, texts: Collection[Look]) -> None:
     for once.
     """
     ids = [summary.row.id for summary in (*news.rows, *news.ended)]
-    known: dict[tuple[str, Sight | None], set[int]] = {}
-    for text, sight in texts:
-        of = (text, sight if sight.restricted else None)
+    known: dict[tuple[str, Visibility | None], set[int]] = {}
+    for text, visibility in texts:
+        of = (text, visibility if visibility.restricted else None)
         if of not in known:
-            with use_sight(sight):
-                known[of] = history.matching_text(ids, text)
-        news.text_hits[text, sight] = known[of]
+            with use_visibility(visibility):
+                known[of] = matching_text(reading_session(), ids, text)
+        news.text_hits[text, visibility] = known[of]
 
 
 def _read_committed(position: Position, names: Names, news: News) -> None:
     """The committed ones; of a backlog only the newest, the rest is named as skipped."""
     incarnation_id = position.incarnation_id
     assert incarnation_id is not None
-    rows = history.committed_after(incarnation_id, position.commit_seq, READ_LIMIT)
+    rows = history.committed_after(
+        reading_session(), incarnation_id, position.commit_seq, READ_LIMIT
+    )
     if len(rows) == READ_LIMIT:
-        newest = history.committed_before(incarnation_id, None, READ_LIMIT)[::-1]
+        newest = history.committed_before(reading_session(), incarnation_id, None, READ_LIMIT)[::-1]
         first = newest[0].commit_seq or 0
         if first > position.commit_seq + 1:
             news.skipped = (position.commit_seq + 1, first - 1)
@@ -174,7 +178,9 @@ def _read_ended(position: Position, names: Names, news: News) -> None:
     """Those that ended without counting, placed after what was committed by then."""
     if position.ended_until is None or position.incarnation_id is None:
         return
-    ended = history.ended_since(position.incarnation_id, position.ended_until, 100)[::-1]
+    ended = history.ended_since(
+        reading_session(), position.incarnation_id, position.ended_until, 100
+    )[::-1]
     if ended:
         position.ended_until = ended[-1].stored_at or position.ended_until
         places = [position.commit_seq] * len(ended)
@@ -184,7 +190,7 @@ def _read_ended(position: Position, names: Names, news: News) -> None:
 def begin_at_end(position: Position) -> None:
     """Move a position to the present end of the slot's history and log."""
     slot = find_slot(position.slot_id)
-    position.event_id = history.last_event_id(position.slot_id)
+    position.event_id = history.last_event_id(reading_session(), position.slot_id)
     # The receiver's clock where it is known: that is what ``stored_at`` is of.
     last = None if slot is None else slot.last_stored_at
     position.ended_until = last or dt.datetime.now(tz=dt.UTC)

@@ -10,7 +10,8 @@ from django.conf import settings
 
 from replview.access.rights import role_of, visible_sources
 from replview.access.session_policy import is_over
-from replview.store.read.visibility import Sight, sight_for
+from replview.access.visibility import visibility_for
+from replview.store.read.visibility import Visibility
 
 #: How often a session is looked at again: it may have ended meanwhile.
 SESSION_SECONDS = 30.0
@@ -34,9 +35,9 @@ async def seen_of(scope: dict[str, Any], source_ids: list[int]) -> list[int]:
     return [one for one in source_ids if visible is None or one in visible]
 
 
-async def sight_of(scope: dict[str, Any]) -> Sight:
+async def visibility_of(scope: dict[str, Any]) -> Visibility:
     """What whoever opened the socket may see."""
-    return sight_for(scope.get("user") or await get_user(scope))
+    return visibility_for(scope.get("user") or await get_user(scope))
 
 
 async def until_signed_out(scope: dict[str, Any], source_id: int | None = None) -> None:

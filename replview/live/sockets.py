@@ -13,16 +13,16 @@ from typing import Any
 import orjson
 from channels.generic.websocket import AsyncWebsocketConsumer
 
+from replview.access.visibility import use_visibility
 from replview.live import events, reading, stretches
 from replview.live.ending import end
 from replview.live.filters import Filters
 from replview.live.hub import Feed, the_hub
 from replview.live.opened import note_opened
-from replview.live.signing_in import sight_of, signed_in, until_signed_out
+from replview.live.signing_in import signed_in, until_signed_out, visibility_of
 from replview.live.stretches import Stretch
 from replview.live.watched import keep_watched
 from replview.live.watcher import Watcher, cursor_of, now_ms
-from replview.store.read.visibility import use_sight
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ class LiveSocket(AsyncWebsocketConsumer):
         if not await signed_in(self.scope):
             await self.close(events.NOT_SIGNED_IN)
             return
-        sight = self.watcher.sight = await sight_of(self.scope)
-        if not await reading.shown_slot(self.slot_id, sight):
+        visibility = self.watcher.visibility = await visibility_of(self.scope)
+        if not await reading.shown_slot(self.slot_id, visibility):
             await self.close(events.NO_SUCH_SLOT)
         else:
             await note_opened(self.scope, self.slot_id)
@@ -78,7 +78,7 @@ class LiveSocket(AsyncWebsocketConsumer):
                 raise ValueError("not a message")
             message = orjson.loads(text_data)
             handler = self._handlers[message["type"]]
-            with use_sight(self.watcher.sight):
+            with use_visibility(self.watcher.visibility):
                 await handler(self, message, self.feed)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             await self.close(events.NOT_UNDERSTOOD)

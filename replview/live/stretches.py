@@ -8,12 +8,14 @@ from typing import Any
 
 from channels.db import DatabaseSyncToAsync
 
+from replview.access.visibility import reading_session
 from replview.live.filters import Filters
 from replview.live.reading import READ_LIMIT, Names
 from replview.live.summaries import Summary, marker
 from replview.store.models import SlotIncarnation
 from replview.store.read import history
-from replview.store.read.history import TransactionRow
+from replview.store.read.changes.page import matching_text
+from replview.store.read.rows import TransactionRow
 
 #: How far a filtered search of history goes back at once, in pages of READ_LIMIT.
 _SEARCH_PAGES = 4
@@ -50,7 +52,9 @@ def _with_ended(
     # A whole batch is stored at one moment: the first row's batch is looked at too. Browsers know
     # by its identifier one they already have.
     since = stored[0] - dt.timedelta(microseconds=1)
-    ended = history.ended_since(incarnation_id, since, 50, stored_until=until)[::-1]
+    ended = history.ended_since(reading_session(), incarnation_id, since, 50, stored_until=until)[
+        ::-1
+    ]
     places = [
         rows[max(0, bisect_right(stored, row.stored_at) - 1)].commit_seq or 0
         for row in ended
@@ -64,7 +68,9 @@ def _let_through(summaries: Iterable[Summary], filters: Filters) -> list[Summary
     summaries = list(summaries)
     hits = None
     if filters.text:
-        hits = history.matching_text([summary.row.id for summary in summaries], filters.text)
+        hits = matching_text(
+            reading_session(), [summary.row.id for summary in summaries], filters.text
+        )
     return [summary for summary in summaries if filters.lets_through(summary, hits)]
 
 
@@ -80,7 +86,7 @@ def read_before(
     page = wanted if filters.everything else READ_LIMIT
     oldest: TransactionRow | None = None
     for turn in range(1 if filters.everything else _SEARCH_PAGES):
-        rows = history.committed_before(incarnation_id, before, page)[::-1]
+        rows = history.committed_before(reading_session(), incarnation_id, before, page)[::-1]
         if not rows:
             stretch.searched_to = 0
             break
@@ -104,7 +110,7 @@ def _markers_since(
     last = max((summary.data["seq"] for summary in rows), default=oldest.commit_seq or 0)
     since = (oldest.stored_at or oldest.received_at) - _EARLIER
     events = history.events_around(
-        slot_id, incarnation_id, oldest.commit_seq or 0, last, since=since
+        reading_session(), slot_id, incarnation_id, oldest.commit_seq or 0, last, since=since
     )
     return [marker(event) for event in reversed(events)]
 
@@ -116,7 +122,7 @@ def read_between(
     names = Names()
     rows: list[TransactionRow] = []
     if _is_life_of(slot_id, incarnation_id):
-        rows = history.committed_before(incarnation_id, up_to + 1, limit)[::-1]
+        rows = history.committed_before(reading_session(), incarnation_id, up_to + 1, limit)[::-1]
     rows = [row for row in rows if (row.commit_seq or 0) > after]
     found = _let_through(_with_ended(incarnation_id, rows, names, newest=False), filters)
     first = (rows[0].commit_seq or 0) - 1 if rows else after

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from replview.store.read.history import EventRow, TransactionRow
+from replview.store.read.rows import EventRow, TransactionRow
 
 #: Tables named in a row; the rest is a number.
 _TABLES_SHOWN = 6

@@ -9,12 +9,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from replview.access.visibility import current_visibility
 from replview.live.filters import Filters
 from replview.live.hub import Feed
 from replview.live.mailbox import Mailbox
 from replview.live.reading import Look, News
 from replview.live.summaries import Summary
-from replview.store.read.visibility import Sight, current_sight
+from replview.store.read.visibility import Visibility
 
 #: At most twenty batches a second.
 BATCH_SECONDS = 0.05
@@ -27,10 +28,10 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 class Watcher:
     """Takes a feed's news, keeps what the browser's filters let through, sends it in batches."""
 
-    def __init__(self, send: Send, sight: Sight | None = None) -> None:
-        """``sight``: what the browser's user may see."""
+    def __init__(self, send: Send, visibility: Visibility | None = None) -> None:
+        """``visibility``: what the browser's user may see."""
         self.filters = Filters()
-        self.sight = sight or current_sight()
+        self.visibility = visibility or current_visibility()
         self.mailbox = Mailbox()
         #: The browser sends ``ack``; without it only the socket's own flow control holds us back.
         self.acknowledges = False
@@ -45,7 +46,7 @@ class Watcher:
     @property
     def look(self) -> Look | None:
         """The text it filters by, and with whose eyes."""
-        return (self.filters.text, self.sight) if self.filters.text else None
+        return (self.filters.text, self.visibility) if self.filters.text else None
 
     @property
     def paused(self) -> bool:
@@ -56,7 +57,7 @@ class Watcher:
         """Put what the filters let through into the mailbox; returns at once."""
         if not self._started:
             return
-        hits = news.text_hits.get((self.filters.text, self.sight))
+        hits = news.text_hits.get((self.filters.text, self.visibility))
 
         def through(summaries: list[Summary]) -> list[dict[str, Any]]:
             return [s.data for s in summaries if self.filters.lets_through(s, hits)]

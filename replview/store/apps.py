@@ -5,7 +5,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
 
-from replview.store.connecting import MomentLoader
+from replview.store.read.session import MomentLoader
 
 
 class StoreConfig(AppConfig):

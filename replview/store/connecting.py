@@ -1,15 +1,12 @@
 """Connections to the store outside the ORM, for the write path and for long streams."""
 
-import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from django.db import close_old_connections, connection, connections
-from psycopg.abc import Buffer
 from psycopg.conninfo import make_conninfo
-from psycopg.types.datetime import TimestamptzLoader
 
 
 @contextmanager
@@ -68,19 +65,3 @@ def _address() -> dict[str, Any]:
         **{name: value for name, value in settings["OPTIONS"].items() if name != "pool"},
     }
     return {name: value for name, value in given.items() if value not in ("", None)}
-
-
-class MomentLoader(TimestamptzLoader):
-    """``timestamptz`` by Python's own parser, which takes a fifth of the time of the one that knows
-    every style of dates. What that does not know (infinity, BC) is left to the other.
-    """
-
-    #: Django puts in a loader of its own where this is not the zone it wants.
-    timezone = dt.UTC
-
-    def load(self, data: Buffer) -> dt.datetime:
-        """The moment, in UTC as sessions are."""
-        try:
-            return dt.datetime.fromisoformat(bytes(data).decode()).astimezone(dt.UTC)
-        except ValueError:
-            return super().load(data).astimezone(dt.UTC)

@@ -1,133 +1,28 @@
-"""Which columns are masked, and where: the rules of ``MaskRule``, matched against tables.
+"""The mask rules as they are now, for whoever acts on them without asking for a row."""
 
-``*`` in a pattern stands for any characters; nothing in it regards case, since a mask had better
-reach too far than not far enough. A table pattern without a dot matches the table in any schema. A
-column whose type nobody told matches every type pattern, for the same reason.
-
-A rule *at ingest* takes the value away before it is stored, and hides on display what had been
-stored before it came; a rule *on display* hides what is stored.
-"""
-
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
 
 from django.db import connection
 
-from replview.store.globs import glob
-
-When = Literal["ingest", "display"]
-#: Longer patterns are refused.
-LONGEST_PATTERN = 200
-
-_RULES = (
-    "SELECT id, source_id, table_pattern, column_pattern, type_pattern, "
-    '"when" FROM mask_rule ORDER BY id'
+from replview.store.read.mask_rules import (
+    RULES_SQL,
+    ColumnShape,
+    Rule,
+    When,
+    masked_by,
+    rules_of_rows,
 )
-
-
-class ColumnShape(Protocol):
-    """What a rule asks of a column."""
-
-    @property
-    def name(self) -> str:
-        """As the stream names it."""
-
-    @property
-    def type_name(self) -> str | None:
-        """As ``format_type()`` writes it; None where nobody told."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedColumn:
-    """A column of a stored version."""
-
-    name: str
-    type_name: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule, ready to be matched."""
-
-    id: int
-    #: None: every source.
-    source_id: int | None
-    table_pattern: str
-    column_pattern: str
-    #: Empty: any.
-    type_pattern: str
-    when: When
-
-    def matches_table(self, source_id: int, schema: str, table: str) -> bool:
-        """Whether it is about this table at all."""
-        if self.source_id is not None and self.source_id != source_id:
-            return False
-        name = f"{schema}.{table}" if "." in self.table_pattern else table
-        return matches(self.table_pattern, name)
-
-    def matches_column(self, name: str, type_name: str | None) -> bool:
-        """Whether it masks such a column of a table it is about."""
-        if not matches(self.column_pattern, name):
-            return False
-        return not self.type_pattern or type_name is None or matches(self.type_pattern, type_name)
-
-
-def matches(pattern: str, name: str) -> bool:
-    """Whether the whole name fits the pattern."""
-    return _compiled(pattern).fullmatch(name) is not None
-
-
-@lru_cache(maxsize=1000)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return glob(pattern, re.IGNORECASE)
-
-
-def rules_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[Rule, ...]:
-    """Of the rows of ``RULES_SQL``."""
-    return tuple(Rule(*row) for row in rows)
-
-
-#: What a reader without Django selects for ``rules_of_rows``.
-RULES_SQL = _RULES
 
 
 def current_rules() -> tuple[Rule, ...]:
     """All rules as they are now; one small read."""
     with connection.cursor() as cursor:
-        cursor.execute(_RULES)
+        cursor.execute(RULES_SQL)
         return rules_of_rows(cursor.fetchall())
-
-
-def masked_by(
-    rules: Iterable[Rule],
-    source_id: int,
-    schema: str,
-    table: str,
-    columns: Sequence[ColumnShape],
-) -> dict[str, When]:
-    """``{column: where it is masked}`` of one shape of a table; at ingest outweighs on display."""
-    found: dict[str, When] = {}
-    for rule in rules:
-        if not rule.matches_table(source_id, schema, table):
-            continue
-        for column in columns:
-            if found.get(column.name) != "ingest" and rule.matches_column(
-                column.name, column.type_name
-            ):
-                found[column.name] = rule.when
-    return found
 
 
 def masked_columns(
     source_id: int, schema: str, table: str, columns: Sequence[ColumnShape]
 ) -> dict[str, When]:
-    """The same by the rules as they are now."""
+    """``{column: where it is masked}`` of a table, by the rules as they are now."""
     return masked_by(current_rules(), source_id, schema, table, columns)
-
-
-def named_columns(columns: Iterable[Mapping[str, Any]]) -> list[NamedColumn]:
-    """Of ``relation_version.columns``."""
-    return [NamedColumn(str(column["name"]), column.get("type")) for column in columns]

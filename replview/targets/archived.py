@@ -14,11 +14,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+from replview.access.visibility import current_visibility
 from replview.access.withheld import Withheld, withheld
 from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Slot, SlotIncarnation
-from replview.store.read.changes.page import ChangeRow
-from replview.store.read.visibility import current_sight
+from replview.store.read.rows import ChangeRow
 from replview.store.retention.archive_homes import home_of
 from replview.store.retention.archived import Place
 from replview.text.formats import plural
@@ -104,7 +104,7 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
     facts = page.facts = dict(found.facts)
     page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))
     page.did = _did(facts)
-    if not current_sight().hides_messages_of_life(place.life.pk):
+    if not current_visibility().hides_messages_of_incarnation(place.life.pk):
         # A message told it.
         page.context = _context(facts["context"])
     of = withheld(place.life.slot)
@@ -186,7 +186,7 @@ def block_of(change: "ArchivedChange", slot: Slot, of: Withheld) -> Block:
         replica_identity=change.replica_identity, columns=[dict(c) for c in change.columns],
         key_columns=list(change.key_columns),
     )  # fmt: skip
-    row = seen_archived(row, slot.source_id, of, current_sight())
+    row = seen_archived(row, slot.source_id, of, current_visibility())
     return blocks_of([row], before={}, not_undone=_NOT_UNDONE)[0]
 
 

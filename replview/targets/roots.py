@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from replview.access.visibility import current_visibility
 from replview.access.withheld import slot_of_life, withheld
 from replview.parquet.writing.layout import decoded
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.history.datasets import Life
 from replview.store.models import Export
-from replview.store.read.visibility import current_sight
 from replview.store.retention import archive
 from replview.targets.policy import Policy, Refused, target_of
 
@@ -68,7 +68,7 @@ def lives_there(root: str) -> list[LifeThere]:
         )
     if isinstance(found[0], Refused):
         raise found[0]
-    if not current_sight().restricted:
+    if not current_visibility().restricted:
         return found[0]
     # Of a slot that is not there for whoever asks nothing is told, nor of a hidden table.
     slots = {life.name: slot_of_life(life.name) for life in found[0]}

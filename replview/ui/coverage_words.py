@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.store.read.coverage import Coverage, Gap, TableCoverage
-from replview.store.retention.archived import ArchiveExtent
+from replview.store.read.coverage import ArchiveExtent, Coverage, Gap, TableCoverage
 from replview.text.formats import plural
 
 #: Gaps told one by one; the rest is a number.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
 from replview.store.read.row_history.examples import changed_lately
 from replview.store.read.row_history.keys import (
@@ -82,13 +83,13 @@ def read_start(slot: Slot, words: Mapping[str, Any]) -> Start:
     if not start.table_name:
         return start
     among = tables if len(tables) < _OFFERED else None
-    start.table = tables_named(slot, start.table_name, among)
+    start.table = tables_named(reading_session(), slot, start.table_name, among)
     if start.table is None:
         start.problem = f"No change of a table {start.table_name} is recorded."
         start.remedy = "A table appears here with its first published change. Choose another one."
         return start
-    if start.table.withheld:
-        start.problem = f"{start.table.withheld[:1].upper()}{start.table.withheld[1:]}."
+    if reason := start.table.withheld(reading_session()):
+        start.problem = f"{reason[:1].upper()}{reason[1:]}."
         start.remedy = "That something changed is told by the transactions that touched the table."
         return start
     _read_key(start, words)
@@ -139,7 +140,7 @@ def _offer(start: Start) -> None:
     """Rows that were changed lately, as examples of a key."""
     assert start.table is not None
     relation = start.table.relation
-    for key in changed_lately(start.table, _EXAMPLES):
+    for key in changed_lately(reading_session(), start.table, _EXAMPLES):
         url = row_url(start.slot, relation.schema, relation.table, key)
         words = ", ".join(f"{name} = {value}" for name, value in key.items())
         start.examples.append((words, url))

@@ -12,28 +12,29 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import connection
 from django.http import HttpRequest, StreamingHttpResponse
 
-from replview.store.read.visibility import Sight, current_sight, use_sight
+from replview.access.visibility import current_visibility, use_visibility
+from replview.store.read.visibility import Visibility
 
 
 def stream(
     request: HttpRequest, pieces: Iterator[bytes], content_type: str
 ) -> StreamingHttpResponse:
     """An answer of these pieces, in memory one at a time; made as the request's user may see."""
-    pieces = _Seen(pieces, current_sight())
+    pieces = _Seen(pieces, current_visibility())
     if isinstance(request, ASGIRequest):
         return StreamingHttpResponse(_in_a_thread(pieces), content_type=content_type)
     return StreamingHttpResponse(pieces, content_type=content_type)
 
 
 class _Seen(Iterator[bytes]):
-    """Pieces that are made once the request is over, and still with its sight."""
+    """Pieces that are made once the request is over, and still with its visibility."""
 
-    def __init__(self, pieces: Iterator[bytes], sight: Sight) -> None:
+    def __init__(self, pieces: Iterator[bytes], visibility: Visibility) -> None:
         self._pieces = pieces
-        self._sight = sight
+        self._visibility = visibility
 
     def __next__(self) -> bytes:
-        with use_sight(self._sight):
+        with use_visibility(self._visibility):
             return next(self._pieces)
 
     def close(self) -> None:

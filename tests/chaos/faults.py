@@ -39,7 +39,7 @@ def receiver_paused(scene: Scene) -> float:
     scene.holder.signal(signal.SIGSTOP)
     paused = time.monotonic()
     try:
-        scene.sight.live_again(scene.before)
+        scene.visibility.live_again(scene.before)
         return paused
     finally:
         scene.holder.signal(signal.SIGCONT)

@@ -3,7 +3,7 @@
 import time
 
 from tests.chaos.scene import UNDISTURBED, Scene, fault
-from tests.chaos.sight import Stuck
+from tests.chaos.visibility import Stuck
 
 #: What a kernel does with a peer that fell silent, at the settings replview connects with: the
 #: store's end is given up by its keepalives (5 s + 2 × 3 s), the client's ends by
@@ -19,7 +19,7 @@ def host_vanished(scene: Scene) -> float:
     with _swallowing(scene, "source", "store"):
         time.sleep(STORE_GIVES_UP_SECONDS)
         scene.holder.store_link.drop("server")
-        scene.sight.live_again(scene.before)
+        scene.visibility.live_again(scene.before)
     return vanished
 
 
@@ -32,10 +32,10 @@ def store_link_silent(scene: Scene) -> float:
         scene.holder.store_link.drop("server")
         try:
             left = CLIENT_GIVES_UP_SECONDS["store"] - STORE_GIVES_UP_SECONDS
-            scene.sight.live_again(scene.before, left)
+            scene.visibility.live_again(scene.before, left)
         except Stuck:
             scene.holder.store_link.drop("client")
-            scene.sight.live_again(scene.before)
+            scene.visibility.live_again(scene.before)
     return began
 
 

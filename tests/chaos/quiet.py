@@ -9,7 +9,7 @@ import psycopg
 
 from tests.chaos.check import Verdict
 from tests.chaos.servers import Servers
-from tests.chaos.sight import Sight, Stuck
+from tests.chaos.visibility import Stuck, Visibility
 
 #: Without any progress for this long, a receiver will not come on.
 _PATIENCE_SECONDS = 90.0
@@ -34,7 +34,7 @@ def end_prepared(source: psycopg.Connection[Any], rng: random.Random) -> None:
         source.execute(f"{rng.choice(['COMMIT', 'ROLLBACK'])} PREPARED '{gid}'")
 
 
-def caught_up(made: Servers, sight: Sight, slot_id: int) -> None:
+def caught_up(made: Servers, visibility: Visibility, slot_id: int) -> None:
     """Wait until a last transaction is stored, and with it all before it. Raises ``Stuck``."""
     with made.on_source() as source:
         source.execute("BEGIN")
@@ -54,7 +54,7 @@ def caught_up(made: Servers, sight: Sight, slot_id: int) -> None:
         stored = -1
         while not is_stored():
             try:
-                look = sight.until(
+                look = visibility.until(
                     lambda look: look.transactions_stored > stored or is_stored(),  # noqa: B023
                     _PATIENCE_SECONDS,
                 )

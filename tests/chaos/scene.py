@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.chaos.fleet import Fleet, Worker
 from tests.chaos.servers import Servers
-from tests.chaos.sight import Look, Sight
+from tests.chaos.visibility import Look, Visibility
 
 #: How a fault shows when it hit.
 NEW_SESSION, UNDISTURBED = "a new session", "nothing but progress"
@@ -19,7 +19,7 @@ class Scene:
 
     servers: Servers
     fleet: Fleet
-    sight: Sight
+    visibility: Visibility
     rng: random.Random
     #: The slot just before, seen live.
     before: Look

@@ -19,8 +19,8 @@ from tests.chaos.quiet import caught_up, end_prepared, evidence
 from tests.chaos.scene import NEW_SESSION, Fault, Scene
 from tests.chaos.servers import PUBLICATION, SLOT, WITNESS, Servers, servers
 from tests.chaos.sessions import Workload
-from tests.chaos.sight import Sight, Stuck
 from tests.chaos.tables import schema
+from tests.chaos.visibility import Stuck, Visibility
 
 #: A seed whose faults keep missing the receiver ends all the same.
 _MOST_STRIKES = 3
@@ -128,32 +128,36 @@ def _run(
 ) -> list[Finding]:
     """Workload, faults, quiet; what went wrong other than in the record."""
     combination = outcome.combination
-    sight = Sight(made.on_store, slot_id)
+    visibility = Visibility(made.on_store, slot_id)
     workload = Workload(made.on_source, combination.seed)
     fleet.start()
     workload.start()
     began = time.monotonic()
     findings: list[Finding] = []
     try:
-        findings += _strike_all(made, fleet, sight, outcome, say)
+        findings += _strike_all(made, fleet, visibility, outcome, say)
         while time.monotonic() - began < combination.seconds:
             time.sleep(0.2)
         workload.stop()
         with made.on_source() as source:
             end_prepared(source, random.Random(combination.seed))
-        caught_up(made, sight, slot_id)
+        caught_up(made, visibility, slot_id)
     except Stuck as stuck:
         findings.append(Finding("stuck", str(stuck)))
     except Exception:
         findings.append(Finding("broken", traceback.format_exc()))
     finally:
         workload.ended.set()
-        sight.close()
+        visibility.close()
     return findings
 
 
 def _strike_all(
-    made: Servers, fleet: Fleet, sight: Sight, outcome: Outcome, say: Callable[[str], None]
+    made: Servers,
+    fleet: Fleet,
+    visibility: Visibility,
+    outcome: Outcome,
+    say: Callable[[str], None],
 ) -> list[Finding]:
     combination = outcome.combination
     rng = random.Random(f"{combination.seed}/faults")
@@ -163,7 +167,7 @@ def _strike_all(
         for _ in range(_MOST_STRIKES):
             for ended in fleet.ended_by_themselves():
                 raise Stuck(f"a receiver ended by itself: {ended}")
-            scene = Scene(made, fleet, sight, rng, sight.live())
+            scene = Scene(made, fleet, visibility, rng, visibility.live())
             time.sleep(rng.uniform(0.0, 1.5))
             try:
                 strike = _strike(fault, scene, findings)
@@ -184,17 +188,17 @@ def _told(strike: Strike) -> str:
 
 def _strike(fault: Fault, scene: Scene, findings: list[Finding]) -> Strike:
     """Strike a live receiver once, and wait until one is live again."""
-    look = scene.sight.look()
+    look = scene.visibility.look()
     if look is None or not look.is_live or not look.same_session(scene.before):
         return Strike(fault.name, hit=False, recovery_seconds=0.0, note="nobody was live")
     scene.before = look
     harm = fault.strike(scene)
     if fault.shows != NEW_SESSION:
-        after = scene.sight.live()
+        after = scene.visibility.live()
         if not after.same_session(look):
             findings.append(Finding("disturbed", f"{fault.name} ended the session"))
         return Strike(fault.name, hit=True, recovery_seconds=0.0, note="undisturbed")
-    after = scene.sight.live_again(look)
+    after = scene.visibility.live_again(look)
     seconds = time.monotonic() - harm
     if after.last_event == look.last_event:
         findings.append(Finding("unsaid", f"{fault.name}: the slot's log says nothing of it"))

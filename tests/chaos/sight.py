@@ -54,7 +54,7 @@ class Look:
         return (self.epoch, self.connected_at) == (other.epoch, other.connected_at)
 
 
-class Sight:
+class Visibility:
     """Looks at one slot, through whatever happens to the store."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], slot_id: int) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from replview.access.visibility import reading_session
 from replview.store.models import Slot, Transaction
 from replview.store.read.changes.stream import iterate_changes
 from tests.chaos.witness import NOT_SENT, WitnessChange
@@ -42,7 +43,9 @@ def read_history(slot: Slot) -> list[StoredTransaction]:
     places = {}
     for row in rows.select_related("incarnation").order_by("incarnation__number", "commit_seq"):
         places[row.incarnation.number, row.commit_seq] = _transaction(row)
-    for cursor, records in groupby(iterate_changes(slot), key=lambda found: found[0]):
+    for cursor, records in groupby(
+        iterate_changes(reading_session(), slot), key=lambda found: found[0]
+    ):
         told = [record for _, record in records]
         places[cursor.incarnation, cursor.commit_seq].records += told
     return list(places.values())

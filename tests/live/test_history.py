@@ -2,7 +2,10 @@
 
 import pytest
 
+from replview.access.visibility import reading_session
 from replview.store.read import history
+from replview.store.read.changes.page import changes_of, matching_text, value_of
+from replview.store.read.row_history.before_images import before_images
 from tests.live.feeder import Feeder, NewChange, NewTransaction, single
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -14,8 +17,8 @@ def payment(number: int, subxid: int | None = None) -> NewChange:
 
 def test_transactions_come_in_commit_order(quiet_feeder: Feeder) -> None:
     quiet_feeder.commit(*(single() for _ in range(10)))
-    after = history.committed_after(quiet_feeder.incarnation_id, 4, 3)
-    before = history.committed_before(quiet_feeder.incarnation_id, 4, 2)
+    after = history.committed_after(reading_session(), quiet_feeder.incarnation_id, 4, 3)
+    before = history.committed_before(reading_session(), quiet_feeder.incarnation_id, 4, 2)
 
     assert [row.commit_seq for row in after] == [5, 6, 7]
     assert [row.commit_seq for row in before] == [3, 2]
@@ -30,19 +33,19 @@ def test_it_hides_changes_of_aborted_subtransactions(quiet_feeder: Feeder) -> No
         [identifier],
     )
 
-    assert [change.seq for change in history.changes_of(identifier)] == [1, 3]
+    assert [change.seq for change in changes_of(reading_session(), identifier)] == [1, 3]
 
 
 def test_changes_come_a_page_at_a_time(quiet_feeder: Feeder) -> None:
     (identifier,) = quiet_feeder.commit(NewTransaction([payment(n) for n in range(120)]))
-    page = history.changes_of(identifier, 50, 50)
+    page = changes_of(reading_session(), identifier, 50, 50)
 
     assert [change.seq for change in page] == list(range(51, 101))
 
 
 def test_a_change_knows_its_table_and_key(quiet_feeder: Feeder) -> None:
     (identifier,) = quiet_feeder.commit(NewTransaction([payment(7)]))
-    (change,) = history.changes_of(identifier)
+    (change,) = changes_of(reading_session(), identifier)
 
     assert (change.schema, change.table, change.op) == ("public", "payments", "I")
     assert change.key_columns == ["id"]
@@ -50,12 +53,14 @@ def test_a_change_knows_its_table_and_key(quiet_feeder: Feeder) -> None:
 
 def test_open_ones_leave_when_they_end(quiet_feeder: Feeder) -> None:
     opened = quiet_feeder.open(NewTransaction(state="streaming", streamed=True))
-    before = history.open_transactions(quiet_feeder.slot_id)
+    before = history.open_transactions(reading_session(), quiet_feeder.slot_id)
     quiet_feeder.end(opened, "aborted")
-    ended = history.ended_since(quiet_feeder.incarnation_id, before[0].received_at, 10)
+    ended = history.ended_since(
+        reading_session(), quiet_feeder.incarnation_id, before[0].received_at, 10
+    )
 
     assert [row.id for row in before] == [opened]
-    assert history.open_transactions(quiet_feeder.slot_id) == []
+    assert history.open_transactions(reading_session(), quiet_feeder.slot_id) == []
     assert [(row.id, row.state) for row in ended] == [(opened, "aborted")]
 
 
@@ -67,9 +72,9 @@ def test_the_row_before_is_derived_from_its_last_change(quiet_feeder: Feeder) ->
     quiet_feeder.commit(NewTransaction([NewChange("orders", "I", other)]))
     changes = [NewChange("orders", "U", paid), NewChange("orders", "U", {"id": "44"})]
     (identifier,) = quiet_feeder.commit(NewTransaction(changes))
-    previous = history.previous_changes(history.changes_of(identifier))
+    previous = before_images(reading_session(), changes_of(reading_session(), identifier))
 
-    assert {seq: found.image for seq, found in previous.items()} == {1: order}
+    assert {seq: found.image for (_, seq), found in previous.items()} == {1: order}
 
 
 def test_an_aborted_transaction_is_nobody_s_before(quiet_feeder: Feeder) -> None:
@@ -79,26 +84,26 @@ def test_an_aborted_transaction_is_nobody_s_before(quiet_feeder: Feeder) -> None
     quiet_feeder.commit(NewTransaction(lost, state="aborted"))
     paid = [NewChange("orders", "U", {"id": "42", "status": "paid"})]
     (identifier,) = quiet_feeder.commit(NewTransaction(paid))
-    previous = history.previous_changes(history.changes_of(identifier))
+    previous = before_images(reading_session(), changes_of(reading_session(), identifier))
 
-    assert previous[1].image == order
+    assert previous[identifier, 1].image == order
 
 
 def test_text_is_looked_for_in_values_not_in_column_names(quiet_feeder: Feeder) -> None:
     ids = quiet_feeder.commit(NewTransaction([payment(1)]), NewTransaction([payment(2)]))
 
-    assert history.matching_text(ids, "CARD") == set(ids)
-    assert history.matching_text(ids, "method") == set()
-    assert history.matching_text(ids, "c_r%") == set()
+    assert matching_text(reading_session(), ids, "CARD") == set(ids)
+    assert matching_text(reading_session(), ids, "method") == set()
+    assert matching_text(reading_session(), ids, "c_r%") == set()
 
 
 def test_a_whole_value_is_read_by_name(quiet_feeder: Feeder) -> None:
     change = NewChange("orders", "I", {"id": "1", "note": "x" * 5000})
     (identifier,) = quiet_feeder.commit(NewTransaction([change]))
 
-    assert history.value_of(identifier, 1, "new", "note") == "x" * 5000
-    assert history.value_of(identifier, 1, "new", "no such") is None
-    assert history.value_of(identifier, 1, "seq; --", "note") is None
+    assert value_of(reading_session(), identifier, 1, "new", "note") == "x" * 5000
+    assert value_of(reading_session(), identifier, 1, "new", "no such") is None
+    assert value_of(reading_session(), identifier, 1, "seq; --", "note") is None
 
 
 def test_a_value_kept_aside_is_put_together(quiet_feeder: Feeder) -> None:
@@ -111,4 +116,4 @@ def test_a_value_kept_aside_is_put_together(quiet_feeder: Feeder) -> None:
             [identifier, piece, content],
         )
 
-    assert history.value_of(identifier, 1, "new", "note") == "abcdef"
+    assert value_of(reading_session(), identifier, 1, "new", "note") == "abcdef"

@@ -15,7 +15,6 @@ from django.db import OperationalError, connection
 from replview.acts.moving import move_source
 from replview.receiver.mask_rules import MaskRules
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.store.masks import NamedColumn
 from replview.store.models import (
     AccessRecord,
     AlertRule,
@@ -25,6 +24,7 @@ from replview.store.models import (
     SlotEvent,
     Source,
 )
+from replview.store.read.mask_rules import NamedColumn
 from tests.copied_clusters import copied
 from tests.people import make_user
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from replview.store.read import visibility as sight
+from replview.access import visibility
 
 
 @pytest.fixture(autouse=True)
 def remembered_by_nobody() -> Iterator[None]:
     """Readers without a request remember the rules for some seconds."""
-    sight.forget()
+    visibility.forget()
     yield
-    sight.forget()
+    visibility.forget()

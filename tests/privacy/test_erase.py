@@ -16,6 +16,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
+from replview.access.visibility import reading_session
 from replview.acts.sources import rename_source
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure import job as serving
@@ -108,7 +109,7 @@ class Clinic:
 
     def told(self) -> list[dict[str, Any]]:
         """Every change as the command line has it."""
-        return [change for _, change in iterate_changes(self.slot)]
+        return [change for _, change in iterate_changes(reading_session(), self.slot)]
 
     def erase(self, *words: str, **options: Any) -> Erasure:
         """By the command."""
@@ -373,7 +374,7 @@ def test_only_some_columns_and_what_comes_later(clinic) -> None:
     assert "PLANTED Ann" not in texts
     assert "PLANTED@new" in texts
     row = Change.objects.filter(op="I", new__has_key="letter").order_by("transaction_id").first()
-    page = row_history(clinic.slot, row.relation_id, {"mail": "PLANTED@new"})
+    page = row_history(reading_session(), clinic.slot, row.relation_id, {"mail": "PLANTED@new"})
     assert [entry.step.op for entry in page.entries] == ["U", "U", "U", "I"]
     # What the source sends afterwards is recorded as ever.
     clinic.run("UPDATE patient SET name = 'PLANTED anew' WHERE mail = 'PLANTED@new'")

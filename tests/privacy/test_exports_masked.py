@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from replview.access.visibility import forget, use_visibility, visibility_for
 from replview.access.withheld import masked_for
 from replview.acts.sources import rename_source
 from replview.features.exports.request import read_wish
@@ -24,7 +25,6 @@ from replview.parquet.writing.planning import sizes_of
 from replview.parquet.writing.targets import Target
 from replview.spark.options import Options
 from replview.store.connecting import store_conninfo
-from replview.store.keys import signed_hash
 from replview.store.masks import current_rules
 from replview.store.models import (
     AccessRecord,
@@ -38,7 +38,7 @@ from replview.store.models import (
     Source,
     Transaction,
 )
-from replview.store.read.visibility import forget, sight_for, use_sight
+from replview.store.read.key_hash import signed_hash
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
 from tests.people import make_user
@@ -170,7 +170,7 @@ def test_the_data_source_masks_by_the_stores_rules_unless_told_otherwise(shop: S
 
 def test_rules_are_matched_as_pages_match_them(shop: Shop) -> None:
     from replview.parquet.reading.masks import rules_of
-    from replview.store.masks import masked_by, named_columns
+    from replview.store.read.mask_rules import masked_by, named_columns
 
     for table, column, kind in [
         ("public.orders", "note", ""), ("ORDERS", "st*", "text"), ("*", "*", "int*"),
@@ -196,7 +196,7 @@ def restricted(shop: Shop):
 
 def test_a_hidden_table_is_not_taken_out(shop: Shop, restricted, tmp_path) -> None:
     Transaction.objects.update(context={"request": "told by a message"})
-    with use_sight(sight_for(restricted)):
+    with use_visibility(visibility_for(restricted)):
         wish = read_wish(shop.slot, {})
         assert wish.slice.tables == ("public.orders",)
         assert wish.left_out == ("tables you have no right to see",)
@@ -205,7 +205,9 @@ def test_a_hidden_table_is_not_taken_out(shop: Shop, restricted, tmp_path) -> No
         written(shop, tmp_path / "out")
     # Who has the right on every table there is has none on messages, which no table's name lets in.
     source = shop.slot.source
-    with use_sight(sight_for(make_user("pat", "operator", sources=[source], tables=["public.*"]))):
+    with use_visibility(
+        visibility_for(make_user("pat", "operator", sources=[source], tables=["public.*"]))
+    ):
         assert set(read_wish(shop.slot, {}).slice.tables) == {"public.orders", "public.staff"}
     assert files_holding("PLANTED pay", tmp_path / "out") == []
     assert files_holding("told by a message", tmp_path / "out") == []
@@ -402,7 +404,7 @@ def test_a_text_is_not_looked_for_in_what_is_withheld(shop: Shop, restricted) ->
             return sizes_of(store, read_wish(shop.slot, {"q": text}).slice).transactions
 
     assert (transactions("planted five"), transactions("planted bonus")) == (1, 1)
-    with use_sight(sight_for(restricted)):
+    with use_visibility(visibility_for(restricted)):
         assert (transactions("planted five"), transactions("planted bonus")) == (1, 0)
     masked("status")
     assert (transactions("planted five"), transactions("planted bonus")) == (0, 1)

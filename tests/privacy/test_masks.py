@@ -7,20 +7,27 @@ from django.test import Client
 from django.urls import reverse
 
 from replview.access.mask_making import NotARule, add_rule, as_rule, matched_by, remove_rule, wished
+from replview.access.visibility import (
+    current_visibility,
+    forget,
+    reading_session,
+    use_visibility,
+    visibility_for,
+)
 from replview.features.history.record import read_history_record
 from replview.receiver.mask_rules import MaskRules, withholds_raw
-from replview.store.masks import NamedColumn, Rule, masked_by
 from replview.store.models import AccessRecord, HistoryJob, MaskRule
 from replview.store.read.changes.as_sql import undo_sql
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.page import changes_of, matching_text
 from replview.store.read.changes.walk import Walk
 from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.mask_rules import NamedColumn, Rule, masked_by
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem
 from replview.store.read.value_filter import WhereError
-from replview.store.read.visibility import MASKED, current_sight, forget, sight_for, use_sight
+from replview.store.read.visibility import MASKED
 from replview.store.retention.tidy import make_partitions
 from replview.ui.changes.change_blocks import blocks_of
 from tests.people import make_user
@@ -100,14 +107,14 @@ def test_a_masked_value_is_a_mark_and_null_stays_null(history: History) -> None:
         {"op": "I", "new": {"id": "1", "status": "secret", "note": None}},
         {"op": "D", "old": {"id": "1", "status": "x", "note": None}, "old_kind": "O"},
     )
-    assert current_sight().open
+    assert current_visibility().open
     mask(table="orders", column="status")
     mask(column="note")
-    first, second = changes_of(made)
+    first, second = changes_of(reading_session(), made)
     assert first.new == {"id": "1", "status": MASKED, "note": None}
     assert undo_sql(second).reason == "status is masked"
-    assert matching_text([made], "secret") == set()
-    assert matching_text([made], "1") == {made}
+    assert matching_text(reading_session(), [made], "secret") == set()
+    assert matching_text(reading_session(), [made], "1") == {made}
 
 
 def test_versions_keep_what_was_masked_under_a_former_name(history: History) -> None:
@@ -117,7 +124,7 @@ def test_versions_keep_what_was_masked_under_a_former_name(history: History) -> 
     relation.table = "purchases"
     relation.save()
     forget()
-    assert changes_of(made)[0].new["status"] == MASKED
+    assert changes_of(reading_session(), made)[0].new["status"] == MASKED
 
 
 def test_counts_of_changes_tell_nothing_of_what_is_withheld(history: History) -> None:
@@ -140,7 +147,7 @@ def test_counts_of_changes_tell_nothing_of_what_is_withheld(history: History) ->
     assert "tables=public.orders" in seen.rows[0][4].url
     assert ("withheld", "columns that you may not see") in seen.told
     olga = make_user("olga", "viewer", sources=[history.slot.source], tables=["public.others"])
-    with use_sight(sight_for(olga)):
+    with use_visibility(visibility_for(olga)):
         seen = read_history_record(job)
     assert [[cell.text for cell in cells] for cells in seen.rows] == [
         ["alice", "public.orders", "update", "no right to see values", "withheld"],
@@ -151,15 +158,15 @@ def test_counts_of_changes_tell_nothing_of_what_is_withheld(history: History) ->
 def test_no_text_is_looked_for_in_a_column_that_came_later(history: History) -> None:
     history.commit(insert(1))
     mask(column="e_mail")
-    assert matching_text([history.commit(insert(2))], "PLANTED") == set()
+    assert matching_text(reading_session(), [history.commit(insert(2))], "PLANTED") == set()
     later = history.table("orders", 16384, ["id", "e_mail"], number=2)
     new = {"id": "3", "e_mail": "PLANTED"}
     made = history.commit({"op": "I", "new": new, "version": later})
     # What is known of the table is not older than a moment; and still older than the column.
-    assert matching_text([made], "PLANTED") == set()
+    assert matching_text(reading_session(), [made], "PLANTED") == set()
     forget()
-    assert matching_text([made], "PLANTED") == set()
-    assert matching_text([made], "3") == {made}
+    assert matching_text(reading_session(), [made], "PLANTED") == set()
+    assert matching_text(reading_session(), [made], "3") == {made}
 
 
 def test_a_search_under_way_ends_where_its_column_is_masked(history: History) -> None:
@@ -167,7 +174,7 @@ def test_a_search_under_way_ends_where_its_column_is_masked(history: History) ->
         history.commit(insert(number))
     words = {"table": "public.orders", "where": "status != x"}
     wanted = WantedChanges.from_words(history.slot, words)
-    batches = Walk(wanted, batching=Batching(1, 1)).batches()
+    batches = Walk(reading_session(), wanted, batching=Batching(1, 1)).batches()
     assert next(batches).found
     mask(column="status")
     with pytest.raises(WhereError, match=r"status of public\.orders is masked"):
@@ -179,9 +186,9 @@ def test_a_row_is_not_found_by_a_masked_key(history: History) -> None:
     mask(table="orders", column="id")
     relation = history.orders.relation_id
     with pytest.raises(KeyProblem, match=r"id of public\.orders is masked"):
-        row_history(history.slot, relation, {"id": "1"})
+        row_history(reading_session(), history.slot, relation, {"id": "1"})
     with pytest.raises(KeyProblem, match="is masked"):
-        row_as_of(history.slot, relation, {"id": "1"})
+        row_as_of(reading_session(), history.slot, relation, {"id": "1"})
 
 
 def test_who_has_no_right_sees_that_something_changed(history: History) -> None:
@@ -193,12 +200,12 @@ def test_who_has_no_right_sees_that_something_changed(history: History) -> None:
         {"op": "M", "new": {"prefix": "p", "content": "said", "transactional": True}}
     )
     viewer = make_user("eve", "viewer", sources=[history.slot.source], tables=["public.items"])
-    with use_sight(sight_for(viewer)):
-        hidden, shown = changes_of(mine)
-        [message] = changes_of(told)
-        assert matching_text([mine, told], "new") == set()
-        assert matching_text([mine, told], "said") == set()
-        assert matching_text([mine, told], "open") == {mine}
+    with use_visibility(visibility_for(viewer)):
+        hidden, shown = changes_of(reading_session(), mine)
+        [message] = changes_of(reading_session(), told)
+        assert matching_text(reading_session(), [mine, told], "new") == set()
+        assert matching_text(reading_session(), [mine, told], "said") == set()
+        assert matching_text(reading_session(), [mine, told], "open") == {mine}
     assert (hidden.op, hidden.table, hidden.hidden) == ("I", "orders", True)
     assert (hidden.new, hidden.key_hash, hidden.columns) == (None, None, [])
     assert shown.new == {"id": "5", "what": "open"}
@@ -310,7 +317,7 @@ def test_nobody_is_told_whether_a_masked_value_changed(history: History) -> None
     stayed, changed = told()[:2]
     assert stayed == changed
     assert stayed["new"]["note"] == MASKED
-    blocks = blocks_of(changes_of(made)[:2])
+    blocks = blocks_of(changes_of(reading_session(), made)[:2])
     assert [(b.not_sent, len(b.lines), b.before) for b in blocks[1:]] == [
         (blocks[0].not_sent, len(blocks[0].lines), blocks[0].before)
     ]
@@ -318,5 +325,5 @@ def test_nobody_is_told_whether_a_masked_value_changed(history: History) -> None
     forget()
     moved, same = told()[2:]
     assert moved == same
-    moved, same = blocks_of(changes_of(made)[2:])
+    moved, same = blocks_of(changes_of(reading_session(), made)[2:])
     assert (moved.before, moved.before_from) == (same.before, same.before_from)

@@ -6,6 +6,7 @@ import threading
 import psycopg
 import pytest
 
+from replview.access.visibility import reading_session
 from replview.store.models import Baseline, Change, SlotIncarnation, Transaction
 from replview.store.read.changes.page import changes_of
 from replview.store.read.row_history.before_images import before_images
@@ -176,8 +177,10 @@ def test_the_first_update_has_its_before_image(source, record) -> None:
     source.run("UPDATE t SET n = 7 WHERE id = 5", "DELETE FROM t WHERE id = 6")
     recording.caught_up()
 
-    update, delete = (changes_of(t.pk)[0] for t in recording.transactions(state="committed"))
-    before = before_images([update, delete])
+    update, delete = (
+        changes_of(reading_session(), t.pk)[0] for t in recording.transactions(state="committed")
+    )
+    before = before_images(reading_session(), [update, delete])
     first = before[update.transaction_id, update.seq]
     assert (first.image, first.op) == ({"id": "5", "n": "0"}, "S")
     assert first.transaction_id == taken.pk

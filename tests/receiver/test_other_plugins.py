@@ -8,8 +8,8 @@ from replview.catalog.connections import connect
 from replview.catalog.plan.plan import make_plan
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble
-from replview.store.keys import signed_hash
 from replview.store.models import Relation, RelationVersion
+from replview.store.read.key_hash import signed_hash
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
 

@@ -11,13 +11,13 @@ from replview.catalog.connections import connected
 from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
 from replview.features.relations.rename_evidence import values_carried
+from replview.features.relations.schema_history import SchemaHistory, schema_history
 from replview.store.models import ActivityMark, Relation, RelationActivity, SlotEvent
 from replview.store.publication_looks import store_publication_look
-from replview.store.read.schema_history import SchemaHistory, schema_history
-from replview.store.read.version_diff import summary
-from replview.store.read.version_shapes import shape_of
 from replview.store.sums.activity import roll
 from replview.store.sums.relation_sums import RelationSum, sums_of_slot
+from replview.ui.versions.diff import summary
+from replview.ui.versions.shapes import shape_of
 from tests.people import make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from replview.access.visibility import reading_session
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -167,8 +168,8 @@ def test_kept_changes_of_an_aborted_subtransaction_are_marked(
     tidy.sweep_tombstones(time.monotonic() + 60)
     row = one(recording, "committed")
 
-    counting = changes_of(row.pk, 0, 10_000)
-    whole = changes_of(row.pk, 0, 10_000, with_aborted=True)
+    counting = changes_of(reading_session(), row.pk, 0, 10_000)
+    whole = changes_of(reading_session(), row.pk, 0, 10_000, with_aborted=True)
 
     assert [change.new["n"] for change in counting] == [str(n) for n in range(1, 3001)]
     undone = [change for change in whole if change.aborted]

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from replview.receiver.storing import encoding
-from replview.store.keys import signed_hash
 from replview.store.models import LargeValue, Relation, RelationVersion
+from replview.store.read.key_hash import signed_hash
 from tests.conftest import SourceDatabase
 
 pytestmark = pytest.mark.slow

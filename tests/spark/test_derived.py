@@ -5,10 +5,11 @@ import datetime as dt
 import pytest
 from django.db import connection
 
+from replview.access.visibility import reading_session
 from replview.parquet import reading
-from replview.store.keys import signed_hash
 from replview.store.models import LargeValue, Quarantine, Transaction
 from replview.store.read.changes.page import changes_of
+from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.before_images import before_images
 from replview.store.write.partitions import ensure_partitions
 from tests.receiver.baselines import take
@@ -45,7 +46,7 @@ def told(rows: list[dict], shapes: dict[int, tuple[str, ...]]) -> dict[tuple[str
 
 def pages_tell(changes) -> dict[tuple[str, int], tuple]:
     """The same by what the pages read."""
-    images = before_images(changes)
+    images = before_images(reading_session(), changes)
     found = {}
     for change in changes:
         if change.op != "U":
@@ -73,7 +74,7 @@ def test_they_are_the_pages_whatever_happened_to_rows(source, record, store_dsn)
     recording.end()
 
     committed = recording.transactions(state="committed")
-    changes = [change for each in committed for change in changes_of(each.pk)]
+    changes = [change for each in committed for change in changes_of(reading_session(), each.pk)]
     shapes = {1: ("id", "a", "b", "big")}
     for table in ("plain", "twin"):
         of_table = [change for change in changes if change.table == table]
@@ -114,7 +115,7 @@ def test_nothing_is_told_across_what_is_not_known(store_dsn) -> None:
     shapes = {1: ("id", "status", "note"), 2: ("id", "status", "added")}
     found = told(read(store_dsn, "replview", "orders"), shapes)
     stored = Transaction.objects.order_by("pk").values_list("pk", flat=True)
-    changes = [change for each in stored for change in changes_of(each)]
+    changes = [change for each in stored for change in changes_of(reading_session(), each)]
     assert {at: image for at, (image, _) in found.items()} == {
         at: image for at, (image, _) in pages_tell(changes).items()
     }

@@ -30,6 +30,7 @@ OPS = "IUDT"
 def small_blocks(monkeypatch):
     """Ten places a block, two blocks at once."""
     monkeypatch.setattr(activity, "BLOCK", 10)
+    monkeypatch.setattr("replview.store.read.history_places.BLOCK", 10)
     monkeypatch.setattr(activity, "_TOGETHER", 2)
 
 

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from django.test import Client
 from django.utils import timezone
 
+from replview.access.visibility import reading_session
 from replview.store import instance_settings
 from replview.store.models import (
     AbortedSubtransaction,
@@ -181,12 +182,12 @@ def test_without_an_archive_and_of_slots_that_are_removed_a_day_goes(days: Days)
 
 
 def test_coverage_says_since_when_the_store_and_the_archive_answer(days: Days) -> None:
-    assert coverage_words(coverage_of(days.slot)).archived is None
+    assert coverage_words(coverage_of(reading_session(), days.slot)).archived is None
     taken(days)
     # As long as the store has as much, the archive is not worth a word.
-    assert coverage_words(coverage_of(days.slot)).archived is None
+    assert coverage_words(coverage_of(reading_session(), days.slot)).archived is None
     assert retention.drop_day(the(4)) is not None
-    told = coverage_words(coverage_of(days.slot)).archived
+    told = coverage_words(coverage_of(reading_session(), days.slot)).archived
     assert told is not None
     assert told.since == days_ago(4, 2)
 

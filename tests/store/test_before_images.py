@@ -7,9 +7,10 @@ import pytest
 from django.db import connection
 
 from decoder.scalars import LSN
-from replview.store.keys import signed_hash
+from replview.access.visibility import reading_session
 from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
 from replview.store.read.changes.page import changes_of
+from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_columns, before_images
 from replview.store.read.row_history.history import row_history
@@ -40,7 +41,9 @@ def update(new: dict, **more) -> dict:
 
 
 def before(transaction_id: int, seq: int = 1) -> dict | None:
-    found = before_images(changes_of(transaction_id)).get((transaction_id, seq))
+    found = before_images(reading_session(), changes_of(reading_session(), transaction_id)).get(
+        (transaction_id, seq)
+    )
     return None if found is None else found.image
 
 
@@ -68,7 +71,7 @@ def snapshot(shop: History, at_lsn: int, status: str) -> int:
 
 def states(shop: History) -> list[str]:
     """The row's states as its history tells them, newest first."""
-    found = row_history(shop.slot, shop.orders.relation_id, {"id": "42"})
+    found = row_history(reading_session(), shop.slot, shop.orders.relation_id, {"id": "42"})
     return [entry.after.values.get("status", entry.step.op) for entry in found.entries]
 
 
@@ -106,7 +109,9 @@ def test_nothing_is_told_across_a_new_life(shop) -> None:
     shop.commit(created())
     shop.new_life()
     paid = shop.commit(update(row("paid")))
-    entry = row_history(shop.slot, shop.orders.relation_id, {"id": "42"}).entries[0]
+    entry = row_history(
+        reading_session(), shop.slot, shop.orders.relation_id, {"id": "42"}
+    ).entries[0]
 
     assert before(paid) is None
     assert (entry.before_kind, entry.before.why) == ("unknown", "gap")
@@ -180,16 +185,18 @@ def test_a_page_of_changes_takes_a_few_queries(shop, django_assert_max_num_queri
             for n in range(50)
         )
     )  # fmt: skip
-    changes = changes_of(changed, 0, 50)
+    changes = changes_of(reading_session(), changed, 0, 50)
 
     with django_assert_max_num_queries(4):
-        assert len(before_images(changes)) == 50
+        assert len(before_images(reading_session(), changes)) == 50
 
 
 def test_the_row_before_the_record_begins_is_unknown(shop) -> None:
     shop.commit(update(row("paid")))
     early = shop.life.started_at - dt.timedelta(days=1)
-    state = row_as_of(shop.slot, shop.orders.relation_id, {"id": "42"}, moment=early)
+    state = row_as_of(
+        reading_session(), shop.slot, shop.orders.relation_id, {"id": "42"}, moment=early
+    )
 
     assert (state.exists, state.why) == (None, "before the record")
 
@@ -197,7 +204,7 @@ def test_the_row_before_the_record_begins_is_unknown(shop) -> None:
 def test_a_whole_old_row_tells_what_was_before_it(shop) -> None:
     old = row("pending", "called")
     shop.commit(update(row("paid"), old=old, old_kind="O"))
-    state = row_as_of(shop.slot, shop.orders.relation_id, {"id": "42"}, lsn=500)
+    state = row_as_of(reading_session(), shop.slot, shop.orders.relation_id, {"id": "42"}, lsn=500)
 
     assert (state.exists, dict(state.values)) == (True, old)
 
@@ -218,16 +225,16 @@ def test_many_rows_together_are_what_each_is_by_itself(shop, monkeypatch) -> Non
             change |= {"old": old, "old_kind": "K", "old_key_hash": hashes[other]}
         state = "aborted" if number % 9 == 4 else "committed"
         made.append(shop.commit(change, state=state))
-    changes = [change for each in made for change in changes_of(each)]
-    singly = before_images(changes)
+    changes = [change for each in made for change in changes_of(reading_session(), each)]
+    singly = before_images(reading_session(), changes)
     monkeypatch.setattr("replview.store.read.row_history.before_images.MANY", 1)
 
     assert len(singly) > 50
-    assert before_images(changes) == singly
+    assert before_images(reading_session(), changes) == singly
     # Where one row has too many changes, it is looked for by itself.
     monkeypatch.setattr("replview.store.read.row_history.earlier_places._PLACES_A_ROW", 0)
     monkeypatch.setattr("replview.store.read.row_history.earlier_places._PLACES_MORE", 3)
-    assert before_images(changes) == singly
+    assert before_images(reading_session(), changes) == singly
 
 
 def test_only_what_is_asked_of_a_row_is_looked_for(shop, django_assert_num_queries) -> None:
@@ -235,12 +242,12 @@ def test_only_what_is_asked_of_a_row_is_looked_for(shop, django_assert_num_queri
     for number in range(10):
         shop.commit(update({"id": "42", "status": str(number)}))
     deleted = shop.commit({"op": "D", "old": {"id": "42"}, "old_kind": "K", "key_hash": HASH})
-    changes, at = changes_of(deleted), (deleted, 1)
+    changes, at = changes_of(reading_session(), deleted), (deleted, 1)
 
-    found, partial = before_columns(changes, ["status"])
+    found, partial = before_columns(reading_session(), changes, ["status"])
     assert (found[at].image["status"], partial) == ("9", {at})
-    found, partial = before_columns(changes, ["note"])
+    found, partial = before_columns(reading_session(), changes, ["note"])
     assert (found[at].image["note"], partial) == ("a note", set())
     # The server sent the key: nothing is looked for.
     with django_assert_num_queries(2):
-        assert before_columns(changes, ["id"]) == ({}, {at})
+        assert before_columns(reading_session(), changes, ["id"]) == ({}, {at})

@@ -8,9 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store.models import Relation, SlotIncarnation, Source, Transaction
-from replview.store.read.history import TransactionRow, transactions_by_id
+from replview.store.read.history import transactions_by_id
 from replview.store.read.history_places import Life
+from replview.store.read.rows import TransactionRow
+from replview.store.read.transaction_ids import transaction_id
 from replview.store.read.transactions import streams as browsing_streams
 from replview.store.read.transactions.listing import (
     Cursor,
@@ -20,7 +23,6 @@ from replview.store.read.transactions.listing import (
 )
 from replview.store.read.transactions.streams import PlacedStream
 from replview.store.sums import activity
-from replview.store.write.partitions import transaction_id
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 WHEN = dt.datetime(2026, 11, 20, 7, 0, tzinfo=dt.UTC)
@@ -192,7 +194,9 @@ def all_that_pass(wanted: TransactionFilter) -> list[TransactionRow]:
     """
     slots = {life.pk: str(life.slot) for life in SlotIncarnation.objects.all()}
     names = {relation.pk: str(relation) for relation in Relation.objects.all()}
-    rows = transactions_by_id(list(Transaction.objects.values_list("pk", flat=True)))
+    rows = transactions_by_id(
+        reading_session(), list(Transaction.objects.values_list("pk", flat=True))
+    )
     rows = [row for row in rows if passes(row, wanted, slots, names)]
     lists: dict[tuple, list[TransactionRow]] = {}
     for row in rows:
@@ -217,9 +221,11 @@ def all_that_pass(wanted: TransactionFilter) -> list[TransactionRow]:
 
 def pages(wanted: TransactionFilter, *, backwards: bool, limit: int, **more) -> list:
     """All pages one after the other, in the order of the list."""
-    found, cursor = [], cursor_at_beginning() if backwards else None
+    found, cursor = [], cursor_at_beginning(reading_session()) if backwards else None
     for _ in range(500):
-        page = find_transactions(wanted, cursor=cursor, backwards=backwards, limit=limit, **more)
+        page = find_transactions(
+            reading_session(), wanted, cursor=cursor, backwards=backwards, limit=limit, **more
+        )
         found = [*page.rows, *found] if backwards else [*found, *page.rows]
         cursor = page.newer if backwards else page.older
         if cursor is None:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction
 from replview.store.read.changes import stream as change_stream
 from replview.store.read.changes.stream import Cursor, iterate_changes, last_cursor
@@ -21,7 +22,7 @@ def history() -> History:
 
 
 def records(history: History, **options) -> list[dict]:
-    return [record for _, record in iterate_changes(history.slot, **options)]
+    return [record for _, record in iterate_changes(reading_session(), history.slot, **options)]
 
 
 def told(history: History, **options) -> list[tuple[int, int]]:
@@ -157,7 +158,7 @@ def test_going_on_from_a_cursor_through_a_new_life(history) -> None:
     rest = records(history, after=Cursor(1, 1))
 
     assert [(r["incarnation"], r["commit_seq"]) for r in rest] == [(1, 2), (2, 1)]
-    assert last_cursor(history.slot) == Cursor(2, 1)
+    assert last_cursor(reading_session(), history.slot) == Cursor(2, 1)
     assert records(history, after=Cursor(2, 1)) == []
 
 
@@ -186,7 +187,7 @@ def test_one_table_alone(history) -> None:
 def test_memory_is_bounded_by_the_page(history, django_assert_max_num_queries, monkeypatch) -> None:
     monkeypatch.setattr(change_stream, "PAGE", 50)
     history.commit(*[insert(n) for n in range(500)])
-    stream = iterate_changes(history.slot)
+    stream = iterate_changes(reading_session(), history.slot)
     # One of them reads the mask rules, unless they were read a moment ago.
     with django_assert_max_num_queries(10):
         for _ in range(40):

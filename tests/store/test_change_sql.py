@@ -6,10 +6,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from replview.access.visibility import reading_session
 from replview.store.read.changes.as_sql import change_as_sql, undo_sql
 from replview.store.read.changes.of_transaction import first_changes_whole
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.row_history.before_images import before_images
+from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import KEY_WORDS, identifier, literal, string
 from replview.store.read.transactions.transaction_undo import undo_transaction
 from tests.conftest import SourceDatabase
@@ -92,7 +93,7 @@ def changes_of_all(recording: Recording) -> list[list[ChangeRow]]:
     recording.caught_up()
     found = []
     for transaction in recording.transactions():
-        changes = first_changes_whole(transaction.pk, 1_000)
+        changes = first_changes_whole(reading_session(), transaction.pk, 1_000)
         assert changes is not None
         found.append(changes)
     return found
@@ -119,7 +120,7 @@ def test_changes_as_sql_make_the_same_tables(source: SourceDatabase, recording: 
     there = contents(source)
     source.run("TRUNCATE keyed, whole, keyless, two_keys, counted")
     for changes in done:
-        before = before_images(changes)
+        before = before_images(reading_session(), changes)
         for change in changes:
             made = change_as_sql(change, before.get((change.transaction_id, change.seq)))
             assert made.sql is not None, made.reason
@@ -142,7 +143,7 @@ def test_undoing_each_change_brings_back_every_state(
     assert len(done) == len(CHANGES)
     for changes in reversed(done):
         assert contents(source) == states.pop()
-        made = undo_transaction(changes, before_images(changes))
+        made = undo_transaction(changes, before_images(reading_session(), changes))
         assert made.sql is not None, made.reasons
         source.run(made.sql)
 
@@ -156,7 +157,7 @@ def test_undoing_a_transaction_of_everything(source: SourceDatabase, recording: 
     changes = changes_of_all(recording)[-1]
     recording.end()
     assert contents(source) != was
-    made = undo_transaction(changes, before_images(changes), name="1")
+    made = undo_transaction(changes, before_images(reading_session(), changes), name="1")
     assert made.sql is not None, made.reasons
     source.run(made.sql)
 
@@ -174,8 +175,11 @@ def test_what_is_not_known_is_refused(source: SourceDatabase, record) -> None:
         "SELECT pg_logical_emit_message(true, 'p', E'it''s \\\\')",
     )
     done = [change for changes in changes_of_all(recording) for change in changes]
-    undone = [undo_sql(change, before_images([change]).get((change.transaction_id, change.seq)))
-              for change in done]  # fmt: skip
+    session = reading_session()
+    undone = [
+        undo_sql(each, before_images(session, [each]).get((each.transaction_id, each.seq)))
+        for each in done
+    ]
 
     assert [made.sql for made in undone] == [None] * 5
     assert "no earlier change of the row" in undone[0].reason

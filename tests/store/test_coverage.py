@@ -5,6 +5,7 @@ import datetime as dt
 import pytest
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store.models import Baseline, SlotEvent, SlotIncarnation, SlotSample
 from replview.store.publication_looks import store_publication_look
 from replview.store.read.coverage import coverage_of
@@ -61,14 +62,14 @@ def gap(history: History, at: dt.datetime) -> None:
 def test_a_slot_that_never_connected_covers_nothing() -> None:
     history = History()
     SlotIncarnation.objects.all().delete()
-    found = coverage_of(history.slot)
+    found = coverage_of(reading_session(), history.slot)
 
     assert (found.lives, found.recorded_since, found.stored_until) == (0, None, None)
     assert not found.says_no_change()
 
 
 def test_it_reaches_from_the_first_life_to_what_is_stored(history: History) -> None:
-    found = coverage_of(history.slot)
+    found = coverage_of(reading_session(), history.slot)
 
     assert found.recorded_since == ago(10)
     assert found.recorded_since_lsn == "0/1F4"
@@ -81,14 +82,14 @@ def test_it_reaches_from_the_first_life_to_what_is_stored(history: History) -> N
 def test_what_waited_in_an_adopted_slot_is_covered_too(history: History) -> None:
     history.life.transaction_set.filter(commit_seq=1).update(commit_time=ago(20))
 
-    assert coverage_of(history.slot).recorded_since == ago(20)
+    assert coverage_of(reading_session(), history.slot).recorded_since == ago(20)
 
 
 def test_a_baseline_vouches_for_no_time_before_it(history: History) -> None:
     SlotIncarnation.objects.filter(pk=history.life.pk).update(started_at=ago(2))
     history.life.transaction_set.update(state="snapshot")
 
-    assert coverage_of(history.slot).recorded_since == ago(2)
+    assert coverage_of(reading_session(), history.slot).recorded_since == ago(2)
 
 
 def test_a_quiet_slot_is_stored_until_its_server_was_last_seen_no_further(
@@ -103,13 +104,15 @@ def test_a_quiet_slot_is_stored_until_its_server_was_last_seen_no_further(
         ]
     )  # fmt: skip
 
-    assert coverage_of(history.slot).stored_until == now - dt.timedelta(seconds=25)
+    assert coverage_of(reading_session(), history.slot).stored_until == now - dt.timedelta(
+        seconds=25
+    )
 
 
 def test_no_change_is_not_said_across_a_gap(history: History) -> None:
     history.commit(insert(2), commit_time=ago(5))
     gap(history, ago(4))
-    found = coverage_of(history.slot)
+    found = coverage_of(reading_session(), history.slot)
 
     [hole] = found.gaps
     assert (hole.from_time, hole.to_time) == (ago(5), ago(4))
@@ -124,10 +127,12 @@ def test_no_change_is_not_said_across_a_gap(history: History) -> None:
 def test_only_the_gaps_of_the_time_asked_for_are_told(history: History) -> None:
     gap(history, ago(4))
 
-    assert coverage_of(history.slot, since=ago(3)).gaps == ()
-    assert coverage_of(history.slot, until=ago(9.5)).gaps == ()
-    assert len(coverage_of(history.slot, since=ago(5), until=ago(4.5)).gaps) == 1
-    assert not coverage_of(history.slot, since=ago(3)).says_no_change(ago(8), ago(1))
+    assert coverage_of(reading_session(), history.slot, since=ago(3)).gaps == ()
+    assert coverage_of(reading_session(), history.slot, until=ago(9.5)).gaps == ()
+    assert len(coverage_of(reading_session(), history.slot, since=ago(5), until=ago(4.5)).gaps) == 1
+    assert not coverage_of(reading_session(), history.slot, since=ago(3)).says_no_change(
+        ago(8), ago(1)
+    )
 
 
 def test_what_was_left_out_is_a_gap_too(history: History) -> None:
@@ -136,7 +141,7 @@ def test_what_was_left_out_is_a_gap_too(history: History) -> None:
         slot=history.slot, incarnation=history.life, at=ago(4.9), kind="skipped",
         message="Transaction 702 was left out.", detail={"transaction": identifier},
     )  # fmt: skip
-    found = coverage_of(history.slot)
+    found = coverage_of(reading_session(), history.slot)
 
     assert [g.kind for g in found.gaps] == ["skipped"]
     assert not found.says_no_change(ago(9), ago(1))
@@ -144,7 +149,7 @@ def test_what_was_left_out_is_a_gap_too(history: History) -> None:
 
 
 def test_of_a_table_nobody_looked_at_nothing_is_said(history: History) -> None:
-    found = coverage_of(history.slot, table=ORDERS)
+    found = coverage_of(reading_session(), history.slot, table=ORDERS)
 
     assert found.table.published is None
     assert found.vouched_since is None
@@ -153,7 +158,7 @@ def test_of_a_table_nobody_looked_at_nothing_is_said(history: History) -> None:
 
 def test_a_table_is_vouched_for_since_it_was_seen_published(history: History) -> None:
     published(history, ago(8))
-    found = coverage_of(history.slot, table=ORDERS)
+    found = coverage_of(reading_session(), history.slot, table=ORDERS)
 
     assert found.table.published
     assert found.table.whole
@@ -166,8 +171,8 @@ def test_an_operation_that_was_added_is_vouched_for_since_then(history: History)
     published(history, ago(8), operations="I")
     published(history, ago(3))
 
-    assert coverage_of(history.slot, table=ORDERS).vouched_since == ago(3)
-    then = coverage_of(history.slot, table=ORDERS, until=ago(5))
+    assert coverage_of(reading_session(), history.slot, table=ORDERS).vouched_since == ago(3)
+    then = coverage_of(reading_session(), history.slot, table=ORDERS, until=ago(5))
     assert then.table.operations_missing == "UDT"
     assert not then.says_no_change(ago(7), ago(5))
     assert then.says_no_change(ago(7), ago(5), operations="I")
@@ -176,7 +181,7 @@ def test_an_operation_that_was_added_is_vouched_for_since_then(history: History)
 def test_an_operation_that_was_taken_away_does_not_cut_what_was_known(history: History) -> None:
     published(history, ago(8))
     published(history, ago(3), operations="I")
-    found = coverage_of(history.slot, table=ORDERS)
+    found = coverage_of(reading_session(), history.slot, table=ORDERS)
 
     assert not found.says_no_change(ago(7), ago(1))
     assert found.says_no_change(ago(7), ago(1), operations="I")
@@ -184,11 +189,13 @@ def test_an_operation_that_was_taken_away_does_not_cut_what_was_known(history: H
 
 def test_a_table_that_is_not_published_or_narrowed_says_nothing(history: History) -> None:
     published(history, ago(8), operations="")
-    assert coverage_of(history.slot, table=ORDERS).table.published is False
-    assert not coverage_of(history.slot, table=ORDERS).says_no_change(ago(7), ago(1))
+    assert coverage_of(reading_session(), history.slot, table=ORDERS).table.published is False
+    assert not coverage_of(reading_session(), history.slot, table=ORDERS).says_no_change(
+        ago(7), ago(1)
+    )
 
     published(history, ago(6), row_filter="(id > 7)", unpublished_columns=["card"])
-    found = coverage_of(history.slot, table=ORDERS)
+    found = coverage_of(reading_session(), history.slot, table=ORDERS)
     assert found.table.row_filter == "(id > 7)"
     assert found.table.unpublished_columns == ("card",)
     assert not found.says_no_change(ago(5), ago(1))
@@ -204,26 +211,34 @@ def test_a_partitioned_table_has_what_all_its_partitions_have(history: History) 
     }  # fmt: skip
     store_publication_look(history.slot, facts, ago(8))
 
-    assert coverage_of(history.slot, table=("public", "parts")).table.operations_missing == "DT"
+    assert (
+        coverage_of(
+            reading_session(), history.slot, table=("public", "parts")
+        ).table.operations_missing
+        == "DT"
+    )
 
 
 def test_what_other_servers_wrote_may_be_left_out(history: History) -> None:
     history.slot.options = {"origin": "none"}
 
-    assert not coverage_of(history.slot).says_no_change(ago(9), ago(1))
+    assert not coverage_of(reading_session(), history.slot).says_no_change(ago(9), ago(1))
 
 
 def test_the_last_baseline_of_the_table_is_told(history: History) -> None:
     for state in ("done", "failed"):
         Baseline.objects.create(slot=history.slot, schema="public", table="orders", state=state)
 
-    assert coverage_of(history.slot, table=ORDERS).table.baseline.state == "done"
-    assert coverage_of(history.slot, table=("public", "other")).table.baseline is None
+    assert coverage_of(reading_session(), history.slot, table=ORDERS).table.baseline is not None
+    assert (
+        coverage_of(reading_session(), history.slot, table=("public", "other")).table.baseline
+        is None
+    )
 
 
 def test_it_takes_few_reads(history: History, django_assert_num_queries) -> None:
     published(history, ago(8))
     with django_assert_num_queries(3):
-        coverage_of(history.slot, table=ORDERS)
+        coverage_of(reading_session(), history.slot, table=ORDERS)
     with django_assert_num_queries(2):
-        coverage_of(history.slot)
+        coverage_of(reading_session(), history.slot)

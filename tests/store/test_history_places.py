@@ -6,6 +6,7 @@ import time
 import pytest
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction, Change, Transaction
 from replview.store.read.transactions.listing import (
     Cursor,
@@ -53,7 +54,7 @@ def history(db, monkeypatch) -> History:
 def test_a_time_is_a_range_of_places(history, since, until, expected) -> None:
     moments = [None if at is None else WHEN + at * SECOND for at in (since, until)]
 
-    found = seq_range([history.life.pk], *moments)
+    found = seq_range(reading_session(), [history.life.pk], *moments)
 
     assert found == ({} if expected is None else {history.life.pk: expected})
 
@@ -61,13 +62,13 @@ def test_a_time_is_a_range_of_places(history, since, until, expected) -> None:
 def test_a_moment_and_an_lsn_are_places(history) -> None:
     life = history.life.pk
 
-    assert seq_at_time([life], WHEN + 55 * SECOND) == {life: 5}
-    assert seq_at_time([life], WHEN + 50 * SECOND) == {life: 5}
-    assert seq_at_time([life], WHEN) == {}
-    assert seq_at_lsn([life], LSN(5900)) == {life: 5}
-    assert seq_at_lsn([life], LSN(5899)) == {life: 4}
-    assert seq_at_lsn([life], LSN(1)) == {}
-    assert seq_at_lsn([], LSN(1)) == {}
+    assert seq_at_time(reading_session(), [life], WHEN + 55 * SECOND) == {life: 5}
+    assert seq_at_time(reading_session(), [life], WHEN + 50 * SECOND) == {life: 5}
+    assert seq_at_time(reading_session(), [life], WHEN) == {}
+    assert seq_at_lsn(reading_session(), [life], LSN(5900)) == {life: 5}
+    assert seq_at_lsn(reading_session(), [life], LSN(5899)) == {life: 4}
+    assert seq_at_lsn(reading_session(), [life], LSN(1)) == {}
+    assert seq_at_lsn(reading_session(), [], LSN(1)) == {}
 
 
 def seqs(found) -> list[int | None]:
@@ -77,12 +78,27 @@ def seqs(found) -> list[int | None]:
 def test_a_list_begins_at_a_time_or_at_the_commit_of_an_lsn(history) -> None:
     wanted = TransactionFilter()
 
-    assert seqs(find_transactions(wanted, cursor=cursor_at_time(WHEN + 55 * SECOND), limit=2)) == [
+    assert seqs(
+        find_transactions(
+            reading_session(),
+            wanted,
+            cursor=cursor_at_time(reading_session(), WHEN + 55 * SECOND),
+            limit=2,
+        )
+    ) == [
         5,
         4,
     ]
-    assert seqs(find_transactions(wanted, cursor=cursor_at_lsn(LSN(5000)), limit=2)) == [5, 4]
-    assert seqs(find_transactions(wanted, cursor=cursor_at_lsn(LSN(99999)), limit=1)) == [35]
+    assert seqs(
+        find_transactions(
+            reading_session(), wanted, cursor=cursor_at_lsn(reading_session(), LSN(5000)), limit=2
+        )
+    ) == [5, 4]
+    assert seqs(
+        find_transactions(
+            reading_session(), wanted, cursor=cursor_at_lsn(reading_session(), LSN(99999)), limit=1
+        )
+    ) == [35]
 
 
 def test_a_text_is_found_in_values_that_count(history) -> None:
@@ -91,7 +107,7 @@ def test_a_text_is_found_in_values_that_count(history) -> None:
     plain = history.commit(insert(2, new={"id": "2", "note": "A NEEDLE_here"}))
     history.commit(insert(3, new={"id": "3", "note": "needleXhere"}))
 
-    found = find_transactions(TransactionFilter(text="needle_here"))
+    found = find_transactions(reading_session(), TransactionFilter(text="needle_here"))
 
     assert [row.id for row in found.rows] == [plain]
     assert found.complete
@@ -107,7 +123,7 @@ def test_what_a_subtransaction_took_back_was_not_done(history) -> None:
 
     def wanted(ops: str) -> set[int]:
         filter_ = TransactionFilter(tables=("public.orders",), ops=ops)
-        return {row.id for row in find_transactions(filter_).rows}
+        return {row.id for row in find_transactions(reading_session(), filter_).rows}
 
     assert identifier not in wanted("D")
     assert identifier in wanted("I")
@@ -117,7 +133,7 @@ def test_a_search_that_runs_out_of_time_says_how_far_it_came(history, monkeypatc
     monkeypatch.setattr("replview.store.read.transactions.streams._FIRST_CHUNK_OF_VALUES", 10)
     wanted = TransactionFilter(text="nowhere to be found")
 
-    found = find_transactions(wanted, budget_seconds=0)
+    found = find_transactions(reading_session(), wanted, budget_seconds=0)
 
     assert (found.rows, found.complete) == ([], False)
     assert found.searched_back_to == WHEN + 260 * SECOND

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store import instance_settings
 from replview.store.models import (
     AccessRecord,
@@ -25,6 +26,7 @@ from replview.store.models import (
 )
 from replview.store.read.coverage import coverage_of
 from replview.store.read.row_history.as_of import row_as_of
+from replview.store.read.transaction_ids import first_id_of
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import deletion as retention
 from replview.store.retention import forecast
@@ -41,7 +43,7 @@ from replview.store.retention.policy import (
     enforce,
 )
 from replview.store.sums import activity
-from replview.store.write.partitions import ensure_partitions, first_id_of
+from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
 from tests.store.test_retention import TODAY, Days, days_ago, row, the
 
@@ -54,6 +56,7 @@ DAYS = (6, 5, 4, 3, 2, 1, 0)
 def two(monkeypatch) -> tuple[Days, Days]:
     """Two slots with three transactions a day each, of seven days."""
     monkeypatch.setattr(activity, "BLOCK", 10)
+    monkeypatch.setattr("replview.store.read.history_places.BLOCK", 10)
     monkeypatch.setattr(retention, "BLOCK", 10)
     # Within the test's transaction, which this begins.
     slots = Days("orders"), Days("audit")
@@ -102,7 +105,7 @@ def test_where_all_slots_agree_days_go_whole(two: tuple[Days, Days], monkeypatch
     assert partitions() == [the(day) for day in (3, 2, 1, 0)]
     for history in two:
         assert left(history) == expected(3, 2, 1, 0)
-        assert coverage_of(history.slot).recorded_since > days_ago(4, 0)
+        assert coverage_of(reading_session(), history.slot).recorded_since > days_ago(4, 0)
     assert instance_settings.read("retention.last_day", None) == str(the(4))
     enforce()
     assert left(two[0]) == expected(3, 2, 1, 0)
@@ -110,7 +113,7 @@ def test_where_all_slots_agree_days_go_whole(two: tuple[Days, Days], monkeypatch
 
 def test_where_they_differ_a_share_goes_and_the_other_stays_whole(two: tuple[Days, Days]) -> None:
     orders, audit = two
-    before = coverage_of(audit.slot)
+    before = coverage_of(reading_session(), audit.slot)
     keep(orders, 3)
     enforce()
 
@@ -119,11 +122,15 @@ def test_where_they_differ_a_share_goes_and_the_other_stays_whole(two: tuple[Day
     assert Change.objects.count() == 12 + 21
     assert no_change_without_its_transaction()
     assert partitions()[0] == the(6)
-    assert coverage_of(audit.slot) == before
-    assert not coverage_of(orders.slot).says_no_change(days_ago(5), days_ago(4))
-    assert coverage_of(orders.slot).says_no_change(days_ago(3, 12), days_ago(2))
-    assert coverage_of(audit.slot).says_no_change(days_ago(5, 12), days_ago(5, 13))
-    then = row_as_of(orders.slot, orders.orders.relation_id, {"id": "1"}, moment=days_ago(5))
+    assert coverage_of(reading_session(), audit.slot) == before
+    assert not coverage_of(reading_session(), orders.slot).says_no_change(days_ago(5), days_ago(4))
+    assert coverage_of(reading_session(), orders.slot).says_no_change(days_ago(3, 12), days_ago(2))
+    assert coverage_of(reading_session(), audit.slot).says_no_change(
+        days_ago(5, 12), days_ago(5, 13)
+    )
+    then = row_as_of(
+        reading_session(), orders.slot, orders.orders.relation_id, {"id": "1"}, moment=days_ago(5)
+    )
     assert (then.exists, then.why) == (None, "before the record")
     assert SlotEvent.objects.filter(kind="retention", slot=audit.slot).count() == 0
     assert SlotEvent.objects.filter(kind="retention", slot=orders.slot).count() == 3
@@ -174,7 +181,9 @@ def test_a_crash_in_the_middle_of_a_share_ends_as_none_would(
     monkeypatch.setattr(owner, name, crashes)
     with pytest.raises(KeyboardInterrupt):
         enforce()
-    assert not coverage_of(orders.slot).says_no_change(days_ago(6, 0.01), days_ago(5))
+    assert not coverage_of(reading_session(), orders.slot).says_no_change(
+        days_ago(6, 0.01), days_ago(5)
+    )
     enforce()
 
     assert not retention.is_under_way()

@@ -6,7 +6,7 @@ import pytest
 from django.db import DataError, connection
 from psycopg.types.datetime import TimestamptzLoader
 
-from replview.store.connecting import MomentLoader
+from replview.store.read.session import MomentLoader
 
 pytestmark = pytest.mark.django_db
 

@@ -8,8 +8,8 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from replview.store.django_session import DjangoSession
 from replview.store.read import prepared
-from replview.store.read.prepared import prepared_rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,7 +49,7 @@ def test_it_gives_what_a_cursor_gives(statement: str, parameters: Any) -> None:
         expected = [tuple(map(_plain, row)) for row in cursor.fetchall()]
 
     for _ in range(3):
-        found = prepared_rows(statement, parameters)
+        found = DjangoSession().prepared_rows(statement, parameters)
         assert [tuple(map(_plain, row)) for row in found] == expected
 
 
@@ -60,7 +60,7 @@ def _plain(value: Any) -> Any:
 def test_it_is_planned_once_and_counts_as_one_query_each_time() -> None:
     with CaptureQueriesContext(connection) as queries:
         for number in range(4):
-            assert prepared_rows("SELECT %s::int", [number]) == [(number,)]
+            assert DjangoSession().prepared_rows("SELECT %s::int", [number]) == [(number,)]
 
     assert len(queries) == 4
     assert len(_names()) == 1
@@ -70,19 +70,19 @@ def test_it_is_planned_once_and_counts_as_one_query_each_time() -> None:
 
 
 def test_a_closed_session_prepares_anew() -> None:
-    prepared_rows("SELECT %s::int", [1])
+    DjangoSession().prepared_rows("SELECT %s::int", [1])
     connection.close()
 
-    assert prepared_rows("SELECT %s::int", [2]) == [(2,)]
+    assert DjangoSession().prepared_rows("SELECT %s::int", [2]) == [(2,)]
     assert len(_names()) == 1
 
 
 def test_it_outlives_a_rollback() -> None:
     with transaction.atomic():
-        prepared_rows("SELECT %s::int", [1])
+        DjangoSession().prepared_rows("SELECT %s::int", [1])
         transaction.set_rollback(True)
 
-    assert prepared_rows("SELECT %s::int", [2]) == [(2,)]
+    assert DjangoSession().prepared_rows("SELECT %s::int", [2]) == [(2,)]
     assert len(_names()) == 1
 
 
@@ -91,44 +91,44 @@ def test_what_failed_in_an_aborted_transaction_is_prepared_later() -> None:
         with pytest.raises(DatabaseError):
             _elsewhere("SELECT 1 / 0")
         with pytest.raises(DatabaseError):
-            prepared_rows("SELECT %s::int", [1])
+            DjangoSession().prepared_rows("SELECT %s::int", [1])
         transaction.set_rollback(True)
 
-    assert prepared_rows("SELECT %s::int", [2]) == [(2,)]
+    assert DjangoSession().prepared_rows("SELECT %s::int", [2]) == [(2,)]
     assert len(_names()) == 1
 
 
 def test_an_error_of_the_statement_is_the_statements() -> None:
     with pytest.raises(DatabaseError, match="division by zero"):
-        prepared_rows("SELECT 1 / %s::int", [0])
+        DjangoSession().prepared_rows("SELECT 1 / %s::int", [0])
 
-    assert prepared_rows("SELECT 1 / %s::int", [1]) == [(1,)]
+    assert DjangoSession().prepared_rows("SELECT 1 / %s::int", [1]) == [(1,)]
 
 
 def test_behind_a_pooler_that_forgets_it_runs_plainly_and_prepares_no_more() -> None:
-    prepared_rows("SELECT %s::int", [1])
+    DjangoSession().prepared_rows("SELECT %s::int", [1])
     _elsewhere("DEALLOCATE ALL")
 
-    assert prepared_rows("SELECT %s::int", [2]) == [(2,)]
-    assert prepared_rows("SELECT %s::int + 1", [2]) == [(3,)]
+    assert DjangoSession().prepared_rows("SELECT %s::int", [2]) == [(2,)]
+    assert DjangoSession().prepared_rows("SELECT %s::int + 1", [2]) == [(3,)]
     assert _names() == []
 
 
 def test_a_session_where_another_client_prepared_it_is_used_as_it_is() -> None:
-    prepared_rows("SELECT %s::int", [1])
+    DjangoSession().prepared_rows("SELECT %s::int", [1])
     prepared._prepared.clear()
 
-    assert prepared_rows("SELECT %s::int", [2]) == [(2,)]
+    assert DjangoSession().prepared_rows("SELECT %s::int", [2]) == [(2,)]
     assert len(_names()) == 1
 
 
 def test_a_migration_under_a_prepared_statement_does_not_break_it() -> None:
     _elsewhere("CREATE TEMPORARY TABLE wide (n int); INSERT INTO wide VALUES (1)")
-    assert prepared_rows("SELECT * FROM wide", []) == [(1,)]
+    assert DjangoSession().prepared_rows("SELECT * FROM wide", []) == [(1,)]
     _elsewhere("ALTER TABLE wide ADD m int DEFAULT 2")
 
-    assert prepared_rows("SELECT * FROM wide", []) == [(1, 2)]
-    assert prepared_rows("SELECT * FROM wide", []) == [(1, 2)]
+    assert DjangoSession().prepared_rows("SELECT * FROM wide", []) == [(1, 2)]
+    assert DjangoSession().prepared_rows("SELECT * FROM wide", []) == [(1, 2)]
     assert len(_names()) == 1
 
 

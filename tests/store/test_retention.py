@@ -10,8 +10,8 @@ from django.db import connection
 from django.test import Client
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store import instance_settings
-from replview.store.keys import signed_hash
 from replview.store.models import (
     AbortedSubtransaction,
     ActorActivity,
@@ -25,13 +25,15 @@ from replview.store.models import (
     Transition,
 )
 from replview.store.read.coverage import coverage_of
+from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import row_history
+from replview.store.read.transaction_ids import first_id_of, transaction_id
 from replview.store.read.transactions.listing import TransactionFilter, find_transactions
 from replview.store.retention import deletion as retention
 from replview.store.retention import size as store_size
 from replview.store.sums import activity
-from replview.store.write.partitions import ensure_partitions, first_id_of, transaction_id
+from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
 from tests.store.history_rows import History, insert
 
@@ -65,6 +67,7 @@ class Days(History):
 def history(monkeypatch) -> Days:
     """Five days, of each four transactions of one row each: by ann, of row 1 and of its own."""
     monkeypatch.setattr(activity, "BLOCK", 10)
+    monkeypatch.setattr("replview.store.read.history_places.BLOCK", 10)
     monkeypatch.setattr(retention, "BLOCK", 10)
     # Within the test's transaction, which this begins.
     history = Days()
@@ -176,9 +179,9 @@ def test_a_day_with_an_open_transaction_is_kept(history: Days, state: str) -> No
 
 
 def test_coverage_begins_after_what_was_deleted(history: Days) -> None:
-    assert coverage_of(history.slot).recorded_since == days_ago(4, 1)
+    assert coverage_of(reading_session(), history.slot).recorded_since == days_ago(4, 1)
     assert retention.drop_day(the(4))
-    found = coverage_of(history.slot)
+    found = coverage_of(reading_session(), history.slot)
 
     last = days_ago(4, 2.3)
     assert found.recorded_since is not None
@@ -192,14 +195,20 @@ def test_a_row_is_unknown_in_deleted_time_and_never_said_not_to_have_been(histor
     relation = history.orders.relation_id
     history.on(days_ago(0, 3), row(40))
     key = {"id": "40"}
-    assert row_as_of(history.slot, relation, key, moment=days_ago(4, 1.5)).exists is False
+    assert (
+        row_as_of(reading_session(), history.slot, relation, key, moment=days_ago(4, 1.5)).exists
+        is False
+    )
     assert retention.drop_day(the(4))
 
-    then = row_as_of(history.slot, relation, key, moment=days_ago(4, 1.5))
+    then = row_as_of(reading_session(), history.slot, relation, key, moment=days_ago(4, 1.5))
     assert (then.exists, then.why) == (None, "before the record")
-    assert row_as_of(history.slot, relation, key, lsn=1500).why == "before the record"
-    assert row_as_of(history.slot, relation, key).exists
-    assert len(row_history(history.slot, relation, key).entries) == 1
+    assert (
+        row_as_of(reading_session(), history.slot, relation, key, lsn=1500).why
+        == "before the record"
+    )
+    assert row_as_of(reading_session(), history.slot, relation, key).exists
+    assert len(row_history(reading_session(), history.slot, relation, key).entries) == 1
 
 
 def test_what_began_on_a_deleted_day_and_committed_later_is_a_break(history: Days) -> None:
@@ -208,9 +217,9 @@ def test_what_began_on_a_deleted_day_and_committed_later_is_a_break(history: Day
     relation, key = history.orders.relation_id, {"id": "77"}
     assert retention.drop_day(the(4))
 
-    now = row_as_of(history.slot, relation, key)
+    now = row_as_of(reading_session(), history.slot, relation, key)
     assert (now.exists, now.why) == (None, "left out")
-    since = coverage_of(history.slot).recorded_since
+    since = coverage_of(reading_session(), history.slot).recorded_since
     assert since is not None
     assert since > days_ago(0, 4)
 
@@ -222,7 +231,7 @@ def test_what_was_left_out_on_a_deleted_day_and_later_stays_a_break(history: Day
     Transaction.objects.filter(pk=identifier).update(state="skipped")
     assert retention.drop_day(the(4))
 
-    now = row_as_of(history.slot, history.orders.relation_id, {"id": "77"})
+    now = row_as_of(reading_session(), history.slot, history.orders.relation_id, {"id": "77"})
     assert (now.exists, now.why) == (None, "left out")
 
 
@@ -235,13 +244,19 @@ def test_of_two_lives_neither_clock_nor_position_decides_for_the_other(history: 
     history.on(days_ago(3, 19.5), row(79), commit_lsn=LSN(90_000), end_lsn=LSN(90_010))
     assert retention.drop_day(the(4))
 
-    assert coverage_of(history.slot).recorded_since == days_ago(4, 20) + dt.timedelta(
-        microseconds=1
-    )
+    assert coverage_of(reading_session(), history.slot).recorded_since == days_ago(
+        4, 20
+    ) + dt.timedelta(microseconds=1)
     relation, key = history.orders.relation_id, {"id": "79"}
     # In the second life before what was deleted of it; and after that.
-    assert row_as_of(history.slot, relation, key, lsn=60_000).why == "before the record"
-    assert row_as_of(history.slot, relation, key, lsn=80_000).why != "before the record"
+    assert (
+        row_as_of(reading_session(), history.slot, relation, key, lsn=60_000).why
+        == "before the record"
+    )
+    assert (
+        row_as_of(reading_session(), history.slot, relation, key, lsn=80_000).why
+        != "before the record"
+    )
 
 
 def test_lists_and_filters_answer_over_what_is_left(history: Days) -> None:
@@ -253,7 +268,7 @@ def test_lists_and_filters_answer_over_what_is_left(history: Days) -> None:
         TransactionFilter(slot="shop/replview", ops="I"),
         TransactionFilter(slot="shop/replview", tables=("public.orders",)),
     ):
-        found = find_transactions(wanted, limit=100)
+        found = find_transactions(reading_session(), wanted, limit=100)
         assert len(found.rows) == 12
         assert found.older is None
 
@@ -294,7 +309,9 @@ def test_a_crash_between_any_two_steps_ends_as_no_crash_would(
         retention.drop_day(the(4))
     assert retention.is_under_way()
     # Whatever was done by then, nothing is claimed of that day.
-    assert not coverage_of(history.slot).says_no_change(days_ago(4, 2), days_ago(3))
+    assert not coverage_of(reading_session(), history.slot).says_no_change(
+        days_ago(4, 2), days_ago(3)
+    )
     assert not Change.objects.exclude(
         transaction_id__in=Transaction.objects.values("pk")
     ).filter(transaction_id__gte=first_id_of(the(3))).exists()  # fmt: skip

@@ -3,6 +3,7 @@
 import pytest
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store.models import Relation
 from replview.store.read.changes.page import changes_of
 from replview.store.read.row_history.as_of import row_as_of
@@ -39,7 +40,11 @@ def test_the_row_as_of_every_commit_is_what_the_table_held(played) -> None:
     for transaction, content in zip(transactions, ledger.contents, strict=True):
         for key in "1234":
             state = row_as_of(
-                recording.slot, relation.pk, {"id": key}, lsn=int(LSN(transaction.commit_lsn))
+                reading_session(),
+                recording.slot,
+                relation.pk,
+                {"id": key},
+                lsn=int(LSN(transaction.commit_lsn)),
             )
             where = f"row {key} at {transaction.commit_lsn}"
             if state.key == (key,) and state.exists:
@@ -58,10 +63,10 @@ def test_before_images_are_those_that_identity_full_sends(played) -> None:
     _, recording = played
     complete = partial = 0
     for transaction in recording.transactions(state="committed"):
-        changes = changes_of(transaction.pk, limit=1000)
+        changes = changes_of(reading_session(), transaction.pk, limit=1000)
         truth = [c for c in changes if c.table == "twin" and c.op in "UD"]
         plain = [c for c in changes if c.table == "plain" and c.op in "UD"]
-        derived = before_images(plain)
+        derived = before_images(reading_session(), plain)
         for change, twin in zip(plain, truth, strict=True):
             before = derived[change.transaction_id, change.seq]
             assert before.image == {k: twin.old[k] for k in before.image}

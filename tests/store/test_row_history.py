@@ -2,6 +2,7 @@
 
 import pytest
 
+from replview.access.visibility import reading_session
 from replview.store.models import Relation
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.backward_scan import Walk
@@ -45,7 +46,7 @@ class Shop:
 
     def history(self, **key: str | None) -> RowHistory:
         """The history of a row."""
-        return row_history(self.slot, self.relation.pk, key)
+        return row_history(reading_session(), self.slot, self.relation.pk, key)
 
     def told(self, **key: str | None) -> list[tuple]:
         """Newest first: operation, what it changed, where the before is from."""
@@ -80,7 +81,11 @@ def test_a_key_that_moves_away_and_back_is_one_row(shop) -> None:
 
     assert t.told(id="1") == expected
     assert t.told(id="2") == expected
-    assert row_as_of(t.slot, t.relation.pk, {"id": "1"}).values == {"id": "1", "a": "z", "b": "y"}
+    assert row_as_of(reading_session(), t.slot, t.relation.pk, {"id": "1"}).values == {
+        "id": "1",
+        "a": "z",
+        "b": "y",
+    }
 
 
 def test_a_row_made_again_under_the_same_key_is_another(shop) -> None:
@@ -107,7 +112,7 @@ def test_a_truncation_ends_the_row_and_is_told_once(shop) -> None:
 
     assert [e.step.op for e in t.history(id="1").entries] == ["I", "T", "I"]
     t.run("TRUNCATE t")
-    now = row_as_of(t.slot, t.relation.pk, {"id": "1"})
+    now = row_as_of(reading_session(), t.slot, t.relation.pk, {"id": "1"})
     assert (now.exists, now.why) == (False, "truncated")
 
 
@@ -145,7 +150,7 @@ def test_without_a_key_no_row_is_told(shop) -> None:
         "ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES ('x')"
     )
 
-    assert tables_named(t.slot, "public.t").key_columns == []
+    assert tables_named(reading_session(), t.slot, "public.t").key_columns == []
     assert t.history(a="x").entries == []
 
 
@@ -222,10 +227,10 @@ def test_pages_go_on_under_former_keys(shop) -> None:
         "UPDATE t SET id = 3",
         "UPDATE t SET a = '3'",
     )
-    table = tables_named(t.slot, "t")
+    table = tables_named(reading_session(), t.slot, "t")
     seen, cursor = [], None
     while True:
-        walk = Walk(t.slot, table, table.hashes({"id": "3"}))
+        walk = Walk(reading_session(), t.slot, table, table.hashes({"id": "3"}))
         page = history_of(walk, cursor=cursor, limit=1)
         seen += [entry.after.values.get("a") for entry in page.entries]
         cursor = page.older
@@ -237,7 +242,7 @@ def test_pages_go_on_under_former_keys(shop) -> None:
 
 def test_what_is_no_cursor_is_refused(shop) -> None:
     t = shop(TABLE).run("INSERT INTO t VALUES (1, 'x', 'y')")
-    table = tables_named(t.slot, "t")
+    table = tables_named(reading_session(), t.slot, "t")
     for cursor in ("nonsense", "W10", "x" * 30_000):
         with pytest.raises(CursorError):
-            row_history(t.slot, table.relation.pk, {"id": "1"}, cursor=cursor)
+            row_history(reading_session(), t.slot, table.relation.pk, {"id": "1"}, cursor=cursor)

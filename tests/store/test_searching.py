@@ -5,11 +5,12 @@ import random
 
 import pytest
 
-from replview.store.keys import signed_hash
+from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction
 from replview.store.read.changes.search import WhereError, search_changes
 from replview.store.read.changes.walk import Walk
 from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.value_filter import ValueFilter
 from replview.store.retention.tidy import make_partitions
@@ -28,7 +29,9 @@ def history() -> History:
 
 def search(history: History, where: str = "", **options):
     options.setdefault("table", ORDERS)
-    return search_changes(history.slot, where=ValueFilter.parse(where), **options)
+    return search_changes(
+        reading_session(), history.slot, where=ValueFilter.parse(where), **options
+    )
 
 
 def ids(found) -> list[str]:
@@ -167,7 +170,7 @@ def test_an_old_row_that_was_sent_tells_what_changed(history) -> None:
 def test_an_old_row_that_was_not_sent_is_derived_or_unknown(history) -> None:
     first = history.table("orders", 16384, ["id", "status", "note"], number=9)
     first.delete()
-    from replview.store.keys import signed_hash
+    from replview.store.read.key_hash import signed_hash
 
     def hashed(number: int) -> dict:
         return {"key_hash": signed_hash([str(number)])}
@@ -191,7 +194,7 @@ def test_a_key_that_was_not_sent_did_not_change(history) -> None:
 
 
 def test_a_toast_value_that_was_not_sent_is_that_before(history) -> None:
-    from replview.store.keys import signed_hash
+    from replview.store.read.key_hash import signed_hash
 
     key = {"key_hash": signed_hash(["1"])}
     history.commit({"op": "I", "new": {"id": "1", "status": "a", "note": "long"}, **key})
@@ -337,7 +340,7 @@ def test_a_page_finds_what_a_walk_that_asks_for_every_before_image_finds(
     )
     whole = [
         (change.transaction_id, change.seq)
-        for batch in Walk(wanted, forwards=False).batches()
+        for batch in Walk(reading_session(), wanted, forwards=False).batches()
         for _, change in batch.found
     ]
     assert whole
@@ -346,7 +349,7 @@ def test_a_page_finds_what_a_walk_that_asks_for_every_before_image_finds(
     while True:
         found = search(history, where, cursor=cursor, limit=2)
         seen += [(change.transaction_id, change.seq) for _, change in found.rows]
-        exact = before_images([change for _, change in found.rows])
+        exact = before_images(reading_session(), [change for _, change in found.rows])
         shown = {(change.transaction_id, change.seq) for _, change in found.rows}
         for at in shown & found.before.keys():
             assert found.before[at] == exact.get(at)

@@ -14,8 +14,8 @@ from replview.store.models import (
     Source,
     Transaction,
 )
+from replview.store.read.transaction_ids import transaction_id
 from replview.store.retention import tidy
-from replview.store.write.partitions import transaction_id
 
 pytestmark = pytest.mark.django_db
 SOON = 60.0

@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store.models import (
     AbortedSubtransaction,
     ActivityMark,
@@ -56,16 +57,22 @@ def seqs(page: ChangePage) -> list[int]:
 def test_pages_follow_each_other_both_ways(history: History) -> None:
     made = many(history, 25)
     wanted = ChangeFilter()
-    first = find_changes(made, wanted, limit=10)
-    second = find_changes(made, wanted, after=10, limit=10)
-    last = find_changes(made, wanted, before=10**6, limit=10)
+    first = find_changes(reading_session(), made, wanted, limit=10)
+    second = find_changes(reading_session(), made, wanted, after=10, limit=10)
+    last = find_changes(reading_session(), made, wanted, before=10**6, limit=10)
 
     assert (seqs(first), first.more) == (list(range(1, 11)), True)
     assert seqs(second) == list(range(11, 21))
     assert (seqs(last), last.more) == (list(range(16, 26)), True)
-    assert seqs(find_changes(made, wanted, before=16, limit=10)) == list(range(6, 16))
-    assert find_changes(made, wanted, before=6, limit=10) == ChangePage(first.rows[:5], False)
-    assert find_changes(made, wanted, after=25, limit=10) == ChangePage([], False)
+    assert seqs(find_changes(reading_session(), made, wanted, before=16, limit=10)) == list(
+        range(6, 16)
+    )
+    assert find_changes(reading_session(), made, wanted, before=6, limit=10) == ChangePage(
+        first.rows[:5], False
+    )
+    assert find_changes(reading_session(), made, wanted, after=25, limit=10) == ChangePage(
+        [], False
+    )
 
 
 def test_table_operation_and_text_narrow_it(history: History) -> None:
@@ -76,7 +83,7 @@ def test_table_operation_and_text_narrow_it(history: History) -> None:
     )  # fmt: skip
 
     def found(**wanted: Any) -> list[int]:
-        return seqs(find_changes(made, ChangeFilter(**wanted)))
+        return seqs(find_changes(reading_session(), made, ChangeFilter(**wanted)))
 
     assert found(relation_id=other.relation_id) == [2]
     assert found(ops="UD") == [3, 4]
@@ -89,29 +96,29 @@ def test_table_operation_and_text_narrow_it(history: History) -> None:
 def test_a_search_that_runs_out_of_time_goes_on_where_it_ended(history: History) -> None:
     made = many(history, 5_000)
     wanted = ChangeFilter(text="s4999")
-    page = find_changes(made, wanted, budget_seconds=0)
+    page = find_changes(reading_session(), made, wanted, budget_seconds=0)
     assert page.searched_to is not None
     assert not page.rows
     looked = 0
     while page.searched_to is not None:
         assert page.searched_to > looked
         looked = page.searched_to
-        page = find_changes(made, wanted, after=looked, budget_seconds=0)
+        page = find_changes(reading_session(), made, wanted, after=looked, budget_seconds=0)
         if page.rows:
             break
 
     assert seqs(page) == [4_999]
-    assert seqs(find_changes(made, wanted, before=5_001)) == [4_999]
+    assert seqs(find_changes(reading_session(), made, wanted, before=5_001)) == [4_999]
 
 
 def test_what_was_rolled_back_is_hidden_unless_asked_for(history: History) -> None:
     made = history.commit(insert(1), insert(2, subxid=9), insert(3))
     AbortedSubtransaction.objects.create(transaction_id=made, subxid=9)
 
-    assert seqs(find_changes(made, ChangeFilter())) == [1, 3]
-    shown = find_changes(made, ChangeFilter(with_aborted=True)).rows
+    assert seqs(find_changes(reading_session(), made, ChangeFilter())) == [1, 3]
+    shown = find_changes(reading_session(), made, ChangeFilter(with_aborted=True)).rows
     assert [row.aborted for row in shown] == [False, True, False]
-    whole = first_changes_whole(made, 10)
+    whole = first_changes_whole(reading_session(), made, 10)
     assert whole is not None
     assert [row.seq for row in whole] == [1, 3]
 
@@ -119,21 +126,21 @@ def test_what_was_rolled_back_is_hidden_unless_asked_for(history: History) -> No
 def test_a_long_value_is_cut_on_a_page_and_whole_alone(history: History) -> None:
     text = " ".join(f"ü{n}" for n in range(CUT_CHARACTERS // 4))
     made = history.commit(insert(1, new={"id": "1", "status": None, "note": text}))
-    [row] = find_changes(made, ChangeFilter()).rows
-    whole = one_change(made, 1)
+    [row] = find_changes(reading_session(), made, ChangeFilter()).rows
+    whole = one_change(reading_session(), made, 1)
 
     assert row.new is not None
     assert row.new["note"]["$cut"] == len(text)
     assert row.new["status"] is None
     assert whole is not None
     assert whole.new == {"id": "1", "status": None, "note": text}
-    assert one_change(made, 2) is None
+    assert one_change(reading_session(), made, 2) is None
 
 
 def neighbour_ids(history: History, made: int, version: RelationVersion) -> tuple[Any, Any]:
     row = Transaction.objects.get(pk=made)
     assert row.commit_seq is not None
-    found = neighbours_of(history.life.pk, row.commit_seq, version.relation_id)
+    found = neighbours_of(reading_session(), history.life.pk, row.commit_seq, version.relation_id)
     return (found.previous and found.previous.id, found.next and found.next.id)
 
 
@@ -179,5 +186,7 @@ def test_a_neighbour_beyond_the_bound_is_unknown(history: History) -> None:
     assert end.commit_seq is not None
     relation = history.orders.relation_id
 
-    assert neighbours_of(history.life.pk, row.commit_seq, relation).next_unknown
-    assert neighbours_of(history.life.pk, end.commit_seq, relation).previous_unknown
+    assert neighbours_of(reading_session(), history.life.pk, row.commit_seq, relation).next_unknown
+    assert neighbours_of(
+        reading_session(), history.life.pk, end.commit_seq, relation
+    ).previous_unknown

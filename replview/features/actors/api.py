@@ -7,6 +7,7 @@ from django.http import Http404, HttpRequest
 from ninja import Query, Router
 
 from replview.access.page import VIEWER, page
+from replview.access.visibility import reading_session
 from replview.store.read import history
 from replview.store.read.changes.as_json import utc_text
 from replview.store.sums.actor_sums import (
@@ -67,7 +68,7 @@ def actor(
     if one is None:
         raise Http404(f"nothing by {actor[:100]!r} is in the record of that time")
     tables = tables_of(span, [one.actor]).get(one.actor, [])
-    names = history.relation_names({table.relation_id for table in tables})
+    names = history.relation_names(reading_session(), {table.relation_id for table in tables})
     return {
         "slot": str(found),
         **_actor(one),

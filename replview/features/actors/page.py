@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from replview.access.visibility import reading_session
 from replview.features.actors.filters import RANGES, SORT_WORDS, Wanted
 from replview.store.models import Slot
 from replview.store.read.transactions.listing import TransactionFilter, find_transactions
@@ -245,7 +246,10 @@ def _read_latest(page: ActorPage, span: Span, names: dict[int, tuple[str, str]])
         "since": f"{span.first_day}" if span.first_day else "",
     }
     found = find_transactions(
-        TransactionFilter.from_words(words), limit=LATEST_TRANSACTIONS, budget_seconds=0.1
+        reading_session(),
+        TransactionFilter.from_words(words),
+        limit=LATEST_TRANSACTIONS,
+        budget_seconds=0.1,
     )
     page.lines = transaction_lines(found.rows, found.slots, names)
     page.searched_back_to = found.searched_back_to

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from replview.access.page import VIEWER, Nav, page
+from replview.access.visibility import reading_session
 from replview.features.actors.filters import wanted_of
 from replview.features.actors.page import read_actor_page, read_actors_page
 from replview.store.models import Slot
@@ -25,7 +26,7 @@ def actors(request: HttpRequest) -> HttpResponse:
         return render(request, "actors/no_slot.html")
     today = timezone.now().astimezone(UTC).date()
     page = read_actors_page(slot, wanted_of(request), today)
-    content = {"page": page, "slot": slot, "coverage": coverage_of(slot)}
+    content = {"page": page, "slot": slot, "coverage": coverage_of(reading_session(), slot)}
     return render(request, "actors/actors.html", content)
 
 
@@ -42,7 +43,7 @@ def actor(request: HttpRequest) -> HttpResponse:
         return redirect(wanted.url(slot))
     name = name.replace("\0", "")[:300]
     today = timezone.now().astimezone(UTC).date()
-    coverage = coverage_of(slot)
+    coverage = coverage_of(reading_session(), slot)
     since = coverage.recorded_since.astimezone(UTC).date() if coverage.recorded_since else None
     page = read_actor_page(slot, name, wanted, today, since)
     return render(request, "actors/actor.html", {"page": page, "slot": slot, "coverage": coverage})

@@ -11,14 +11,15 @@ from typing import Any
 
 import orjson
 
+from replview.access.visibility import reading_session
 from replview.parquet.change_slices import SliceWriter
 from replview.store.read.changes.as_csv import csv_lines
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.changes.walk import Found
-from replview.store.read.history import TransactionRow
 from replview.store.read.row_history.before_images import before_images
+from replview.store.read.rows import TransactionRow
 
 #: Changes in one download.
 MOST_CHANGES = 100_000
@@ -54,8 +55,8 @@ class Limited:
 
 def json_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
     """A line a change; one more, ``{"cut": …}``, where there would have been more."""
-    limited = Limited(selection.found(), limit)
-    writer = RecordWriter(selection.wanted.slot)
+    limited = Limited(selection.found(reading_session()), limit)
+    writer = RecordWriter(reading_session(), selection.wanted.slot)
 
     def lines() -> Iterator[bytes]:
         for found in limited:
@@ -68,8 +69,8 @@ def json_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[byt
 
 def csv_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
     """A line a change; one more, beginning with ``#``, where there would have been more."""
-    limited = Limited(selection.found(), limit)
-    writer = RecordWriter(selection.wanted.slot)
+    limited = Limited(selection.found(reading_session()), limit)
+    writer = RecordWriter(reading_session(), selection.wanted.slot)
 
     def lines() -> Iterator[bytes]:
         yield from csv_lines(map(writer.record, limited))
@@ -106,13 +107,15 @@ class ParquetFiles:
 
 def write_parquet(selection: Selection, folder: Path, limit: int | None) -> ParquetFiles:
     """Write a slice's files, typed; updates have their row before where it is known."""
-    limited = Limited(selection.found(), limit or 1 << 62)
+    limited = Limited(selection.found(reading_session()), limit or 1 << 62)
     writer = SliceWriter(folder)
-    records = RecordWriter(selection.wanted.slot)
+    records = RecordWriter(reading_session(), selection.wanted.slot)
     try:
         found = iter(limited)
         while some := list(islice(found, _AT_ONCE)):
-            before = before_images([change for _, change in some if change.op == "U"])
+            before = before_images(
+                reading_session(), [change for _, change in some if change.op == "U"]
+            )
             for row, change in some:
                 image = before.get((change.transaction_id, change.seq))
                 record = records.record((row, change))
@@ -165,7 +168,7 @@ def file_pieces(path: Path, folder: "tempfile.TemporaryDirectory[str]") -> Itera
 def file_name(selection: Selection, ending: str, now: str) -> str:
     """``shop-replview-public.orders-20261120T075712Z.jsonl``."""
     asked = selection.wanted
-    parts = [asked.slot.source.name, asked.slot.name]
+    parts = str(asked.slot).rsplit("/", 1)
     parts += asked.filter.tables[:3] if asked.filter.tables else ()
     if asked.transaction_id is not None:
         parts.append(f"transaction-{asked.transaction_id}")

@@ -10,6 +10,7 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
 from replview.access.page import OPERATOR, page
+from replview.access.visibility import reading_session
 from replview.features.downloads.files import (
     FORMATS,
     MOST_CHANGES,
@@ -21,9 +22,9 @@ from replview.features.downloads.files import (
 )
 from replview.store.models import Slot
 from replview.store.read.changes.search import WhereError, check_where
-from replview.store.read.changes.search_records import searched_changes
 from replview.store.read.changes.selections import Selection
 from replview.store.write.access_record import Action, note
+from replview.store.write.search_records import searched_changes
 from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream
 
@@ -41,11 +42,11 @@ def download(request: HttpRequest) -> HttpResponseBase:
         return _refused(
             request, f"there is no format of that name; there are {', '.join(FORMATS)}", slot
         )
-    selection = Selection.from_words(slot, words)
+    selection = Selection.from_words(reading_session(), slot, words)
     trouble = selection.trouble or _trouble(selection)
     if trouble:
         return _refused(request, trouble, slot)
-    counted = selection.more_than(MOST_CHANGES)
+    counted = selection.more_than(reading_session(), MOST_CHANGES)
     if counted is not None:
         return render(
             request,
@@ -67,7 +68,7 @@ def download(request: HttpRequest) -> HttpResponseBase:
 def _trouble(selection: Selection) -> str:
     """What is wrong with the conditions, before anything is sent."""
     try:
-        check_where(selection.wanted)
+        check_where(reading_session(), selection.wanted)
     except WhereError as error:
         return str(error)
     return ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 from psycopg import sql
 
+from replview.access.visibility import reading_session
 from replview.access.withheld import erased_text
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure import related_rows
@@ -69,7 +70,7 @@ class Act:
             )
         act = cls(row, slot, claim, erasing.plan_of(row), check)
         for name in row.tables:
-            table = tables_named(slot, name)
+            table = tables_named(reading_session(), slot, name)
             if table is None:
                 raise Unerasable(f"table {name} is not recorded any more", "")
             act.tables[name] = ErasedTable(table)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from replview.access.visibility import current_visibility
 from replview.parquet.slices import STATES, Narrowing, Slice
 from replview.store.models import Export, Relation, Slot
 from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR, TransactionFilter
-from replview.store.read.visibility import NO_RIGHT, Sight, current_sight
+from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.targets.policy import Refused
 
 _NEW_NAME = "Export into another folder under another name, or without since-last"
@@ -48,17 +49,17 @@ def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
     """The tables that are taken out, none for all; and whether some are left out for want of a
     right. Raises ``Refused`` where one that is asked for, or every one, is.
     """
-    sight = current_sight()
-    if not sight.restricted:
+    visibility = current_visibility()
+    if not visibility.restricted:
         return list(asked), False
-    seen, hidden = _seen_and_hidden(slot, sight)
+    seen, hidden = _seen_and_hidden(slot, visibility)
     for name in asked:
         if name in hidden:
             raise Refused(
                 f"you have {NO_RIGHT} of {name}", "Ask an admin for the right, or leave it out"
             )
     # Messages go along with all tables, and with no tables that are named.
-    if asked or not (hidden or sight.hides_messages(slot.source_id)):
+    if asked or not (hidden or visibility.hides_messages(slot.source_id)):
         return list(asked), False
     if not seen:
         raise Refused(f"you have {NO_RIGHT} of any table of {slot}", "Ask an admin for the right")
@@ -69,18 +70,18 @@ def searchable(slot: Slot) -> tuple[tuple[str, ...] | None, bool]:
     """The tables in whose values a text may be looked for, None for all; and whether it may be in
     messages.
     """
-    sight = current_sight()
-    if not sight.restricted:
+    visibility = current_visibility()
+    if not visibility.restricted:
         return None, True
-    seen, hidden = _seen_and_hidden(slot, sight)
-    return tuple(seen) if hidden else None, not sight.hides_messages(slot.source_id)
+    seen, hidden = _seen_and_hidden(slot, visibility)
+    return tuple(seen) if hidden else None, not visibility.hides_messages(slot.source_id)
 
 
-def _seen_and_hidden(slot: Slot, sight: Sight) -> tuple[list[str], set[str]]:
+def _seen_and_hidden(slot: Slot, visibility: Visibility) -> tuple[list[str], set[str]]:
     """The names of a slot's tables; one that some hidden table has is hidden."""
     relations = list(Relation.objects.filter(slot=slot).order_by("pk"))
-    sight.learn([relation.pk for relation in relations])
-    hidden = {str(relation) for relation in relations if sight.hides(relation.pk)}
+    visibility.learn([relation.pk for relation in relations])
+    hidden = {str(relation) for relation in relations if visibility.hides(relation.pk)}
     return list(dict.fromkeys(str(r) for r in relations if str(r) not in hidden)), hidden
 
 

@@ -9,13 +9,14 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from replview.access.visibility import current_visibility
 from replview.access.withheld import shown_cells, shown_words, withheld
 from replview.features.exports.page import OWN_WORDS, export_url
 from replview.features.exports.reading_back import ReadingBack, reading_after
 from replview.parquet.archive.images import file_columns
 from replview.parquet.writing.layout import decoded
 from replview.store.models import Export
-from replview.store.read.visibility import NO_RIGHT, current_sight
+from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed
 from replview.targets.policy import Refused, check_again, read_policy
 from replview.text.formats import age_words, bytes_words, count_words, plural
@@ -206,7 +207,7 @@ def _without_messages(
     row: Export, names: list[str], rows: list[list[str | None]]
 ) -> list[list[str | None]]:
     """Transactions or events, without what messages told where whoever looks may see none."""
-    if not current_sight().hides_messages(row.slot.source_id if row.slot else 0):
+    if not current_visibility().hides_messages(row.slot.source_id if row.slot else 0):
         return rows
     return [
         [

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from replview.access.visibility import reading_session
 from replview.access.withheld import is_erased_text
 from replview.features.exports.narrowing import narrowing_of, permitted, same_masks
 from replview.jobs import exports
@@ -213,7 +214,7 @@ def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:
     """As last seen, whatever names somebody knows them by. Raises ``Refused``."""
     found: dict[str, None] = {}
     for name in names:
-        relations = {shape.relation_id for shape in shapes_named(slot, (name,))}
+        relations = {shape.relation_id for shape in shapes_named(reading_session(), slot, (name,))}
         if not relations:
             raise Refused(f"no change of a table {name} is recorded", "See the relations page")
         for relation in Relation.objects.filter(pk__in=relations).order_by("pk"):

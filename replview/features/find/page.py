@@ -9,15 +9,15 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
+from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.changes.search import FoundChanges, WhereError, find_changes
 from replview.store.read.changes.walk_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.coverage import Coverage, coverage_of
-from replview.store.read.history import TransactionRow
 from replview.store.read.relation_shapes import VersionShape, shapes_named
 from replview.store.read.row_history.before_images import Before, before_images
+from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.text.addresses import find_url, row_url
 from replview.ui.changes.cells import Cell
 from replview.ui.changes.change_blocks import Block, blocks_of
@@ -184,7 +184,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
         wanted=wanted,
         words=words,
         tables=_tables(slot),
-        columns=columns_in(wanted.shapes) if wanted.filter.tables else [],
+        columns=columns_in(wanted.shapes(reading_session())) if wanted.filter.tables else [],
         trouble=wanted.trouble or _missing(wanted),
     )
     if given.get("where") and not wanted.where:
@@ -197,7 +197,11 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
     started = time.monotonic()
     try:
         page.found = find_changes(
-            wanted, cursor=cursor, limit=PAGE_ROWS, budget_seconds=_BUDGET_SECONDS
+            reading_session(),
+            wanted,
+            cursor=cursor,
+            limit=PAGE_ROWS,
+            budget_seconds=_BUDGET_SECONDS,
         )
     except WhereError as error:
         page.trouble = str(error)
@@ -218,6 +222,7 @@ def _coverage(wanted: WantedChanges) -> Coverage:
     asked = wanted.filter
     schema, _, table = asked.tables[0].partition(".") if asked.tables else ("", "", "")
     return coverage_of(
+        reading_session(),
         wanted.slot,
         table=(schema, table) if table else None,
         since=asked.since_at,
@@ -233,7 +238,7 @@ def _tables(slot: Slot) -> list[str]:
 
 def columns_of(slot: Slot, tables: Sequence[str]) -> list[tuple[str, str]]:
     """Names and types in the newest shape, then those that older shapes had."""
-    return columns_in(shapes_named(slot, tables))
+    return columns_in(shapes_named(reading_session(), slot, tables))
 
 
 def columns_in(shapes: Sequence[VersionShape]) -> list[tuple[str, str]]:
@@ -273,7 +278,7 @@ def _before(found: FoundChanges, wanted: WantedChanges) -> dict[tuple[int, int],
         return known
     changes = [change for _, change in found.rows]
     rest = [c for c in changes if (c.transaction_id, c.seq) not in found.before]
-    return known | before_images(rest, found.shared)
+    return known | before_images(reading_session(), rest, found.shared)
 
 
 def _told(block: Block, columns: Sequence[str]) -> list[Moved]:

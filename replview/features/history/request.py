@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from replview.access.visibility import current_visibility
 from replview.access.withheld import slot_of_life, withheld
 from replview.jobs import history_jobs
 from replview.parquet.reading.places import lsn_text
 from replview.spark.history.commands import JOBS, lsn, moment
 from replview.store.models import HistoryJob
-from replview.store.read.visibility import NO_RIGHT, current_sight
+from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import note
 from replview.targets.policy import Refused, read_policy
 from replview.targets.roots import root_of
@@ -73,7 +74,7 @@ def read_history_wish(words: Mapping[str, str], *, anywhere: bool) -> HistoryWis
 
 def _check_rights(words: dict[str, str]) -> None:
     """Raises ``Refused`` where whoever asks may not see what the job would read."""
-    if not current_sight().restricted:
+    if not current_visibility().restricted:
         return
     slot = slot_of_life(words.get("life", ""))
     if slot is None:

@@ -9,12 +9,12 @@ from django.views.decorators.http import require_GET, require_POST
 from replview.access.page import OPERATOR, ROWS, Nav, page
 from replview.access.permitted import NeedsRole, require
 from replview.access.rights import Role
+from replview.access.visibility import current_visibility
 from replview.access.withheld import visible_jobs
 from replview.features.history.page import history_words, read_history_page
 from replview.features.history.record import read_history_record
 from replview.features.history.request import ask, read_history_wish
 from replview.jobs import history_jobs
-from replview.store.read.visibility import current_sight
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, may_choose_anywhere
 
@@ -77,7 +77,7 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
 def log(request: HttpRequest, job_id: int) -> HttpResponse:
     """The end of what it and Spark wrote, where this machine has it."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
-    if not current_sight().open:
+    if not current_visibility().open:
         raise NeedsRole(None, _QUOTES)
     path = Path(row.log_path or "/nowhere")
     try:

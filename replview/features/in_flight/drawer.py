@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from replview.access.visibility import reading_session
+from replview.features.in_flight import queries as store
 from replview.features.in_flight.page import Scope, in_flight_rows
 from replview.features.in_flight.rows import EndedRow, InFlightRow
 from replview.features.in_flight.text import database_of
@@ -12,8 +14,7 @@ from replview.health.open_transactions import Touched, touched_by
 from replview.health.resolving import Statement, end_of_session, ends_of_prepared
 from replview.health.source_looks import Look
 from replview.store.models import Slot, SlotIncarnation, Transaction
-from replview.store.read import in_flight as store
-from replview.store.read.history import HIDDEN_STATES, relation_names
+from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of
 from replview.text.formats import bytes_words, count_words, plural
 from replview.ui.changes.stages import Life, life_of
 
@@ -92,9 +93,9 @@ def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
         return None
     life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
     made = Chosen(transaction=row, slot=life.slot, life=None)
-    transitions = store.transitions_of([row.pk]).get(row.pk, ())
+    transitions = transitions_of(reading_session(), [row.pk]).get(row.pk, ())
     made.life = life_of(row, transitions, scope.now)
-    names = relation_names({int(key) for key in row.relations})
+    names = relation_names(reading_session(), {int(key) for key in row.relations})
     made.tables, _ = touched_by(row, names, shown=50)
     if row.state in store.OPEN_STATES and row.incarnation_id in scope.incarnations:
         _tell_open(made, scope)

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from replview.features.in_flight.queries import Wanted
 from replview.store.models import Slot
-from replview.store.read.in_flight import Wanted
 from replview.text.formats import NO_BREAK, age_words
 
 STATES = ("streaming", "prepared")

@@ -10,14 +10,15 @@ from datetime import datetime, timedelta
 from django.http import Http404
 from django.utils import timezone
 
+from replview.access.visibility import reading_session
+from replview.features.in_flight import queries as store
 from replview.features.in_flight.filters import Filters
 from replview.features.in_flight.rows import ElsewhereRow, EndedRow, InFlightRow, elsewhere_rows
 from replview.health.holding import Holding, holding_of
 from replview.health.open_transactions import OpenRow, touched_by
 from replview.health.source_looks import Look, pairs
 from replview.store.models import Slot, Transaction
-from replview.store.read import in_flight as store
-from replview.store.read.history import relation_names
+from replview.store.read.history import relation_names, transitions_of
 from replview.ui.changes.stages import life_of
 
 #: The rate is of the last so many seconds.
@@ -223,7 +224,7 @@ def _read_open(page: InFlight, wanted: store.Wanted) -> None:
 
 def in_flight_rows(rows: list[Transaction], scope: Scope) -> list[InFlightRow]:
     """Open transactions as rows, in the same order."""
-    names = relation_names({int(key) for row in rows for key in row.relations})
+    names = relation_names(reading_session(), {int(key) for row in rows for key in row.relations})
     aborted = store.aborted_of(rows)
     made = []
     for row in rows:
@@ -282,7 +283,7 @@ def _read_ended(page: InFlight, wanted: store.Wanted) -> None:
 
 def ended_rows(rows: list[Transaction], scope: Scope) -> list[EndedRow]:
     """Ended transactions with their lives, in the same order."""
-    lives = store.transitions_of([row.pk for row in rows])
+    lives = transitions_of(reading_session(), [row.pk for row in rows])
     return [
         EndedRow(
             transaction=row,

@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from replview.access.page import ROWS, VIEWER, Nav, page
+from replview.features.in_flight import queries as store
 from replview.features.in_flight.drawer import Chosen, read_chosen
 from replview.features.in_flight.filters import Filters
 from replview.features.in_flight.page import (
@@ -20,7 +21,6 @@ from replview.features.in_flight.page import (
 )
 from replview.features.in_flight.text import sentence_of, work_mem_words
 from replview.store.models import Transaction
-from replview.store.read import in_flight as store
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
 
 

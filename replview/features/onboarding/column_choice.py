@@ -13,7 +13,8 @@ from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan import column_rules
 from replview.catalog.publications import read_publications
 from replview.catalog.tables import TableFacts, read_tables
-from replview.store.masks import current_rules, masked_by
+from replview.store.masks import current_rules
+from replview.store.read.mask_rules import masked_by
 
 KEEP, MASK, DROP = "keep", "mask", "drop"
 #: As a form's choices.

@@ -9,6 +9,7 @@ import threading
 from functools import cache, partial
 from typing import Any
 
+from replview.access.visibility import reading_session
 from replview.catalog.connections import reading
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.state.peekable import read_place
@@ -16,9 +17,10 @@ from replview.jobs import peeks
 from replview.receiver.peeks.peek import peek as look_into
 from replview.store.connecting import orm_connection
 from replview.store.dsn import full_conninfo
-from replview.store.masks import NamedColumn, current_rules, masked_by
+from replview.store.masks import current_rules
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.reachable import DSNError
+from replview.store.read.mask_rules import NamedColumn, masked_by
 from replview.store.read.relation_shapes import names_had
 from replview.store.read.seen import masked_image
 from replview.store.secrets import SecretKeyChanged
@@ -82,7 +84,7 @@ def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool
             own.setdefault(table, set()).update(columns)
     if not rules and not own:
         return result
-    called = cache(partial(names_had, source.pk))
+    called = cache(partial(names_had, reading_session(), source.pk))
     changes = []
     for change in result.get("first_changes") or []:
         schema, table = str(change.get("schema") or ""), str(change.get("table") or "")

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.utils import timezone
 
+from replview.access.visibility import current_visibility
 from replview.store.models import Transaction
-from replview.store.read.changes.page import ChangeRow
-from replview.store.read.visibility import current_sight
+from replview.store.read.rows import ChangeRow
 from replview.text.formats import age_words, bytes_words, count_words, plural
 from replview.ui.changes.change_blocks import Block, blocks_of
 from replview.ui.changes.withheld_changes import seen_peeked
@@ -178,14 +178,14 @@ def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[Grou
     """Blocks in the order of the stream, a heading wherever another transaction begins; without
     what whoever looks may not see.
     """
-    sight = current_sight()
+    visibility = current_visibility()
     groups: list[Group] = []
     for number, change in enumerate(changes, start=1):
         xid = change.get("gid") or change.get("xid")
         name = "" if xid is None else str(xid)
         if not groups or groups[-1].name != name:
             groups.append(Group(name))
-        row = seen_peeked(_row(change, number), source_id, sight)
+        row = seen_peeked(_row(change, number), source_id, visibility)
         groups[-1].blocks += blocks_of([row])
     return groups
 

@@ -15,14 +15,20 @@ from replview.features.relations.published_tables import (
     tables_of_look,
 )
 from replview.features.relations.rename_evidence import values_carried
-from replview.features.relations.version_renames import Carried, rename_candidates
-from replview.store.masks import masked_columns, named_columns
+from replview.features.relations.schema_history import (
+    Period,
+    SchemaHistory,
+    VersionHistory,
+    schema_history,
+)
+from replview.store.masks import masked_columns
 from replview.store.models import Relation, TypeName
 from replview.store.publication_looks import latest_look
-from replview.store.read.schema_history import Period, SchemaHistory, VersionHistory, schema_history
-from replview.store.read.version_diff import Diff, compare, summary
-from replview.store.read.version_shapes import Shape, shape_of
+from replview.store.read.mask_rules import named_columns
 from replview.text.addresses import relation_url
+from replview.ui.versions.diff import Diff, compare, summary
+from replview.ui.versions.renames import Carried, rename_candidates
+from replview.ui.versions.shapes import Shape, shape_of
 
 #: How wide the bar of the version with the most changes is drawn.
 BAR = 96

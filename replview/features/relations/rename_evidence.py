@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from django.db import connection
 
-from replview.store.read.schema_history import VersionHistory
-from replview.store.read.visibility import current_sight
+from replview.access.visibility import current_visibility
+from replview.features.relations.schema_history import VersionHistory
 
 _TRANSACTIONS = 20
 _ROWS = 20
@@ -61,9 +61,9 @@ def values_carried(
         "rows": _ROWS,
         "looked": _LOOKED_AT,
     }
-    if current_sight().hides(relation_id):
+    if current_visibility().hides(relation_id):
         return {}
-    masked = current_sight().masked(relation_id)
+    masked = current_visibility().masked(relation_id)
     pairs = [pair for pair in pairs if not masked.intersection(pair)]
     with connection.cursor() as cursor:
         cursor.execute(_PAIRS, parameters)

@@ -9,18 +9,19 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from replview.access.visibility import reading_session
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.table_now import IndexNow, TableNow, look_at_table
+from replview.features.relations.schema_history import SchemaHistory
 from replview.store.dsn import full_conninfo
 from replview.store.models import Relation, RelationVersion, Source
 from replview.store.reachable import DSNError
 from replview.store.read.row_history.widths import row_widths
-from replview.store.read.schema_history import SchemaHistory
-from replview.store.read.version_diff import compare, summary
-from replview.store.read.version_shapes import Column, Shape
 from replview.store.secrets import SecretKeyChanged
 from replview.text.formats import bytes_words, plural
 from replview.text.type_words import short_type
+from replview.ui.versions.diff import compare, summary
+from replview.ui.versions.shapes import Column, Shape
 
 
 @dataclass(slots=True)
@@ -164,7 +165,9 @@ def full_cost(history: SchemaHistory) -> FullCost | None:
     if current is None or current.version.replica_identity not in ("DEFAULT", "INDEX"):
         return None
     version: RelationVersion = current.version
-    widths = row_widths(history.relation.pk, list(version.key_columns), len(version.columns))
+    widths = row_widths(
+        reading_session(), history.relation.pk, list(version.key_columns), len(version.columns)
+    )
     if widths is None or widths.rows < _ENOUGH_ROWS:
         return None
     about = "at least" if widths.at_least else "about"

@@ -8,17 +8,18 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET
 
 from replview.access.page import VIEWER, Nav, page
+from replview.access.visibility import reading_session
 from replview.features.relations.filters import wanted_of
 from replview.features.relations.history_page import SchemaPage, read_schema_page
 from replview.features.relations.page import read_relations_page
+from replview.features.relations.schema_history import schema_history
 from replview.features.relations.source_now import full_cost, read_source_now
 from replview.health.fleet import SlotView
 from replview.store.models import Relation, RelationVersion, Slot
 from replview.store.read.coverage import coverage_of
-from replview.store.read.schema_history import schema_history
-from replview.store.read.version_shapes import shape_of
 from replview.text.addresses import relation_url
 from replview.ui.shell import fleet_of
+from replview.ui.versions.shapes import shape_of
 
 
 @page(role=VIEWER, nav=Nav(group="Browse", label="Relations", icon="relations", one_slot=True))
@@ -100,7 +101,7 @@ def _find(relation_id: int) -> Relation:
 
 def _evidence(row: Relation) -> dict[str, Any]:
     return {
-        "coverage": coverage_of(row.slot, table=(row.schema, row.table)),
+        "coverage": coverage_of(reading_session(), row.slot, table=(row.schema, row.table)),
         "cost": full_cost(schema_history(row)),
     }
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Min
 
+from replview.access.visibility import reading_session
 from replview.catalog.state.wal_budget import size_words
 from replview.store.models import Slot
 from replview.store.read.deleted_days import kept_since
@@ -75,7 +76,7 @@ def page_of(
     store = measure()
     size = store.budget_bytes
     slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
-    begins, full = kept_since(), forecast()
+    begins, full = kept_since(reading_session()), forecast()
     told = {one.slot.pk: one for one in slot_forecasts()}
     return StorePage(
         forecast=full,

@@ -7,6 +7,7 @@ from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema
 
 from replview.access.page import ROWS, VIEWER, page
+from replview.access.visibility import reading_session
 from replview.store.fields import LSN
 from replview.store.models import Slot
 from replview.store.read.changes.as_json import OPERATIONS, utc_text
@@ -78,6 +79,7 @@ def rows(
     of_table, wanted = _row(found, table, key)
     try:
         page: RowHistory = row_history(
+            reading_session(),
             found,
             of_table.relation.pk,
             wanted,
@@ -112,7 +114,12 @@ def as_of(
     if at and moment is None:
         raise BadRequest(f"{at[:100]} is not a time", "write at=2026-11-20T07:57:11Z, or at=2h")
     state = row_as_of(
-        found, of_table.relation.pk, wanted, moment=moment, lsn=_lsn(lsn) if lsn else None
+        reading_session(),
+        found,
+        of_table.relation.pk,
+        wanted,
+        moment=moment,
+        lsn=_lsn(lsn) if lsn else None,
     )
     viewed(relation_ids=of_table.relation_ids, rows=1, subject=AS_OF)
     return {
@@ -129,11 +136,11 @@ def as_of(
 
 def _row(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | None]]:
     """The table and the key in it. Raises ``Http404``, ``BadRequest``."""
-    found = tables_named(slot, table.replace("\0", "")[:200])
+    found = tables_named(reading_session(), slot, table.replace("\0", "")[:200])
     if found is None:
         raise Http404(f"slot {slot} has no table {table[:100]!r}: see /api/v1/relations")
-    if found.withheld:
-        raise BadRequest(found.withheld, "ask for the table's changes without a key")
+    if reason := found.withheld(reading_session()):
+        raise BadRequest(reason, "ask for the table's changes without a key")
     try:
         return found, parse_key(key.replace("\0", ""), found.key_columns)
     except KeyProblem as problem:

@@ -10,6 +10,7 @@ import orjson
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from replview.access.visibility import reading_session
 from replview.features.rows.text import differs, short
 from replview.store.read.changes.values import mark_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
@@ -112,7 +113,7 @@ def _read_moment(found: AsOf, walk: Walk, start: Start, before: str) -> None:
 
     def state(**moment: Any) -> RowState:
         assert start.key is not None
-        return row_as_of(walk.slot, relation, start.key, walk=walk, **moment)
+        return row_as_of(reading_session(), walk.slot, relation, start.key, walk=walk, **moment)
 
     if match := _CHANGE.fullmatch(before):
         try:

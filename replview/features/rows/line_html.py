@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.features.rows.text import ChangeLine, Part
-from replview.store.read.row_history.steps import Step
+from replview.store.read.rows import Step
 from replview.text.formats import age_words, count_words, day_second_words
 from replview.ui.component_html import chip_html, op_html, time_html
 

@@ -9,12 +9,13 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils import timezone
 
+from replview.access.visibility import reading_session
 from replview.features.rows.as_of_page import AsOf, read_as_of
 from replview.features.rows.strip import Strip, strip_of
 from replview.features.rows.text import ChangeLine, Sentence, line_of, sentence_of
 from replview.store.fields import LSN
 from replview.store.models import Slot
-from replview.store.read.changes.page import ChangeRow, changes_of
+from replview.store.read.changes.page import changes_of
 from replview.store.read.changes.values import mark_of
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history.as_of import row_as_of
@@ -24,11 +25,12 @@ from replview.store.read.row_history.cursors import CursorError
 from replview.store.read.row_history.history import Mark, RowHistory, history_of
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import Version
-from replview.store.read.version_diff import summary
-from replview.store.read.version_shapes import shape_of
+from replview.store.read.rows import ChangeRow
 from replview.text.addresses import relation_url
 from replview.ui.changes.change_blocks import Block, blocks_of
 from replview.ui.row_start import Start
+from replview.ui.versions.diff import summary
+from replview.ui.versions.shapes import shape_of
 
 #: Lines of a page.
 PAGE_CHANGES = 50
@@ -139,7 +141,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     actor = str(words["actor"]) if "actor" in words else None
     column = str(words.get("column", ""))
     cursor = str(words.get("cursor", "")) or None
-    walk = Walk(slot, start.table, start.table.hashes(start.key))
+    walk = Walk(reading_session(), slot, start.table, start.table.hashes(start.key))
     asked = {"limit": PAGE_CHANGES, "actor": actor, "column": column or None}
     try:
         history = history_of(walk, cursor=cursor, **asked)
@@ -150,8 +152,8 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     if cursor is not None or actor is not None or column:
         walk.newest = None
     relation = start.table.relation
-    now = row_as_of(slot, relation.pk, start.key, walk=walk)
-    coverage = coverage_of(slot, table=(relation.schema, relation.table))
+    now = row_as_of(reading_session(), slot, relation.pk, start.key, walk=walk)
+    coverage = coverage_of(reading_session(), slot, table=(relation.schema, relation.table))
     as_of = read_as_of(walk, start, words, now, history)
     lines = [_line(item, address, history) for item in history.items]
     _open(lines, history, str(words.get("open", "")))
@@ -234,7 +236,7 @@ def _told_block(entry: Entry, version: Version | None) -> Block | None:
     cut = any(mark_of(value) for image in (step.old, step.new, known.values) if image
               for value in image.values())  # fmt: skip
     if version is None or cut:
-        found = changes_of(step.transaction_id, step.seq - 1, 1)
+        found = changes_of(reading_session(), step.transaction_id, step.seq - 1, 1)
         return blocks_of(found)[0] if found and found[0].seq == step.seq else None
     change = ChangeRow(
         step.transaction_id, step.seq, str(LSN(step.lsn)), step.subxid, step.op, step.old_kind,

@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from replview.access.page import ROWS, VIEWER, Nav, page
+from replview.access.visibility import reading_session
 from replview.features.rows.page import read_page
 from replview.health.fleet import SlotView
 from replview.store.models import SlotIncarnation, Transaction
@@ -45,8 +46,8 @@ def rows(request: HttpRequest) -> HttpResponse:
 @require_GET
 def change(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """One change in full, for a line that is opened."""
-    found = changes_of(transaction_id, seq - 1, 1)
-    row = transaction_by_id(transaction_id)
+    found = changes_of(reading_session(), transaction_id, seq - 1, 1)
+    row = transaction_by_id(reading_session(), transaction_id)
     if row is None or not found or found[0].seq != seq:
         raise Http404("there is no such change, or it was received anew")
     life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)

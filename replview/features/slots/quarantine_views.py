@@ -10,13 +10,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.page import OF_SLOT, OPERATOR, ROWS, page
+from replview.access.visibility import current_visibility
 from replview.features.slots import views as slot_page
 from replview.features.slots.quarantine_text import SHOWN_BYTES, hex_dump
-from replview.store.globs import table_readings
-from replview.store.masks import current_rules, masked_by, named_columns
+from replview.store.masks import current_rules
 from replview.store.models import Quarantine, RelationVersion, Slot
 from replview.store.quarantine import decide, raw_length, raw_part, skip_word
-from replview.store.read.visibility import NO_RIGHT, current_sight
+from replview.store.read.globs import table_readings
+from replview.store.read.mask_rules import masked_by, named_columns
+from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import Action, note
 
 #: Tags of messages that carry values of rows; all else but ``M`` carries none.
@@ -25,16 +27,16 @@ _OF_ROWS = "IUD"
 
 def why_withheld(row: Quarantine, slot: Slot) -> str:
     """Why the message's bytes are shown to nobody, or not to whoever asks; empty: they may be."""
-    sight = current_sight()
+    visibility = current_visibility()
     if row.tag == "M":
-        return f"you have {NO_RIGHT}" if sight.hides_messages(slot.source_id) else ""
+        return f"you have {NO_RIGHT}" if visibility.hides_messages(slot.source_id) else ""
     if row.tag not in _OF_ROWS and row.tag:
         return ""
     called = table_readings(row.relation)
     if not called:
-        closed = sight.restricted or current_rules() or slot.column_rules
+        closed = visibility.restricted or current_rules() or slot.column_rules
         return "it names no table, and some are not to be seen" if closed else ""
-    if any(sight.hides_table(slot.source_id, schema, table) for schema, table in called):
+    if any(visibility.hides_table(slot.source_id, schema, table) for schema, table in called):
         return f"you have {NO_RIGHT} of {row.relation}"
     if any(_is_masked(slot, schema, table) for schema, table in called):
         return f"columns of {row.relation} are masked, and these bytes are as they came"

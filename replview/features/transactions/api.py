@@ -6,10 +6,11 @@ from django.http import Http404, HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from replview.access.page import VIEWER, page
+from replview.access.visibility import reading_session
 from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read import history
 from replview.store.read.changes.as_json import utc_text
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.listing import Cursor, find_transactions
 from replview.store.read.transactions.transaction_json import transaction_json
 from replview.ui.api.answers import BadRequest
@@ -43,13 +44,16 @@ def transactions(
     if wanted.slot:
         slot_named(wanted.slot)
     found = find_transactions(
+        reading_session(),
         wanted,
         cursor=_cursor(paging.cursor),
         backwards=backwards,
         limit=paging.limit,
         budget_seconds=BUDGET_SECONDS,
     )
-    names = history.relation_names({int(key) for row in found.rows for key in row.relations})
+    names = history.relation_names(
+        reading_session(), {int(key) for row in found.rows for key in row.relations}
+    )
     return {
         "items": [transaction_json(row, names, *found.slots[row.incarnation_id])
                   for row in found.rows if row.incarnation_id in found.slots],
@@ -65,13 +69,17 @@ def transactions(
 def transaction(request: HttpRequest, transaction_id: int) -> dict[str, Any]:
     """One transaction by its `id`: its states and times, who, and what it touched."""
     row, slot, number = find_one(transaction_id)
-    names = history.relation_names({int(key) for key in row.relations})
+    names = history.relation_names(reading_session(), {int(key) for key in row.relations})
     return transaction_json(row, names, str(slot), number)
 
 
 def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
     """A transaction with its slot and the number of the slot's life. Raises ``Http404``."""
-    row = history.transaction_by_id(transaction_id) if transaction_id < 1 << 63 else None
+    row = (
+        history.transaction_by_id(reading_session(), transaction_id)
+        if transaction_id < 1 << 63
+        else None
+    )
     if row is None or row.state == "copying":
         raise Http404("there is no such transaction, or it was received anew")
     life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)

@@ -7,18 +7,19 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from replview.access.page import ROWS, VIEWER, Action, page
+from replview.access.visibility import reading_session
 from replview.features.transactions.api import find_one
 from replview.store.models import Transaction
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.search import find_changes
-from replview.store.read.changes.search_records import searched_changes
 from replview.store.read.changes.stream import PAGE, RecordWriter
 from replview.store.read.changes.walk import Found, Walk
 from replview.store.read.changes.walk_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.value_filter import WhereError
 from replview.store.write.access_record import viewed_changes
+from replview.store.write.search_records import searched_changes
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.coverage import coverage_json
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging
@@ -59,13 +60,17 @@ def changes(
     wanted, place = _wanted(words), _place(paging.cursor)
     try:
         found = find_changes(
-            wanted, cursor=place, limit=paging.limit, budget_seconds=BUDGET_SECONDS
+            reading_session(),
+            wanted,
+            cursor=place,
+            limit=paging.limit,
+            budget_seconds=BUDGET_SECONDS,
         )
     except WhereError as error:
         raise BadRequest(str(error)) from None
     searched_changes(wanted)
     viewed_changes(change for _, change in found.rows)
-    records = RecordWriter(wanted.slot)
+    records = RecordWriter(reading_session(), wanted.slot)
     return {
         "items": [records.record(each) for each in found.rows],
         "next": str(found.older) if found.older else None,
@@ -116,11 +121,13 @@ def changes_of_transaction(
 def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[str, Any]:
     """A page in the order of history, as far as the time of one answer goes."""
     deadline = time.monotonic() + BUDGET_SECONDS
-    writer = RecordWriter(wanted.slot)
+    writer = RecordWriter(reading_session(), wanted.slot)
     found: list[Found] = []
     complete = True
     try:
-        for batch in Walk(wanted, place=place, batching=Batching(PAGE, PAGE)).batches():
+        for batch in Walk(
+            reading_session(), wanted, place=place, batching=Batching(PAGE, PAGE)
+        ).batches():
             found += batch.found
             place = batch.place
             if len(found) > limit or time.monotonic() > deadline:

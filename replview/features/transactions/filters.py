@@ -6,7 +6,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from replview.store.read.changes.of_transaction import ChangeFilter
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import TransactionRow
 
 OPERATIONS = "IUDTMS"
 #: In ``table``: the logical messages. A table always has its schema before a dot.

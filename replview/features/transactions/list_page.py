@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from django.urls import reverse
 
+from replview.access.visibility import reading_session
 from replview.store.fields import LSN
 from replview.store.models import Slot, Transaction
 from replview.store.read.history_places import first_seqs_from_lsn, lives_of
@@ -38,7 +39,9 @@ def find_transaction(text: str, slot: str = "") -> Transaction | None:
     """
     shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
     if slot:
-        shown = shown.filter(incarnation__in=[life.id for life in lives_of(slot)])
+        shown = shown.filter(
+            incarnation__in=[life.id for life in lives_of(reading_session(), slot)]
+        )
     found = shown.filter(gid=text).order_by("-id").first()
     if found is None and text.isascii() and text.isdigit() and len(text) <= 10:
         found = shown.filter(xid=int(text)).order_by("-id").first()
@@ -51,7 +54,7 @@ def _at_lsn(text: str, slot: str) -> Transaction | None:
         lsn = LSN.parse(text)
     except ValueError:
         return None
-    first = first_seqs_from_lsn(slot, lsn)
+    first = first_seqs_from_lsn(reading_session(), slot, lsn)
     if not first:
         return None
     life = max(first)
@@ -187,7 +190,7 @@ def place_of(words: Mapping[str, Any], slot: str) -> Place:
     """Where the list begins: at a cursor, at what was jumped to, else at the newest."""
     text = str(words.get("cursor") or "")
     if text == "first":
-        return Place(cursor=cursor_at_beginning(slot), backwards=True)
+        return Place(cursor=cursor_at_beginning(reading_session(), slot), backwards=True)
     if text:
         try:
             return Place(cursor=Cursor.parse(text), backwards=bool(words.get("back")))
@@ -200,16 +203,18 @@ def place_of(words: Mapping[str, Any], slot: str) -> Place:
 def _jump(at: str, slot: str) -> Place:
     """To a moment, an LSN, or a transaction's xid or gid."""
     if not at.isdigit() and (moment := read_time(at)) is not None:
-        return Place(cursor=cursor_at_time(moment, slot), at=at)
+        return Place(cursor=cursor_at_time(reading_session(), moment, slot), at=at)
     try:
-        return Place(cursor=cursor_at_lsn(LSN.parse(at), slot), at=at, choose_first=True)
+        return Place(
+            cursor=cursor_at_lsn(reading_session(), LSN.parse(at), slot), at=at, choose_first=True
+        )
     except ValueError:
         pass
     row = find_transaction(at, slot)
     if row is None:
         return Place(at=at, found=False)
     moment = row.commit_time or row.ended_at or row.stored_at or row.received_at
-    cursor = cursor_at_time(moment, slot)
+    cursor = cursor_at_time(reading_session(), moment, slot)
     if row.commit_seq is not None:
         cursor.seqs[row.incarnation_id] = row.commit_seq + 1
     elif row.stored_at is not None:
@@ -222,6 +227,7 @@ def read_page(words: QueryDict, slot: Slot | None, several: bool) -> Transaction
     wanted = wanted_of(words)
     place = place_of(words, wanted.slot)
     found = find_transactions(
+        reading_session(),
         wanted,
         cursor=place.cursor,
         backwards=place.backwards,
@@ -271,6 +277,7 @@ def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
     if wanted.since_at is None:
         return None
     found = find_transactions(
+        reading_session(),
         replace(wanted, since="", until=wanted.since),
         limit=1,
         budget_seconds=_BUDGET_SECONDS,

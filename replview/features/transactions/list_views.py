@@ -8,11 +8,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from replview.access.page import VIEWER, Action, Nav, page
+from replview.access.visibility import reading_session
 from replview.features.transactions.list_page import STATES, find_transaction, list_url, read_page
-from replview.store.read.changes.search_records import searched_transactions
 from replview.store.read.coverage import coverage_of
 from replview.store.read.deleted_days import last_deleted_day
 from replview.store.read.transactions.transaction_filter import read_time
+from replview.store.write.search_records import searched_transactions
 from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of
 
@@ -53,8 +54,10 @@ def transactions(request: HttpRequest) -> HttpResponse:
         "saved": saved_filters(request, "transactions"),
         "download_query": urlencode(page.wanted.words() | {"slot": str(slot or "")}, safe="/,"),
         # What the record vouches for is told where it is asked for: where nothing was found.
-        "coverage": coverage_of(slot) if slot is not None and not page.lines else None,
-        "deleted_until": None if page.lines else last_deleted_day(),
+        "coverage": coverage_of(reading_session(), slot)
+        if slot is not None and not page.lines
+        else None,
+        "deleted_until": None if page.lines else last_deleted_day(reading_session()),
     }
     return render(request, "transactions/transactions.html", content)
 

@@ -9,13 +9,14 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.utils import timezone
 
+from replview.access.visibility import reading_session
 from replview.features.transactions.filters import Shown, TableEntry, table_entries, table_of
 from replview.features.transactions.timeline import timeline_of
 from replview.store.models import Slot
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import ChangePage, find_changes, first_spots
-from replview.store.read.history import TransactionRow
-from replview.store.read.in_flight import transitions_of
+from replview.store.read.history import transitions_of
+from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.neighbours import Neighbours, neighbours_of
 from replview.store.read.transactions.transaction_undo import MOST_CHANGES
 from replview.text.addresses import actor_url, slot_page_url
@@ -55,11 +56,15 @@ class Changes:
 def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str, Any]:
     """The page's content."""
     shown = Shown.from_words(request.GET)
-    names = history.relation_names({int(key) for key in row.relations})
-    transitions = transitions_of([row.id]).get(row.id, ()) if row.streamed or row.gid else ()
+    names = history.relation_names(reading_session(), {int(key) for key in row.relations})
+    transitions = (
+        transitions_of(reading_session(), [row.id]).get(row.id, ())
+        if row.streamed or row.gid
+        else ()
+    )
     entries = table_entries(row, names, shown)
     relations = {e.value: e.relation_id for e in entries if e.relation_id is not None}
-    spots, last = first_spots(row.id, _SPOTS)
+    spots, last = first_spots(reading_session(), row.id, _SPOTS)
     changes = read_changes(row, slot, shown, relations, last)
     of_table = table_of(entries)
     letters = _letters(row)
@@ -114,7 +119,13 @@ def read_changes(
     if wanted is None:
         return Changes(no_table=True)
     found = find_changes(
-        row.id, wanted, after=shown.after, before=shown.before, limit=PAGE_CHANGES, last=last
+        reading_session(),
+        row.id,
+        wanted,
+        after=shown.after,
+        before=shown.before,
+        limit=PAGE_CHANGES,
+        last=last,
     )
     blocks = blocks_of(
         found.rows, all_columns=shown.all_columns, not_undone=NOT_UNDONE.get(row.state, "")
@@ -156,7 +167,7 @@ def _letters(row: TransactionRow) -> str:
 def _neighbours(row: TransactionRow, table: TableEntry | None) -> Neighbours | None:
     if table is None or table.relation_id is None or row.commit_seq is None:
         return None
-    return neighbours_of(row.incarnation_id, row.commit_seq, table.relation_id)
+    return neighbours_of(reading_session(), row.incarnation_id, row.commit_seq, table.relation_id)
 
 
 def _not_undone(row: TransactionRow, changes: Changes) -> str:

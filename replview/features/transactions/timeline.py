@@ -9,7 +9,7 @@ from typing import Any
 
 from replview.store.fields import LSN
 from replview.store.read.changes.of_transaction import Spot
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import TransactionRow
 from replview.text.formats import age_words, bytes_words, short_words
 
 #: Changes that have a mark of their own; the first of each table comes before the rest.

@@ -8,17 +8,19 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from replview.access.page import ROWS, VIEWER, page
+from replview.access.visibility import reading_session
 from replview.features.transactions.page import read_page
 from replview.store.models import Relation, Slot, SlotIncarnation, Transaction
 from replview.store.read import history
 from replview.store.read.changes import as_json as change_json
 from replview.store.read.changes.as_sql import change_as_sql, undo_sql
 from replview.store.read.changes.of_transaction import first_changes_whole, last_seq, one_change
-from replview.store.read.changes.page import ChangeRow
+from replview.store.read.changes.page import value_of
 from replview.store.read.coverage import coverage_of
 from replview.store.read.deleted_days import deleted_day_of
-from replview.store.read.in_flight import transitions_of
+from replview.store.read.history import transitions_of
 from replview.store.read.row_history.before_images import before_images
+from replview.store.read.rows import ChangeRow
 from replview.store.read.transactions.transaction_undo import MOST_CHANGES, undo_transaction
 from replview.store.retention.archived import place_of
 from replview.store.write.access_record import Action, note, viewed, viewed_changes
@@ -36,8 +38,8 @@ REFUSED = 409
 @require_GET
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """One transaction: its life, who did it, what it touched, every change as a diff."""
-    day = deleted_day_of(transaction_id)
-    if day is not None and history.transaction_by_id(transaction_id) is None:
+    day = deleted_day_of(reading_session(), transaction_id)
+    if day is not None and history.transaction_by_id(reading_session(), transaction_id) is None:
         place = place_of(transaction_id)
         if place is not None:
             return archived_transaction(request, place, request.path)
@@ -53,7 +55,9 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
 def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """What the record covers around a transaction: asked for by its page once that is shown."""
     slot = read_slot(find_transaction(transaction_id))
-    return render(request, "transactions/_coverage.html", {"coverage": coverage_of(slot)})
+    return render(
+        request, "transactions/_coverage.html", {"coverage": coverage_of(reading_session(), slot)}
+    )
 
 
 @page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
@@ -63,8 +67,12 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     row = find_transaction(transaction_id)
     slot = read_slot(row)
     in_scope(request, slot)
-    names = history.relation_names({int(key) for key in row.relations})
-    transitions = transitions_of([row.id]).get(row.id, ()) if row.streamed or row.gid else ()
+    names = history.relation_names(reading_session(), {int(key) for key in row.relations})
+    transitions = (
+        transitions_of(reading_session(), [row.id]).get(row.id, ())
+        if row.streamed or row.gid
+        else ()
+    )
     page = {
         "slot": slot,
         "life": life_of(row, transitions, timezone.now()),
@@ -101,11 +109,11 @@ def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     side, column = request.GET.get("side", ""), request.GET.get("column", "")
     if side == "before":
         change = _change(transaction_id, seq)
-        before = before_images([change]).get((transaction_id, seq))
+        before = before_images(reading_session(), [change]).get((transaction_id, seq))
         text = None if before is None else before.image.get(column)
         text = text if isinstance(text, str) else None
     else:
-        text = history.value_of(transaction_id, seq, side, column)
+        text = value_of(reading_session(), transaction_id, seq, side, column)
     if text is None:
         raise Http404("no such value")
     viewed(rows=1, transaction=transaction_id, seq=seq)
@@ -131,7 +139,9 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
 def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """The change as a statement that does it again."""
     change = _change(transaction_id, seq)
-    made = change_as_sql(change, before_images([change]).get((transaction_id, seq)))
+    made = change_as_sql(
+        change, before_images(reading_session(), [change]).get((transaction_id, seq))
+    )
     note_copied("the SQL of a change", made.sql, transaction_id, seq)
     return _statement(made.sql, f"No SQL: {made.reason}.", "change.sql")
 
@@ -145,7 +155,7 @@ def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     if problem := NOT_UNDONE.get(find_transaction(transaction_id).state):
         return _statement(None, f"No undo: {problem}.", "undo.sql")
     change = _change(transaction_id, seq)
-    made = undo_sql(change, before_images([change]).get((transaction_id, seq)))
+    made = undo_sql(change, before_images(reading_session(), [change]).get((transaction_id, seq)))
     note_copied("the SQL that undoes a change", made.sql, transaction_id, seq)
     return _statement(made.sql, f"No undo: {made.reason}.", "undo.sql")
 
@@ -159,7 +169,7 @@ def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
     counted = row.inserts + row.updates + row.deletes + row.truncates + row.messages
     changes: list[ChangeRow] | None = []
     if not problem and counted - row.aborted_changes <= MOST_CHANGES:
-        changes = first_changes_whole(transaction_id, MOST_CHANGES + 1)
+        changes = first_changes_whole(reading_session(), transaction_id, MOST_CHANGES + 1)
     elif not problem:
         problem = f"it has more than {MOST_CHANGES:,} changes"
     if changes is None:
@@ -167,7 +177,9 @@ def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
     if problem:
         return _statement(None, f"No undo: {problem}.", "undo.sql")
     changes = changes or []
-    made = undo_transaction(changes, before_images(changes), name=row.gid or str(row.xid or ""))
+    made = undo_transaction(
+        changes, before_images(reading_session(), changes), name=row.gid or str(row.xid or "")
+    )
     viewed_changes(changes)
     note_copied("the SQL that undoes a transaction", made.sql, transaction_id)
     reasons = "\n".join(made.reasons)
@@ -184,9 +196,9 @@ def note_copied(what: str, sql: str | None, transaction_id: int, seq: int | None
 def _change(transaction_id: int, seq: int) -> ChangeRow:
     """One change whole; 404 where there is none."""
     row = find_transaction(transaction_id)
-    change = one_change(row.id, seq) if seq < 1 << 31 else None
+    change = one_change(reading_session(), row.id, seq) if seq < 1 << 31 else None
     if change is None:
-        long = seq < 1 << 31 and 0 < seq <= last_seq(row.id)
+        long = seq < 1 << 31 and 0 < seq <= last_seq(reading_session(), row.id)
         raise Http404(
             "this change is too long to be copied" if long else "the transaction has no such change"
         )

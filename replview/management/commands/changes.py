@@ -13,6 +13,7 @@ import orjson
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
+from replview.access.visibility import reading_session
 from replview.features.downloads.files import write_parquet
 from replview.management.output.changes_options import add_filters, number, selection_of
 from replview.management.output.instance import InstanceCommand, find_slot
@@ -20,12 +21,12 @@ from replview.store.models import Slot
 from replview.store.read.changes.as_csv import csv_lines
 from replview.store.read.changes.as_json import Record
 from replview.store.read.changes.search import WhereError, check_where
-from replview.store.read.changes.search_records import searched_changes
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found, last_cursor
 from replview.store.read.changes.walk import ALL_OF_IT
 from replview.store.read.changes.walk_places import Place
 from replview.store.write.access_record import Action, note
+from replview.store.write.search_records import searched_changes
 
 #: Between two looks for new transactions: one small read by primary key each.
 _LOOK_SECONDS = 0.25
@@ -117,7 +118,7 @@ class Command(InstanceCommand):
 
 def _check(selection: Selection, options: dict[str, Any]) -> None:
     """What does not go together."""
-    check_where(selection.wanted)
+    check_where(reading_session(), selection.wanted)
     parquet = options["format"] == "parquet"
     if parquet and not options["output"]:
         raise CommandError("a Parquet file cannot be streamed: say where with --output")
@@ -169,25 +170,26 @@ def _first(records: Iterator[Record | None], limit: int | None) -> Iterator[Reco
 def _records(selection: Selection, options: dict[str, Any]) -> Iterator[Record | None]:
     """Records in order; None where everything there was has been given."""
     slot = selection.wanted.slot
-    writer = RecordWriter(slot)
+    assert isinstance(slot, Slot)
+    writer = RecordWriter(reading_session(), slot)
     # Taken first: what is committed while we read is found at the next look.
-    end = last_cursor(slot)
+    end = last_cursor(reading_session(), slot)
     if options["newest"]:
-        yield from map(writer.record, selection.newest(options["newest"]))
+        yield from map(writer.record, selection.newest(reading_session(), options["newest"]))
     elif selection.key is not None:
-        yield from map(writer.record, selection.found())
+        yield from map(writer.record, selection.found(reading_session()))
     else:
-        for found in selection.found():
+        for found in selection.found(reading_session()):
             yield writer.record(found)
             place = Cursor(writer.life(found[0].incarnation_id), found[0].commit_seq or 0)
             end = max(end or place, place)
     yield None
     while options["follow"] and _wait_for_more(slot, end):
         after = None if end is None else Place(end.incarnation, end.commit_seq, ALL_OF_IT)
-        end = last_cursor(slot)
+        end = last_cursor(reading_session(), slot)
         # A life, or a table, may have begun since.
-        writer = RecordWriter(slot)
-        for found in iterate_found(selection.wanted, after):
+        writer = RecordWriter(reading_session(), slot)
+        for found in iterate_found(reading_session(), selection.wanted, after):
             yield writer.record(found)
             place = Cursor(writer.life(found[0].incarnation_id), found[0].commit_seq or 0)
             end = max(end or place, place)
@@ -199,7 +201,7 @@ def _wait_for_more(slot: Slot, after: Cursor | None) -> bool:
     while True:
         try:
             slot.refresh_from_db(fields=["incarnation"])
-            if last_cursor(slot) != after:
+            if last_cursor(reading_session(), slot) != after:
                 return True
         except Slot.DoesNotExist:
             return False

@@ -12,7 +12,7 @@ from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.state.wal_budget import RECORD
 from replview.catalog.tables import TableFacts, leaves_of
 from replview.management.fleet.declared import DeclaredSlot
-from replview.store.globs import glob
+from replview.store.read.globs import glob
 
 
 def plan_new(connection: Connection, declared: DeclaredSlot, tables: list[TableFacts]) -> Plan:

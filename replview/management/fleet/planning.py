@@ -10,6 +10,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import connections, transaction
 
+from replview.access import visibility
 from replview.access.accounts import give_grant, take_grant
 from replview.access.mask_making import add_rule, remove_rule
 from replview.catalog.problems import Trouble
@@ -17,7 +18,6 @@ from replview.management.fleet.declared import DeclaredGrant, DeclaredMask, Decl
 from replview.management.fleet.plans import BY, Item, Plan, Verdict
 from replview.management.fleet.source_planning import plan_further_source, plan_source
 from replview.store.models import Grant, MaskRule, Source
-from replview.store.read import visibility as sight
 from replview.store.write.access_record import note
 
 #: Servers that are asked, or changed, at the same time.
@@ -200,7 +200,7 @@ def _change(rule: MaskRule, differing: dict[str, str]) -> None:
         rule.save(force_insert=True)
         note("changed_settings", subject="mask rule changed", source_id=rule.source_id,
              details={"by": BY, "columns": rule.column_pattern, **differing})  # fmt: skip
-    sight.forget()
+    visibility.forget()
 
 
 def _remover(rule: MaskRule) -> Callable[[Any], None]:

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.store.models import Slot
 from replview.store.read.changes.selections import Selection
 
@@ -79,7 +80,7 @@ def add_filters(parser: ArgumentParser) -> None:
 
 def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:
     """What the options ask for. Raises ``CommandError``."""
-    selection = Selection.from_words(slot, words_of(options))
+    selection = Selection.from_words(reading_session(), slot, words_of(options))
     if selection.trouble:
         raise CommandError(selection.trouble)
     return selection

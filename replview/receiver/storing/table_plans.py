@@ -12,7 +12,7 @@ from decoder.messages import Relation
 from decoder.tuples import NoValue, Undecoded
 from replview.receiver.mask_rules import ColumnRules, MaskRules
 from replview.receiver.source_catalog import NamedTables
-from replview.store.masks import NamedColumn
+from replview.store.read.mask_rules import NamedColumn
 from replview.store.write.change_rows import row_table
 from replview.store.write.shapes import ColumnShape, Shape, StoredShape, store_shape
 

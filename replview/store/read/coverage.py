@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from django.db import connection
-from django.utils import timezone
 
-from replview.store.models import Baseline, Slot
-from replview.store.publication_looks import Publishing, publishing_of
-from replview.store.retention.archived import EXTENT_SQL, ArchiveExtent, extent_of
+from decoder.scalars import LSN
+from replview.store.read.publishing import Publishing, publishing_of
+from replview.store.read.rows import Slot
+from replview.store.read.session import ReadSession
 
 #: Gaps that are told at most, the newest first.
 MOST_GAPS = 50
@@ -72,12 +71,49 @@ _GAPS = """
     WHERE e.slot_id = %(slot)s AND e.kind IN ('gap', 'skipped') AND e.at >= %(gaps_since)s
     ORDER BY e.at DESC LIMIT %(gaps)s) g)
 """
-_EXTENT = f"{_EXTENT}{_GAPS}".replace("REACHED", _REACHED).replace("ARCHIVE", EXTENT_SQL)
+#: The archive's extent of ``%(slot)s`` as JSON; NULL without an archive.
+_ARCHIVE = """
+    SELECT jsonb_build_object(
+        'since', (array_agg(m.since_time ORDER BY l.number))[1],
+        'lsn', (array_agg(m.since_lsn::text ORDER BY l.number))[1],
+        'until', max(m.through_time))
+    FROM archive_mark m JOIN slot_incarnation l ON l.id = m.incarnation_id
+    WHERE l.slot_id = %(slot)s AND m.since_seq IS NOT NULL
+      AND m.target = (SELECT value #>> '{}' FROM setting WHERE name = 'archive.target')
+    HAVING count(*) > 0
+"""
+_EXTENT = f"{_EXTENT}{_GAPS}".replace("REACHED", _REACHED).replace("ARCHIVE", _ARCHIVE)
 _BEGINNING = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 #: Samples are looked for in so much time first.
 _LATELY = dt.timedelta(days=1)
 #: Of a slot that never connected.
 _NOTHING = ("", None, None, None, None, 0, None, None, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveExtent:
+    """What the archive has of a slot."""
+
+    #: The first commit there; None: unknown.
+    since: dt.datetime | None
+    since_lsn: LSN | None
+    #: The last one.
+    until: dt.datetime | None
+
+
+def _archive_extent(told: str | None) -> ArchiveExtent | None:
+    """As ``_ARCHIVE`` tells it."""
+    if told is None:
+        return None
+    known = orjson.loads(told)
+    if known["since"] is None:
+        return None
+    until = known["until"]
+    return ArchiveExtent(
+        dt.datetime.fromisoformat(known["since"]),
+        None if known["lsn"] is None else LSN.parse(known["lsn"]),
+        None if until is None else dt.datetime.fromisoformat(until),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +140,17 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class DoneBaseline:
+    """A baseline of the table that was read to its end."""
+
+    pk: int
+    rows: int
+    finished_at: dt.datetime | None
+    #: As of where.
+    lsn: LSN | None
+
+
+@dataclass(frozen=True, slots=True)
 class TableCoverage:
     """What the slot's publications published of one table, as far as looked at."""
 
@@ -121,7 +168,7 @@ class TableCoverage:
     #: Since when it has been published as it is now, without a look that told otherwise.
     published_since: dt.datetime | None = None
     #: The last one that was done.
-    baseline: Baseline | None = None
+    baseline: DoneBaseline | None = None
 
     @property
     def whole(self) -> bool:
@@ -213,6 +260,7 @@ class Coverage:
 
 
 def coverage_of(
+    session: ReadSession,
     slot: Slot,
     *,
     table: tuple[str, str] | None = None,
@@ -231,11 +279,11 @@ def coverage_of(
         "table": name,
         "checkpoint": _text(slot.checkpoint_lsn),
         "samples": _SAMPLES,
-        "since": timezone.now() - _LATELY,
+        "since": dt.datetime.now(dt.UTC) - _LATELY,
         "gaps_since": since or _BEGINNING,
         "gaps": MOST_GAPS + 1,
     }
-    rows = _rows(_EXTENT, wanted)
+    rows = session.rows(_EXTENT, wanted)
     extent = next((row for row in rows if not row[0]), None)
     _, _, started_at, lsn, _, lives, first_commit, baseline_id, sampled_at, kept, archive = (
         extent or _NOTHING
@@ -249,7 +297,7 @@ def coverage_of(
         lsn = told["lsn"] or lsn
     gaps, known_since = _gaps([row[:7] for row in rows if row[0]], since, until)
     if extent is not None and sampled_at is None:
-        sampled_at = _rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
+        sampled_at = session.rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
     return Coverage(
         slot=slot,
         lives=int(lives),
@@ -262,8 +310,8 @@ def coverage_of(
         since=since,
         until=until,
         origin_filtered=slot.options.get("origin") == "none",
-        table=None if table is None else _table(slot, *table, until, baseline_id),
-        archive=extent_of(archive),
+        table=None if table is None else _table(session, slot, *table, until, baseline_id),
+        archive=_archive_extent(archive),
     )
 
 
@@ -289,14 +337,19 @@ def _gaps(
 
 
 def _table(
-    slot: Slot, schema: str, table: str, until: dt.datetime | None, baseline_id: int | None
+    session: ReadSession,
+    slot: Slot,
+    schema: str,
+    table: str,
+    until: dt.datetime | None,
+    baseline_id: int | None,
 ) -> TableCoverage:
     """The table in the looks at the publications, as they were at the end of the time."""
-    looks = publishing_of(slot, schema, table)
+    looks = publishing_of(session, slot, schema, table)
     looks = [look for look in looks if until is None or look.first_seen_at <= until]
     baseline = None
     if baseline_id is not None:
-        baseline = Baseline.objects.filter(pk=baseline_id).first()
+        baseline = _baseline(session, baseline_id)
     if not looks:
         return TableCoverage(schema, table, known_since=None, baseline=baseline)
     now = looks[0]
@@ -313,6 +366,15 @@ def _table(
     )
 
 
+def _baseline(session: ReadSession, baseline_id: int) -> DoneBaseline | None:
+    sql = "SELECT id, rows, finished_at, lsn::text FROM baseline WHERE id = %s"
+    found = session.rows(sql, [baseline_id])
+    if not found:
+        return None
+    pk, rows, finished_at, lsn = found[0]
+    return DoneBaseline(pk, rows, finished_at, LSN.parse(lsn) if lsn else None)
+
+
 def _published_since(looks: Sequence[Publishing]) -> dt.datetime | None:
     """How far back the looks tell at least what the last one does; None: it tells nothing."""
     now = looks[0]
@@ -325,12 +387,6 @@ def _published_since(looks: Sequence[Publishing]) -> dt.datetime | None:
             break
         since = look.first_seen_at
     return since
-
-
-def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
 
 
 def _text(lsn: object) -> str | None:

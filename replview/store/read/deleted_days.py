@@ -1,33 +1,39 @@
 """What is known of days that were deleted to make room (``store.retention.deletion``)."""
 
 import datetime as dt
+from typing import Any
 
 import orjson
 
 from decoder.scalars import LSN
-from replview.store import instance_settings
-from replview.store.write.partitions import day_of
+from replview.store.read.session import ReadSession
+from replview.store.read.transaction_ids import day_of
 
 
-def last_deleted_day() -> dt.date | None:
+def _setting(session: ReadSession, name: str) -> Any:
+    found = session.rows("SELECT value FROM setting WHERE name = %s", [name])
+    return orjson.loads(found[0][0]) if found else None
+
+
+def last_deleted_day(session: ReadSession) -> dt.date | None:
     """The last day that was deleted, with all before it; None: none was."""
-    last = instance_settings.read("retention.last_day", None)
+    last = _setting(session, "retention.last_day")
     return None if last is None else dt.date.fromisoformat(last)
 
 
-def last_deleted_of_any() -> dt.date | None:
+def last_deleted_of_any(session: ReadSession) -> dt.date | None:
     """The last day of which some slot's share was deleted, or all of it; None: there is none."""
-    slots = instance_settings.read("retention.slots", {})
+    slots = _setting(session, "retention.slots") or {}
     told = [dt.date.fromisoformat(s["through"]) for s in slots.values() if s.get("through")]
-    whole = last_deleted_day()
+    whole = last_deleted_day(session)
     return max([*told, *([] if whole is None else [whole])], default=None)
 
 
-def deleted_day_of(transaction_id: int) -> dt.date | None:
+def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
     """The day that a transaction that is not there was deleted with, or its slot's share of the
     day; None: it was not.
     """
-    last = last_deleted_of_any()
+    last = last_deleted_of_any(session)
     try:
         day = day_of(transaction_id)
     except (OverflowError, ValueError, OSError):
@@ -35,9 +41,9 @@ def deleted_day_of(transaction_id: int) -> dt.date | None:
     return day if last is not None and day <= last else None
 
 
-def kept_since() -> dict[int, dt.datetime]:
+def kept_since(session: ReadSession) -> dict[int, dt.datetime]:
     """Of slots that lost days: from when on nothing is missing."""
-    slots = instance_settings.read("retention.slots", {})
+    slots = _setting(session, "retention.slots") or {}
     return {int(pk): dt.datetime.fromisoformat(s["since"]) for pk, s in slots.items()}
 
 

@@ -7,44 +7,15 @@ counts changes; the counts were stored with each transaction. Changes themselves
 
 import datetime as dt
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
-from django.db import connection
 
-from replview.store.read.changes.page import (
-    ChangeRow,
-    changes_of,
-    matching_text,
-    messages_of,
-    previous_changes,
-    value_of,
-)
+from decoder.scalars import LSN
+from replview.store.read.rows import EventRow, TransactionRow
 from replview.store.read.seen import seen_transaction
-
-__all__ = [
-    "ChangeRow",
-    "EventRow",
-    "TransactionRow",
-    "changes_of",
-    "committed_after",
-    "committed_before",
-    "ended_since",
-    "events_after",
-    "events_around",
-    "events_between",
-    "last_event_id",
-    "matching_text",
-    "messages_of",
-    "open_transactions",
-    "previous_changes",
-    "relation_names",
-    "transaction_by_id",
-    "transactions_by_id",
-    "transactions_where",
-    "value_of",
-]
+from replview.store.read.session import ReadSession
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
 #: Never shown: swept away soon, or a baseline that is still being read.
@@ -54,50 +25,15 @@ ENDED_STATES = ("aborted", "rolled back")
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionRow:
-    """One row of ``transaction``, as the store holds it; LSNs as PostgreSQL writes them."""
+class Transition:
+    """A streamed or two-phase transaction went from one state to another."""
 
-    id: int
-    incarnation_id: int
-    commit_seq: int | None
-    xid: int | None
-    gid: str | None
     state: str
-    streamed: bool
-    first_lsn: str | None
-    commit_lsn: str | None
-    end_lsn: str | None
-    commit_time: dt.datetime | None
-    prepared_at: dt.datetime | None
-    ended_at: dt.datetime | None
-    origin: str | None
-    actor: str | None
-    actor_grade: str | None
-    context: dict[str, Any] | None = field(metadata={"json": True})
-    inserts: int
-    updates: int
-    deletes: int
-    truncates: int
-    messages: int
-    size_bytes: int
-    #: ``{relation id: [inserts, updates, deletes, truncates]}``.
-    relations: dict[str, list[int]] = field(metadata={"json": True})
-    aborted_changes: int
-    received_at: dt.datetime
-    stored_at: dt.datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """A line of a slot's log with its place in history."""
-
-    id: int
-    at: dt.datetime
-    kind: str
-    message: str
-    detail: dict[str, Any]
-    incarnation_id: int | None
-    after_commit_seq: int
+    #: Where in the WAL; None where the stream did not say.
+    lsn: LSN | None
+    #: By the source's clock, and by ours when it was stored.
+    source_time: dt.datetime | None
+    recorded_at: dt.datetime
 
 
 _COLUMNS = ", ".join(column.name for column in fields(TransactionRow))
@@ -153,47 +89,50 @@ _LAST_SEQ = (1 << 63) - 1
 _END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
 
-def _rows(sql: str, parameters: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
-
-
-def _transactions(sql: str, parameters: Sequence[Any] | dict[str, Any]) -> list[TransactionRow]:
+def _transactions(
+    session: ReadSession, sql: str, parameters: Sequence[Any] | dict[str, Any]
+) -> list[TransactionRow]:
     found = []
-    for row in _rows(sql, parameters):
+    for row in session.rows(sql, parameters):
         values = list(row)
         for position in _JSON:
             if values[position] is not None:
                 values[position] = orjson.loads(values[position])
-        found.append(seen_transaction(TransactionRow(*values)))
+        found.append(seen_transaction(TransactionRow(*values), session.visibility))
     return found
 
 
 def committed_after(
-    incarnation_id: int, commit_seq: int, limit: int, *, up_to: int | None = None
+    session: ReadSession,
+    incarnation_id: int,
+    commit_seq: int,
+    limit: int,
+    *,
+    up_to: int | None = None,
 ) -> list[TransactionRow]:
     """The transactions that follow a place in history, oldest first."""
     return _transactions(
+        session,
         _COMMITTED_AFTER,
         [incarnation_id, commit_seq, _LAST_SEQ if up_to is None else up_to, limit],
     )
 
 
 def committed_before(
-    incarnation_id: int, commit_seq: int | None, limit: int
+    session: ReadSession, incarnation_id: int, commit_seq: int | None, limit: int
 ) -> list[TransactionRow]:
     """The transactions before a place in history (None: the last ones), newest first."""
     before = _LAST_SEQ if commit_seq is None else commit_seq
-    return _transactions(_COMMITTED_BEFORE, [incarnation_id, before, limit])
+    return _transactions(session, _COMMITTED_BEFORE, [incarnation_id, before, limit])
 
 
-def open_transactions(slot_id: int, limit: int = 100) -> list[TransactionRow]:
+def open_transactions(session: ReadSession, slot_id: int, limit: int = 100) -> list[TransactionRow]:
     """What is receiving, streaming or prepared in the slot's present life, oldest first."""
-    return _transactions(_OPEN, [slot_id, limit])
+    return _transactions(session, _OPEN, [slot_id, limit])
 
 
 def ended_since(
+    session: ReadSession,
     incarnation_id: int,
     stored_after: dt.datetime,
     limit: int,
@@ -202,55 +141,73 @@ def ended_since(
 ) -> list[TransactionRow]:
     """The aborted and rolled-back transactions whose end was stored in a time, newest first."""
     until = stored_until or _END_OF_TIME
-    return _transactions(_ENDED_SINCE, [incarnation_id, stored_after, until, limit])
+    return _transactions(session, _ENDED_SINCE, [incarnation_id, stored_after, until, limit])
 
 
-def transactions_by_id(ids: Collection[int]) -> list[TransactionRow]:
+def transactions_by_id(session: ReadSession, ids: Collection[int]) -> list[TransactionRow]:
     """Transactions whatever their state, in no order."""
-    return _transactions(_BY_ID, [list(ids)]) if ids else []
+    return _transactions(session, _BY_ID, [list(ids)]) if ids else []
 
 
-def transactions_where(condition: str, parameters: dict[str, Any]) -> list[TransactionRow]:
+def transactions_where(
+    session: ReadSession, condition: str, parameters: dict[str, Any]
+) -> list[TransactionRow]:
     """Those of a condition over ``transaction t``, SQL of our own; values as named parameters."""
     sql = f"SELECT {_COLUMNS} FROM transaction t WHERE {condition}"  # noqa: S608 (ours)
-    return _transactions(sql, parameters)
+    return _transactions(session, sql, parameters)
 
 
-def transaction_by_id(transaction_id: int) -> TransactionRow | None:
+def transaction_by_id(session: ReadSession, transaction_id: int) -> TransactionRow | None:
     """One transaction whatever its state; None where there is none (or it is hidden: discarded, or
     a baseline that is still being read).
     """
-    found = transactions_by_id([transaction_id])
+    found = transactions_by_id(session, [transaction_id])
     return found[0] if found and found[0].state not in HIDDEN_STATES else None
 
 
-def relation_names(ids: Collection[int]) -> dict[int, tuple[str, str]]:
+def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list[Transition]]:
+    """The stages of transactions, each in order; one without transitions is absent."""
+    sql = """
+        SELECT transaction_id, state, lsn::text, source_time, recorded_at FROM transition
+        WHERE transaction_id = ANY(%s) ORDER BY id
+    """
+    found: dict[int, list[Transition]] = {}
+    for transaction_id, state, lsn, source_time, recorded_at in session.rows(sql, [list(ids)]):
+        at = Transition(state, LSN.parse(lsn) if lsn else None, source_time, recorded_at)
+        found.setdefault(transaction_id, []).append(at)
+    return found
+
+
+def relation_names(session: ReadSession, ids: Collection[int]) -> dict[int, tuple[str, str]]:
     """``{relation id: (schema, table)}`` as last seen."""
     sql = 'SELECT id, schema, "table" FROM relation WHERE id = ANY(%s)'
-    return {row[0]: (row[1], row[2]) for row in _rows(sql, [list(ids)])} if ids else {}
+    return {row[0]: (row[1], row[2]) for row in session.rows(sql, [list(ids)])} if ids else {}
 
 
-def _events(sql: str, parameters: Sequence[Any]) -> list[EventRow]:
+def _events(session: ReadSession, sql: str, parameters: Sequence[Any]) -> list[EventRow]:
     found = []
-    for row in _rows(sql, parameters):
+    for row in session.rows(sql, parameters):
         values = list(row)
         values[4] = orjson.loads(row[4] or "{}")
         found.append(EventRow(*values))
     return found
 
 
-def events_after(slot_id: int, event_id: int, limit: int = 100) -> list[EventRow]:
+def events_after(
+    session: ReadSession, slot_id: int, event_id: int, limit: int = 100
+) -> list[EventRow]:
     """The lines a slot's log got after one of its lines, oldest first."""
-    return _events(_EVENTS_AFTER, [slot_id, event_id, limit])
+    return _events(session, _EVENTS_AFTER, [slot_id, event_id, limit])
 
 
-def last_event_id(slot_id: int) -> int:
+def last_event_id(session: ReadSession, slot_id: int) -> int:
     """The last line of a slot's log; 0 while it is empty."""
     sql = "SELECT id FROM slot_event WHERE slot_id = %s ORDER BY at DESC LIMIT 50"
-    return max((row[0] for row in _rows(sql, [slot_id])), default=0)
+    return max((row[0] for row in session.rows(sql, [slot_id])), default=0)
 
 
 def events_around(
+    session: ReadSession,
     slot_id: int,
     incarnation_id: int,
     first_seq: int,
@@ -263,11 +220,18 @@ def events_around(
 
     ``since`` bounds the search: the log is indexed by time, not by place.
     """
-    return _events(_EVENTS_AROUND, [slot_id, since, incarnation_id, first_seq, last_seq, limit])
+    return _events(
+        session, _EVENTS_AROUND, [slot_id, since, incarnation_id, first_seq, last_seq, limit]
+    )
 
 
 def events_between(
-    slot_id: int, *, since: dt.datetime, until: dt.datetime | None = None, limit: int = 200
+    session: ReadSession,
+    slot_id: int,
+    *,
+    since: dt.datetime,
+    until: dt.datetime | None = None,
+    limit: int = 200,
 ) -> list[EventRow]:
     """The log lines of a time, the newest first; the rest of a longer log is left out."""
-    return _events(_EVENTS_BETWEEN, [slot_id, since, until or _END_OF_TIME, limit])
+    return _events(session, _EVENTS_BETWEEN, [slot_id, since, until or _END_OF_TIME, limit])

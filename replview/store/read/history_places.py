@@ -10,12 +10,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
-
 from decoder.scalars import LSN
-from replview.store.models.seen import seen_ids
-from replview.store.sums.activity import BLOCK, next_block
+from replview.store.read.rows import Incarnation
+from replview.store.read.session import ReadSession
 
+#: Places in history that are summed up as one (``store.sums``).
+BLOCK = 1000
 _LAST_MOMENT = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 #: The time and the LSN of a transaction that has a place in history.
 PLACED_TIME = "coalesce(t.commit_time, t.stored_at, t.received_at)"
@@ -38,6 +38,11 @@ class Life:
     def first_loose_block(self) -> int:
         """Blocks from here on are not in the sums."""
         return next_block(self.rolled_seq)
+
+
+def next_block(rolled_seq: int) -> int:
+    """The first block that is not in the sums."""
+    return (rolled_seq + 1) // BLOCK if rolled_seq else 0
 
 
 _LIVES = """
@@ -86,54 +91,69 @@ _RANGE = """
 """
 
 
-def lives_of(slot: str = "") -> list[Life]:
+def incarnations_of(session: ReadSession, slot_id: int) -> list[Incarnation]:
+    """Those of one slot, in no order."""
+    sql = "SELECT id, number, commit_seq FROM slot_incarnation WHERE slot_id = %s"
+    return [Incarnation(*row) for row in session.rows(sql, [slot_id])]
+
+
+def lives_of(session: ReadSession, slot: str = "") -> list[Life]:
     """The lives of one slot (``source/name``; empty: of all), the newest first."""
-    with connection.cursor() as cursor:
-        cursor.execute(_LIVES, _scope(slot, None))
-        return [Life(*row) for row in cursor.fetchall()]
+    return [Life(*row) for row in session.rows(_LIVES, _scope(session, slot, None))]
 
 
-def _scope(slot: str, ids: Collection[int] | None) -> dict[str, Any]:
+def _scope(session: ReadSession, slot: str, ids: Collection[int] | None) -> dict[str, Any]:
     source, _, name = slot.rpartition("/")
     wanted = None if ids is None else list(ids)
-    seen = seen_ids()
+    seen = session.source_ids()
     return {"slot": slot, "source": source, "name": name, "ids": wanted, "seen": seen}
 
 
 def seq_range(
-    incarnation_ids: Collection[int], since: dt.datetime | None, until: dt.datetime | None
+    session: ReadSession,
+    incarnation_ids: Collection[int],
+    since: dt.datetime | None,
+    until: dt.datetime | None,
 ) -> dict[int, tuple[int, int]]:
     """Per life the first and last commit_seq from ``since`` (included) to ``until`` (not).
 
     Between the two, single transactions may be of another time: commits of one moment reach the
     WAL in any order. A life with none is absent.
     """
-    return _known(_range(_scope("", incarnation_ids), *_time_conditions(since, until)))
+    return _known(
+        _range(session, _scope(session, "", incarnation_ids), *_time_conditions(since, until))
+    )
 
 
-def seq_at_time(incarnation_ids: Collection[int], moment: dt.datetime) -> dict[int, int]:
+def seq_at_time(
+    session: ReadSession, incarnation_ids: Collection[int], moment: dt.datetime
+) -> dict[int, int]:
     """Per life the last commit_seq at or before a moment; a life that began later is absent."""
-    found = _range(_scope("", incarnation_ids), *_time_conditions(None, _just_after(moment)))
+    found = _range(
+        session, _scope(session, "", incarnation_ids), *_time_conditions(None, _just_after(moment))
+    )
     return {life: last for life, (_, last) in _known(found).items()}
 
 
-def last_seqs_at_time(slot: str, moment: dt.datetime) -> dict[int, int]:
+def last_seqs_at_time(session: ReadSession, slot: str, moment: dt.datetime) -> dict[int, int]:
     """The same of a slot's lives (empty: of all); 0 of one that began later."""
-    found = _range(_scope(slot, None), *_time_conditions(None, _just_after(moment)))
+    found = _range(
+        session, _scope(session, slot, None), *_time_conditions(None, _just_after(moment))
+    )
     return {life: places[1] if places else 0 for life, places in found.items()}
 
 
-def seq_at_lsn(incarnation_ids: Collection[int], lsn: LSN) -> dict[int, int]:
+def seq_at_lsn(session: ReadSession, incarnation_ids: Collection[int], lsn: LSN) -> dict[int, int]:
     """Per life the last commit_seq at or before an LSN; a life that began later is absent."""
-    found = _range(_scope("", incarnation_ids), *_lsn_conditions("<=", lsn))
+    found = _range(session, _scope(session, "", incarnation_ids), *_lsn_conditions("<=", lsn))
     return {life: last for life, (_, last) in _known(found).items()}
 
 
-def first_seqs_from_lsn(slot: str, lsn: LSN) -> dict[int, int]:
+def first_seqs_from_lsn(session: ReadSession, slot: str, lsn: LSN) -> dict[int, int]:
     """Of each of a slot's lives (empty: of all) the first commit_seq at or after an LSN; a life
     that does not reach it is absent.
     """
-    found = _range(_scope(slot, None), *_lsn_conditions(">=", lsn))
+    found = _range(session, _scope(session, slot, None), *_lsn_conditions(">=", lsn))
     return {life: first for life, (first, _) in _known(found).items()}
 
 
@@ -169,10 +189,13 @@ def _known(found: dict[int, tuple[int, int] | None]) -> dict[int, tuple[int, int
 
 
 def _range(
-    scope: dict[str, Any], blocks: Sequence[str], rows: Sequence[str], values: dict[str, Any]
+    session: ReadSession,
+    scope: dict[str, Any],
+    blocks: Sequence[str],
+    rows: Sequence[str],
+    values: dict[str, Any],
 ) -> dict[int, tuple[int, int] | None]:
     """Of each life in scope the first and last place that fulfil the conditions."""
     sql = _RANGE.format(block=" AND ".join(blocks) or "true", row=" AND ".join(rows) or "true")
-    with connection.cursor() as cursor:
-        cursor.execute(sql, {**scope, **values, "size": BLOCK})
-        return {row[0]: None if row[1] is None else (row[1], row[2]) for row in cursor.fetchall()}
+    found = session.rows(sql, {**scope, **values, "size": BLOCK})
+    return {row[0]: None if row[1] is None else (row[1], row[2]) for row in found}

@@ -10,17 +10,17 @@ statements: those are numbered, so behind a pooler that lends a server session o
 ``_pg3_0`` may be another client's, and another statement's. Ours is this statement or no statement.
 
 ``plan_cache_mode`` is set for the session: it concerns prepared statements only, and nothing else
-prepares any on these connections (Django binds parameters on the client).
+prepares any on these connections (parameters are bound on the client).
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from django.db import DatabaseError, connection
 from psycopg import Connection
 from psycopg.errors import DuplicatePreparedStatement, FeatureNotSupported, InvalidSqlStatementName
 
@@ -29,28 +29,54 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|(s)|(%))")
 #: Session → the statements prepared in it.
 _prepared: "WeakKeyDictionary[Connection[Any], set[str]]" = WeakKeyDictionary()
-#: Aliases of databases whose sessions have forgotten a statement: behind a pooler, not prepared.
-_pooled: set[str] = set()
+#: Servers whose sessions have forgotten a statement: behind a pooler, not prepared.
+_pooled: set[Any] = set()
 
 
-def prepared_rows(statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
+class Preparing(Protocol):
+    """What a session gives to have statements prepared in it."""
+
+    database_error: type[Exception]
+
+    @property
+    def connection(self) -> Connection[Any]:
+        """The connection itself."""
+
+    @property
+    def server(self) -> Any:
+        """What stands for the server, whatever the connection."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """An error would end somebody else's transaction."""
+
+    def errors(self) -> AbstractContextManager[object]:
+        """Within, errors are raised as ``rows`` raises them."""
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a statement."""
+
+
+def prepared_rows(
+    session: Preparing, statement: str, parameters: Parameters
+) -> list[tuple[Any, ...]]:
     """The rows of a statement with ``%s`` or ``%(name)s``, as a cursor would give them.
 
     The server deduces the parameters' types from the statement alone: one that says too little
     (``%s IS NULL``) or two things (``%(n)s`` as a number and as a text) needs a cast.
     """
-    if connection.alias in _pooled:
-        return _rows(statement, parameters)
+    if session.server in _pooled:
+        return session.rows(statement, parameters or None)
     text, name, order = _numbered(statement)
     values = [parameters[key] for key in order]  # type: ignore[index]
     marks = f"({', '.join(['%s'] * len(values))})" if values else ""
     try:
-        _prepare(name, text)
-        return _rows(f"EXECUTE {name}{marks}", values)
-    except DatabaseError as error:
-        if not _is_forgotten(error, name) or connection.in_atomic_block:
+        _prepare(session, name, text)
+        return session.rows(f"EXECUTE {name}{marks}", values or None)
+    except session.database_error as error:
+        if not _is_forgotten(session, error, name) or session.in_transaction:
             raise
-    return _rows(statement, parameters)
+    return session.rows(statement, parameters or None)
 
 
 def array_text(numbers: Iterable[int]) -> str:
@@ -60,47 +86,36 @@ def array_text(numbers: Iterable[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-def _rows(statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
-        return list(cursor.fetchall())
-
-
-def _session() -> "Connection[Any]":
-    connection.ensure_connection()
-    session: Connection[Any] = connection.connection
-    return session
-
-
-def _prepare(name: str, text: str) -> None:
+def _prepare(session: Preparing, name: str, text: str) -> None:
     """Unless this session has done it; not counted among the queries."""
-    session = _session()
-    known = _prepared.setdefault(session, set())
+    connection = session.connection
+    known = _prepared.setdefault(connection, set())
     if name in known:
         return
-    with connection.wrap_database_errors:
+    with session.errors():
         # Again for each statement: unlike a PREPARE it is taken back by a rollback.
-        session.execute("SET plan_cache_mode = force_generic_plan")
+        connection.execute("SET plan_cache_mode = force_generic_plan")
         try:
-            session.execute(f"PREPARE {name} AS {text}".encode())
+            connection.execute(f"PREPARE {name} AS {text}".encode())
         except DuplicatePreparedStatement:
             # Another client's of the same pooler: the very same statement.
-            if connection.in_atomic_block:
+            if session.in_transaction:
                 raise
     known.add(name)
 
 
-def _is_forgotten(error: DatabaseError, name: str) -> bool:
+def _is_forgotten(session: Preparing, error: Exception, name: str) -> bool:
     """Whether the statement is not there, or no longer fits its tables, and can be run plainly."""
-    if isinstance(error.__cause__, InvalidSqlStatementName):
-        _pooled.add(connection.alias)
+    cause = error.__cause__ or error
+    if isinstance(cause, InvalidSqlStatementName):
+        _pooled.add(session.server)
         return True
-    if isinstance(error.__cause__, FeatureNotSupported):
+    if isinstance(cause, FeatureNotSupported):
         # "cached plan must not change result type": a migration. Prepared anew at its next use.
-        session = _session()
-        _prepared.setdefault(session, set()).discard(name)
-        if not connection.in_atomic_block:
-            session.execute(f"DEALLOCATE {name}".encode())
+        connection = session.connection
+        _prepared.setdefault(connection, set()).discard(name)
+        if not session.in_transaction:
+            connection.execute(f"DEALLOCATE {name}".encode())
         return True
     return False
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from django.db import connection
 
-from replview.store.models import Slot
+from replview.store.read.rows import Slot
+from replview.store.read.session import ReadSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,18 @@ _NAMES = """
 """
 
 
-def names_had(source_id: int, schema: str, table: str) -> set[tuple[str, str]]:
+def names_had(
+    session: ReadSession, source_id: int, schema: str, table: str
+) -> set[tuple[str, str]]:
     """Every name that a table of this name has had in the record of a source, this one among
     them: what a rule says of one of them holds for all.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_NAMES, {"source": source_id, "schema": schema, "table": table})
-        return {(schema, table), *cursor.fetchall()}
+    found = session.rows(_NAMES, {"source": source_id, "schema": schema, "table": table})
+    return {(schema, table), *((row[0], row[1]) for row in found)}
 
 
-def _read(where: str, parameters: list[Any]) -> list[VersionShape]:
-    with connection.cursor() as cursor:
-        cursor.execute(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", parameters)
-        rows = cursor.fetchall()
+def _read(session: ReadSession, where: str, parameters: list[Any]) -> list[VersionShape]:
+    rows = session.rows(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", parameters)
     found = []
     for row in rows:
         values = list(row)
@@ -69,17 +68,17 @@ def _read(where: str, parameters: list[Any]) -> list[VersionShape]:
     return found
 
 
-def shapes_by_id(ids: Collection[int]) -> list[VersionShape]:
+def shapes_by_id(session: ReadSession, ids: Collection[int]) -> list[VersionShape]:
     """These versions, in no order that matters."""
-    return _read("v.id = ANY(%s)", [list(ids)]) if ids else []
+    return _read(session, "v.id = ANY(%s)", [list(ids)]) if ids else []
 
 
-def shapes_of_slot(slot: Slot) -> list[VersionShape]:
+def shapes_of_slot(session: ReadSession, slot: Slot) -> list[VersionShape]:
     """All versions of all tables of a slot's stream."""
-    return _read("r.slot_id = %s", [slot.pk])
+    return _read(session, "r.slot_id = %s", [slot.pk])
 
 
-def shapes_named(slot: Slot, names: Collection[str]) -> list[VersionShape]:
+def shapes_named(session: ReadSession, slot: Slot, names: Collection[str]) -> list[VersionShape]:
     """All versions of the tables that have one of these names (``schema.table``), or had it."""
     if not names:
         return []
@@ -88,4 +87,4 @@ def shapes_named(slot: Slot, names: Collection[str]) -> list[VersionShape]:
             OR EXISTS (SELECT FROM relation_version n WHERE n.relation_id = r.id
                        AND n.schema || '.' || n."table" = ANY(%s)))
     """
-    return _read(named, [slot.pk, list(names), list(names)])
+    return _read(session, named, [slot.pk, list(names), list(names)])

@@ -1,50 +1,45 @@
-"""Changes as somebody may see them: values withheld where the sight withholds them.
+"""Changes as somebody may see them: values withheld where the visibility withholds them.
 
 Every reader that makes a row of ``change`` into something to show calls this, and does nothing
-more where the sight is open.
+more where the visibility is open.
 """
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
-from django.db import connection
 
-from replview.store.read.visibility import MASKED, NO_RIGHT, Sight, current_sight
-
-if TYPE_CHECKING:  # these are built on this module
-    from replview.store.read.changes.page import ChangeRow
-    from replview.store.read.history import TransactionRow
-    from replview.store.read.row_history.steps import Step
+from replview.store.read.rows import ChangeRow, Step, TransactionRow
+from replview.store.read.session import ReadSession
+from replview.store.read.visibility import MASKED, NO_RIGHT, Visibility
 
 #: Of a withheld message this is shown.
 _MESSAGE_SHOWN = ("prefix", "transactional")
 
 
-def seen_change(change: "ChangeRow", sight: Sight | None = None) -> "ChangeRow":
+def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
     """The change with masked values marked; without any value of a table that is hidden."""
-    sight = sight or current_sight()
-    if sight.open:
+    if visibility.open:
         return change
     if change.op == "M":
-        hidden = sight.hides_message_in(change.transaction_id)
+        hidden = visibility.hides_message_in(change.transaction_id)
         return replace(change, new=_message_shown(change.new), hidden=True) if hidden else change
     relation_id = change.relation_id
     if relation_id is None or change.op == "T":
         return change
-    if sight.hides(relation_id, version=change.version):
+    if visibility.hides(relation_id, version=change.version):
         return replace(
             change, old=None, new=None, key_hash=None, old_key_hash=None, columns=[],
             key_columns=[], hidden=True,
         )  # fmt: skip
-    masked = sight.masked(relation_id, version=change.version)
+    masked = visibility.masked(relation_id, version=change.version)
     if not masked:
         return change
     return masked_change(change, masked)
 
 
-def masked_change(change: "ChangeRow", masked: Set[str]) -> "ChangeRow":
+def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
     """The change with masked values marked. Of an update it tells nobody whether they changed: not
     by their absence, nor by an old key, which is sent only where the key is another.
     """
@@ -63,17 +58,16 @@ def masked_change(change: "ChangeRow", masked: Set[str]) -> "ChangeRow":
     )
 
 
-def seen_step(step: "Step", sight: Sight | None = None) -> "Step":
+def seen_step(step: Step, visibility: Visibility) -> Step:
     """The same of a row's step."""
-    sight = sight or current_sight()
-    if sight.open or step.op == "T" or step.relation_id is None:
+    if visibility.open or step.op == "T" or step.relation_id is None:
         return step
-    if sight.hides(step.relation_id):
+    if visibility.hides(step.relation_id):
         return replace(step, old=None, new=None)
-    masked = sight.masked(step.relation_id, version_id=step.version_id)
+    masked = visibility.masked(step.relation_id, version_id=step.version_id)
     if not masked:
         return step
-    mine = sight.masked_in(step.relation_id, step.version_id)
+    mine = visibility.masked_in(step.relation_id, step.version_id)
     return replace(
         step,
         old=masked_image(step.old, masked),
@@ -81,9 +75,9 @@ def seen_step(step: "Step", sight: Sight | None = None) -> "Step":
     )
 
 
-def seen_transaction(row: "TransactionRow") -> "TransactionRow":
+def seen_transaction(row: TransactionRow, visibility: Visibility) -> TransactionRow:
     """The transaction without its context, which a message told, where messages are hidden."""
-    if row.context is None or not current_sight().hides_messages_of_life(row.incarnation_id):
+    if row.context is None or not visibility.hides_messages_of_incarnation(row.incarnation_id):
         return row
     return replace(row, context=None)
 
@@ -134,66 +128,68 @@ _OF_VALUE = """
 """
 
 
-def text_limits(relation_ids: Collection[int], *, transaction_id: int | None = None) -> TextLimits:
+def text_limits(
+    session: ReadSession, relation_ids: Collection[int], *, transaction_id: int | None = None
+) -> TextLimits:
     """For a search among changes of these tables, or of this transaction: no masked value matches,
     and nothing of a hidden table; of a table, or a shape of one, that comes after this was asked
     nothing does.
     """
-    sight = current_sight()
-    if sight.open:
+    visibility = session.visibility
+    if visibility.open:
         return _ANYWHERE
-    sight.learn(relation_ids)
-    seen = [relation_id for relation_id in relation_ids if not sight.hides(relation_id)]
-    columns = {str(each): sorted(sight.masked(each)) for each in seen if sight.masked(each)}
+    visibility.learn(relation_ids)
+    seen = [relation_id for relation_id in relation_ids if not visibility.hides(relation_id)]
+    columns = {
+        str(each): sorted(visibility.masked(each)) for each in seen if visibility.masked(each)
+    }
     hides_messages = (
-        sight.hides_some_messages
+        visibility.hides_some_messages
         if transaction_id is None
-        else sight.hides_message_in(transaction_id)
+        else visibility.hides_message_in(transaction_id)
     )
     return TextLimits(
         _OF_CHANGE + (" AND c.op::text <> 'M'" if hides_messages else ""),
         _OF_VALUE,
         {
-            "searched_versions": sorted(set[int]().union(*map(sight.versions, seen))),
+            "searched_versions": sorted(set[int]().union(*map(visibility.versions, seen))),
             "masked_columns": orjson.dumps(columns).decode(),
         },
     )
 
 
-def withheld_reason(relation_ids: Collection[int], columns: Collection[str], table: str) -> str:
+def withheld_reason(
+    session: ReadSession, relation_ids: Collection[int], columns: Collection[str], table: str
+) -> str:
     """Why nobody may search these columns of a table (of all relations of its name); empty: they
     may.
     """
-    sight = current_sight()
-    if sight.open:
+    visibility = session.visibility
+    if visibility.open:
         return ""
-    sight.learn(relation_ids)
-    if any(map(sight.hides, relation_ids)):
+    visibility.learn(relation_ids)
+    if any(map(visibility.hides, relation_ids)):
         return f"you have {NO_RIGHT} of {table}"
-    masked = frozenset[str]().union(*map(sight.masked, relation_ids))
+    masked = frozenset[str]().union(*map(visibility.masked, relation_ids))
     asked = [column for column in columns if column in masked]
     if asked:
         return f"{asked[0]} of {table} is masked: nobody can look for its values"
     return ""
 
 
-def tables_of(transaction_ids: Collection[int]) -> list[int]:
+def tables_of(session: ReadSession, transaction_ids: Collection[int]) -> list[int]:
     """The tables these transactions touched; asked only where something is hidden or masked."""
-    if current_sight().open:
+    if session.visibility.open:
         return []
     sql = """
         SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k
         WHERE t.id = ANY(%s)
     """
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [list(transaction_ids)])
-        return [row[0] for row in cursor.fetchall()]
+    return [row[0] for row in session.rows(sql, [list(transaction_ids)])]
 
 
-def all_tables() -> list[int]:
+def all_tables(session: ReadSession) -> list[int]:
     """Every table there is; asked only where something is hidden or masked."""
-    if current_sight().open:
+    if session.visibility.open:
         return []
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM relation")
-        return [row[0] for row in cursor.fetchall()]
+    return [row[0] for row in session.rows("SELECT id FROM relation")]

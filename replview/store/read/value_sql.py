@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from django.db import connection
-
 from replview.store.read.relation_shapes import VersionShape
+from replview.store.read.session import ReadSession
 from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereError
 
 _INTEGERS = {20, 21, 23, 26}
@@ -66,7 +65,11 @@ def family_of(column: dict[str, Any]) -> str:
 
 
 def predicate_for(
-    where: ValueFilter, shapes: Sequence[VersionShape], *, careful: bool = False
+    session: ReadSession,
+    where: ValueFilter,
+    shapes: Sequence[VersionShape],
+    *,
+    careful: bool = False,
 ) -> Predicate:
     """The conditions over changes of these shapes of tables; a shape without one of the columns
     has no match.
@@ -79,7 +82,7 @@ def predicate_for(
     trouble: WhereError | None = None
     for shape in shapes:
         try:
-            sql = _all_of(where, shape, built.parameters, careful)
+            sql = _all_of(session, where, shape, built.parameters, careful)
         except WhereError as error:
             trouble = error
             continue
@@ -109,7 +112,11 @@ def _no_column(where: ValueFilter, shapes: Iterable[VersionShape]) -> str:
 
 
 def _all_of(
-    where: ValueFilter, shape: VersionShape, parameters: dict[str, Any], careful: bool
+    session: ReadSession,
+    where: ValueFilter,
+    shape: VersionShape,
+    parameters: dict[str, Any],
+    careful: bool,
 ) -> str | None:
     """All conditions over one shape; None where it lacks a column."""
     columns = {column["name"]: column for column in shape.columns}
@@ -120,7 +127,7 @@ def _all_of(
         family = family_of(columns[condition.column])
         parameters[f"column{number}"] = condition.column
         known_key = condition.column in shape.key_columns and shape.replica_identity != "FULL"
-        builder = _Builder(condition, number, family, parameters, careful)
+        builder = _Builder(session, condition, number, family, parameters, careful)
         parts.append(builder.build(known_key=known_key))
     return "(" + " AND ".join(parts) + ")"
 
@@ -129,6 +136,7 @@ def _all_of(
 class _Builder:
     """One condition over a column of one family of types."""
 
+    session: ReadSession
     condition: Condition
     number: int
     family: str
@@ -215,7 +223,7 @@ class _Builder:
         cast = f"{text}::{type_name} {comparison}"
         if not self.careful and self.family != "unknown":
             return cast
-        return f"(CASE WHEN {_valid(text, type_name)} THEN {cast} END)"
+        return f"(CASE WHEN {_valid(self.session, text, type_name)} THEN {cast} END)"
 
     def _is_number(self, value: str, *, equal: bool) -> bool:
         """Whether to compare as numbers; of an unknown type only more and less."""
@@ -232,11 +240,11 @@ class _Builder:
         return number
 
 
-def _valid(text: str, type_name: str) -> str:
+def _valid(session: ReadSession, text: str, type_name: str) -> str:
     """Whether a text can be read as the type. A store before PostgreSQL 16 cannot be asked: there
     only plain numbers, and no times, pass.
     """
-    if getattr(connection, "pg_version", 0) >= 160000:
+    if session.server_version >= 160000:
         return f"pg_input_is_valid({text}, '{type_name}')"
     if type_name == "numeric":
         return f"length({text}) < {_LONGEST_NUMBER} AND {text} ~ '^-?[0-9]+([.][0-9]+)?$'"

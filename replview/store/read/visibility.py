@@ -1,27 +1,27 @@
 """What somebody may see of values: the tables of their rights, without masked columns.
 
-A reader asks ``current_sight()``. Where a request, a socket or a token stands behind it, that is
-what its user may see; else (commands, workers) every table, and still no masked column. Nearly
-always nothing is hidden or masked (``Sight.open``), and readers take the road they always took.
+A ``Visibility`` stands in the session that reads are given. Of a request, a socket or a token it is
+what its user may see (``access.visibility``); else (commands, workers, Spark) every table, and
+still no masked column. Nearly always nothing is hidden or masked (``Visibility.open``), and readers
+take the road they always took.
 
 Rules and rights are read when they are first asked for, and again after a few seconds: a download
 or a socket that lasts for hours obeys a rule made meanwhile.
 """
 
+import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 import orjson
-from django.db import connection
 
-from replview.access import rights
-from replview.store.masks import (
+from replview.store.read.globs import glob
+from replview.store.read.mask_rules import (
+    RULES_SQL,
     Rule,
-    current_rules,
     masked_by,
     named_columns,
     rules_of_rows,
@@ -40,10 +40,47 @@ _FACTS = """
     LEFT JOIN relation_version v ON v.relation_id = r.id
     WHERE r.id = ANY(%s)
 """
-_SOURCE_OF_LIFE = """
+_SOURCE_OF_INCARNATION = """
     SELECT s.source_id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id WHERE i.id = %s
 """
-_LIFE_OF = "SELECT incarnation_id FROM transaction WHERE id = %s"
+_INCARNATION_OF = "SELECT incarnation_id FROM transaction WHERE id = %s"
+
+
+class Read(Protocol):
+    """Gives the rows of a statement."""
+
+    def __call__(
+        self, statement: str, parameters: Sequence[Any] | None = None, /
+    ) -> list[tuple[Any, ...]]:
+        """Once, or many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """What somebody may see, as it is now."""
+
+    #: The sources there are for them; None: all.
+    sources: frozenset[int] | None = None
+    #: Patterns of the tables of each source; None: all of all.
+    patterns: Mapping[int, tuple[str, ...]] | None = None
+    #: What nobody sees.
+    rules: tuple[Rule, ...] = ()
+
+
+def read_rules(read: Read) -> tuple[Rule, ...]:
+    """All mask rules as they are now; one small read."""
+    return rules_of_rows(read(RULES_SQL))
+
+
+def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
+    """Whether a pattern is of this table; only ``*`` means anything but itself."""
+    name = f"{schema}.{table}"
+    return any(_expression(pattern).fullmatch(name) for pattern in patterns)
+
+
+@lru_cache(maxsize=1000)
+def _expression(pattern: str) -> re.Pattern[str]:
+    return glob(pattern)
 
 
 @dataclass(slots=True)
@@ -59,28 +96,26 @@ class _Known:
     numbers: set[int] = field(default_factory=set)
 
 
-class Sight:
+class Visibility:
     """What one asker may see."""
 
     __slots__ = (
+        "_grants",
         "_known",
         "_messages",
+        "_now",
         "_open",
-        "_patterns",
-        "_rules",
-        "_sources",
+        "_read_rows",
         "_until",
-        "_user",
     )
 
-    def __init__(self, user: Callable[[], Any] | None = None) -> None:
-        """``user`` gives the asker; None: nobody in particular, who sees every table."""
-        self._user = user
+    def __init__(self, read_rows: Read, grants: Callable[[], Grants]) -> None:
+        """``grants`` gives what the asker may see now; ``read_rows`` reads the record."""
+        self._read_rows = read_rows
+        self._grants = grants
         self._until = 0.0
         self._open = True
-        self._sources: frozenset[int] | None = None
-        self._patterns: Mapping[int, tuple[str, ...]] | None = None
-        self._rules: tuple[Rule, ...] = ()
+        self._now = Grants()
         self._known: dict[int, _Known] = {}
         self._messages: dict[int, bool] = {}
 
@@ -88,7 +123,7 @@ class Sight:
     def sources(self) -> frozenset[int] | None:
         """The sources there are for the asker; None: all."""
         self._refresh()
-        return self._sources
+        return self._now.sources
 
     @property
     def open(self) -> bool:
@@ -101,7 +136,7 @@ class Sight:
     def restricted(self) -> bool:
         """Some table, or source, may be hidden."""
         self._refresh()
-        return self._sources is not None or self._patterns is not None
+        return self._now.sources is not None or self._now.patterns is not None
 
     def hides(self, relation_id: int, *, version: int | None = None) -> bool:
         """No right on the table: values, keys and text of its rows are withheld."""
@@ -123,11 +158,11 @@ class Sight:
     def hides_table(self, source_id: int, schema: str, table: str) -> bool:
         """The same as ``hides`` of a table that may not be in the record."""
         self._refresh()
-        if self._sources is not None and source_id not in self._sources:
+        if self._now.sources is not None and source_id not in self._now.sources:
             return True
-        if self._patterns is None:
+        if self._now.patterns is None:
             return False
-        return not rights.matches_table(self._patterns.get(source_id, ()), schema, table)
+        return not matches_table(self._now.patterns.get(source_id, ()), schema, table)
 
     def masked_of_table(
         self, source_id: int, schema: str, table: str, columns: Iterable[Mapping[str, Any]]
@@ -135,38 +170,38 @@ class Sight:
         """The same as ``masked`` of such a table; columns as ``relation_version`` keeps them."""
         self._refresh()
         named = named_columns(columns)
-        return frozenset(masked_by(self._rules, source_id, schema, table, named))
+        return frozenset(masked_by(self._now.rules, source_id, schema, table, named))
 
     def hides_messages(self, source_id: int) -> bool:
         """Not every table of the source may be seen: what its messages hold is withheld."""
         self._refresh()
-        if self._sources is not None and source_id not in self._sources:
+        if self._now.sources is not None and source_id not in self._now.sources:
             return True
-        if self._patterns is None:
+        if self._now.patterns is None:
             return False
-        return not any(p in ("*", "*.*") for p in self._patterns.get(source_id, ()))
+        return not any(p in ("*", "*.*") for p in self._now.patterns.get(source_id, ()))
 
     @property
     def hides_some_messages(self) -> bool:
         """Of some source, the messages are hidden."""
         self._refresh()
-        if self._patterns is None:
-            return self._sources is not None
-        return self._sources is None or any(map(self.hides_messages, self._sources))
+        if self._now.patterns is None:
+            return self._now.sources is not None
+        return self._now.sources is None or any(map(self.hides_messages, self._now.sources))
 
     def hides_message_in(self, transaction_id: int) -> bool:
         """The same, of a message in this transaction."""
         if self.open or not self.restricted:
             return False
-        life = _one(_LIFE_OF, transaction_id)
-        return life is None or self.hides_messages_of_life(life)
+        incarnation_id = self._one(_INCARNATION_OF, transaction_id)
+        return incarnation_id is None or self.hides_messages_of_incarnation(incarnation_id)
 
-    def hides_messages_of_life(self, incarnation_id: int) -> bool:
-        """The same, of messages of a life of a slot, and of what was made of them."""
+    def hides_messages_of_incarnation(self, incarnation_id: int) -> bool:
+        """The same, of messages of an incarnation of a slot, and of what was made of them."""
         if self.open or not self.restricted:
             return False
         if incarnation_id not in self._messages:
-            source_id = _one(_SOURCE_OF_LIFE, incarnation_id)
+            source_id = self._one(_SOURCE_OF_INCARNATION, incarnation_id)
             self._messages[incarnation_id] = source_id is None or self.hides_messages(source_id)
         return self._messages[incarnation_id]
 
@@ -199,9 +234,7 @@ class Sight:
     def _read(self, relation_ids: Collection[int]) -> None:
         # A table that is not in the record any more: nobody can say what may be seen of it.
         found = {relation_id: _Known(hidden=True) for relation_id in relation_ids}
-        with connection.cursor() as cursor:
-            cursor.execute(_FACTS, [list(relation_ids)])
-            rows = cursor.fetchall()
+        rows = self._read_rows(_FACTS, [list(relation_ids)])
         for relation_id, source_id, schema, table, version_id, number, *shape in rows:
             known = found[relation_id]
             known.source_id = source_id
@@ -217,70 +250,20 @@ class Sight:
                 known.masked |= self.masked_of_table(source_id, *names, columns)
         self._known |= found
 
+    def _one(self, sql: str, identifier: int) -> int | None:
+        found = self._read_rows(sql, [identifier])
+        return int(found[0][0]) if found else None
+
+    def forget(self) -> None:
+        """Read rules and rights anew at the next question: they were changed here."""
+        self._until = 0.0
+
     def _refresh(self) -> None:
-        now = time.monotonic()
-        if now < self._until:
+        if time.monotonic() < self._until:
             return
-        user = None if self._user is None else self._user()
-        sources, patterns = (None, None) if self._user is None else _rights_of(user)
-        rules = _rules_for(user)
+        grants = self._grants()
         # Tables, too: they get columns, and other names.
         self._known, self._messages = {}, {}
-        self._sources, self._patterns, self._rules = sources, patterns, rules
-        self._open = sources is None and patterns is None and not rules
+        self._now = grants
+        self._open = grants.sources is None and grants.patterns is None and not grants.rules
         self._until = time.monotonic() + FRESH_SECONDS
-
-
-def _rights_of(
-    user: Any,
-) -> tuple[frozenset[int] | None, Mapping[int, tuple[str, ...]] | None]:
-    """The sources there are for the user, and the tables of each; None: all."""
-    return rights.visible_sources(user), rights.table_patterns(user)
-
-
-def _rules_for(user: Any) -> tuple[Rule, ...]:
-    """The rules: those that came with the account, when they are asked for the first time."""
-    read = getattr(user, "read_rules", None)
-    if read is None:
-        return current_rules()
-    user.read_rules = None
-    return rules_of_rows(read)
-
-
-def _one(sql: str, identifier: int) -> int | None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [identifier])
-        row = cursor.fetchone()
-    return None if row is None else int(row[0])
-
-
-_sight: ContextVar[Sight | None] = ContextVar("sight", default=None)
-#: Where nobody stands behind a reader.
-_nobodys = Sight()
-
-
-def current_sight() -> Sight:
-    """What may be seen here."""
-    return _sight.get() or _nobodys
-
-
-def sight_for(user: Any) -> Sight:
-    """What this user may see; nothing is read before it is asked."""
-    return Sight(lambda: user)
-
-
-@contextmanager
-def use_sight(sight: Sight) -> Iterator[None]:
-    """Readers within see with this one."""
-    token = _sight.set(sight)
-    try:
-        yield
-    finally:
-        _sight.reset(token)
-
-
-def forget() -> None:
-    """Read rules and rights anew at the next question: they were changed here."""
-    for sight in (_nobodys, _sight.get()):
-        if sight is not None:
-            sight._until = 0.0

@@ -5,10 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 from django.db import connection
 
-from replview.store.fields import LSN
 from replview.store.models import ArchivedRun, ArchiveMark, SlotIncarnation
 from replview.store.retention import archive
 from replview.store.retention.archive_homes import home_of
@@ -149,45 +147,6 @@ def standings() -> list[Standing]:
                 )
             )  # fmt: skip
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveExtent:
-    """What the archive has of a slot."""
-
-    #: The first commit there; None: unknown.
-    since: dt.datetime | None
-    since_lsn: LSN | None
-    #: The last one.
-    until: dt.datetime | None
-
-
-def extent_of(told: str | None) -> ArchiveExtent | None:
-    """As ``EXTENT_SQL`` tells it."""
-    if told is None:
-        return None
-    known = orjson.loads(told)
-    if known["since"] is None:
-        return None
-    until = known["until"]
-    return ArchiveExtent(
-        dt.datetime.fromisoformat(known["since"]),
-        None if known["lsn"] is None else LSN.parse(known["lsn"]),
-        None if until is None else dt.datetime.fromisoformat(until),
-    )
-
-
-#: The archive's extent of ``%(slot)s`` as JSON; NULL without an archive.
-EXTENT_SQL = """
-    SELECT jsonb_build_object(
-        'since', (array_agg(m.since_time ORDER BY l.number))[1],
-        'lsn', (array_agg(m.since_lsn::text ORDER BY l.number))[1],
-        'until', max(m.through_time))
-    FROM archive_mark m JOIN slot_incarnation l ON l.id = m.incarnation_id
-    WHERE l.slot_id = %(slot)s AND m.since_seq IS NOT NULL
-      AND m.target = (SELECT value #>> '{}' FROM setting WHERE name = 'archive.target')
-    HAVING count(*) > 0
-"""
 
 
 def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:

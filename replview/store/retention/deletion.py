@@ -42,13 +42,13 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
+from replview.store.read.history_places import BLOCK
+from replview.store.read.transaction_ids import first_id_of
 from replview.store.retention import archived
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import notices as retention_telling
 from replview.store.retention import shares as retention_shares
-from replview.store.sums.activity import BLOCK
 from replview.store.sums.recounting import recount
-from replview.store.write.partitions import first_id_of
 
 log = logging.getLogger(__name__)
 

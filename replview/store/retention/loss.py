@@ -14,11 +14,11 @@ from django.db import connection
 from django.utils import timezone
 
 from replview.store.models import Baseline, KeptDay, Slot
+from replview.store.read.history_places import BLOCK
+from replview.store.read.transaction_ids import first_id_of
 from replview.store.retention import archive
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention.policy import Keeping, days_of, doomed_through, today_share_bytes
-from replview.store.sums.activity import BLOCK
-from replview.store.write.partitions import first_id_of
 
 _TABLES = """
     SELECT r.schema || '.' || r."table",

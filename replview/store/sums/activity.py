@@ -14,9 +14,8 @@ from typing import Any
 from django.db import connection, transaction
 
 from replview.store.models import ActivityMark, ActorActivity, HistoryBlock, RelationActivity
+from replview.store.read.history_places import BLOCK, next_block
 
-#: Places in history that are summed up as one.
-BLOCK = 1000
 #: Blocks of one store transaction, where so many wait: actors' sums are then written once for all.
 _TOGETHER = 10
 
@@ -191,11 +190,6 @@ def forget(incarnation_id: int) -> None:
         ActivityMark.objects.filter(incarnation_id=incarnation_id).delete()
         for sums in (HistoryBlock, RelationActivity, ActorActivity):
             sums.objects.filter(incarnation_id=incarnation_id).delete()
-
-
-def next_block(rolled_seq: int) -> int:
-    """The first block that is not in the sums."""
-    return (rolled_seq + 1) // BLOCK if rolled_seq else 0
 
 
 def values_of(

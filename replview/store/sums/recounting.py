@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from django.db import connection, transaction
 
 from replview.store.models import ActivityMark, ActorActivity, HistoryBlock, RelationActivity
-from replview.store.sums.activity import ADD_ACTORS, ADD_BLOCKS, ADD_TABLES, next_block, values_of
+from replview.store.read.history_places import next_block
+from replview.store.sums.activity import ADD_ACTORS, ADD_BLOCKS, ADD_TABLES, values_of
 
 _CHANGED = """
     SELECT b.block, n.left_over FROM history_block b CROSS JOIN LATERAL (

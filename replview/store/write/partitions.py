@@ -12,8 +12,13 @@ from collections.abc import Iterable, Iterator
 import psycopg
 from psycopg import sql
 
-#: Identifiers that one hour has room for.
-IDS_PER_HOUR = 1 << 32
+from replview.store.read.transaction_ids import (
+    IDS_PER_HOUR,
+    day_of,
+    first_id_of,
+    transaction_id,
+)
+
 #: How many identifiers one call of the sequence hands out.
 ID_BLOCK = 20_000
 #: How often a receiver looks whether tomorrow has its partitions.
@@ -23,24 +28,6 @@ SAMPLES_BY_DAY = ("slot_sample", "slot_sample_minute", "source_sample")
 SAMPLES_BY_MONTH = "slot_sample_hour"
 #: Serialises the making of partitions among processes.
 _PARTITION_LOCK = 0x7265706C76696577
-
-
-def transaction_id(sequence_value: int, *, at: float | None = None) -> int:
-    """The identifier for a sequence value at a moment (seconds since 1970; now by default)."""
-    hour = int((time.time() if at is None else at) // 3600)
-    return hour * IDS_PER_HOUR + sequence_value % IDS_PER_HOUR
-
-
-def day_of(identifier: int) -> dt.date:
-    """The day whose partition holds this transaction's changes."""
-    hours = identifier // IDS_PER_HOUR
-    return dt.datetime.fromtimestamp(hours * 3600, tz=dt.UTC).date()
-
-
-def first_id_of(day: dt.date) -> int:
-    """The lowest identifier a transaction first seen on ``day`` can have."""
-    midnight = dt.datetime.combine(day, dt.time(), tzinfo=dt.UTC)
-    return transaction_id(0, at=midnight.timestamp())
 
 
 class TransactionIds:

@@ -6,9 +6,10 @@ from django.http import HttpRequest
 from ninja import Router
 
 from replview.access.page import VIEWER, page
-from replview.store.models import Slot
+from replview.access.visibility import reading_session
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.coverage import Coverage, Gap, TableCoverage, coverage_of
+from replview.store.read.rows import Slot
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.slots import slot_named
 
@@ -27,7 +28,7 @@ def coverage_json(slot: Slot, table: tuple[str, str] | None = None) -> dict[str,
 
     "No change" may be said of a time between ``whole_since`` and ``stored_until``, and of no other.
     """
-    found = coverage_of(slot, table=table)
+    found = coverage_of(reading_session(), slot, table=table)
     return {
         "recorded_since": utc_text(found.recorded_since),
         "recorded_since_lsn": found.recorded_since_lsn,

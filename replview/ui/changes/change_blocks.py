@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from replview.access.visibility import reading_session
 from replview.store.read.changes.as_sql import undo_problem
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.row_history.before_images import Before, before_images
+from replview.store.read.rows import ChangeRow
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed_changes
 from replview.text.formats import bytes_words
@@ -101,7 +102,7 @@ def blocks_of(
     """
     changes = list(changes)
     viewed_changes(changes)
-    before = before_images(changes) if before is None else before
+    before = before_images(reading_session(), changes) if before is None else before
     sheet = Sheet(all_columns=all_columns)
     blocks = []
     for change in changes:

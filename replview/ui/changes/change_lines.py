@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.changes.values import same_value
+from replview.store.read.rows import ChangeRow
 from replview.ui.changes.cells import Cell, Line, cell
 from replview.ui.changes.json_lines import compared
 from replview.ui.changes.text_diff import text_diff

@@ -4,11 +4,12 @@ from typing import Any
 
 from django.http import Http404
 
+from replview.access.visibility import reading_session
 from replview.health.fleet import Fleet
 from replview.store.models import Slot, SlotIncarnation
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import ChangeFilter, find_changes
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import TransactionRow
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.transaction_sentence import NOT_UNDONE
 
@@ -18,7 +19,11 @@ PAGE_CHANGES = 25
 
 def find_transaction(transaction_id: int) -> TransactionRow:
     """By our own number. Raises ``Http404``, also for a baseline that is not complete yet."""
-    row = history.transaction_by_id(transaction_id) if transaction_id < 1 << 63 else None
+    row = (
+        history.transaction_by_id(reading_session(), transaction_id)
+        if transaction_id < 1 << 63
+        else None
+    )
     if row is None or row.state == "copying":
         raise Http404("there is no such transaction, or it was received anew")
     return row
@@ -37,7 +42,9 @@ def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> dict[str, A
     """The context of a list of changes, those behind the change ``after``."""
     # Those the slot keeps though they were rolled back are shown, and marked.
     kept = bool(row.aborted_changes) and slot.keep_aborted
-    found = find_changes(row.id, ChangeFilter(with_aborted=kept), after=after, limit=PAGE_CHANGES)
+    found = find_changes(
+        reading_session(), row.id, ChangeFilter(with_aborted=kept), after=after, limit=PAGE_CHANGES
+    )
     more_after = found.searched_to or (found.rows[-1].seq if found.more else None)
     return {
         "row": row,

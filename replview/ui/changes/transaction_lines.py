@@ -4,9 +4,11 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from replview.access.visibility import reading_session
 from replview.health.open_transactions import Touched
 from replview.store.read import history
-from replview.store.read.history import EventRow, TransactionRow
+from replview.store.read.changes.page import messages_of
+from replview.store.read.rows import EventRow, TransactionRow
 from replview.ui.slot_log import Kind, kind_of
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
@@ -116,9 +118,9 @@ def transaction_lines(
     names = dict(names or {})
     ids = {int(key) for row in rows for key in row.relations}
     if unknown := ids - names.keys():
-        names |= history.relation_names(unknown)
+        names |= history.relation_names(reading_session(), unknown)
     silent = [row.id for row in rows if row.messages and not row.relations]
-    prefixes = history.messages_of(silent)
+    prefixes = messages_of(reading_session(), silent)
     found = []
     for row in rows:
         tables = [_touched(row, key, counts, names) for key, counts in row.relations.items()]
@@ -178,6 +180,7 @@ def _events_between(
         return []
     stored = [row.stored_at or row.received_at for row in placed]
     found = history.events_between(
+        reading_session(),
         slot_id,
         since=min(stored) - _LATER,
         until=None if newest else max(stored) + _LATER,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import TransactionRow
 from replview.text.formats import plural
 from replview.ui.changes.change_blocks import Block
 

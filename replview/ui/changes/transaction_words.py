@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import TransactionRow
 from replview.text.formats import bytes_words, plural, short_words
 
 _CONTEXT_SHOWN = 4

@@ -5,46 +5,49 @@ them: without a table's values where the right is missing, without those that ar
 from collections.abc import Set
 from dataclasses import replace
 
+from replview.access.visibility import reading_session
 from replview.access.withheld import Withheld
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.relation_shapes import names_had
+from replview.store.read.rows import ChangeRow
 from replview.store.read.seen import masked_change
-from replview.store.read.visibility import Sight
+from replview.store.read.visibility import Visibility
 
 #: Of a message that is withheld this is shown.
 _MESSAGE_SHOWN = ("prefix", "transactional")
 
 
-def seen_archived(change: ChangeRow, source_id: int, of: Withheld, sight: Sight) -> ChangeRow:
+def seen_archived(
+    change: ChangeRow, source_id: int, of: Withheld, visibility: Visibility
+) -> ChangeRow:
     """A change of the archive; ``of`` knows its table under every name it had."""
-    if sight.open:
+    if visibility.open:
         return change
     if change.op == "M":
-        return _seen(change, hidden=sight.hides_messages(source_id))
+        return _seen(change, hidden=visibility.hides_messages(source_id))
     schema, table = change.schema or "", change.table or ""
     name = f"{schema}.{table}"
-    hidden = of.hides(name) or sight.hides_table(source_id, schema, table)
-    masked = of.columns(name) | sight.masked_of_table(source_id, schema, table, change.columns)
+    hidden = of.hides(name) or visibility.hides_table(source_id, schema, table)
+    masked = of.columns(name) | visibility.masked_of_table(source_id, schema, table, change.columns)
     return _seen(change, hidden=hidden, masked=masked)
 
 
-def seen_peeked(change: ChangeRow, source_id: int, sight: Sight) -> ChangeRow:
+def seen_peeked(change: ChangeRow, source_id: int, visibility: Visibility) -> ChangeRow:
     """A change that waits in a slot, of a table that may not be recorded at all; where it is, what
     is masked under any name it had is.
     """
-    if sight.open:
+    if visibility.open:
         return change
     if change.op == "M":
-        return _seen(change, hidden=sight.hides_messages(source_id))
+        return _seen(change, hidden=visibility.hides_messages(source_id))
     schema, table = change.schema or "", change.table or ""
     names = dict.fromkeys([*(change.old or {}), *(change.new or {}), *change.key_columns])
     columns = [{"name": name} for name in names]
-    called = names_had(source_id, schema, table)
+    called = names_had(reading_session(), source_id, schema, table)
     return _seen(
         change,
-        hidden=sight.hides_table(source_id, schema, table),
+        hidden=visibility.hides_table(source_id, schema, table),
         masked=frozenset().union(
-            *(sight.masked_of_table(source_id, *each, columns) for each in called)
+            *(visibility.masked_of_table(source_id, *each, columns) for each in called)
         ),
     )
 

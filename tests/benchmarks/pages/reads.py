@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from replview.access.visibility import reading_session
 from tests.benchmarks.pages.draws import Draws
 from tests.benchmarks.pages.measuring import Measured, read_cost
 
@@ -21,7 +22,9 @@ def _row_history(draws: Draws, count: int, *, hot: bool = False) -> Measured:
     measured = Measured()
     rows = draws.rows(count, hot=hot)
     for number, row in enumerate(rows[:1] + rows):
-        cost = read_cost(lambda row=row: row_history(draws.slot, row.relation_id, row.key))  # type: ignore[misc]
+        cost = read_cost(
+            lambda row=row: row_history(reading_session(), draws.slot, row.relation_id, row.key)
+        )  # type: ignore[misc]
         if number:
             measured.costs.append(cost)
     return measured
@@ -38,5 +41,7 @@ def _hub(draws: Draws, count: int) -> Measured:
     assert life is not None
     measured = Measured()
     for _ in range(count):
-        measured.costs.append(read_cost(lambda: committed_before(life, None, 200)))
+        measured.costs.append(
+            read_cost(lambda: committed_before(reading_session(), life, None, 200))
+        )
     return measured

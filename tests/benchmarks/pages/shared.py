@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 
-from replview.store.write.partitions import transaction_id
+from replview.store.read.transaction_ids import transaction_id
 from replview.store.write.transaction_rows import TransactionRow
 from tests.benchmarks.pages.scale import CHANGE_WAL_BYTES, Plan
 

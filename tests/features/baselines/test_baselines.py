@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.jobs import baselines
 from replview.store.models import Baseline, Slot, SlotEvent, Transaction
 from replview.store.publication_looks import store_publication_look
@@ -205,7 +206,9 @@ def test_it_takes_few_reads(signed_in: Client, slot: Slot, django_assert_max_num
 def covered(slot: Slot, **more) -> str:
     """The lines under an answer."""
     template = Template('{% include "ui/evidence/_coverage.html" %}')
-    return spaced(template.render(Context({"coverage": coverage_of(slot, **more)})))
+    return spaced(
+        template.render(Context({"coverage": coverage_of(reading_session(), slot, **more)}))
+    )
 
 
 def test_coverage_tells_since_when_and_what_is_missing(db) -> None:

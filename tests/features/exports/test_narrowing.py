@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from replview.access.tokens import make_token
+from replview.access.visibility import reading_session
 from replview.features.exports.request import read_wish
 from replview.jobs import exports
 from replview.management.commands import export as by_command
@@ -80,7 +81,7 @@ def told(history: History) -> History:
 
 
 def on_the_page(words: dict[str, str]) -> list[int]:
-    found = conditions_of(TransactionFilter.from_words(words))
+    found = conditions_of(reading_session(), TransactionFilter.from_words(words))
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT commit_seq FROM transaction t WHERE commit_seq IS NOT NULL AND {found.row_sql}"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.features.relations.version_renames import Carried, rename_candidates
-from replview.store.read.version_diff import compare, summary
-from replview.store.read.version_shapes import Column, Shape
 from replview.text.type_words import short_type
+from replview.ui.versions.diff import compare, summary
+from replview.ui.versions.renames import Carried, rename_candidates
+from replview.ui.versions.shapes import Column, Shape
 
 INT, TEXT, CUSTOM = (20, -1), (25, -1), (16400, -1)
 

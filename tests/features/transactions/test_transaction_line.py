@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from replview.health.open_transactions import Touched
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import TransactionRow
 from replview.ui.changes.transaction_line_html import transaction_line_html
 from replview.ui.changes.transaction_lines import TransactionLine
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.template.loader import render_to_string
 
-from replview.store.read.changes.page import ChangeRow
+from replview.store.read.rows import ChangeRow
 from replview.ui.changes.change_blocks import Block, blocks_of
 from replview.ui.changes.change_lines import short_type
 from tests.pages.reading import spaced

@@ -9,9 +9,7 @@ values (``{"$masked": true}`` …) are as ``models.history.Change`` says.
 import datetime as dt
 from typing import Any
 
-from replview.store.models import Slot
-from replview.store.read.changes.page import ChangeRow
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import ChangeRow, Slot, TransactionRow
 
 OPERATIONS = {
     "I": "insert",

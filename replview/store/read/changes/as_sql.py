@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.changes.values import mark_of, same_value
+from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import comment, equals, identifier, literal, string, table_name
 from replview.store.read.visibility import NO_RIGHT
 

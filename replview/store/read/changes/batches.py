@@ -5,24 +5,21 @@ again with the row's before image (``store.read.row_history.before_images``), by
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from django.db import DataError, connection, transaction
 
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.changes.wanted import WantedChanges, searchable
-from replview.store.read.history import TransactionRow
 from replview.store.read.prepared import array_text
 from replview.store.read.relation_shapes import VersionShape, shapes_by_id
 from replview.store.read.row_history.before_images import Before, Shared, before_columns
+from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.seen import seen_change
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 from replview.store.read.value_filter import WhereError
 from replview.store.read.value_sql import Predicate, predicate_for
-from replview.store.read.visibility import Sight, current_sight
 
 #: Bytes of pgoutput that a read may span: what it holds at once grows with them.
 _READ_BYTES = 16 * 1024 * 1024
@@ -115,8 +112,8 @@ def _changes(row: TransactionRow) -> int:
 class Shapes:
     """Shapes seen so far, shared by the rows that have them."""
 
+    _session: ReadSession
     _known: dict[int, VersionShape] = field(default_factory=dict)
-    _sight: Sight = field(default_factory=current_sight)
 
     def add(self, shapes: Iterable[VersionShape]) -> None:
         """These are known."""
@@ -126,7 +123,7 @@ class Shapes:
         """Read those that are not known yet."""
         missing = ids - self._known.keys()
         if missing:
-            self.add(shapes_by_id(missing))
+            self.add(shapes_by_id(self._session, missing))
 
     def row(self, values: tuple[Any, ...]) -> ChangeRow:
         """``CHANGE_COLUMNS`` as a change with its shape."""
@@ -139,8 +136,7 @@ class Shapes:
             told += [shape.schema, shape.table, shape.number, shape.replica_identity]
             told += [shape.columns, shape.key_columns]
         change = ChangeRow(*told)
-        # Once a reading, as this is called for each of many.
-        return change if self._sight.open else seen_change(change, self._sight)
+        return seen_change(change, self._session.visibility)
 
 
 def _json(text: str | None) -> Any:
@@ -159,12 +155,17 @@ class ChangeReader:
     """Reads the wanted changes of transactions it is given."""
 
     def __init__(
-        self, wanted: WantedChanges, relation_ids: list[int] | None, batching: Batching
+        self,
+        session: ReadSession,
+        wanted: WantedChanges,
+        relation_ids: list[int] | None,
+        batching: Batching,
     ) -> None:
         """Raises ``WhereError`` where the conditions fit no table."""
+        self._session = session
         self._wanted = wanted
         self._batching = batching
-        self._shapes = Shapes()
+        self._shapes = Shapes(self._session)
         self._relation_ids = relation_ids
         #: What before images of several reads share, and those of wanted changes that were asked
         #: for; None: nothing is known of it.
@@ -174,11 +175,11 @@ class ChangeReader:
         self._asked_about: list[VersionShape] = []
         self._predicate: Predicate | None = None
         if wanted.where:
-            self._asked_about = searchable(wanted)
-            if len(self._asked_about) < len(wanted.shapes):
+            self._asked_about = searchable(self._session, wanted)
+            if len(self._asked_about) < len(wanted.shapes(session)):
                 self._relation_ids = sorted({shape.relation_id for shape in self._asked_about})
             self._shapes.add(self._asked_about)
-            self._predicate = predicate_for(wanted.where, self._asked_about)
+            self._predicate = predicate_for(self._session, wanted.where, self._asked_about)
 
     def read(
         self,
@@ -194,21 +195,23 @@ class ChangeReader:
         """
         if self._predicate is None:
             return self._read(ids, first_seq, last_seq, enough)
-        if len(searchable(self._wanted)) < len(self._asked_about):
+        if len(searchable(self._session, self._wanted)) < len(self._asked_about):
             raise WhereError("rights were changed meanwhile: search again")
         try:
             # A savepoint, where somebody else's transaction is around it.
-            with transaction.atomic() if connection.in_atomic_block else nullcontext():
+            with self._session.savepoint():
                 return self._read(ids, first_seq, last_seq, enough)
-        except DataError:
-            self._predicate = predicate_for(self._wanted.where, self._asked_about, careful=True)
+        except self._session.data_error:
+            self._predicate = predicate_for(
+                self._session, self._wanted.where, self._asked_about, careful=True
+            )
             return self._read(ids, first_seq, last_seq, enough)
 
     def _read(
         self, ids: list[int], first_seq: int | None, last_seq: int | None, enough: Enough | None
     ) -> tuple[list[ChangeRow], int]:
         sql, values = self._sql(first_seq, last_seq)
-        rows = _rows(sql, {**values, "ids": array_text(ids)})
+        rows = self._session.rows(sql, {**values, "ids": array_text(ids)})
         self._shapes.learn({row[11] for row in rows if row[11] is not None})
         found = [self._shapes.row(row) for row in rows if row[12]]
         unsure = [(self._shapes.row(row), row[11]) for row in rows if not row[12]]
@@ -269,14 +272,16 @@ class ChangeReader:
         """Those that match once their before images are filled in; how many stay unknown."""
         assert self._predicate is not None
         columns = self._wanted.where.columns
-        before, partial = before_columns([c for c, _ in unsure], columns, self.shared)
+        before, partial = before_columns(
+            self._session, [c for c, _ in unsure], columns, self.shared
+        )
         asked = []
         for number, (change, version) in enumerate(unsure):
             image = before.get((change.transaction_id, change.seq))
             old, new = _filled(change, image.image if image else {}, columns)
             told = {"number": number, "op": change.op, "version_id": version, "old": old}
             asked.append(told if new is None else told | {"new": new})
-        answers = _rows(
+        answers = self._session.rows(
             _ASK_AGAIN.format(predicate=self._predicate.sql),
             {**self._predicate.parameters, "asked": orjson.dumps(asked).decode()},
         )
@@ -299,9 +304,3 @@ def _filled(
     # A column that an update did not send is as it was.
     after = {**before, **change.new} if change.op == "U" else change.new
     return old, {name: after[name] for name in columns if name in after}
-
-
-def _rows(sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        return list(cursor.fetchall())

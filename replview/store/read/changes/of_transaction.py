@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from django.db import connection
 
-from replview.store.read.changes.page import ChangeRow
+from replview.store.read.rows import ChangeRow
 from replview.store.read.seen import TextLimits, seen_change, tables_of, text_limits
+from replview.store.read.session import ReadSession
 
 #: Longer values are cut when a page is read.
 CUT_CHARACTERS = 50_000
@@ -84,6 +84,7 @@ class Spot:
 
 
 def find_changes(
+    session: ReadSession,
     transaction_id: int,
     wanted: ChangeFilter,
     *,
@@ -99,7 +100,7 @@ def find_changes(
     Looks at windows of the transaction until the page is full or the time is over, so that a
     filter that matches little in a million changes is searched piece by piece.
     """
-    last = last_seq(transaction_id) if last is None else last
+    last = last_seq(session, transaction_id) if last is None else last
     backwards = before is not None
     edge = min(before if before is not None else after, last + 1)
     deadline = time.monotonic() + budget_seconds
@@ -108,7 +109,9 @@ def find_changes(
         low, high = (edge - window, edge) if backwards else (edge, edge + window + 1)
         began = time.monotonic()
         room = limit + 1 - len(found)
-        found += _window(transaction_id, wanted, max(low, 0), high, room, backwards=backwards)
+        found += _window(
+            session, transaction_id, wanted, max(low, 0), high, room, backwards=backwards
+        )
         edge = max(low, 0) + 1 if backwards else high - 1
         now = time.monotonic()
         if len(found) <= limit and now > deadline:
@@ -126,6 +129,7 @@ def find_changes(
 
 
 def _window(
+    session: ReadSession,
     transaction_id: int,
     wanted: ChangeFilter,
     low: int,
@@ -144,13 +148,16 @@ def _window(
         conditions.append('c.op = ANY(%(ops)s::"char"[])')
     limits = TextLimits()
     if wanted.text:
-        limits = text_limits(tables_of([transaction_id]), transaction_id=transaction_id)
+        limits = text_limits(
+            session, tables_of(session, [transaction_id]), transaction_id=transaction_id
+        )
         of_value = limits.of_value("t")
         conditions.append(_TEXT.format(of_value=of_value, of_change=limits.of_change))
     order = "DESC" if backwards else "ASC"
     sql = f"{_CUT_ROW} AND {' AND '.join(conditions)} ORDER BY c.seq {order} LIMIT %(limit)s"
     escaped = wanted.text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     return _change_rows(
+        session,
         sql,
         {
             "id": transaction_id,
@@ -167,10 +174,10 @@ def _window(
     )
 
 
-def one_change(transaction_id: int, seq: int) -> ChangeRow | None:
+def one_change(session: ReadSession, transaction_id: int, seq: int) -> ChangeRow | None:
     """One change whole; None where there is none, or it is longer than may be copied."""
     sql = f"{_WHOLE_ROW} AND c.seq = %(seq)s AND {_COPIABLE}"
-    found = _change_rows(sql, {"id": transaction_id, "seq": seq, "most": COPIED_BYTES})
+    found = _change_rows(session, sql, {"id": transaction_id, "seq": seq, "most": COPIED_BYTES})
     return found[0] if found else None
 
 
@@ -178,26 +185,28 @@ _COPIABLE = """coalesce(octet_length(c.old::text), 0) + coalesce(octet_length(c.
     < %(most)s"""
 
 
-def first_changes_whole(transaction_id: int, limit: int) -> list[ChangeRow] | None:
+def first_changes_whole(
+    session: ReadSession, transaction_id: int, limit: int
+) -> list[ChangeRow] | None:
     """The changes that count, whole; None where they are longer than may be copied."""
     sized = """
         SELECT coalesce(sum(pg_column_size(f.old)), 0) + coalesce(sum(pg_column_size(f.new)), 0)
         FROM (SELECT c.old, c.new FROM change c WHERE c.transaction_id = %s
               ORDER BY c.seq LIMIT %s) f
     """
-    if _rows(sized, [transaction_id, limit])[0][0] > COPIED_BYTES:
+    if session.rows(sized, [transaction_id, limit])[0][0] > COPIED_BYTES:
         return None
     sql = f"{_WHOLE_ROW} AND a.subxid IS NULL ORDER BY c.seq LIMIT %(limit)s"
-    return _change_rows(sql, {"id": transaction_id, "limit": limit})
+    return _change_rows(session, sql, {"id": transaction_id, "limit": limit})
 
 
-def last_seq(transaction_id: int) -> int:
+def last_seq(session: ReadSession, transaction_id: int) -> int:
     """The last change's ordinal, also one that does not count; 0 without any."""
-    found = _rows("SELECT max(seq) FROM change WHERE transaction_id = %s", [transaction_id])
+    found = session.rows("SELECT max(seq) FROM change WHERE transaction_id = %s", [transaction_id])
     return int(found[0][0] or 0)
 
 
-def first_spots(transaction_id: int, limit: int) -> tuple[list[Spot], int]:
+def first_spots(session: ReadSession, transaction_id: int, limit: int) -> tuple[list[Spot], int]:
     """Where its first changes are that count; and the last change's ordinal (``last_seq``)."""
     sql = """
         SELECT l.seq, c.seq, (c.lsn - '0/0')::bigint, c.op, c.relation_id
@@ -207,7 +216,7 @@ def first_spots(transaction_id: int, limit: int) -> tuple[list[Spot], int]:
                           WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)
         ORDER BY c.seq
     """
-    found = _rows(sql, [transaction_id, transaction_id, limit])
+    found = session.rows(sql, [transaction_id, transaction_id, limit])
     spots = [
         Spot(seq, int(lsn), _letter(op) or "", relation_id)
         for _, seq, lsn, op, relation_id in found
@@ -216,20 +225,14 @@ def first_spots(transaction_id: int, limit: int) -> tuple[list[Spot], int]:
     return spots, int(found[0][0])
 
 
-def _change_rows(sql: str, parameters: dict[str, Any]) -> list[ChangeRow]:
+def _change_rows(session: ReadSession, sql: str, parameters: dict[str, Any]) -> list[ChangeRow]:
     found = []
-    for row in _rows(sql, parameters):
+    for row in session.rows(sql, parameters):
         values = list(row)
         values[4:8] = _letter(row[4]) or "", _letter(row[5]), _json(row[6]), _json(row[7])
         values[15:17] = _json(row[15]) or [], _json(row[16]) or []
-        found.append(seen_change(ChangeRow(*values)))
+        found.append(seen_change(ChangeRow(*values), session.visibility))
     return found
-
-
-def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
 
 
 def _json(text: Any) -> Any:

@@ -4,44 +4,14 @@ Changes of aborted subtransactions are hidden here unless asked for: a tombstone
 rows may still be there. Every read is bounded, also for a transaction of millions of changes.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import Any
 
 import orjson
-from django.db import connection
 
+from replview.store.read.rows import ChangeRow
 from replview.store.read.seen import seen_change, tables_of, text_limits
-from replview.store.read.visibility import current_sight
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
-    """One change with the shape its table had then; an absent column was not sent."""
-
-    transaction_id: int
-    seq: int
-    lsn: str
-    subxid: int | None
-    op: str
-    old_kind: str | None
-    old: dict[str, Any] | None
-    new: dict[str, Any] | None
-    relation_id: int | None
-    key_hash: int | None
-    old_key_hash: int | None
-    schema: str | None
-    table: str | None
-    version: int | None
-    replica_identity: str | None
-    #: ``[{"name", "type", "key", …}]`` in the stream's order.
-    columns: list[dict[str, Any]]
-    key_columns: list[str]
-    #: Taken away again by the abort of its subtransaction.
-    aborted: bool = False
-    #: Whoever reads it has no right on the table: values, key and columns are withheld.
-    hidden: bool = False
-
+from replview.store.read.session import ReadSession
 
 _CHANGES_OF = """
     SELECT c.transaction_id, c.seq, c.lsn, c.subxid, c.op, c.old_kind, c.old, c.new,
@@ -77,12 +47,6 @@ _MESSAGES_OF = """
 _VALUE_LIMIT = 2_000_000
 
 
-def _rows(sql: str, parameters: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
-
-
 def _json(text: str | None) -> Any:
     return None if text is None else orjson.loads(text)
 
@@ -93,95 +57,82 @@ def _letter(code: str | bytes | None) -> str | None:
 
 
 def changes_of(
-    transaction_id: int, after_seq: int = 0, limit: int = 50, *, with_aborted: bool = False
+    session: ReadSession,
+    transaction_id: int,
+    after_seq: int = 0,
+    limit: int = 50,
+    *,
+    with_aborted: bool = False,
 ) -> list[ChangeRow]:
     """The changes of a transaction in order, from after ``after_seq`` on: those that count, or
     also, marked, those that aborted subtransactions took away.
     """
     found = []
-    for row in _rows(_CHANGES_OF, [transaction_id, after_seq, with_aborted, limit]):
+    for row in session.rows(_CHANGES_OF, [transaction_id, after_seq, with_aborted, limit]):
         values = list(row)
         values[4:8] = _letter(row[4]) or "", _letter(row[5]), _json(row[6]), _json(row[7])
         values[15:17] = _json(row[15]) or [], _json(row[16]) or []
-        found.append(seen_change(ChangeRow(*values)))
+        found.append(seen_change(ChangeRow(*values), session.visibility))
     return found
 
 
-def matching_text(ids: Collection[int], text: str) -> set[int]:
+def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[int]:
     """Which transactions have the text in a key or value of their first 200 changes."""
     if not ids:
         return set()
     escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-    limits = text_limits(tables_of(ids))
-    rows = _rows(
+    limits = text_limits(session, tables_of(session, ids))
+    rows = session.rows(
         _MATCHING_TEXT.format(of_change=limits.of_change, of_value=limits.of_value("v")),
         {"ids": list(ids), "searched": _SEARCHED, "pattern": f"%{escaped}%", **limits.parameters},
     )
     return {row[0] for row in rows}
 
 
-def messages_of(ids: Collection[int]) -> dict[int, str]:
+def messages_of(session: ReadSession, ids: Collection[int]) -> dict[int, str]:
     """The prefix of each transaction's first message, where one stands near its beginning."""
-    return {row[0]: row[1] or "" for row in _rows(_MESSAGES_OF, [list(ids)])} if ids else {}
+    return {row[0]: row[1] or "" for row in session.rows(_MESSAGES_OF, [list(ids)])} if ids else {}
 
 
-@dataclass(frozen=True, slots=True)
-class PreviousChange:
-    """The row as its last committed change before left it, as far as that change told."""
-
-    image: dict[str, Any]
-    xid: int | None
-    commit_time: Any
-
-
-def previous_changes(changes: Iterable[ChangeRow]) -> dict[int, PreviousChange]:
-    """``{seq: what the row was before}`` for changes of one transaction: see ``before_images``."""
-    from replview.store.read.row_history.before_images import (
-        before_images,  # it is built on this module
-    )
-
-    return {
-        seq: PreviousChange(before.image, before.xid, before.commit_time)
-        for (_, seq), before in before_images(changes).items()
-    }
-
-
-def value_of(transaction_id: int, seq: int, side: str, column: str) -> str | None:
+def value_of(
+    session: ReadSession, transaction_id: int, seq: int, side: str, column: str
+) -> str | None:
     """One value whole, as text, up to 2,000,000 characters; None where there is none."""
     if side not in ("old", "new"):
         return None
-    if _withheld(transaction_id, seq, column):
+    if _withheld(session, transaction_id, seq, column):
         return None
     sql = f"""
         SELECT left({side}->>%(column)s, %(limit)s), jsonb_typeof({side}->%(column)s)
         FROM change WHERE transaction_id = %(id)s AND seq = %(seq)s
     """  # noqa: S608 (side is one of two words)
     wanted = {"column": column, "limit": _VALUE_LIMIT, "id": transaction_id, "seq": seq}
-    rows = _rows(sql, wanted)
+    rows = session.rows(sql, wanted)
     if not rows or rows[0][0] is None:
         return None
     text, kind = rows[0]
     if kind == "object" and "$aside" in orjson.loads(text):
-        return _large_value({**wanted, "side": side})
+        return _large_value(session, {**wanted, "side": side})
     return str(text)
 
 
-def _withheld(transaction_id: int, seq: int, column: str) -> bool:
+def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) -> bool:
     """Whether whoever asks may not see the value."""
-    sight = current_sight()
-    if sight.open:
+    visibility = session.visibility
+    if visibility.open:
         return False
     sql = "SELECT relation_id, op, version_id FROM change WHERE transaction_id = %s AND seq = %s"
-    for relation_id, op, version_id in _rows(sql, [transaction_id, seq]):
+    for relation_id, op, version_id in session.rows(sql, [transaction_id, seq]):
         if _letter(op) == "M":
-            return sight.hides_message_in(transaction_id)
+            return visibility.hides_message_in(transaction_id)
         return relation_id is not None and (
-            sight.hides(relation_id) or column in sight.masked(relation_id, version_id=version_id)
+            visibility.hides(relation_id)
+            or column in visibility.masked(relation_id, version_id=version_id)
         )
     return False
 
 
-def _large_value(wanted: dict[str, object]) -> str:
+def _large_value(session: ReadSession, wanted: dict[str, object]) -> str:
     """The first pieces of a value kept aside."""
     text = ""
     sql = """
@@ -189,9 +140,9 @@ def _large_value(wanted: dict[str, object]) -> str:
         WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s
           AND "column" = %(column)s AND piece = %(piece)s
     """
-    piece = _first_piece(wanted)
+    piece = _first_piece(session, wanted)
     while piece is not None and len(text) < _VALUE_LIMIT:
-        rows = _rows(sql, {**wanted, "piece": piece})
+        rows = session.rows(sql, {**wanted, "piece": piece})
         if not rows:
             break
         text += rows[0][0]
@@ -199,10 +150,10 @@ def _large_value(wanted: dict[str, object]) -> str:
     return text[:_VALUE_LIMIT]
 
 
-def _first_piece(wanted: dict[str, object]) -> int | None:
+def _first_piece(session: ReadSession, wanted: dict[str, object]) -> int | None:
     sql = """
         SELECT min(piece) FROM large_value WHERE transaction_id = %(id)s AND seq = %(seq)s
           AND side = %(side)s AND "column" = %(column)s
     """
-    first = _rows(sql, wanted)[0][0]
+    first = session.rows(sql, wanted)[0][0]
     return None if first is None else int(first)

@@ -9,14 +9,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from replview.store.models import Slot
 from replview.store.read.changes.batches import Batching, ChangeReader
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.changes.walk import Found, Walk
 from replview.store.read.changes.walk_places import Place
 from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.history import TransactionRow
 from replview.store.read.row_history.before_images import Before, Shared
+from replview.store.read.rows import ChangeRow, Slot, TransactionRow
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
 from replview.store.read.value_filter import ValueFilter, WhereError
 
@@ -56,6 +55,7 @@ class FoundChanges:
 
 
 def search_changes(
+    session: ReadSession,
     slot: Slot,
     *,
     table: tuple[str, str] | None = None,
@@ -78,10 +78,11 @@ def search_changes(
         until=until.isoformat() if until else "",
     )
     wanted = WantedChanges(slot=slot, filter=asked, where=where or ValueFilter())
-    return find_changes(wanted, cursor=cursor, limit=limit, budget_seconds=budget_seconds)
+    return find_changes(session, wanted, cursor=cursor, limit=limit, budget_seconds=budget_seconds)
 
 
 def find_changes(
+    session: ReadSession,
     wanted: WantedChanges,
     *,
     cursor: Place | None = None,
@@ -96,7 +97,7 @@ def find_changes(
     unknown = 0
     back_to: dt.datetime | None = None
     lives: dict[int, int] = {}
-    walk = Walk(wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1)
+    walk = Walk(session, wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1)
 
     def told(older: Place | None, *, complete: bool = False) -> FoundChanges:
         reader = walk.reader
@@ -131,7 +132,7 @@ def _moment(row: TransactionRow | None) -> dt.datetime | None:
     return None if row is None else row.commit_time or row.stored_at or row.received_at
 
 
-def check_where(wanted: WantedChanges) -> None:
+def check_where(session: ReadSession, wanted: WantedChanges) -> None:
     """Raises ``WhereError`` where the conditions fit none of the tables; reads no change."""
-    if wanted.where and (relation_ids := wanted.relation_ids()) != []:
-        ChangeReader(wanted, relation_ids, Batching())
+    if wanted.where and (relation_ids := wanted.relation_ids(session)) != []:
+        ChangeReader(session, wanted, relation_ids, Batching())

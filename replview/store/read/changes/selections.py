@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from replview.store.models import Slot
 from replview.store.read.changes.at_places import found_at
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.search import WhereError
 from replview.store.read.changes.walk import Found, Walk
 from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.history import TransactionRow
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
+from replview.store.read.rows import Slot, TransactionRow
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 
 #: Changes of a row read at a time.
@@ -34,7 +34,7 @@ class Selection:
     trouble: str = ""
 
     @classmethod
-    def from_words(cls, slot: Slot, words: Mapping[str, Any]) -> Self:
+    def from_words(cls, session: ReadSession, slot: Slot, words: Mapping[str, Any]) -> Self:
         """From an address's parameters or a command's options; never raises."""
         wanted = WantedChanges.from_words(slot, words)
         pairs = {name[4:]: str(words[name]) for name in words if name.startswith("key.")}
@@ -42,40 +42,42 @@ class Selection:
         if wanted.trouble or not (pairs or typed):
             return cls(wanted=wanted, trouble=wanted.trouble)
         tables = wanted.filter.tables
-        table = tables_named(slot, tables[0]) if len(tables) == 1 else None
+        table = tables_named(session, slot, tables[0]) if len(tables) == 1 else None
         if table is None:
             return cls(
                 wanted=wanted, trouble="a row is one of a table: name one table that is known"
             )
-        if table.withheld:
-            return cls(wanted=wanted, trouble=table.withheld)
+        if reason := table.withheld(session):
+            return cls(wanted=wanted, trouble=reason)
         try:
             key: dict[str, str | None] = {**pairs} if pairs else parse_key(typed, table.key_columns)
         except KeyProblem as problem:
             return cls(wanted=wanted, trouble=str(problem))
         return cls(wanted=wanted, table=table, key=key)
 
-    def found(self) -> Iterator[Found]:
+    def found(self, session: ReadSession) -> Iterator[Found]:
         """Its changes in the order of history. Raises ``WhereError``."""
         if self.table is not None and self.key is not None:
-            yield from self._of_row(self.table, self.key)
+            yield from self._of_row(session, self.table, self.key)
             return
-        for batch in Walk(self.wanted, forwards=True).batches():
+        for batch in Walk(session, self.wanted, forwards=True).batches():
             yield from batch.found
 
-    def newest(self, number: int) -> list[Found]:
+    def newest(self, session: ReadSession, number: int) -> list[Found]:
         """Its last changes, in the order of history."""
         if self.key is not None:
-            return list(self.found())[-number:]
+            return list(self.found(session))[-number:]
         found: list[Found] = []
         batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
-        for batch in Walk(self.wanted, forwards=False, batching=batching).batches():
+        for batch in Walk(session, self.wanted, forwards=False, batching=batching).batches():
             found += batch.found
             if len(found) >= number:
                 break
         return found[:number][::-1]
 
-    def more_than(self, limit: int, *, budget_seconds: float = 0.3) -> int | None:
+    def more_than(
+        self, session: ReadSession, limit: int, *, budget_seconds: float = 0.3
+    ) -> int | None:
         """How many changes it has, if the transactions' own counters tell that they are more than
         ``limit`` (counted a little beyond it), and soon; None: not known, or not so many.
         """
@@ -83,9 +85,9 @@ class Selection:
         if not counted or self.wanted.filter.ops != OPERATIONS:
             return None
         deadline = time.monotonic() + budget_seconds
-        relation_ids = self.wanted.relation_ids()
+        relation_ids = self.wanted.relation_ids(session)
         total = 0
-        for rows in Walk(self.wanted, forwards=False).transactions():
+        for rows in Walk(session, self.wanted, forwards=False).transactions():
             total += sum(_counted(row, relation_ids) for row in rows)
             if total > limit:
                 return total
@@ -93,19 +95,23 @@ class Selection:
                 return None
         return None
 
-    def _of_row(self, table: TableRows, key: Mapping[str, str | None]) -> Iterator[Found]:
+    def _of_row(
+        self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
+    ) -> Iterator[Found]:
         """The row's changes: their places first, as its history is read from its end."""
         places: list[tuple[int, int]] = []
         cursor: str | None = None
         slot, asked = self.wanted.slot, self.wanted.filter
         while True:
-            page = row_history(slot, table.relation.pk, key, cursor=cursor, limit=_ROW_PAGE)
+            page = row_history(
+                session, slot, table.relation.pk, key, cursor=cursor, limit=_ROW_PAGE
+            )
             places += [(entry.step.transaction_id, entry.step.seq) for entry in page.entries]
             cursor = page.older
             if cursor is None:
                 break
         since, until = asked.since_at, asked.until_at
-        for row, change in found_at(places[::-1]):
+        for row, change in found_at(session, places[::-1]):
             moment = row.commit_time or row.stored_at or row.received_at
             early, late = since and moment < since, until and moment >= until
             if row.commit_seq is not None and change.op in asked.ops and not early and not late:

@@ -7,15 +7,15 @@ download) keeps no old snapshot open in the store. The live page's reads are ``s
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from django.db import connection
-
 from decoder.scalars import LSN
-from replview.store.models import Slot, SlotIncarnation
 from replview.store.read.changes.as_json import Record, as_json
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.walk import ALL_OF_IT, Found, Walk
 from replview.store.read.changes.walk_places import Place
 from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.history_places import incarnations_of
+from replview.store.read.rows import Slot
+from replview.store.read.session import ReadSession
 
 #: How many changes (and how many transactions) are in memory at once.
 PAGE = 2000
@@ -33,7 +33,8 @@ class Cursor:
 class RecordWriter:
     """Makes records of changes of one slot; knows its lives and its tables' oids."""
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, session: ReadSession, slot: Slot) -> None:
+        self._session = session
         self._slot = slot
         self._lives: dict[int, int] = {}
         self._oids: dict[int, int] = {}
@@ -42,8 +43,9 @@ class RecordWriter:
         """The number of a life."""
         if incarnation_id not in self._lives:
             # It may have begun while we read.
-            lives = SlotIncarnation.objects.filter(slot=self._slot)
-            self._lives = dict(lives.values_list("pk", "number"))
+            self._lives = {
+                each.id: each.number for each in incarnations_of(self._session, self._slot.pk)
+            }
         return self._lives.get(incarnation_id, 0)
 
     def oid(self, relation_id: int | None) -> int | None:
@@ -51,9 +53,8 @@ class RecordWriter:
         if relation_id is None:
             return None
         if relation_id not in self._oids:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT id, oid FROM relation WHERE slot_id = %s", [self._slot.pk])
-                self._oids = dict(cursor.fetchall())
+            sql = "SELECT id, oid FROM relation WHERE slot_id = %s"
+            self._oids = {row[0]: row[1] for row in self._session.rows(sql, [self._slot.pk])}
         return self._oids.get(relation_id)
 
     def record(self, found: Found) -> Record:
@@ -63,14 +64,17 @@ class RecordWriter:
         return as_json(change, row, self._slot, life, self.oid(change.relation_id))
 
 
-def iterate_found(wanted: WantedChanges, after: Place | None = None) -> Iterator[Found]:
+def iterate_found(
+    session: ReadSession, wanted: WantedChanges, after: Place | None = None
+) -> Iterator[Found]:
     """Every counted change that is wanted, in the order of history."""
-    walk = Walk(wanted, forwards=True, place=after, batching=Batching(PAGE, PAGE))
+    walk = Walk(session, wanted, forwards=True, place=after, batching=Batching(PAGE, PAGE))
     for batch in walk.batches():
         yield from batch.found
 
 
 def iterate_changes(
+    session: ReadSession,
     slot: Slot,
     *,
     relation: tuple[str, str] | None = None,
@@ -93,17 +97,17 @@ def iterate_changes(
         to_lsn=asked.to_lsn if to_lsn is None else to_lsn,
     )
     wanted = replace(wanted or WantedChanges(slot=slot), filter=asked)
-    writer = RecordWriter(slot)
+    writer = RecordWriter(session, slot)
     place = None if after is None else Place(after.incarnation, after.commit_seq, ALL_OF_IT)
-    for found in iterate_found(wanted, place):
+    for found in iterate_found(session, wanted, place):
         row = found[0]
         yield Cursor(writer.life(row.incarnation_id), row.commit_seq or 0), writer.record(found)
 
 
-def last_cursor(slot: Slot) -> Cursor | None:
+def last_cursor(session: ReadSession, slot: Slot) -> Cursor | None:
     """Where history ends now; None while the slot has no life yet."""
-    life = SlotIncarnation.objects.filter(slot=slot).order_by("-number").first()
-    return None if life is None else Cursor(life.number, life.commit_seq)
+    last = max(incarnations_of(session, slot.pk), key=lambda each: each.number, default=None)
+    return None if last is None else Cursor(last.number, last.commit_seq)
 
 
 __all__ = [

@@ -9,20 +9,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection
-
 from decoder.scalars import LSN
-from replview.store.models import SlotIncarnation
 from replview.store.read.changes.batches import Batching, ChangeReader, Enough
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.changes.walk_places import Place, Stretch, stretches
 from replview.store.read.changes.wanted import (
     WantedChanges,
     conditions_on_transactions,
     transaction_sql,
 )
-from replview.store.read.history import TransactionRow, transactions_where
+from replview.store.read.history import transactions_where
+from replview.store.read.history_places import incarnations_of
 from replview.store.read.row_history.before_images import Shared
+from replview.store.read.rows import ChangeRow, Incarnation, TransactionRow
+from replview.store.read.session import ReadSession
 
 #: Transactions of an actor, an origin or of one number read at a time.
 _INDEXED_PAGE = 500
@@ -50,6 +49,7 @@ class Batch:
 class Walk:
     """A walk through the changes somebody wants."""
 
+    _session: ReadSession
     wanted: WantedChanges
     forwards: bool = True
     #: Go on behind this place.
@@ -63,10 +63,12 @@ class Walk:
 
     def batches(self) -> Iterator[Batch]:
         """The walk, step by step. Raises ``WhereError`` for conditions that fit no table."""
-        self._relation_ids = self.wanted.relation_ids()
+        self._relation_ids = self.wanted.relation_ids(self._session)
         if self._relation_ids == []:
             return
-        reader = self.reader = ChangeReader(self.wanted, self._relation_ids, self.batching)
+        reader = self.reader = ChangeReader(
+            self._session, self.wanted, self._relation_ids, self.batching
+        )
         for life in self._lives():
             for rows in self._transactions(life):
                 if not rows:
@@ -75,22 +77,24 @@ class Walk:
 
     def transactions(self) -> Iterator[list[TransactionRow]]:
         """The transactions that may hold something wanted, some at a time, without changes."""
-        self._relation_ids = self.wanted.relation_ids()
+        self._relation_ids = self.wanted.relation_ids(self._session)
         for life in self._lives() if self._relation_ids != [] else ():
             yield from self._transactions(life)
 
-    def _lives(self) -> list[SlotIncarnation]:
+    def _lives(self) -> list[Incarnation]:
         asked = self.wanted.filter
-        lives = SlotIncarnation.objects.filter(slot=self.wanted.slot)
+        slot, place = self.wanted.slot, self.place
+        found = incarnations_of(self._session, slot.pk)
         if asked.from_lsn is not None or asked.to_lsn is not None:
             # Positions compare only within one life: a bound means the present one.
-            lives = lives.filter(pk=self.wanted.slot.incarnation_id or 0)
-        if self.place is not None:
-            bound = {"number__gte" if self.forwards else "number__lte": self.place.life}
-            lives = lives.filter(**bound)
-        return list(lives.order_by("number" if self.forwards else "-number"))
+            found = [each for each in found if each.id == slot.incarnation_id]
+        if place is not None and self.forwards:
+            found = [each for each in found if each.number >= place.life]
+        elif place is not None:
+            found = [each for each in found if each.number <= place.life]
+        return sorted(found, key=lambda each: each.number, reverse=not self.forwards)
 
-    def _bounds(self, life: SlotIncarnation) -> tuple[int, int]:
+    def _bounds(self, life: Incarnation) -> tuple[int, int]:
         """The first and last place of this life still to be walked."""
         first, last = 0, life.commit_seq
         if self.place is not None and self.place.life == life.number:
@@ -101,35 +105,43 @@ class Walk:
                 last = min(last, self.place.commit_seq - (self.place.seq <= 1))
         return first, last
 
-    def _transactions(self, life: SlotIncarnation) -> Iterator[list[TransactionRow]]:
+    def _transactions(self, life: Incarnation) -> Iterator[list[TransactionRow]]:
         """Transactions in walking order, some at a time."""
-        conditions, values = transaction_sql(self.wanted, self._relation_ids)
+        conditions, values = transaction_sql(self._session, self.wanted, self._relation_ids)
         first, last = self._bounds(life)
-        found = conditions_on_transactions(self.wanted)
+        found = conditions_on_transactions(self._session, self.wanted)
         direction = "" if self.forwards else " DESC"
         if self.wanted.transaction_id is not None or found.by_id or found.indexed:
             yield from self._indexed(life, conditions, values, first, last)
             return
         for stretch in stretches(
-            life, self.wanted, self._relation_ids, forwards=self.forwards, first=first, last=last
+            self._session,
+            life,
+            self.wanted,
+            self._relation_ids,
+            forwards=self.forwards,
+            first=first,
+            last=last,
         ):
             between, more = _between(stretch)
             yield transactions_where(
+                self._session,
                 f"t.incarnation_id = %(life)s AND ({between}) AND {conditions} "
                 f"ORDER BY t.commit_seq{direction}",
-                {**values, **more, "life": life.pk},
+                {**values, **more, "life": life.id},
             )
 
     def _indexed(
-        self, life: SlotIncarnation, conditions: str, values: dict[str, Any], first: int, last: int
+        self, life: Incarnation, conditions: str, values: dict[str, Any], first: int, last: int
     ) -> Iterator[list[TransactionRow]]:
         """Those that an index finds wherever they are."""
         direction = "" if self.forwards else " DESC"
         while first <= last:
             page = transactions_where(
+                self._session,
                 "t.incarnation_id = %(life)s AND t.commit_seq BETWEEN %(first)s AND %(last)s "
                 f"AND {conditions} ORDER BY t.commit_seq{direction} LIMIT {_INDEXED_PAGE}",
-                {**values, "life": life.pk, "first": first, "last": last},
+                {**values, "life": life.id, "first": first, "last": last},
             )
             yield page
             if len(page) < _INDEXED_PAGE:
@@ -138,7 +150,7 @@ class Walk:
             first, last = (seq + 1, last) if self.forwards else (first, seq - 1)
 
     def _of(
-        self, life: SlotIncarnation, rows: Sequence[TransactionRow], reader: ChangeReader
+        self, life: Incarnation, rows: Sequence[TransactionRow], reader: ChangeReader
     ) -> Iterator[Batch]:
         """The wanted changes of these transactions."""
         for group in self.batching.groups(rows):
@@ -165,7 +177,7 @@ class Walk:
             reader.shared, reader.before = Shared(), {}
         reader.shared.mine |= {row.id: _told(row) for row in rows}
 
-    def _enough(self, life: SlotIncarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
+    def _enough(self, life: Incarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
         """How many of a read are wanted; all of one that has changes the walk had passed."""
         here = self.place
         if self.enough is None or (
@@ -178,7 +190,7 @@ class Walk:
         seqs = {row.id: sign * (row.commit_seq or 0) for row in by_id.values()}
         return Enough(self.enough, lambda c: (seqs[c.transaction_id], sign * c.seq))
 
-    def _behind(self, life: SlotIncarnation, found: list[Found]) -> list[Found]:
+    def _behind(self, life: Incarnation, found: list[Found]) -> list[Found]:
         """Without what the walk had passed in the transaction it goes on with."""
         place = self.place
         if place is None or place.life != life.number:
@@ -196,10 +208,10 @@ class Walk:
         ]
 
     def _large(
-        self, life: SlotIncarnation, row: TransactionRow, reader: ChangeReader
+        self, life: Incarnation, row: TransactionRow, reader: ChangeReader
     ) -> Iterator[Batch]:
         """One transaction in windows of its ordinals."""
-        first, last = 1, _last_seq(row.id)
+        first, last = 1, _last_seq(self._session, row.id)
         place = self.place
         if place and place.life == life.number and place.commit_seq == row.commit_seq:
             first, last = (place.seq + 1, last) if self.forwards else (first, place.seq - 1)
@@ -242,7 +254,6 @@ def _between(stretch: Stretch) -> tuple[str, dict[str, int]]:
     return " OR ".join(parts), values
 
 
-def _last_seq(transaction_id: int) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT max(seq) FROM change WHERE transaction_id = %s", [transaction_id])
-        return int(cursor.fetchone()[0] or 0)
+def _last_seq(session: ReadSession, transaction_id: int) -> int:
+    sql = "SELECT max(seq) FROM change WHERE transaction_id = %s"
+    return int(session.rows(sql, [transaction_id])[0][0] or 0)

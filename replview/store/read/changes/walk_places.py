@@ -8,14 +8,12 @@ in.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.db import connection
-
-from replview.store.models import ActivityMark, SlotIncarnation
 from replview.store.read.changes.wanted import WantedChanges, conditions_on_transactions
+from replview.store.read.history_places import BLOCK
+from replview.store.read.rows import Incarnation
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 
-#: Places in history in a block of the sums.
-BLOCK = 1000
 #: Blocks read from the sums at a time.
 _BLOCKS_AT_ONCE = 500
 #: Transactions of a stretch of several blocks, about.
@@ -54,7 +52,8 @@ class Stretch:
 
 
 def stretches(
-    life: SlotIncarnation,
+    session: ReadSession,
+    incarnation: Incarnation,
     wanted: WantedChanges,
     relation_ids: list[int] | None,
     *,
@@ -63,19 +62,16 @@ def stretches(
     last: int,
 ) -> Iterator[Stretch]:
     """All between the places ``first`` and ``last`` where something wanted can be."""
-    rolled = (
-        ActivityMark.objects.filter(incarnation_id=life.pk)
-        .values_list("rolled_seq", flat=True)
-        .first()
-    )
-    summed = (first, min(last, rolled or 0))
-    tail = (max(first, (rolled or 0) + 1), last)
+    mark = "SELECT rolled_seq FROM activity_mark WHERE incarnation_id = %s"
+    rolled = next((row[0] for row in session.rows(mark, [incarnation.id])), 0)
+    summed = (first, min(last, rolled))
+    tail = (max(first, rolled + 1), last)
     if forwards:
-        yield from _summed(life, wanted, relation_ids, *summed, forwards=True)
+        yield from _summed(session, incarnation, wanted, relation_ids, *summed, forwards=True)
         yield from _even(*tail, forwards=True)
     else:
         yield from _even(*tail, forwards=False)
-        yield from _summed(life, wanted, relation_ids, *summed, forwards=False)
+        yield from _summed(session, incarnation, wanted, relation_ids, *summed, forwards=False)
 
 
 def _even(first: int, last: int, *, forwards: bool) -> Iterator[Stretch]:
@@ -89,7 +85,8 @@ def _even(first: int, last: int, *, forwards: bool) -> Iterator[Stretch]:
 
 
 def _summed(
-    life: SlotIncarnation,
+    session: ReadSession,
+    incarnation: Incarnation,
     wanted: WantedChanges,
     relation_ids: list[int] | None,
     first: int,
@@ -101,7 +98,7 @@ def _summed(
     ranges: list[tuple[int, int]] = []
     size = 0
     while first <= last:
-        found = _blocks(life, wanted, relation_ids, first, last, forwards=forwards)
+        found = _blocks(session, incarnation, wanted, relation_ids, first, last, forwards=forwards)
         for block, transactions in found:
             low, high = max(first, block * BLOCK), min(last, block * BLOCK + BLOCK - 1)
             ranges.append((low, high))
@@ -120,7 +117,8 @@ def _summed(
 
 
 def _blocks(
-    life: SlotIncarnation,
+    session: ReadSession,
+    incarnation: Incarnation,
     wanted: WantedChanges,
     relation_ids: list[int] | None,
     first: int,
@@ -130,11 +128,11 @@ def _blocks(
 ) -> list[tuple[int, int]]:
     """``[(block, transactions)]`` in walking order."""
     asked = wanted.filter
-    conditions = conditions_on_transactions(wanted)
+    conditions = conditions_on_transactions(session, wanted)
     limits = conditions.block_sql
     values = {
         **conditions.values,
-        "life": life.pk,
+        "life": incarnation.id,
         "first_block": first // BLOCK,
         "last_block": last // BLOCK,
     }
@@ -159,6 +157,4 @@ def _blocks(
             GROUP BY a.block ORDER BY a.block {order} LIMIT {_BLOCKS_AT_ONCE}
         """  # noqa: S608
         values["relations"] = relation_ids
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        return [(row[0], row[1]) for row in cursor.fetchall()]
+    return [(row[0], row[1]) for row in session.rows(sql, values)]

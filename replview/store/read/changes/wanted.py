@@ -8,18 +8,18 @@ identifier in the store).
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Self
 
-from replview.store.models import Slot, Transaction
 from replview.store.read.relation_shapes import VersionShape, shapes_named, shapes_of_slot
+from replview.store.read.rows import Slot
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import Conditions, conditions_of
 from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
 from replview.store.read.value_filter import ValueFilter, WhereError
-from replview.store.read.visibility import NO_RIGHT, current_sight
+from replview.store.read.visibility import NO_RIGHT
 
 #: States whose changes count and have a place in history.
-COUNTED = (Transaction.State.COMMITTED, Transaction.State.MESSAGE, Transaction.State.SNAPSHOT)
+COUNTED = ("committed", "message", "snapshot")
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
 
@@ -34,6 +34,10 @@ class WantedChanges:
     transaction_id: int | None = None
     #: What was not understood, in a sentence; empty: all was.
     trouble: str = ""
+    #: Once they were read.
+    _shapes: list[VersionShape] | None = field(
+        default=None, init=False, repr=False, compare=False, hash=False
+    )
 
     @classmethod
     def from_words(cls, slot: Slot, words: Mapping[str, Any]) -> Self:
@@ -66,35 +70,41 @@ class WantedChanges:
         """The operations that are wanted; a condition on values is about rows."""
         return "".join(o for o in self.filter.ops if o in "IUDS") if self.where else self.filter.ops
 
-    @cached_property
-    def shapes(self) -> list[VersionShape]:
+    def shapes(self, session: ReadSession) -> list[VersionShape]:
         """All shapes of the tables it is about, read once; of all tables where it names none."""
-        names = self.filter.tables
-        return shapes_named(self.slot, names) if names else shapes_of_slot(self.slot)
+        if self._shapes is None:
+            names = self.filter.tables
+            found = (
+                shapes_named(session, self.slot, names)
+                if names
+                else shapes_of_slot(session, self.slot)
+            )
+            object.__setattr__(self, "_shapes", found)
+        return self._shapes or []
 
-    def relation_ids(self) -> list[int] | None:
+    def relation_ids(self, session: ReadSession) -> list[int] | None:
         """The tables it is about; None: all."""
         if not self.filter.tables:
             return None
-        return sorted({shape.relation_id for shape in self.shapes})
+        return sorted({shape.relation_id for shape in self.shapes(session)})
 
 
-def searchable(wanted: WantedChanges) -> list[VersionShape]:
+def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape]:
     """The shapes of tables whose values may be searched for what is asked.
 
     Raises ``WhereError`` where a column that is asked for is masked, and where all tables are
     hidden: a search that left them out in silence would seem to say that there is nothing.
     """
-    shapes, sight = wanted.shapes, current_sight()
-    if sight.open:
+    shapes, visibility = wanted.shapes(session), session.visibility
+    if visibility.open:
         return shapes
-    sight.learn({shape.relation_id for shape in shapes})
-    seen = [shape for shape in shapes if not sight.hides(shape.relation_id)]
+    visibility.learn({shape.relation_id for shape in shapes})
+    seen = [shape for shape in shapes if not visibility.hides(shape.relation_id)]
     if shapes and (not seen or (wanted.filter.tables and len(seen) < len(shapes))):
-        hidden = next(shape for shape in shapes if sight.hides(shape.relation_id))
+        hidden = next(shape for shape in shapes if visibility.hides(shape.relation_id))
         raise WhereError(f"you have {NO_RIGHT} of {hidden.schema}.{hidden.table}")
     for shape in seen:
-        masked = sight.masked(shape.relation_id).intersection(wanted.where.columns)
+        masked = visibility.masked(shape.relation_id).intersection(wanted.where.columns)
         if masked & {str(column["name"]) for column in shape.columns}:
             name = f"{min(masked)} of {shape.schema}.{shape.table}"
             more = "" if wanted.filter.tables else "; name the tables to search"
@@ -102,19 +112,19 @@ def searchable(wanted: WantedChanges) -> list[VersionShape]:
     return seen
 
 
-def conditions_on_transactions(wanted: WantedChanges) -> Conditions:
+def conditions_on_transactions(session: ReadSession, wanted: WantedChanges) -> Conditions:
     """What is asked of transactions and of whole blocks, but for tables and operations."""
     # A table is looked for under all names it had, and operations among its changes.
-    return conditions_of(replace(wanted.filter, tables=(), ops=OPERATIONS))
+    return conditions_of(session, replace(wanted.filter, tables=(), ops=OPERATIONS))
 
 
 def transaction_sql(
-    wanted: WantedChanges, relation_ids: list[int] | None
+    session: ReadSession, wanted: WantedChanges, relation_ids: list[int] | None
 ) -> tuple[str, dict[str, Any]]:
     """All that is asked of a row of ``transaction t``."""
-    conditions = conditions_on_transactions(wanted)
+    conditions = conditions_on_transactions(session, wanted)
     parts = [conditions.row_sql, "t.state = ANY(%(counted)s)"]
-    values = {**conditions.values, "counted": [str(state) for state in COUNTED]}
+    values = {**conditions.values, "counted": list(COUNTED)}
     if relation_ids is not None:
         parts.append("t.relations ?| %(keys)s")
         values["keys"] = [str(key) for key in relation_ids]

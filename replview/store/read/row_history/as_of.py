@@ -7,9 +7,8 @@ from itertools import islice
 from typing import Any
 
 from decoder.scalars import LSN
-from replview.store.keys import signed_hash
-from replview.store.models import Slot
 from replview.store.read.deleted_days import is_deleted
+from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.backward_scan import Walk
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.key_chain import END
@@ -21,11 +20,10 @@ from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
     NOT_ABORTED,
     STEP_WIDTH,
-    Place,
-    Step,
-    rows,
     step_of,
 )
+from replview.store.read.rows import Place, Slot, Step
+from replview.store.read.session import ReadSession
 
 #: How many keys back a row is followed that is known by another key later.
 _FORMER_KEYS = 5
@@ -69,6 +67,7 @@ class RowState:
 
 
 def row_as_of(
+    session: ReadSession,
     slot: Slot,
     relation_id: int,
     key: Mapping[str, str | None],
@@ -84,10 +83,10 @@ def row_as_of(
     Raises ``LookupError`` where the slot has no such table or change.
     """
     if walk is None:
-        table = table_of(slot, relation_id)
+        table = table_of(session, slot, relation_id)
         if table is None:
             raise LookupError(f"relation {relation_id} is not of slot {slot}")
-        walk = Walk(slot, table, table.hashes(key))
+        walk = Walk(session, slot, table, table.hashes(key))
     return _State(walk, moment_of(walk, moment, lsn, before)).read()
 
 
@@ -187,7 +186,10 @@ class _State:
             "since": moment.time,
             "after": None if moment.lsn is None else str(LSN(moment.lsn)),
         }
-        found = [step_of(row[1 : STEP_WIDTH + 1]) for row in rows(_NEXT, wanted)]
+        found = [
+            step_of(row[1 : STEP_WIDTH + 1], self._walk.session.visibility)
+            for row in self._walk.session.prepared_rows(_NEXT, wanted)
+        ]
         found = [step for step in found if self._shapes.key_after(step) == key]
         # Moved away, it is found under its new key.
         found += [

@@ -10,19 +10,17 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from decoder.scalars import LSN
-from replview.store.models import Slot
 from replview.store.read.row_history.breaks import Breaks, read_breaks
 from replview.store.read.row_history.key_chain import END, At, Life, Strand, Strands
 from replview.store.read.row_history.keys import KeyProblem, TableRows
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
     NOT_ABORTED,
-    OPEN_END,
     STEP_WIDTH,
-    Step,
-    rows,
     step_of,
 )
+from replview.store.read.rows import OPEN_END, Slot, Step
+from replview.store.read.session import ReadSession
 
 #: Lives looked at in one query; temporary slots have a life a connection.
 _LIVES_AT_ONCE = 8
@@ -74,28 +72,33 @@ _ENDS = f"""
 """  # noqa: S608
 
 
-def read_lives(slot_id: int) -> list[Life]:
+def read_lives(session: ReadSession, slot_id: int) -> list[Life]:
     """All lives of a slot, newest first."""
-    return [Life(*row) for row in rows(_LIVES, [slot_id])]
+    return [Life(*row) for row in session.prepared_rows(_LIVES, [slot_id])]
 
 
 class Walk:
     """One row's changes from a place on into the past."""
 
     def __init__(
-        self, slot: Slot, table: TableRows, keys: Sequence[tuple[int, tuple[Any, ...]]]
+        self,
+        session: ReadSession,
+        slot: Slot,
+        table: TableRows,
+        keys: Sequence[tuple[int, tuple[Any, ...]]],
     ) -> None:
         """``keys``: the hashes and values the row is asked for by. Raises ``KeyProblem`` where
         whoever asks may not ask that.
         """
-        if table.withheld:
-            raise KeyProblem(table.withheld)
+        if reason := table.withheld(session):
+            raise KeyProblem(reason)
+        self.session = session
         self.slot = slot
         self.table = table
         self.keys = keys
         systems = {version.relation_id for version in table.shapes.versions.values()}
         self._relations = [each for each in table.relation_ids if each in systems]
-        self.lives = read_lives(slot.pk)
+        self.lives = read_lives(self.session, slot.pk)
         self.numbers = {life.id: life.number for life in self.lives}
         #: The newest changes, where a page of history has read them; see ``row_history``.
         self.newest: list[Step] | None = None
@@ -121,10 +124,10 @@ class Walk:
             return self._breaks
         lives = {life.id for life in self.lives}
         if all(version.key_columns for version in self.table.shapes.versions.values()):
-            self._breaks = read_breaks(self.table.relation_ids, lives, 0, OPEN_END)
+            self._breaks = read_breaks(self.session, self.table.relation_ids, lives, 0, OPEN_END)
             return self._breaks
         low = min((step.lsn for step in steps), default=OPEN_END)
-        return read_breaks(self.table.relation_ids, lives, low, OPEN_END)
+        return read_breaks(self.session, self.table.relation_ids, lives, low, OPEN_END)
 
     def back(
         self,
@@ -159,7 +162,14 @@ class Walk:
             "hashes": list(hashes),
             "lives": [life.id for life in self.lives],
         }
-        return [step_of(row) for row in rows(_MOVED_AWAY, wanted)] if hashes else []
+        return (
+            [
+                step_of(row, self.session.visibility)
+                for row in self.session.prepared_rows(_MOVED_AWAY, wanted)
+            ]
+            if hashes
+            else []
+        )
 
     def _forward(self, moves: list[Step]) -> Iterator[tuple[Step, Step | None]]:
         """Each move of the row away from its key, with the change that ends it under the new
@@ -197,6 +207,6 @@ class Walk:
             "lsn": [str(LSN(m.lsn)) for m in moves],
             "seq": [m.seq for m in moves],
         }
-        for row in rows(_ENDS, wanted):
-            found[row[0]] = step_of(row[1 : STEP_WIDTH + 1])
+        for row in self.session.prepared_rows(_ENDS, wanted):
+            found[row[0]] = step_of(row[1 : STEP_WIDTH + 1], self.session.visibility)
         return [found.get(number) for number in range(len(moves))]

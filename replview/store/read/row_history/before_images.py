@@ -12,21 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from decoder.scalars import LSN
-from replview.store.read.changes.page import ChangeRow
 from replview.store.read.prepared import array_text
 from replview.store.read.row_history.breaks import Breaks, read_breaks
 from replview.store.read.row_history.earlier_places import MANY, EarlierPlaces, Look
 from replview.store.read.row_history.shapes import Shapes, key_values
 from replview.store.read.row_history.steps import (
     NOT_ABORTED,
-    OPEN_END,
     STEP_COLUMNS,
     STEP_WIDTH,
-    Place,
-    Step,
-    rows,
     step_of,
 )
+from replview.store.read.rows import OPEN_END, ChangeRow, Place, Step
+from replview.store.read.session import ReadSession
 
 #: Earlier changes looked at in each round; most rows need but the first.
 _ROUNDS = (3, 17, 17, 17)
@@ -123,38 +120,41 @@ class Shared:
     _breaks: Breaks | None = None
     _broken: set[tuple[int, int]] = field(default_factory=set)
 
-    def shapes(self, relation_ids: set[int]) -> Shapes:
+    def shapes(self, session: ReadSession, relation_ids: set[int]) -> Shapes:
         """Of these tables, and perhaps of more."""
         if self._shapes is None or not relation_ids <= self._of:
             self._of |= relation_ids
-            self._shapes = Shapes.of(self._of)
+            self._shapes = Shapes.of(session, self._of)
         return self._shapes
 
-    def learn(self, ids: set[int]) -> None:
+    def learn(self, session: ReadSession, ids: set[int]) -> None:
         """Know these transactions."""
         if missing := ids - self.mine.keys():
-            self.mine |= {row[0]: row[1:] for row in rows(_MINE, [sorted(missing)])}
+            self.mine |= {
+                row[0]: row[1:] for row in session.prepared_rows(_MINE, [sorted(missing)])
+            }
 
-    def breaks(self, relation_ids: set[int], lives: set[int]) -> Breaks:
+    def breaks(self, session: ReadSession, relation_ids: set[int], lives: set[int]) -> Breaks:
         """All there are in these tables and lives, and perhaps in more."""
         wanted = {(relation, life) for relation in relation_ids for life in lives}
         if self._breaks is None or not wanted <= self._broken:
             self._broken = wanted
-            self._breaks = read_breaks(relation_ids, lives, 0, OPEN_END)
+            self._breaks = read_breaks(session, relation_ids, lives, 0, OPEN_END)
         return self._breaks
 
 
 def before_images(
-    changes: Iterable[ChangeRow], shared: Shared | None = None
+    session: ReadSession, changes: Iterable[ChangeRow], shared: Shared | None = None
 ) -> dict[tuple[int, int], Before]:
     """``{(transaction_id, seq): the row before}`` of updates and deletes without a whole old row.
 
     A change is left out where nothing is known of the row before it.
     """
-    return before_columns(changes, None, shared)[0]
+    return before_columns(session, changes, None, shared)[0]
 
 
 def before_columns(
+    session: ReadSession,
     changes: Iterable[ChangeRow],
     columns: Collection[str] | None,
     shared: Shared | None = None,
@@ -167,23 +167,25 @@ def before_columns(
     if not wanted:
         return {}, set()
     relation_ids = {change.relation_id for change in wanted if change.relation_id is not None}
-    shapes = shared.shapes(relation_ids)
-    shared.learn({change.transaction_id for change in wanted})
+    shapes = shared.shapes(session, relation_ids)
+    shared.learn(session, {change.transaction_id for change in wanted})
     found = (_past_of(change, shared.mine, shapes) for change in wanted)
     pasts = [past for past in found if past is not None]
     if columns is not None:
         for past in pasts:
             past.wanted = frozenset(columns)
             past.end_if_enough()
-    _look_back(pasts, shapes, shared)
+    _look_back(session, pasts, shapes, shared)
     images = {_at(past): _before(past, past.last) for past in pasts if past.last is not None}
     return images, {_at(past) for past in pasts if past.partial}
 
 
-def _look_back(pasts: Sequence[_Past], shapes: Shapes, shared: Shared) -> None:
+def _look_back(
+    session: ReadSession, pasts: Sequence[_Past], shapes: Shapes, shared: Shared
+) -> None:
     """Round by round, until of each enough is known or there is no more."""
     many = sum(not past.ended for past in pasts) >= MANY
-    places = EarlierPlaces() if many else None
+    places = EarlierPlaces(session) if many else None
     breaks = None
     for number, limit in enumerate(_ROUNDS_OF_MANY if many else _ROUNDS):
         asked = [past for past in pasts if not past.ended]
@@ -191,10 +193,10 @@ def _look_back(pasts: Sequence[_Past], shapes: Shapes, shared: Shared) -> None:
             break
         exhausted = _read_placed(asked, limit, places) if places else None
         if exhausted is None:
-            exhausted = _read(asked, limit)
-        breaks = _breaks_for(pasts, breaks, shapes, shared)
+            exhausted = _read(session, asked, limit)
+        breaks = _breaks_for(session, pasts, breaks, shapes, shared)
         if number == 0:
-            _read_overlapping(asked, breaks)
+            _read_overlapping(session, asked, breaks)
         for past, is_all in zip(asked, exhausted, strict=True):
             _follow(past, shapes, breaks, is_all=is_all)
 
@@ -237,9 +239,9 @@ def _past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> _Past |
     return _Past(change, step, key, key_hash, (lsn, change.seq), step.place, missing, image=sent)
 
 
-def _read(asked: Sequence[_Past], limit: int) -> list[bool]:
+def _read(session: ReadSession, asked: Sequence[_Past], limit: int) -> list[bool]:
     """The next earlier changes of each; whether that was all there is."""
-    found = rows(
+    found = session.prepared_rows(
         _PAST,
         [
             array_text(range(len(asked))),
@@ -255,7 +257,7 @@ def _read(asked: Sequence[_Past], limit: int) -> list[bool]:
     for row in found:
         counted[row[0]] += 1
         past = asked[row[0]]
-        past.steps.append(step_of(row[1 : STEP_WIDTH + 1]))
+        past.steps.append(step_of(row[1 : STEP_WIDTH + 1], session.visibility))
         past.until = min(past.until, (past.steps[-1].lsn, past.steps[-1].seq))
     return [number < limit for number in counted]
 
@@ -281,7 +283,11 @@ def _read_placed(asked: Sequence[_Past], limit: int, places: EarlierPlaces) -> l
 
 
 def _breaks_for(
-    pasts: Sequence[_Past], known: Breaks | None, shapes: Shapes, shared: Shared
+    session: ReadSession,
+    pasts: Sequence[_Past],
+    known: Breaks | None,
+    shapes: Shapes,
+    shared: Shared,
 ) -> Breaks:
     """The breaks in the range the steps reach.
 
@@ -295,8 +301,9 @@ def _breaks_for(
     lives = {past.as_step.incarnation_id for past in pasts}
     open_ids = {past.change.transaction_id for past in pasts if past.as_step.commit_lsn is None}
     if is_keyed and not open_ids:
-        return shared.breaks(relation_ids, lives)
+        return shared.breaks(session, relation_ids, lives)
     return read_breaks(
+        session,
         relation_ids,
         lives,
         0 if is_keyed else min(past.until[0] for past in pasts),
@@ -305,7 +312,7 @@ def _breaks_for(
     )
 
 
-def _read_overlapping(asked: Sequence[_Past], breaks: Breaks) -> None:
+def _read_overlapping(session: ReadSession, asked: Sequence[_Past], breaks: Breaks) -> None:
     """Rows of baselines that stand between a change and its commit: their LSN is the higher one,
     and still they come first.
     """
@@ -318,7 +325,7 @@ def _read_overlapping(asked: Sequence[_Past], breaks: Breaks) -> None:
     ]
     if not wanted:
         return
-    found = rows(
+    found = session.prepared_rows(
         _OF_BASELINES,
         [
             [number for number, _ in wanted],
@@ -328,7 +335,7 @@ def _read_overlapping(asked: Sequence[_Past], breaks: Breaks) -> None:
         ],
     )
     for row in found:
-        asked[row[0]].steps.append(step_of(row[1:]))
+        asked[row[0]].steps.append(step_of(row[1:], session.visibility))
 
 
 def _follow(past: _Past, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> None:

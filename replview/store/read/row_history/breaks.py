@@ -8,7 +8,9 @@ from bisect import bisect_left, insort
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from replview.store.read.row_history.steps import NOT_ABORTED, OPEN_END, Place, rows
+from replview.store.read.row_history.steps import NOT_ABORTED
+from replview.store.read.rows import OPEN_END, Place
+from replview.store.read.session import ReadSession
 
 #: Truncations looked at; beyond the oldest of so many nothing is vouched for.
 _TRUNCATIONS = 1000
@@ -112,6 +114,7 @@ class Breaks:
 
 
 def read_breaks(
+    session: ReadSession,
     relation_ids: Collection[int],
     lives: Collection[int],
     low: int,
@@ -127,7 +130,9 @@ def read_breaks(
         "high": _lsn(high),
         "open": list(open_ids),
     }
-    for kind, relation_id, life, commit, lsn, seq, transaction_id, at in rows(_BREAKS, wanted):
+    for kind, relation_id, life, commit, lsn, seq, transaction_id, at in session.prepared_rows(
+        _BREAKS, wanted
+    ):
         commit = OPEN_END if commit is None else commit
         if kind == "T":
             place = (commit, 1, lsn, seq)

@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from replview.store.keys import signed_hash
+from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.backward_scan import Walk
 from replview.store.read.row_history.key_chain import END, At, Strand
-from replview.store.read.row_history.steps import OPEN_END, Step
+from replview.store.read.rows import OPEN_END, Step
 
 #: Characters; a longer one is none of ours.
 _LONGEST = 20_000

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from decoder.scalars import LSN
 from replview.store.read.prepared import array_text
-from replview.store.read.row_history.steps import STEP_COLUMNS, STEP_WIDTH, Step, rows, step_of
+from replview.store.read.row_history.steps import STEP_COLUMNS, STEP_WIDTH, step_of
+from replview.store.read.rows import Step
+from replview.store.read.session import ReadSession
 
 #: From so many rows on it is the shorter way.
 MANY = 100
@@ -59,6 +61,7 @@ class Look:
 class EarlierPlaces:
     """The places of some rows' changes."""
 
+    _session: ReadSession
     #: ``(LSN, seq, transaction)``, the oldest first.
     _known: dict[Row, list[tuple[int, int, int]]] = field(default_factory=dict)
 
@@ -83,7 +86,7 @@ class EarlierPlaces:
                 ends[number] = first
                 if first < end:
                     untils[number] = places[first][:2]
-            for number, step in _read_steps(looks, picked):
+            for number, step in _read_steps(self._session, looks, picked):
                 found[number].append(step)
             open_ = [n for n in open_ if ends[n] and len(found[n]) < limit]
         return list(zip(found, untils, strict=True))
@@ -96,7 +99,7 @@ class EarlierPlaces:
         most = _PLACES_A_ROW * len(missing) + _PLACES_MORE
         relation_ids, hashes = ({row[part] for row in missing} for part in (0, 1))
         last = str(LSN(max(look.until[0] for look in looks)))
-        read = rows(
+        read = self._session.prepared_rows(
             _PLACES, [array_text(sorted(relation_ids)), array_text(sorted(hashes)), last, most]
         )
         if len(read) >= most:
@@ -121,12 +124,12 @@ def _first(places: Sequence[tuple[int, int, int]], end: int, number: int) -> int
 
 
 def _read_steps(
-    looks: Sequence[Look], picked: Sequence[tuple[int, int, int]]
+    session: ReadSession, looks: Sequence[Look], picked: Sequence[tuple[int, int, int]]
 ) -> Iterable[tuple[int, Step]]:
     """Those of the picked ``(number of the look, transaction, seq)`` that count."""
     if not picked:
         return
-    found = rows(
+    found = session.prepared_rows(
         _STEPS,
         [
             array_text(number for number, _, _ in picked),
@@ -137,4 +140,4 @@ def _read_steps(
         ],
     )
     for row in found:
-        yield row[0], step_of(row[1 : STEP_WIDTH + 1])
+        yield row[0], step_of(row[1 : STEP_WIDTH + 1], session.visibility)

@@ -4,7 +4,7 @@ import orjson
 
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.shapes import key_values
-from replview.store.read.row_history.steps import rows
+from replview.store.read.session import ReadSession
 
 #: So many of the slot's last transactions are looked at, and changes of each.
 _TRANSACTIONS = 400
@@ -31,11 +31,13 @@ _LATELY = """
 """
 
 
-def changed_lately(table: TableRows, wanted: int) -> list[dict[str, str | None]]:
+def changed_lately(
+    session: ReadSession, table: TableRows, wanted: int
+) -> list[dict[str, str | None]]:
     """The keys of a few rows, the one changed last first; empty where the last few hundred
     transactions left the table alone.
     """
-    if table.withheld:
+    if table.withheld(session):
         return []
     parameters = {
         "slot": table.relation.slot_id,
@@ -46,7 +48,7 @@ def changed_lately(table: TableRows, wanted: int) -> list[dict[str, str | None]]
         "rows": wanted * 5,
     }
     found: dict[tuple[str, ...], dict[str, str | None]] = {}
-    for old, new, version_id in rows(_LATELY, parameters):
+    for old, new, version_id in session.prepared_rows(_LATELY, parameters):
         version = table.shapes.versions.get(version_id)
         names = version.key_columns if version else []
         images = [None if image is None else orjson.loads(image) for image in (new, old)]

@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from replview.store.models import Slot
 from replview.store.read.changes.values import same_value
 from replview.store.read.row_history.backward_scan import Walk
 from replview.store.read.row_history.cursors import cursor_text, parse_cursor
@@ -13,7 +12,9 @@ from replview.store.read.row_history.key_chain import Life, Strand
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import LAST, Entry, Fold, Known
 from replview.store.read.row_history.shapes import Version
-from replview.store.read.row_history.steps import CUT_COLUMNS, Step, rows, step_of
+from replview.store.read.row_history.steps import CUT_COLUMNS, step_of
+from replview.store.read.rows import Slot, Step
+from replview.store.read.session import ReadSession
 
 #: Changes looked at beyond a page, so that its oldest ones find what was before them.
 LOOK_BACK = 20
@@ -57,6 +58,7 @@ class RowHistory:
 
 
 def row_history(
+    session: ReadSession,
     slot: Slot,
     relation_id: int,
     key: Mapping[str, str | None],
@@ -72,10 +74,10 @@ def row_history(
     Raises ``LookupError`` where the slot has no such table, ``CursorError`` where ``cursor`` is
     none of ours.
     """
-    table = table_of(slot, relation_id)
+    table = table_of(session, slot, relation_id)
     if table is None:
         raise LookupError(f"relation {relation_id} is not of slot {slot}")
-    walk = Walk(slot, table, table.hashes(key))
+    walk = Walk(session, slot, table, table.hashes(key))
     return history_of(
         walk, cursor=cursor, limit=limit, actor=actor, column=column, budget_seconds=budget_seconds
     )
@@ -219,8 +221,8 @@ def _with_truncations(page: RowHistory) -> list[Entry]:
     if not found:
         return page.entries
     ids = [list(each) for each in zip(*found, strict=True)]
-    for row in rows(_STEPS_BY_ID, ids):
-        step = step_of(row)
+    for row in page.walk.session.prepared_rows(_STEPS_BY_ID, ids):
+        step = step_of(row, page.walk.session.visibility)
         of = found[step.transaction_id, step.seq]
         after = Known(False, last=step, why="truncated")
         page.entries.append(Entry(step, of.after, after, "derived", of.key_after, None))

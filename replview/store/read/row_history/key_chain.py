@@ -13,12 +13,10 @@ from decoder.scalars import LSN
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
     NOT_ABORTED,
-    OPEN_END,
     STEP_WIDTH,
-    Step,
-    rows,
     step_of,
 )
+from replview.store.read.rows import OPEN_END, Step
 
 if TYPE_CHECKING:
     from replview.store.read.row_history.backward_scan import Walk
@@ -236,8 +234,11 @@ class Strands:
                 "slot": self._walk.slot.pk,
             }
             counted = [0] * len(asked)
-            for row in rows(_BACK, wanted):
-                strand, step = asked[row[0]], step_of(row[1 : STEP_WIDTH + 1])
+            for row in self._walk.session.prepared_rows(_BACK, wanted):
+                strand, step = (
+                    asked[row[0]],
+                    step_of(row[1 : STEP_WIDTH + 1], self._walk.session.visibility),
+                )
                 in_hand = strand.snapshots if step.op == "S" else strand.steps
                 if step.op != "S":
                     counted[row[0]] += 1

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from replview.store.keys import signed_hash
-from replview.store.models import Relation, Slot
+from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.shapes import Shapes, Version
+from replview.store.read.rows import Relation, Slot
 from replview.store.read.seen import withheld_reason
+from replview.store.read.session import ReadSession
 
 #: A key's text in an address or a box is no longer than this.
 KEY_CHARACTERS = 2000
@@ -51,11 +53,10 @@ class TableRows:
         keyed = [v for v in self.shapes.versions.values() if v.key_columns]
         return max(keyed, key=lambda v: (v.relation_id, v.number)).key_columns if keyed else []
 
-    @property
-    def withheld(self) -> str:
+    def withheld(self, session: ReadSession) -> str:
         """Why whoever asks may not look for its rows by their key; empty: they may."""
         names = {name for v in self.shapes.versions.values() for name in v.key_columns}
-        return withheld_reason(self.relation_ids, sorted(names), str(self.relation))
+        return withheld_reason(session, self.relation_ids, sorted(names), str(self.relation))
 
     def hashes(self, key: Mapping[str, str | None]) -> list[tuple[int, tuple[str | None, ...]]]:
         """``(key_hash, values)`` under which changes of the row are found, in whatever shape."""
@@ -68,34 +69,63 @@ class TableRows:
         return [(signed_hash(each), each) for each in sorted(values, key=str)]
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredRelation:
+    """A row of ``relation``."""
+
+    pk: int
+    slot_id: int
+    schema: str
+    table: str
+    current_version_id: int | None
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+def _relations(session: ReadSession, where: str, *parameters: Any) -> list[Relation]:
+    """Newest first."""
+    sql = f"""
+        SELECT id, slot_id, schema, "table", current_version_id FROM relation
+        WHERE {where} ORDER BY id DESC
+    """  # noqa: S608 (this module's own words)
+    return [_StoredRelation(*row) for row in session.rows(sql, parameters)]
+
+
 def tables_named(
-    slot: Slot, name: str, among: Sequence[Relation] | None = None
+    session: ReadSession, slot: Slot, name: str, among: Sequence[Relation] | None = None
 ) -> TableRows | None:
     """The table ``schema.table`` (or ``table`` alone, where no other has the name) of a slot;
     ``among``: all relations of the slot, where they were read already.
     """
     found = [r for r in among or () if f"{r.schema}.{r.table}" == name]
-    found = sorted(found, key=lambda r: -r.pk) or list(_relations_named(slot, name))
+    found = sorted(found, key=lambda r: -r.pk) or list(_relations_named(session, slot, name))
     if not found:
         return None
     ids = tuple(relation.pk for relation in found)
-    return TableRows(found[0], Shapes.of(ids), ids)
+    return TableRows(found[0], Shapes.of(session, ids), ids)
 
 
-def table_of(slot: Slot, relation_id: int) -> TableRows | None:
+def table_of(session: ReadSession, slot: Slot, relation_id: int) -> TableRows | None:
     """The table of a relation, with those of the same name."""
-    relation = Relation.objects.filter(slot=slot, pk=relation_id).first()
-    return None if relation is None else tables_named(slot, f"{relation.schema}.{relation.table}")
+    relation = next(
+        iter(_relations(session, "slot_id = %s AND id = %s", slot.pk, relation_id)), None
+    )
+    return (
+        None
+        if relation is None
+        else tables_named(session, slot, f"{relation.schema}.{relation.table}")
+    )
 
 
-def _relations_named(slot: Slot, name: str) -> list[Relation]:
+def _relations_named(session: ReadSession, slot: Slot, name: str) -> list[Relation]:
     """Newest first; a name that several schemas have is nobody's."""
-    relations = Relation.objects.filter(slot=slot).order_by("-pk")
+    named = 'slot_id = %s AND schema = %s AND "table" = %s'
     for index in (position for position, letter in enumerate(name) if letter == "."):
-        found = list(relations.filter(schema=name[:index], table=name[index + 1 :]))
+        found = _relations(session, named, slot.pk, name[:index], name[index + 1 :])
         if found:
             return found
-    found = list(relations.filter(table=name))
+    found = _relations(session, 'slot_id = %s AND "table" = %s', slot.pk, name)
     return found if len({relation.schema for relation in found}) == 1 else []
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from decoder.scalars import LSN
 from replview.store.read.row_history.backward_scan import Walk
 from replview.store.read.row_history.key_chain import END, At, Life
-from replview.store.read.row_history.steps import CUT_COLUMNS, OPEN_END, rows, step_of
+from replview.store.read.row_history.steps import CUT_COLUMNS, step_of
+from replview.store.read.rows import OPEN_END
+from replview.store.read.session import ReadSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,19 @@ def moment_of(
         return Moment((number, lsn, 2, 0, 0), (min(lsn + 1, OPEN_END), 0), None, life, lsn)
     if moment is not None:
         life = next((e for e in walk.lives if e.started_at <= moment), None)
-        raw = _position_at(life, moment) if life else None
+        raw = _position_at(walk.session, life, moment) if life else None
         return Moment((life.number if life else 0, OPEN_END, 2, 0, 0), raw, moment, life)
     return Moment(life=walk.lives[0] if walk.lives else None)
 
 
-def _position_at(life: Life, moment: dt.datetime) -> tuple[int, int] | None:
+def _position_at(session: ReadSession, life: Life, moment: dt.datetime) -> tuple[int, int] | None:
     """An LSN that nothing had reached that had committed by then, where the record's sums tell."""
     sql = """
         SELECT (max(last_lsn) FILTER (WHERE first_time <= %(moment)s) - '0/0')::bigint,
                bool_or(first_time > %(moment)s)
         FROM history_block WHERE incarnation_id = %(life)s
     """
-    last_lsn, is_summed = rows(sql, {"moment": moment, "life": life.id})[0]
+    last_lsn, is_summed = session.prepared_rows(sql, {"moment": moment, "life": life.id})[0]
     return (last_lsn + 1, 0) if is_summed and last_lsn is not None else None
 
 
@@ -53,7 +55,10 @@ def _before_change(walk: Walk, before: tuple[int, int]) -> Moment:
         SELECT {CUT_COLUMNS} FROM change c JOIN transaction t ON t.id = c.transaction_id
         WHERE c.transaction_id = %s AND c.seq = %s
     """  # noqa: S608
-    found = [step_of(row) for row in rows(sql, list(before))]
+    found = [
+        step_of(row, walk.session.visibility)
+        for row in walk.session.prepared_rows(sql, list(before))
+    ]
     lives = {life.id: life for life in walk.lives}
     if not found or found[0].incarnation_id not in lives:
         raise LookupError(f"there is no change {before[1]} in transaction {before[0]}")

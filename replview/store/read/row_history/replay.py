@@ -10,7 +10,7 @@ from typing import Any
 
 from replview.store.read.row_history.backward_scan import Walk
 from replview.store.read.row_history.breaks import Breaks
-from replview.store.read.row_history.steps import OPEN_END, Place, Step
+from replview.store.read.rows import OPEN_END, Place, Step
 
 #: Before and after every place of a life.
 _FIRST: Place = (-1, 0, 0, 0)

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 
 from decoder.scalars import LSN
-from replview.store.read.row_history.steps import Step, rows
+from replview.store.read.rows import Step
+from replview.store.read.session import ReadSession
 
 _VERSIONS = """
     SELECT id, relation_id, number, schema, "table", replica_identity, columns, key_columns,
@@ -46,10 +47,10 @@ class Shapes:
     versions: dict[int, Version] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, relation_ids: Collection[int]) -> "Shapes":
+    def of(cls, session: ReadSession, relation_ids: Collection[int]) -> "Shapes":
         """Read from the store, in one query."""
         found = {}
-        for row in rows(_VERSIONS, [list(relation_ids)]) if relation_ids else ():
+        for row in session.prepared_rows(_VERSIONS, [list(relation_ids)]) if relation_ids else ():
             columns, keys, intervals = (orjson.loads(row[index]) for index in (6, 7, 8))
             since = tuple(
                 int(LSN.parse(each["lsn"])) if each.get("lsn") else None for each in intervals

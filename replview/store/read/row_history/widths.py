@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from replview.store.read.prepared import prepared_rows
+from replview.store.read.session import ReadSession
 
 #: Changes that are looked at.
 SAMPLE = 150
@@ -36,12 +36,14 @@ class RowWidths:
     at_least: bool
 
 
-def row_widths(relation_id: int, key_columns: list[str], columns: int) -> RowWidths | None:
+def row_widths(
+    session: ReadSession, relation_id: int, key_columns: list[str], columns: int
+) -> RowWidths | None:
     """The widths of a table's rows; None where none with a key is stored."""
     parameters: dict[str, Any] = {
         "relation": relation_id,
         "key": key_columns,
         "columns": columns,
     }
-    rows, width, key_width, partial = prepared_rows(_WIDTHS, parameters)[0]
+    rows, width, key_width, partial = session.prepared_rows(_WIDTHS, parameters)[0]
     return RowWidths(rows, width, key_width, partial > 0) if rows else None

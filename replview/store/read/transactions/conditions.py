@@ -6,9 +6,10 @@ Every value is a parameter; the texts here are put together from constants alone
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.store.read.history import TransactionRow
-from replview.store.read.history_places import PLACED_LSN, PLACED_TIME
+from replview.store.read.history_places import BLOCK, PLACED_LSN, PLACED_TIME
+from replview.store.read.rows import TransactionRow
 from replview.store.read.seen import all_tables, text_limits
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import (
     NO_ORIGIN,
     OPERATIONS,
@@ -16,7 +17,6 @@ from replview.store.read.transactions.transaction_filter import (
     UNKNOWN_ACTOR,
     TransactionFilter,
 )
-from replview.store.sums.activity import BLOCK
 
 COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow.__dataclass_fields__)
 #: The moment by which one without a place stands among the others.
@@ -112,7 +112,9 @@ class Conditions:
         return " AND ".join(self.blocks) or "true"
 
 
-def conditions_of(wanted: TransactionFilter, *, time: str = PLACED_TIME) -> Conditions:
+def conditions_of(
+    session: ReadSession, wanted: TransactionFilter, *, time: str = PLACED_TIME
+) -> Conditions:
     """The filter's conditions; ``time`` is the moment of the rows they are for."""
     found = Conditions()
     _indexed(found, wanted)
@@ -121,7 +123,7 @@ def conditions_of(wanted: TransactionFilter, *, time: str = PLACED_TIME) -> Cond
     _sizes(found, wanted)
     _stretch(found, wanted, time)
     if wanted.text:
-        _text(found, wanted.text)
+        _text(session, found, wanted.text)
     return found
 
 
@@ -265,7 +267,7 @@ def _stretch(found: Conditions, wanted: TransactionFilter, time: str) -> None:
         )
 
 
-def _text(found: Conditions, text: str) -> None:
+def _text(session: ReadSession, found: Conditions, text: str) -> None:
     """In names, or in the values of a transaction's first changes that count."""
     escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     pattern = f"%{escaped}%"
@@ -273,7 +275,7 @@ def _text(found: Conditions, text: str) -> None:
         f"{name} ILIKE %(pattern)s"
         for name in ("t.gid", "t.actor", "t.origin", "t.xid::text", "t.commit_lsn::text")
     )
-    limits = text_limits(all_tables())
+    limits = text_limits(session, all_tables(session))
     in_values = _IN_VALUES.format(
         most=TEXT_CHANGES, of_change=limits.of_change, of_value=limits.of_value("v")
     )

@@ -6,6 +6,7 @@ from typing import Self
 
 from decoder.scalars import LSN
 from replview.store.read.history_places import first_seqs_from_lsn, last_seqs_at_time, lives_of
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.streams import Moment
 
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -61,9 +62,9 @@ class Cursor:
         return cls(seqs, ended, open_)
 
 
-def cursor_at_time(moment: dt.datetime, slot: str = "") -> Cursor:
+def cursor_at_time(session: ReadSession, moment: dt.datetime, slot: str = "") -> Cursor:
     """The list that begins with the last transaction at or before a moment."""
-    found = last_seqs_at_time(slot, moment)
+    found = last_seqs_at_time(session, slot, moment)
     place = (min(max(moment, _EPOCH), _END) + _MICROSECOND, 0)
     return Cursor(
         seqs={life: seq + 1 for life, seq in found.items()},
@@ -72,18 +73,18 @@ def cursor_at_time(moment: dt.datetime, slot: str = "") -> Cursor:
     )
 
 
-def cursor_at_lsn(lsn: LSN, slot: str = "") -> Cursor:
+def cursor_at_lsn(session: ReadSession, lsn: LSN, slot: str = "") -> Cursor:
     """The list that begins, in each life that reaches so far, with the commit an LSN falls into.
 
     Lives of several clusters have nothing in common: there the LSN says little.
     """
-    found = first_seqs_from_lsn(slot, lsn)
+    found = first_seqs_from_lsn(session, slot, lsn)
     return Cursor(seqs={life: seq + 1 for life, seq in found.items()})
 
 
-def cursor_at_beginning(slot: str = "") -> Cursor:
+def cursor_at_beginning(session: ReadSession, slot: str = "") -> Cursor:
     """Before all there is: read backwards from here, the oldest come."""
-    lives = [life.id for life in lives_of(slot)]
+    lives = [life.id for life in lives_of(session, slot)]
     place = (_EPOCH, 0)
     return Cursor(seqs=dict.fromkeys(lives, 1), ended=dict.fromkeys(lives, place), open=place)
 

@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from replview.store.read.history import TransactionRow
 from replview.store.read.history_places import seq_at_lsn, seq_at_time, seq_range
+from replview.store.read.rows import TransactionRow
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.cursor import (
     Cursor,
     cursor_at_beginning,
@@ -62,6 +63,7 @@ class Found:
 
 
 def find_transactions(
+    session: ReadSession,
     wanted: TransactionFilter,
     *,
     cursor: Cursor | None = None,
@@ -77,7 +79,7 @@ def find_transactions(
     through, whatever the budget.
     """
     deadline = time.monotonic() + budget_seconds
-    reader = Reader(wanted, backwards=backwards, limit=limit, tables_most=tables_most)
+    reader = Reader(session, wanted, backwards=backwards, limit=limit, tables_most=tables_most)
     at = cursor or Cursor()
     lives = reader.lives(at.seqs)
     streams: list[Stream] = []
@@ -101,7 +103,7 @@ def find_transactions(
         rows=rows[::-1] if backwards else rows,
         older=at if backwards else there,
         newer=there if backwards else cursor,
-        searched_back_to=None if complete else _searched(streams),
+        searched_back_to=None if complete else _searched(session, streams),
         complete=complete,
         slots={found.life.id: (found.life.slot, found.life.number) for found in lives},
         tables=reader.tables,
@@ -146,11 +148,11 @@ def _cursor(before: Cursor, streams: Sequence[Stream]) -> Cursor:
     return Cursor(seqs, ended, open_)
 
 
-def _searched(streams: Sequence[Stream]) -> dt.datetime | None:
+def _searched(session: ReadSession, streams: Sequence[Stream]) -> dt.datetime | None:
     """The time down to which all of history was looked through: the least far of all lives."""
     unfinished = [
         (stream.life.id, stream.next_cut)
         for stream in streams
         if isinstance(stream, PlacedStream) and stream.needs_rows
     ]
-    return time_at(unfinished)
+    return time_at(session, unfinished)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from django.db import connection
+
+from replview.store.read.session import ReadSession
 
 #: Places read where nothing is summed up yet.
 _MOST_READ = 20_000
@@ -52,10 +53,12 @@ class Neighbours:
     next_unknown: bool = False
 
 
-def neighbours_of(incarnation_id: int, commit_seq: int, relation_id: int) -> Neighbours:
+def neighbours_of(
+    session: ReadSession, incarnation_id: int, commit_seq: int, relation_id: int
+) -> Neighbours:
     """The nearest transactions that touched the table, in the same life of the slot."""
     wanted = {"life": incarnation_id, "seq": commit_seq, "relation": relation_id}
-    rolled, earlier, later, last = _row(_MARKS, wanted)
+    rolled, earlier, later, last = _row(session, _MARKS, wanted)
     block = commit_seq // _BLOCK
     # What is nearest, then the block that knows the table; what is not summed up is read.
     low = block * _BLOCK if commit_seq <= rolled else max(rolled + 1, commit_seq - _MOST_READ)
@@ -75,7 +78,7 @@ def neighbours_of(incarnation_id: int, commit_seq: int, relation_id: int) -> Nei
         sides.append(f"coalesce({', '.join([_FOUND.format(order=order)] * len(ranges))})")
         for first, end in ranges:
             values += [incarnation_id, first, end, str(relation_id)]
-    previous, following = _row(f"SELECT {', '.join(sides)}", values)
+    previous, following = _row(session, f"SELECT {', '.join(sides)}", values)
     return Neighbours(
         _neighbour(previous),
         _neighbour(following),
@@ -88,11 +91,8 @@ def _places(block: int) -> tuple[int, int]:
     return block * _BLOCK, block * _BLOCK + _BLOCK - 1
 
 
-def _row(sql: str, values: Any) -> tuple[Any, ...]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        found: tuple[Any, ...] = cursor.fetchone()
-    return found
+def _row(session: ReadSession, sql: str, values: Any) -> tuple[Any, ...]:
+    return session.rows(sql, values)[0]
 
 
 def _neighbour(told: str | None) -> Neighbour | None:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from django.db import connection
 
-from replview.store.models.seen import seen_ids
-from replview.store.read.history import TransactionRow
-from replview.store.read.history_places import PLACED_TIME, Life
+from replview.store.read.history_places import BLOCK, PLACED_TIME, Life
+from replview.store.read.rows import TransactionRow
 from replview.store.read.seen import seen_transaction
+from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import (
     COLUMNS,
     ENDED_TIME,
@@ -28,7 +27,6 @@ from replview.store.read.transactions.streams import (
     UnplacedStream,
 )
 from replview.store.read.transactions.transaction_filter import TransactionFilter
-from replview.store.sums.activity import BLOCK
 
 #: Candidate blocks that are noted at once.
 _BLOCKS_LIMIT = 2000
@@ -113,18 +111,12 @@ class FoundLife:
     blocks: list[tuple[int, float | None]]
 
 
-def _rows(sql: str, values: dict[str, Any] | Sequence[Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        return list(cursor.fetchall())
-
-
-def time_at(places: Sequence[tuple[int, int]]) -> dt.datetime | None:
+def time_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> dt.datetime | None:
     """The latest time at these (life, commit_seq)."""
     if not places:
         return None
     lives, seqs = zip(*places, strict=True)
-    at: dt.datetime | None = _rows(_TIME_AT, [list(lives), list(seqs)])[0][0]
+    at: dt.datetime | None = session.rows(_TIME_AT, [list(lives), list(seqs)])[0][0]
     return at
 
 
@@ -132,17 +124,24 @@ class Reader:
     """Reads what one filter wants, in one direction."""
 
     def __init__(
-        self, wanted: TransactionFilter, *, backwards: bool, limit: int, tables_most: int = 0
+        self,
+        session: ReadSession,
+        wanted: TransactionFilter,
+        *,
+        backwards: bool,
+        limit: int,
+        tables_most: int = 0,
     ) -> None:
+        self._session = session
         self.wanted = wanted
         #: Of each slot in view, so many tables by name: ``{relation id: (schema, table)}``.
         self.tables: dict[int, tuple[str, str]] = {}
         self._tables_most = tables_most
         self.backwards = backwards
         self.limit = limit
-        self.placed = conditions_of(wanted)
-        self._ended = conditions_of(wanted, time=ENDED_TIME)
-        self._open = conditions_of(wanted, time=OPEN_TIME)
+        self.placed = conditions_of(self._session, wanted)
+        self._ended = conditions_of(self._session, wanted, time=ENDED_TIME)
+        self._open = conditions_of(self._session, wanted, time=OPEN_TIME)
         self._direction = "ASC" if backwards else "DESC"
         if self.placed.by_id:
             for conditions in (self.placed, self._ended, self._open):
@@ -176,12 +175,12 @@ class Reader:
             "slot": self.wanted.slot,
             "source": source,
             "name": name,
-            "seen": seen_ids(),
+            "seen": self._session.source_ids(),
             "cut_lives": list(cuts),
             "cuts": list(cuts.values()),
             "blocks_limit": _BLOCKS_LIMIT,
         }
-        rows = _rows(_LIVES.format(blocks=blocks, by_id=str(by_id).lower()), values)
+        rows = self._session.rows(_LIVES.format(blocks=blocks, by_id=str(by_id).lower()), values)
         for *_, tables in rows:
             self.tables |= {int(pk): (schema, table) for pk, schema, table in tables or ()}
         self._tables_most = 0
@@ -244,7 +243,7 @@ class Reader:
         if not parts:
             return
         started = time.monotonic()
-        found = _rows(" UNION ALL ".join(f"({part})" for part in parts), values)
+        found = self._session.rows(" UNION ALL ".join(f"({part})" for part in parts), values)
         self._hand_out(found, plans, ended, opened)
         for stream in placed:
             stream.pace(time.monotonic() - started)
@@ -281,7 +280,7 @@ class Reader:
             for position in _JSON:
                 if values[position] is not None:
                     values[position] = orjson.loads(values[position])
-            row = seen_transaction(TransactionRow(*values))
+            row = seen_transaction(TransactionRow(*values), self._session.visibility)
             by_number.setdefault(number, []).append((at, mark, row))
             if row.aborted_changes and row.state not in ("aborted", "rolled back"):
                 doubtful.append(row.id)
@@ -306,7 +305,9 @@ class Reader:
         if not doubtful or not self.placed.still_done:
             return set()
         values = {**self.placed.values, "ids": doubtful}
-        return set(doubtful) - {row[0] for row in _rows(self.placed.still_done, values)}
+        return set(doubtful) - {
+            row[0] for row in self._session.rows(self.placed.still_done, values)
+        }
 
 
 def _range_values(plans: list[tuple[PlacedStream, list[Range]]]) -> dict[str, list[int]]:

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from replview.store.read.history import TransactionRow
-from replview.store.read.history_places import Life
-from replview.store.sums.activity import BLOCK
+from replview.store.read.history_places import BLOCK, Life
+from replview.store.read.rows import TransactionRow
 
 #: A place among transactions that have no commit_seq: when, and which.
 Moment = tuple[dt.datetime, int]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from replview.store.read.changes.as_json import utc_text
-from replview.store.read.history import TransactionRow
+from replview.store.read.rows import TransactionRow
 
 #: Counts of a table's changes, in the order the record keeps them.
 _COUNTS = ("insert", "update", "delete", "truncate")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.read.changes.as_sql import undo_sql
-from replview.store.read.changes.page import ChangeRow
+from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import comment
 
 #: A larger one is not for a clipboard.

@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from replview.store.read.version_shapes import Column, Shape
 from replview.text.formats import plural
+from replview.ui.versions.shapes import Column, Shape
 
 #: Of rows changed on both sides so many, none with the same value, tell that nothing was renamed.
 _ENOUGH_ROWS = 3

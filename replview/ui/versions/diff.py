@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from replview.features.relations.version_renames import (
+from replview.ui.versions.renames import (
     Carried,
     carried_words,
     refuted,
     renames,
     stable_names,
 )
-from replview.store.read.version_shapes import Column, Shape
+from replview.ui.versions.shapes import Column, Shape
 
 
 @dataclass(frozen=True, slots=True)

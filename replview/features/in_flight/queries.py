@@ -5,7 +5,6 @@ here counts changes or ended transactions.
 """
 
 import datetime as dt
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ from replview.store.models import (
     Slot,
     SourceLook,
     Transaction,
-    Transition,
 )
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
@@ -157,14 +155,6 @@ def ended_rows(
             stored_at__lte=before[0],
         )
     return list(found[:limit])
-
-
-def transitions_of(ids: Collection[int]) -> dict[int, list[Transition]]:
-    """The lives of transactions, each in order; one without transitions is absent."""
-    lives: dict[int, list[Transition]] = defaultdict(list)
-    for step in Transition.objects.filter(transaction_id__in=list(ids)).order_by("id"):
-        lives[step.transaction_id].append(step)
-    return lives
 
 
 @dataclass(frozen=True, slots=True)

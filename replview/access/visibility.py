@@ -1,0 +1,92 @@
+"""What the user of a request, a socket or a token may see, and sessions of the record with it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.decorators import sync_and_async_middleware
+
+from replview.access import rights
+from replview.store.django_session import DjangoSession, nobodys, rows
+from replview.store.read.mask_rules import Rule, rules_of_rows
+from replview.store.read.visibility import Grants, Visibility, read_rules
+
+_visibility: ContextVar[Visibility | None] = ContextVar("visibility", default=None)
+
+
+def current_visibility() -> Visibility:
+    """What may be seen here."""
+    return _visibility.get() or nobodys
+
+
+def reading_session() -> DjangoSession:
+    """A session of the record for whoever asks here."""
+    return DjangoSession(current_visibility())
+
+
+def visibility_for(user: Any) -> Visibility:
+    """What this user may see; nothing is read before it is asked."""
+    return _visibility_of(lambda: user)
+
+
+def _visibility_of(user: Callable[[], Any]) -> Visibility:
+    return Visibility(rows, lambda: _grants_of(user()))
+
+
+def _grants_of(user: Any) -> Grants:
+    sources, patterns = rights.visible_sources(user), rights.table_patterns(user)
+    return Grants(sources, patterns, _rules_for(user))
+
+
+def _rules_for(user: Any) -> tuple[Rule, ...]:
+    """The rules: those that came with the account, when they are asked for the first time."""
+    read = getattr(user, "read_rules", None)
+    if read is None:
+        return read_rules(rows)
+    user.read_rules = None
+    return rules_of_rows(read)
+
+
+@contextmanager
+def use_visibility(visibility: Visibility) -> Iterator[None]:
+    """Readers within see with this one."""
+    token = _visibility.set(visibility)
+    try:
+        yield
+    finally:
+        _visibility.reset(token)
+
+
+def forget() -> None:
+    """Read rules and rights anew at the next question: they were changed here."""
+    for visibility in (nobodys, _visibility.get()):
+        if visibility is not None:
+            visibility.forget()
+
+
+@sync_and_async_middleware
+def VisibilityMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
+    """Within a request readers see what its user may see; after the one that tells the user."""
+    if iscoroutinefunction(get_response):
+
+        async def answer_later(request: HttpRequest) -> HttpResponseBase:
+            with use_visibility(_visibility_in(request)):
+                response: HttpResponseBase = await get_response(request)
+            return response
+
+        return answer_later
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        with use_visibility(_visibility_in(request)):
+            response: HttpResponseBase = get_response(request)
+        return response
+
+    return answer
+
+
+def _visibility_in(request: HttpRequest) -> Visibility:
+    """The user is asked for late: the API knows it only once the token is read."""
+    return _visibility_of(lambda: getattr(request, "user", None))

@@ -1,0 +1,77 @@
+"""Django's connection as a session of the record."""
+
+from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import psycopg
+from django.db import DatabaseError, DataError, connection, transaction
+
+from replview.store.models.seen import seen_ids
+from replview.store.read.prepared import Parameters
+from replview.store.read.session import ReadSession
+from replview.store.read.visibility import Grants, Visibility, read_rules
+
+
+def rows(statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+    """The rows of a statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return list(cursor.fetchall())
+
+
+def _nobodys_grants() -> Grants:
+    return Grants(rules=read_rules(rows))
+
+
+#: Where nobody stands behind a reader (commands, workers): every table, and no masked column.
+nobodys = Visibility(rows, _nobodys_grants)
+
+
+class DjangoSession(ReadSession):
+    """This thread's connection, whichever that is when a statement runs."""
+
+    database_error = DatabaseError
+    data_error = DataError
+
+    def __init__(self, visibility: Visibility = nobodys) -> None:
+        super().__init__(None, visibility)
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """Opened where it is not."""
+        connection.ensure_connection()
+        session: psycopg.Connection[Any] = connection.connection
+        return session
+
+    @property
+    def server(self) -> Hashable:
+        """The alias of the database."""
+        return connection.alias
+
+    @property
+    def server_version(self) -> int:
+        """As Django has asked it once."""
+        return int(getattr(connection, "pg_version", 0))
+
+    @property
+    def in_transaction(self) -> bool:
+        """Within ``atomic``."""
+        return connection.in_atomic_block
+
+    def source_ids(self) -> list[int] | None:
+        """Those of ``models.seen``, for which every query over sources asks."""
+        return seen_ids()
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """By Django's cursor: counted, logged, and with its errors."""
+        return rows(statement, parameters)
+
+    def errors(self) -> AbstractContextManager[object]:
+        """Django's own for psycopg's."""
+        found: AbstractContextManager[object] = connection.wrap_database_errors
+        return found
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """What fails within takes nothing else back."""
+        return transaction.atomic() if connection.in_atomic_block else nullcontext()

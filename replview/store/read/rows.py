@@ -1,0 +1,204 @@
+"""What reads of the record give: a change, a transaction, a step of a row, a line of a slot's log.
+
+Within one incarnation of a slot a row's lock serialises its changes, so they took effect in the
+order of their commits, and those of one transaction in the order of their LSNs. A baseline's row
+(op S) is no such change: it is the row as of a position, which holds exactly what committed before
+it. So a change that was written before that position and committed after it comes after the
+snapshot.
+"""
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Slot(Protocol):
+    """What reads ask of a slot."""
+
+    @property
+    def pk(self) -> Any:
+        """Its identifier in the store."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the source."""
+
+    @property
+    def source_id(self) -> int:
+        """Its source."""
+
+    @property
+    def incarnation_id(self) -> int | None:
+        """Its present incarnation; None: it never connected."""
+
+    @property
+    def checkpoint_lsn(self) -> Any:
+        """Everything up to there is stored."""
+
+    @property
+    def last_commit_time(self) -> dt.datetime | None:
+        """Of the last stored commit."""
+
+    @property
+    def options(self) -> Any:
+        """What its stream was started with."""
+
+
+class Relation(Protocol):
+    """What reads ask of a table of a slot."""
+
+    @property
+    def pk(self) -> Any:
+        """Its identifier in the store."""
+
+    @property
+    def slot_id(self) -> int:
+        """Its slot."""
+
+    @property
+    def schema(self) -> str:
+        """As last seen."""
+
+    @property
+    def table(self) -> str:
+        """As last seen."""
+
+    @property
+    def current_version_id(self) -> int | None:
+        """The shape in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One incarnation of a slot: LSNs compare only within it."""
+
+    id: int
+    #: 1 for the slot's first.
+    number: int
+    #: The last one given out.
+    commit_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One change with the shape its table had then; an absent column was not sent."""
+
+    transaction_id: int
+    seq: int
+    lsn: str
+    subxid: int | None
+    op: str
+    old_kind: str | None
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+    relation_id: int | None
+    key_hash: int | None
+    old_key_hash: int | None
+    schema: str | None
+    table: str | None
+    version: int | None
+    replica_identity: str | None
+    #: ``[{"name", "type", "key", …}]`` in the stream's order.
+    columns: list[dict[str, Any]]
+    key_columns: list[str]
+    #: Taken away again by the abort of its subtransaction.
+    aborted: bool = False
+    #: Whoever reads it has no right on the table: values, key and columns are withheld.
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """One row of ``transaction``, as the store holds it; LSNs as PostgreSQL writes them."""
+
+    id: int
+    incarnation_id: int
+    commit_seq: int | None
+    xid: int | None
+    gid: str | None
+    state: str
+    streamed: bool
+    first_lsn: str | None
+    commit_lsn: str | None
+    end_lsn: str | None
+    commit_time: dt.datetime | None
+    prepared_at: dt.datetime | None
+    ended_at: dt.datetime | None
+    origin: str | None
+    actor: str | None
+    actor_grade: str | None
+    context: dict[str, Any] | None = field(metadata={"json": True})
+    inserts: int
+    updates: int
+    deletes: int
+    truncates: int
+    messages: int
+    size_bytes: int
+    #: ``{relation id: [inserts, updates, deletes, truncates]}``.
+    relations: dict[str, list[int]] = field(metadata={"json": True})
+    aborted_changes: int
+    received_at: dt.datetime
+    stored_at: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """A line of a slot's log with its place in history."""
+
+    id: int
+    at: dt.datetime
+    kind: str
+    message: str
+    detail: dict[str, Any]
+    incarnation_id: int | None
+    after_commit_seq: int
+
+
+#: After every commit: where a transaction stands that is not committed yet.
+OPEN_END = (1 << 63) - 1
+
+#: Place in an incarnation: the commit (for a snapshot its position), whether it is a change of the
+#: stream (a snapshot comes before the commit that begins where it stands), LSN, seq.
+Place = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of a row with what must be known of its transaction; LSNs as numbers."""
+
+    transaction_id: int
+    seq: int
+    lsn: int
+    subxid: int | None
+    op: str
+    old_kind: str | None
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+    relation_id: int
+    version_id: int
+    key_hash: int | None
+    old_key_hash: int | None
+    incarnation_id: int
+    commit_seq: int | None
+    xid: int | None
+    gid: str | None
+    state: str
+    commit_lsn: int | None
+    commit_time: dt.datetime | None
+    actor: str | None
+    actor_grade: str | None
+
+    @property
+    def place(self) -> Place:
+        """Where in its life it took effect."""
+        commit = OPEN_END if self.commit_lsn is None else self.commit_lsn
+        return commit, int(self.op != "S"), self.lsn, self.seq
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The row after it as far as it told: also what a whole old row holds of columns that
+        were not sent because they did not change.
+        """
+        if self.op == "D":
+            return {}
+        return {**self.old, **(self.new or {})} if self.old else self.new or {}
