@@ -204,14 +204,14 @@ def _consequences(
     stored = f"{slot.transactions_stored:,} transactions"
     if keep_record:
         found.append(
-            f"The record ({stored} of its present life) stays and can be browsed. What is "
+            f"The record ({stored} of its present incarnation) stays and can be browsed. What is "
             "committed from now on is not in it; starting the slot again creates it anew, and "
             "history shows the gap."
         )
     else:
         found.append(
-            f"The record ({stored} of its present life) is deleted in the background. It cannot "
-            "be had again, except what was exported or archived."
+            f"The record ({stored} of its present incarnation) is deleted in the background. It "
+            "cannot be had again, except what was exported or archived."
         )
     return found
 

@@ -110,11 +110,11 @@ def fate_of(row: SlotRow, tried: Tried) -> Fate:
         return Fate(
             name=name,
             word="goes on",
-            sentence=f"Slot {name} goes on in a new life: both share their history up to "
+            sentence=f"Slot {name} continues in a new incarnation: both share their history up to "
             f"{life.shared_until}.",
         )
-    return Fate(name=name, word="gap", sentence=f"Slot {name} begins a new life at {life.started}. "
-                f"{GAPS[life.reason]}")  # fmt: skip
+    sentence = f"Slot {name} begins a new incarnation at {life.started}. {GAPS[life.reason]}"
+    return Fate(name=name, word="gap", sentence=sentence)
 
 
 #: Ways to prove a password without letting the server read it, or none at all.
@@ -261,7 +261,7 @@ def _words(source: Source, kind: str, tried: Tried) -> str:
     if kind == "other":
         return (
             f"It is another cluster ({place}). LSNs of one mean nothing in the other: each slot "
-            "begins a new life there, and history shows a gap before it."
+            "begins a new incarnation there, and history shows a gap before it."
         )
     return (
         f"Whether it is the cluster that {source} was is unknown: one of both does not tell its "

@@ -68,8 +68,8 @@ def plan_start(slot: Slot) -> Act:
             on=slot.source.name,
             statements=tuple(_statement(step) for step in plan.steps),
             consequences=(
-                "What was committed since the record ended is not to be had: a new life of the "
-                "slot begins, and history shows the gap.",
+                "What was committed since the record ended is not to be had: a new incarnation of "
+                "the slot begins, and history shows the gap.",
                 *(f"{note[:1].upper()}{note[1:]}." for note in plan.notes),
                 *(f"The slot would now wait for {item}." for item in plan.waits_for),
             ),

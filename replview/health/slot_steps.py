@@ -78,7 +78,7 @@ def _of_gone(server: ServerSlot, slot: Slot | None) -> Iterator[Step]:
         yield _create(server, slot)
         return
     yield Step(
-        "Create it anew: a new life begins, and history shows the gap",
+        "Create it again: a new incarnation begins, and history shows the gap",
         f"replview slot start {quote(server.source.name)} {quote(server.name)}",
         "It shows its statements, and asks.",
     )
@@ -103,7 +103,7 @@ def _create(server: ServerSlot, slot: Slot | None) -> Step:
         return Step("Create it anew; its reader must copy the tables afresh", run)
     command = f"replview slot start {quote(server.source.name)} {quote(server.name)}"
     return Step(
-        "Create it anew: a new life begins, and history shows the gap",
+        "Create it again: a new incarnation begins, and history shows the gap",
         run,
         f"If replview does not go on by itself: {command}",
     )

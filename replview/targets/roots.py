@@ -64,7 +64,7 @@ def lives_there(root: str) -> list[LifeThere]:
     if not found:
         raise Refused(
             f"listing what is there takes longer than {_PATIENCE_SECONDS:.0f} s",
-            "Write the life and the table yourself",
+            "Write the incarnation and the table yourself",
         )
     if isinstance(found[0], Refused):
         raise found[0]

@@ -22,7 +22,7 @@ from replview.text.addresses import in_flight_url, of_slot, slot_page_url, strea
 from replview.text.formats import bytes_words, rate_words
 
 #: Groups of the navigation; the one without a title stands apart.
-GROUPS = ("Watch", "Browse", "Health", "Take out", "")
+GROUPS = ("Watch", "Browse", "Health", "Export", "")
 #: And in a demo.
 DEMO_GROUPS = (*GROUPS, "Demo")
 

@@ -24,7 +24,7 @@ def transaction(request: HttpRequest) -> HttpResponse:
     number = number_asked_for(request, "life") or 0
     life = SlotIncarnation.objects.filter(slot=slot, number=number).first()
     if life is None:
-        raise Http404("there is no such life of the slot")
+        raise Http404("there is no such incarnation of the slot")
     seq = number_asked_for(request, "seq")
     if seq is None:
         seq = _seq_of(request, slot, life)

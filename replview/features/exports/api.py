@@ -32,8 +32,12 @@ class SliceWords(Schema):
     actor: str = Field("", description="exactly; `?`: nobody was named")
     since: str = Field("", description="an ISO time, or an age: `2h`, `7d`")
     until: str = Field("", description="the same")
-    from_lsn: str = Field("", description="commits at or after it, of the slot's present life")
-    to_lsn: str = Field("", description="commits at or before it, of the slot's present life")
+    from_lsn: str = Field(
+        "", description="commits at or after it, of the slot's present incarnation"
+    )
+    to_lsn: str = Field(
+        "", description="commits at or before it, of the slot's present incarnation"
+    )
     transaction: str = Field("", description="one transaction, by its id")
     q: str = Field("", description="a text in names, or in the values of the first 200 changes")
     id: str = Field("", description="exactly this xid or gid")

@@ -44,7 +44,7 @@ _TESTED = "export-tested"
 _TEST_HOLDS_SECONDS = 600
 
 
-@page(role=OPERATOR, nav=Nav(group="Take out", label="Exports", icon="export", one_slot=True))
+@page(role=OPERATOR, nav=Nav(group="Export", label="Exports", icon="export", one_slot=True))
 @require_GET
 def exports_page(request: HttpRequest) -> HttpResponse:
     """What would be exported, and whether it can be. Every view of it is a link."""

@@ -145,7 +145,9 @@ def _chosen_life(page: HistoryPage, there: list[LifeThere]) -> LifeThere:
     for life in there:
         if life.name == page.words["life"]:
             return life
-    raise Refused(f"nothing is exported of {page.words['life']} there", "Choose another life")
+    raise Refused(
+        f"nothing is exported of {page.words['life']} there", "Choose another incarnation"
+    )
 
 
 def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:

@@ -78,7 +78,7 @@ def _check_rights(words: dict[str, str]) -> None:
         return
     slot = slot_of_life(words.get("life", ""))
     if slot is None:
-        raise Refused("no life is named of a slot that you may see", "Choose one")
+        raise Refused("no incarnation of a slot that you may see is named", "Choose one")
     of = withheld(slot)
     named = [words["table"]] if "table" in words else words.get("tables", "").split(",")
     for name in filter(None, named):

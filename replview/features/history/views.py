@@ -27,7 +27,7 @@ _QUOTES = (
 )
 
 
-@page(role=OPERATOR, nav=Nav(group="Take out", label="History jobs", icon="history"))
+@page(role=OPERATOR, nav=Nav(group="Export", label="History jobs", icon="history"))
 @require_GET
 def history_page(request: HttpRequest) -> HttpResponse:
     """What would be computed, and over what. Every view of it is a link."""

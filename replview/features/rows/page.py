@@ -211,7 +211,9 @@ def _marker(mark: Mark) -> Line:
         both = {"from": str(mark.former.number), "to": str(mark.version.number)}
         line.url = relation_url(mark.version.relation_id, **both)
     elif mark.life is not None:
-        line.words = mark.life.gap or "The slot began a new life; what was between is not recorded."
+        line.words = (
+            mark.life.gap or "The slot began a new incarnation; what was between is not recorded."
+        )
         if mark.kind == "failover":
             line.words = "The source failed over. Nothing is missing."
         line.from_time, line.at = mark.life.former_commit_time, mark.life.started_at

@@ -37,7 +37,7 @@ class Words:
 
 _SLOT_PAGE = ("its slot", "slot", (_SOURCE, _SLOT))
 _SLOTS = ("all slots", "slots", ())
-_LAG = ("its lag", "lag", ())
+_LAG = ("lag over time", "lag", ())
 _ALERTS = ("alerts", "alerts", ())
 _FLIGHT = ("what is in flight", "in-flight", ())
 

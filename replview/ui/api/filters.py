@@ -29,8 +29,12 @@ class FilterWords(Schema):
     prepared_min: str = Field("", description="prepared for at least so many seconds")
     since: str = Field("", description="an ISO time, or an age: `2h`, `7d`")
     until: str = Field("", description="the same")
-    from_lsn: str = Field("", description="commits at or after it, of the slot's present life")
-    to_lsn: str = Field("", description="commits at or before it, of the slot's present life")
+    from_lsn: str = Field(
+        "", description="commits at or after it, of the slot's present incarnation"
+    )
+    to_lsn: str = Field(
+        "", description="commits at or before it, of the slot's present incarnation"
+    )
 
     def given(self) -> dict[str, Any]:
         """The words that were given."""

@@ -85,8 +85,8 @@ def _rest(row: TransactionRow, blocks: Sequence[Block], whole: bool) -> str:
         "aborted": "It was aborted: nothing of it counts.",
         "rolled back": "ROLLBACK PREPARED ended it: nothing of it counts.",
         "skipped": "Its changes were not stored, by somebody’s decision; it keeps its place.",
-        "unknown": "It was prepared in a life of the slot that ended before it did: nobody can "
-        "tell how it ended.",
+        "unknown": "It was prepared in an incarnation of the slot that ended before it did: nobody "
+        "can tell how it ended.",
     }
     if row.state in by_state:
         return by_state[row.state]

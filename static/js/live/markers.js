@@ -41,7 +41,7 @@ export function gapItems(before, message, away, fill) {
   if (message.new_life) {
     const element = buildMarker({
       kind: "gap", title: "Gap",
-      text: `the slot began a new life while the ${why}; rows below belong to the one before`,
+      text: `the slot began a new incarnation while the ${why}; rows below belong to the one before`,
     });
     return [markerItem(`gap-${number}`, [...from, 4, number], element)];
   }
