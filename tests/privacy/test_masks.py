@@ -20,7 +20,7 @@ from replview.store.models import AccessRecord, HistoryJob, MaskRule
 from replview.store.read.changes.as_sql import undo_sql
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.page import changes_of, matching_text
-from replview.store.read.changes.walk import Walk
+from replview.store.read.changes.scan import ChangeScan
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.mask_rules import NamedColumn, Rule, masked_by
 from replview.store.read.row_history.as_of import row_as_of
@@ -174,7 +174,7 @@ def test_a_search_under_way_ends_where_its_column_is_masked(history: History) ->
         history.commit(insert(number))
     words = {"table": "public.orders", "where": "status != x"}
     wanted = WantedChanges.from_words(history.slot, words)
-    batches = Walk(reading_session(), wanted, batching=Batching(1, 1)).batches()
+    batches = ChangeScan(reading_session(), wanted, batching=Batching(1, 1)).batches()
     assert next(batches).found
     mask(column="status")
     with pytest.raises(WhereError, match=r"status of public\.orders is masked"):

@@ -11,7 +11,7 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, SlotIncarnation, Source, Transaction
 from replview.store.read.history import transactions_by_id
-from replview.store.read.history_places import Life
+from replview.store.read.history_places import IncarnationPlaces
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transaction_ids import transaction_id
 from replview.store.read.transactions import streams as browsing_streams
@@ -259,7 +259,9 @@ def test_paging_gives_what_a_filter_of_all_rows_gives(seed: int, monkeypatch) ->
 
 
 def test_a_block_that_is_there_in_part_is_counted_on_in_part() -> None:
-    life = Life(id=1, slot_id=1, slot="shop/replview", number=1, commit_seq=5999, rolled_seq=5999)
+    life = IncarnationPlaces(
+        id=1, slot_id=1, slot="shop/replview", number=1, commit_seq=5999, rolled_seq=5999
+    )
     stream = PlacedStream(backwards=False, rank=1, life=life, cut=5101)
     stream.searches = True
     stream.blocks.extend([5, 4, 3, 2])
@@ -283,7 +285,7 @@ def test_a_block_that_is_there_in_part_is_counted_on_in_part() -> None:
     ],
 )
 def test_what_was_found_corrects_what_is_expected(found: int, next_range: tuple[int, int]) -> None:
-    life = Life(
+    life = IncarnationPlaces(
         id=1, slot_id=1, slot="shop/replview", number=1, commit_seq=99_999, rolled_seq=99_999
     )
     stream = PlacedStream(backwards=False, rank=1, life=life)

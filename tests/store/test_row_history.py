@@ -5,7 +5,7 @@ import pytest
 from replview.access.visibility import reading_session
 from replview.store.models import Relation
 from replview.store.read.row_history.as_of import row_as_of
-from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.cursors import CursorError
 from replview.store.read.row_history.history import (
     Mark,
@@ -230,8 +230,8 @@ def test_pages_go_on_under_former_keys(shop) -> None:
     table = tables_named(reading_session(), t.slot, "t")
     seen, cursor = [], None
     while True:
-        walk = Walk(reading_session(), t.slot, table, table.hashes({"id": "3"}))
-        page = history_of(walk, cursor=cursor, limit=1)
+        scan = BackwardScan(reading_session(), t.slot, table, table.hashes({"id": "3"}))
+        page = history_of(scan, cursor=cursor, limit=1)
         seen += [entry.after.values.get("a") for entry in page.entries]
         cursor = page.older
         if cursor is None:

@@ -7,8 +7,8 @@ import pytest
 
 from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction
+from replview.store.read.changes.scan import ChangeScan
 from replview.store.read.changes.search import WhereError, search_changes
-from replview.store.read.changes.walk import Walk
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.before_images import before_images
@@ -265,7 +265,7 @@ def test_aborted_subtransactions_are_not_found(history) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 @pytest.mark.parametrize("rolled", [False, True])
 def test_pages_hold_every_change_once(history, monkeypatch, limit, rolled) -> None:
-    monkeypatch.setattr("replview.store.read.changes.walk_places.BLOCK", 1000)
+    monkeypatch.setattr("replview.store.read.changes.scan_places.BLOCK", 1000)
     for size in (1, 3, 2):
         history.commit(*[insert(10 * size + n) for n in range(size)])
     history.life.commit_seq += 1000
@@ -340,7 +340,7 @@ def test_a_page_finds_what_a_walk_that_asks_for_every_before_image_finds(
     )
     whole = [
         (change.transaction_id, change.seq)
-        for batch in Walk(reading_session(), wanted, forwards=False).batches()
+        for batch in ChangeScan(reading_session(), wanted, forwards=False).batches()
         for _, change in batch.found
     ]
     assert whole

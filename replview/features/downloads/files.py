@@ -15,9 +15,9 @@ from replview.access.visibility import reading_session
 from replview.parquet.change_slices import SliceWriter
 from replview.store.read.changes.as_csv import csv_lines
 from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.scan import Found
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import RecordWriter
-from replview.store.read.changes.walk import Found
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import TransactionRow
 

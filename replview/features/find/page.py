@@ -11,8 +11,8 @@ from django.http import QueryDict
 
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
+from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import FoundChanges, WhereError, find_changes
-from replview.store.read.changes.walk_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.relation_shapes import VersionShape, shapes_named

@@ -14,7 +14,7 @@ from replview.access.visibility import reading_session
 from replview.features.rows.text import differs, short
 from replview.store.read.changes.values import mark_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
-from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.history import RowHistory
 from replview.store.read.row_history.moments import position_of
 from replview.store.read.sql_text import comment, identifier, literal, table_name
@@ -85,11 +85,11 @@ class AsOf:
 
 
 def read_as_of(
-    walk: Walk, start: Start, words: Mapping[str, Any], now: RowState, history: RowHistory
+    scan: BackwardScan, start: Start, words: Mapping[str, Any], now: RowState, history: RowHistory
 ) -> AsOf:
     """The row as of the moment that the address names (``as_of``, ``before``)."""
     found = AsOf(now=now, typed=str(words.get("as_of", "")).strip()[:64])
-    _read_moment(found, walk, start, str(words.get("before", "")))
+    _read_moment(found, scan, start, str(words.get("before", "")))
     last = next((e.step for e in history.entries), None)
     found.before_last = f"{last.transaction_id}-{last.seq}" if last else ""
     found.yesterday = f"{timezone.now() - dt.timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
@@ -99,21 +99,21 @@ def read_as_of(
     if found.state.exists and start.table is not None:
         found.json = _as_json(found.state)
         found.sql = _as_sql(found.state, start)
-    keys = walk.table.key_columns
-    if found.state.key and found.state.key not in [key for _, key in walk.keys]:
+    keys = scan.table.key_columns
+    if found.state.key and found.state.key not in [key for _, key in scan.keys]:
         pairs = zip(keys, found.state.key, strict=False)
         found.key_words = ", ".join(f"{name} = {value}" for name, value in pairs)
     return found
 
 
-def _read_moment(found: AsOf, walk: Walk, start: Start, before: str) -> None:
+def _read_moment(found: AsOf, scan: BackwardScan, start: Start, before: str) -> None:
     assert start.table is not None
     assert start.key is not None
     relation = start.table.relation.pk
 
     def state(**moment: Any) -> RowState:
         assert start.key is not None
-        return row_as_of(reading_session(), walk.slot, relation, start.key, walk=walk, **moment)
+        return row_as_of(reading_session(), scan.slot, relation, start.key, scan=scan, **moment)
 
     if match := _CHANGE.fullmatch(before):
         try:

@@ -19,7 +19,7 @@ from replview.store.read.changes.page import changes_of
 from replview.store.read.changes.values import mark_of
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history.as_of import row_as_of
-from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.before_images import Before
 from replview.store.read.row_history.cursors import CursorError
 from replview.store.read.row_history.history import Mark, RowHistory, history_of
@@ -141,20 +141,20 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     actor = str(words["actor"]) if "actor" in words else None
     column = str(words.get("column", ""))
     cursor = str(words.get("cursor", "")) or None
-    walk = Walk(reading_session(), slot, start.table, start.table.hashes(start.key))
+    scan = BackwardScan(reading_session(), slot, start.table, start.table.hashes(start.key))
     asked = {"limit": PAGE_CHANGES, "actor": actor, "column": column or None}
     try:
-        history = history_of(walk, cursor=cursor, **asked)
+        history = history_of(scan, cursor=cursor, **asked)
     except CursorError:
         # An address somebody cut short: it begins anew.
         cursor = None
-        history = history_of(walk, **asked)
+        history = history_of(scan, **asked)
     if cursor is not None or actor is not None or column:
-        walk.newest = None
+        scan.newest = None
     relation = start.table.relation
-    now = row_as_of(reading_session(), slot, relation.pk, start.key, walk=walk)
+    now = row_as_of(reading_session(), slot, relation.pk, start.key, scan=scan)
     coverage = coverage_of(reading_session(), slot, table=(relation.schema, relation.table))
-    as_of = read_as_of(walk, start, words, now, history)
+    as_of = read_as_of(scan, start, words, now, history)
     lines = [_line(item, address, history) for item in history.items]
     _open(lines, history, str(words.get("open", "")))
     return Page(
@@ -183,7 +183,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
 
 
 def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> Line:
-    versions = history.walk.table.shapes.versions
+    versions = history.scan.table.shapes.versions
     if isinstance(item, Mark):
         return _marker(item)
     version = versions.get(item.step.version_id)
@@ -196,7 +196,7 @@ def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> Line:
 
 def _was_there(entry: Entry, history: RowHistory) -> bool:
     """Whether a row was known by this key before."""
-    at, key = history.walk.at, entry.key_after
+    at, key = history.scan.at, entry.key_after
     return any(
         at(other.step) < at(entry.step) and key in (other.key_before, other.key_after)
         for other in history.entries
@@ -228,12 +228,12 @@ def _open(lines: list[Line], history: RowHistory, wanted: str) -> None:
         chosen = changes[0]
     if chosen is None or chosen.entry is None:
         return
-    versions = history.walk.table.shapes.versions
+    versions = history.scan.table.shapes.versions
     chosen.block = _told_block(chosen.entry, versions.get(chosen.entry.step.version_id))
 
 
 def _told_block(entry: Entry, version: Version | None) -> Block | None:
-    """The change in full: from what the walk has read, unless a long value was cut there."""
+    """The change in full: from what the scan has read, unless a long value was cut there."""
     step, known = entry.step, entry.before
     cut = any(mark_of(value) for image in (step.old, step.new, known.values) if image
               for value in image.values())  # fmt: skip

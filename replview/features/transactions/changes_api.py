@@ -12,10 +12,10 @@ from replview.features.transactions.api import find_one
 from replview.store.models import Transaction
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.changes.batches import Batching
+from replview.store.read.changes.scan import ChangeScan, Found
+from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.stream import PAGE, RecordWriter
-from replview.store.read.changes.walk import Found, Walk
-from replview.store.read.changes.walk_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.value_filter import WhereError
 from replview.store.write.access_record import viewed_changes
@@ -125,7 +125,7 @@ def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[st
     found: list[Found] = []
     complete = True
     try:
-        for batch in Walk(
+        for batch in ChangeScan(
             reading_session(), wanted, place=place, batching=Batching(PAGE, PAGE)
         ).batches():
             found += batch.found

@@ -20,11 +20,11 @@ from replview.management.output.instance import InstanceCommand, find_slot
 from replview.store.models import Slot
 from replview.store.read.changes.as_csv import csv_lines
 from replview.store.read.changes.as_json import Record
+from replview.store.read.changes.scan import ALL_OF_IT
+from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import WhereError, check_where
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found, last_cursor
-from replview.store.read.changes.walk import ALL_OF_IT
-from replview.store.read.changes.walk_places import Place
 from replview.store.write.access_record import Action, note
 from replview.store.write.search_records import searched_changes
 

@@ -23,7 +23,7 @@ PLACED_LSN = "coalesce(t.commit_lsn, t.end_lsn, t.first_lsn)"
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class IncarnationPlaces:
     """One life of a slot, with how far its history goes and is summed up."""
 
     id: int
@@ -97,9 +97,9 @@ def incarnations_of(session: ReadSession, slot_id: int) -> list[Incarnation]:
     return [Incarnation(*row) for row in session.rows(sql, [slot_id])]
 
 
-def lives_of(session: ReadSession, slot: str = "") -> list[Life]:
+def lives_of(session: ReadSession, slot: str = "") -> list[IncarnationPlaces]:
     """The lives of one slot (``source/name``; empty: of all), the newest first."""
-    return [Life(*row) for row in session.rows(_LIVES, _scope(session, slot, None))]
+    return [IncarnationPlaces(*row) for row in session.rows(_LIVES, _scope(session, slot, None))]
 
 
 def _scope(session: ReadSession, slot: str, ids: Collection[int] | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Shapes
-from replview.store.read.changes.walk import Found
+from replview.store.read.changes.scan import Found
 from replview.store.read.history import transactions_by_id
 from replview.store.read.session import ReadSession
 

@@ -229,7 +229,7 @@ class ChangeReader:
     def _first_of(
         self, sure: list[ChangeRow], unsure: list[tuple[ChangeRow, int]], enough: Enough
     ) -> tuple[list[ChangeRow], int]:
-        """The first wanted ones in walking order: no more is asked again than it takes."""
+        """The first wanted ones in scanning order: no more is asked again than it takes."""
         place = enough.place
         found = sorted(sure, key=place)
         unsure = sorted(unsure, key=lambda each: place(each[0]))

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from replview.store.read.changes.batches import Batching, ChangeReader
-from replview.store.read.changes.walk import Found, Walk
-from replview.store.read.changes.walk_places import Place
+from replview.store.read.changes.scan import ChangeScan, Found
+from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.before_images import Before, Shared
 from replview.store.read.rows import ChangeRow, Slot, TransactionRow
@@ -97,18 +97,20 @@ def find_changes(
     unknown = 0
     back_to: dt.datetime | None = None
     lives: dict[int, int] = {}
-    walk = Walk(session, wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1)
+    scan = ChangeScan(
+        session, wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1
+    )
 
     def told(older: Place | None, *, complete: bool = False) -> FoundChanges:
-        reader = walk.reader
+        reader = scan.reader
         before = reader.before if reader else {}
         shared = reader.shared if reader else None
         return FoundChanges(found[:limit], older, back_to, complete, unknown, before, shared)
 
     last = started
-    for batch in walk.batches():
+    for batch in scan.batches():
         found += batch.found
-        walk.enough = max(limit + 1 - len(found), 1)
+        scan.enough = max(limit + 1 - len(found), 1)
         if batch.row is not None:
             lives[batch.row.incarnation_id] = batch.place.life
         unknown += batch.unknown

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from replview.store.read.changes.at_places import found_at
 from replview.store.read.changes.batches import Batching
+from replview.store.read.changes.scan import ChangeScan, Found
 from replview.store.read.changes.search import WhereError
-from replview.store.read.changes.walk import Found, Walk
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
@@ -60,7 +60,7 @@ class Selection:
         if self.table is not None and self.key is not None:
             yield from self._of_row(session, self.table, self.key)
             return
-        for batch in Walk(session, self.wanted, forwards=True).batches():
+        for batch in ChangeScan(session, self.wanted, forwards=True).batches():
             yield from batch.found
 
     def newest(self, session: ReadSession, number: int) -> list[Found]:
@@ -69,7 +69,7 @@ class Selection:
             return list(self.found(session))[-number:]
         found: list[Found] = []
         batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
-        for batch in Walk(session, self.wanted, forwards=False, batching=batching).batches():
+        for batch in ChangeScan(session, self.wanted, forwards=False, batching=batching).batches():
             found += batch.found
             if len(found) >= number:
                 break
@@ -87,7 +87,7 @@ class Selection:
         deadline = time.monotonic() + budget_seconds
         relation_ids = self.wanted.relation_ids(session)
         total = 0
-        for rows in Walk(session, self.wanted, forwards=False).transactions():
+        for rows in ChangeScan(session, self.wanted, forwards=False).transactions():
             total += sum(_counted(row, relation_ids) for row in rows)
             if total > limit:
                 return total

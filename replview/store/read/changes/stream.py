@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from decoder.scalars import LSN
 from replview.store.read.changes.as_json import Record, as_json
 from replview.store.read.changes.batches import Batching
-from replview.store.read.changes.walk import ALL_OF_IT, Found, Walk
-from replview.store.read.changes.walk_places import Place
+from replview.store.read.changes.scan import ALL_OF_IT, ChangeScan, Found
+from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.history_places import incarnations_of
 from replview.store.read.rows import Slot
@@ -68,8 +68,8 @@ def iterate_found(
     session: ReadSession, wanted: WantedChanges, after: Place | None = None
 ) -> Iterator[Found]:
     """Every counted change that is wanted, in the order of history."""
-    walk = Walk(session, wanted, forwards=True, place=after, batching=Batching(PAGE, PAGE))
-    for batch in walk.batches():
+    scan = ChangeScan(session, wanted, forwards=True, place=after, batching=Batching(PAGE, PAGE))
+    for batch in scan.batches():
         yield from batch.found
 
 

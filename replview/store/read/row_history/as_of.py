@@ -9,13 +9,13 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.deleted_days import is_deleted
 from replview.store.read.key_hash import signed_hash
-from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.history import LOOK_BACK
-from replview.store.read.row_history.key_chain import END
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.moments import Moment, moment_of
-from replview.store.read.row_history.replay import LAST, NOTHING, Fold, Known
+from replview.store.read.row_history.replay import LAST, NOTHING, Known, Replay
 from replview.store.read.row_history.shapes import Version
+from replview.store.read.row_history.sought_row import END
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
     NOT_ABORTED,
@@ -75,53 +75,53 @@ def row_as_of(
     moment: dt.datetime | None = None,
     lsn: int | None = None,
     before: tuple[int, int] | None = None,
-    walk: Walk | None = None,
+    scan: BackwardScan | None = None,
 ) -> RowState:
     """The row after all that had committed by ``moment``, or at or before ``lsn`` (in the slot's
     last life that began by then), or just before the change ``(transaction_id, seq)``; else now.
 
     Raises ``LookupError`` where the slot has no such table or change.
     """
-    if walk is None:
+    if scan is None:
         table = table_of(session, slot, relation_id)
         if table is None:
             raise LookupError(f"relation {relation_id} is not of slot {slot}")
-        walk = Walk(session, slot, table, table.hashes(key))
-    return _State(walk, moment_of(walk, moment, lsn, before)).read()
+        scan = BackwardScan(session, slot, table, table.hashes(key))
+    return _State(scan, moment_of(scan, moment, lsn, before)).read()
 
 
 class _State:
     """Works out one state."""
 
-    def __init__(self, walk: Walk, moment: Moment) -> None:
-        self._walk = walk
+    def __init__(self, scan: BackwardScan, moment: Moment) -> None:
+        self._scan = scan
         self._moment = moment
-        self._shapes = walk.table.shapes
+        self._shapes = scan.table.shapes
         self._unpublished = False
-        self._base = [key for _, key in walk.keys]
+        self._base = [key for _, key in scan.keys]
 
     def read(self) -> RowState:
         """The state, from the changes before the moment and the one after it."""
-        moment, walk = self._moment, self._walk
+        moment, scan = self._moment, self._scan
         if moment.life is None:
             return RowState(None, "before the record")
         if is_deleted(moment.life.deleted, moment.time, moment.lsn, moment.life.id):
             return RowState(None, "before the record")
-        if moment.before == END and walk.newest is not None:
-            steps = walk.newest
+        if moment.before == END and scan.newest is not None:
+            steps = scan.newest
         else:
-            found = walk.back(moment.before, moment.raw, until=moment.time, limit=LOOK_BACK + 1)
+            found = scan.back(moment.before, moment.raw, until=moment.time, limit=LOOK_BACK + 1)
             steps = list(islice(found, LOOK_BACK * 2))
-        breaks = walk.breaks(steps)
+        breaks = scan.breaks(steps)
         if moment.time is not None:
             breaks = breaks.committed_by(moment.time)
         self._unpublished = bool(breaks.unpublished)
-        fold = Fold(walk, breaks)
-        fold.apply_all(reversed(steps))
+        replay = Replay(scan, breaks)
+        replay.apply_all(reversed(steps))
         here: Place = LAST if moment.before == END else moment.before[1:]
         states = {
-            key: fold.until(known, moment.life.id, here) if known.last else known
-            for key, known in fold.rows.items()
+            key: replay.until(known, moment.life.id, here) if known.last else known
+            for key, known in replay.rows.items()
         }
         key, known, following = self._subject(states)
         return self._told(key, known, following)
@@ -151,7 +151,7 @@ class _State:
         if not base and following is None:
             others = [(k, v) for k, v in states.items() if v.exists and v.last is not None]
             if others:
-                latest = max(others, key=lambda each: self._walk.at(each[1].last))  # type: ignore[arg-type]
+                latest = max(others, key=lambda each: self._scan.at(each[1].last))  # type: ignore[arg-type]
                 return latest[0], latest[1], None
         return key, known, following
 
@@ -159,13 +159,13 @@ class _State:
         """The key the row had before the change that gave it this one."""
         if following is None or following.old_key_hash is None:
             return None
-        if following in (move for move, _ in self._walk.moves):
+        if following in (move for move, _ in self._scan.moves):
             return None
         return self._shapes.key_before(following)
 
     def _next(self, key: tuple[Any, ...], known: Known) -> Step | None:
         """The first change after the moment, in the same life, of the row under the key."""
-        moment, walk = self._moment, self._walk
+        moment, scan = self._moment, self._scan
         if moment.before == END or moment.life is None:
             return None
         key_hash = signed_hash(key)
@@ -175,7 +175,7 @@ class _State:
         if moment.raw is not None and moment.lsn is None and moment.time is None:
             # Just before a change: that change itself may be the next one.
             at = max(at, (moment.raw[0], moment.raw[1] - 1))
-        relations = list(walk.table.relation_ids)
+        relations = list(scan.table.relation_ids)
         wanted = {
             "number": list(range(len(relations))),
             "relation": relations,
@@ -187,14 +187,14 @@ class _State:
             "after": None if moment.lsn is None else str(LSN(moment.lsn)),
         }
         found = [
-            step_of(row[1 : STEP_WIDTH + 1], self._walk.session.visibility)
-            for row in self._walk.session.prepared_rows(_NEXT, wanted)
+            step_of(row[1 : STEP_WIDTH + 1], self._scan.session.visibility)
+            for row in self._scan.session.prepared_rows(_NEXT, wanted)
         ]
         found = [step for step in found if self._shapes.key_after(step) == key]
         # Moved away, it is found under its new key.
         found += [
             move
-            for move, _ in walk.moves
+            for move, _ in scan.moves
             if move.incarnation_id == moment.life.id
             and self._shapes.key_before(move) == key
             and (move.lsn, move.seq) > at

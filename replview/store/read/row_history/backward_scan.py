@@ -1,18 +1,18 @@
-"""Walking back through one row's changes, newest first, also under the keys it had before.
+"""Scanning back through one row's changes, newest first, also under the keys it had before.
 
-A strand is the changes under one key. Where a change moved a key into the strand's, the walk goes
+A chain is the changes under one key. Where a change moved a key into the chain's, the scan goes
 on under the key it came from, down to where that row began; where a change moved the row away, it
 is followed forward under its new key, to where it ends there.
 """
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.read.row_history.breaks import Breaks, read_breaks
-from replview.store.read.row_history.key_chain import END, At, Life, Strand, Strands
-from replview.store.read.row_history.keys import KeyProblem, TableRows
+from replview.store.read.row_history.key_chain import KeyChain, KeyChains
+from replview.store.read.row_history.keys import TableRows
+from replview.store.read.row_history.sought_row import END, At, Keys, SoughtRow
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
     NOT_ABORTED,
@@ -26,27 +26,6 @@ from replview.store.read.session import ReadSession
 _LIVES_AT_ONCE = 8
 #: Moves of a key that are followed forward.
 _MOVES = 20
-
-_LIVES = """
-    SELECT i.id, i.number, i.system_identifier, i.reason, i.started_at,
-           (i.started_lsn - '0/0')::bigint, gap.message, p.commit_time,
-           EXISTS (SELECT FROM slot_event e WHERE e.slot_id = i.slot_id
-                   AND e.incarnation_id = i.id AND e.kind = 'failover'
-                   AND coalesce((e.detail->>'beyond')::bigint, 1) > 0),
-           (SELECT value->i.slot_id::text FROM setting WHERE name = 'retention.slots')
-    FROM slot_incarnation i
-    LEFT JOIN LATERAL (
-        SELECT e.message FROM slot_event e WHERE e.slot_id = i.slot_id
-        AND e.incarnation_id = i.id AND e.kind = 'gap' ORDER BY e.id LIMIT 1
-    ) gap ON true
-    LEFT JOIN slot_incarnation former ON former.slot_id = i.slot_id AND former.number = i.number - 1
-    LEFT JOIN LATERAL (
-        SELECT t.commit_time FROM transaction t
-        WHERE t.incarnation_id = former.id AND t.commit_seq IS NOT NULL
-        ORDER BY t.commit_seq DESC LIMIT 1
-    ) p ON true
-    WHERE i.slot_id = %s ORDER BY i.number DESC
-"""
 
 _MOVED_AWAY = f"""
     SELECT {CUT_COLUMNS}
@@ -72,48 +51,23 @@ _ENDS = f"""
 """  # noqa: S608
 
 
-def read_lives(session: ReadSession, slot_id: int) -> list[Life]:
-    """All lives of a slot, newest first."""
-    return [Life(*row) for row in session.prepared_rows(_LIVES, [slot_id])]
-
-
-class Walk:
+class BackwardScan(SoughtRow):
     """One row's changes from a place on into the past."""
 
-    def __init__(
-        self,
-        session: ReadSession,
-        slot: Slot,
-        table: TableRows,
-        keys: Sequence[tuple[int, tuple[Any, ...]]],
-    ) -> None:
+    def __init__(self, session: ReadSession, slot: Slot, table: TableRows, keys: Keys) -> None:
         """``keys``: the hashes and values the row is asked for by. Raises ``KeyProblem`` where
         whoever asks may not ask that.
         """
-        if reason := table.withheld(session):
-            raise KeyProblem(reason)
-        self.session = session
-        self.slot = slot
-        self.table = table
-        self.keys = keys
-        systems = {version.relation_id for version in table.shapes.versions.values()}
-        self._relations = [each for each in table.relation_ids if each in systems]
-        self.lives = read_lives(self.session, slot.pk)
-        self.numbers = {life.id: life.number for life in self.lives}
+        super().__init__(session, slot, table, keys)
         #: The newest changes, where a page of history has read them; see ``row_history``.
         self.newest: list[Step] | None = None
-        #: Under which former keys the walk goes on, as of the change it gave last.
-        self.open_strands: tuple[Strand, ...] = ()
+        #: Under which former keys the scan goes on, as of the change it gave last.
+        self.open_chains: tuple[KeyChain, ...] = ()
         self._breaks: Breaks | None = None
         known = {values for _, values in keys}
         moves = self._read_moves({each for each, _ in keys})
         moves = [move for move in moves if table.shapes.key_before(move) in known]
-        #: Moves of the row away from its key, and what ends it under the new one.
         self.moves = list(self._forward(moves))
-
-    def at(self, step: Step) -> At:
-        """A step's place in the slot's whole history."""
-        return (self.numbers.get(step.incarnation_id, 0), *step.place)
 
     def breaks(self, steps: Sequence[Step]) -> Breaks:
         """What stands between these changes and after them.
@@ -122,7 +76,7 @@ class Walk:
         """
         if self._breaks is not None:
             return self._breaks
-        lives = {life.id for life in self.lives}
+        lives = {life.id for life in self.incarnations}
         if all(version.key_columns for version in self.table.shapes.versions.values()):
             self._breaks = read_breaks(self.session, self.table.relation_ids, lives, 0, OPEN_END)
             return self._breaks
@@ -135,32 +89,32 @@ class Walk:
         raw: tuple[int, int] | None = None,
         *,
         until: dt.datetime | None = None,
-        strands: Sequence[Strand] = (),
+        chains: Sequence[KeyChain] = (),
         limit: int = 80,
     ) -> Iterator[Step]:
         """Every change before a place, newest first; ``until``: committed by then.
 
         ``raw``: an LSN and seq above which, in that life, there is nothing to look for.
-        ``strands``: keys it was known by that an earlier page came to.
+        ``chains``: keys it was known by that an earlier page came to.
         """
-        self.open_strands = ()
+        self.open_chains = ()
         seen: set[tuple[int, int]] = set()
-        lives = [life for life in self.lives if life.number <= before[0]]
+        lives = [life for life in self.incarnations if life.number <= before[0]]
         for index in range(0, len(lives), _LIVES_AT_ONCE):
             part = lives[index : index + _LIVES_AT_ONCE]
-            down = Strands(self, part, before, raw, until, limit)
-            down.take_up(strands)
+            down = KeyChains(self, part, before, raw, until, limit)
+            down.take_up(chains)
             for step in down.steps():
-                self.open_strands = down.open_strands()
+                self.open_chains = down.open_chains()
                 if (step.transaction_id, step.seq) not in seen:
                     seen.add((step.transaction_id, step.seq))
                     yield step
 
     def _read_moves(self, hashes: Collection[int]) -> list[Step]:
         wanted = {
-            "relations": list(self._relations),
+            "relations": list(self.relation_ids),
             "hashes": list(hashes),
-            "lives": [life.id for life in self.lives],
+            "lives": [life.id for life in self.incarnations],
         }
         return (
             [

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from replview.store.read.key_hash import signed_hash
-from replview.store.read.row_history.backward_scan import Walk
-from replview.store.read.row_history.key_chain import END, At, Strand
+from replview.store.read.row_history.backward_scan import BackwardScan
+from replview.store.read.row_history.key_chain import KeyChain
+from replview.store.read.row_history.sought_row import END, At
 from replview.store.read.rows import OPEN_END, Step
 
 #: Characters; a longer one is none of ours.
@@ -20,40 +21,42 @@ class CursorError(ValueError):
     """What was given as a cursor is none, or none of this row."""
 
 
-def cursor_text(walk: Walk, step: Step, strands: Sequence[Strand]) -> str:
+def cursor_text(scan: BackwardScan, step: Step, chains: Sequence[KeyChain]) -> str:
     """Where the next page begins, and under which former keys."""
-    more = [[s.relation_id, s.key, s.life.number, *_raw(s, step), s.below] for s in strands]
+    more = [[s.relation_id, s.key, s.life.number, *_raw(s, step), s.below] for s in chains]
     raw = [step.lsn if step.op != "S" else step.place[0], step.seq if step.op != "S" else 0]
-    document = orjson.dumps([walk.at(step), raw, more])
+    document = orjson.dumps([scan.at(step), raw, more])
     return base64.urlsafe_b64encode(document).decode().rstrip("=")
 
 
-def _raw(strand: Strand, step: Step) -> tuple[int, int]:
-    """A strand in hand was read further than it was shown: begin at the change shown last."""
-    if strand.life.id == step.incarnation_id and strand.below is not None:
-        place = min((step.place[2], step.place[3]), (strand.below[3], strand.below[4]))
-        return place if step.op != "S" else (min(step.place[0], strand.below[3]), 1 << 30)
-    return strand.lsn, strand.seq
+def _raw(chain: KeyChain, step: Step) -> tuple[int, int]:
+    """A chain in hand was read further than it was shown: begin at the change shown last."""
+    if chain.life.id == step.incarnation_id and chain.below is not None:
+        place = min((step.place[2], step.place[3]), (chain.below[3], chain.below[4]))
+        return place if step.op != "S" else (min(step.place[0], chain.below[3]), 1 << 30)
+    return chain.lsn, chain.seq
 
 
-def parse_cursor(cursor: str | None, walk: Walk) -> tuple[At, tuple[int, int] | None, list[Strand]]:
+def parse_cursor(
+    cursor: str | None, scan: BackwardScan
+) -> tuple[At, tuple[int, int] | None, list[KeyChain]]:
     """What a cursor says; without one, the newest change. Raises ``CursorError``."""
     if not cursor:
         return END, None, []
     if len(cursor) > _LONGEST:
         raise CursorError("too long for a cursor")
-    lives = {life.number: life for life in walk.lives}
+    lives = {life.number: life for life in scan.incarnations}
     try:
         document = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         at, raw, more = document
-        strands = []
+        chains = []
         for relation_id, key, number, lsn, seq, below in more:
-            strand = Strand(
+            chain = KeyChain(
                 int(relation_id), tuple(key), signed_hash(key), lives[number], int(lsn), int(seq)
             )
-            strand.below, strand.one_row = _place(below), True
-            strands.append(strand)
-        return _place(at), (_number(raw[0]), int(raw[1]) % (1 << 31)), strands
+            chain.below, chain.one_row = _place(below), True
+            chains.append(chain)
+        return _place(at), (_number(raw[0]), int(raw[1]) % (1 << 31)), chains
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, binascii.Error):
         raise CursorError("not understood as a cursor") from None
 

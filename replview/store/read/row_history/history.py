@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from replview.store.read.changes.values import same_value
-from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.cursors import cursor_text, parse_cursor
-from replview.store.read.row_history.key_chain import Life, Strand
+from replview.store.read.row_history.key_chain import KeyChain
 from replview.store.read.row_history.keys import table_of
-from replview.store.read.row_history.replay import LAST, Entry, Fold, Known
+from replview.store.read.row_history.replay import LAST, Entry, Known, Replay
 from replview.store.read.row_history.shapes import Version
+from replview.store.read.row_history.sought_row import IncarnationFacts
 from replview.store.read.row_history.steps import CUT_COLUMNS, step_of
 from replview.store.read.rows import Slot, Step
 from replview.store.read.session import ReadSession
@@ -34,7 +35,7 @@ class Mark:
 
     #: ``schema``, ``gap``, ``failover``.
     kind: str
-    life: Life | None = None
+    life: IncarnationFacts | None = None
     #: Of a schema change: the shapes before and after it.
     former: Version | None = None
     version: Version | None = None
@@ -44,7 +45,7 @@ class Mark:
 class RowHistory:
     """A page of a row's history."""
 
-    walk: Walk
+    scan: BackwardScan
     #: Newest first.
     entries: list[Entry] = field(default_factory=list)
     #: The same with what stands between them.
@@ -77,14 +78,14 @@ def row_history(
     table = table_of(session, slot, relation_id)
     if table is None:
         raise LookupError(f"relation {relation_id} is not of slot {slot}")
-    walk = Walk(session, slot, table, table.hashes(key))
+    scan = BackwardScan(session, slot, table, table.hashes(key))
     return history_of(
-        walk, cursor=cursor, limit=limit, actor=actor, column=column, budget_seconds=budget_seconds
+        scan, cursor=cursor, limit=limit, actor=actor, column=column, budget_seconds=budget_seconds
     )
 
 
 def history_of(
-    walk: Walk,
+    scan: BackwardScan,
     *,
     cursor: str | None = None,
     limit: int = 50,
@@ -92,44 +93,44 @@ def history_of(
     column: str | None = None,
     budget_seconds: float = 1.0,
 ) -> RowHistory:
-    """A page of the walk's row; see ``row_history``."""
-    before, raw, strands = parse_cursor(cursor, walk)
+    """A page of the scan's row; see ``row_history``."""
+    before, raw, chains = parse_cursor(cursor, scan)
     filtered = actor is not None or column is not None
     wanted = _SEARCHED if filtered else limit
     deadline = time.monotonic() + budget_seconds
     steps: list[Step] = []
-    left: list[tuple[Strand, ...]] = []
+    left: list[tuple[KeyChain, ...]] = []
     ended = True
-    for step in walk.back(before, raw, strands=strands):
+    for step in scan.back(before, raw, chains=chains):
         steps.append(step)
-        left.append(walk.open_strands)
+        left.append(scan.open_chains)
         late = filtered and len(steps) > LOOK_BACK and time.monotonic() > deadline
         if len(steps) >= wanted + LOOK_BACK or late:
             ended = False
             break
-    entries = _entries(walk, steps)
+    entries = _entries(scan, steps)
     if cursor is None:
-        walk.newest = steps
+        scan.newest = steps
     looked_at = len(steps) if ended else max(len(steps) - LOOK_BACK, 0)
-    page = RowHistory(walk)
+    page = RowHistory(scan)
     last = 0
     for entry in entries[:looked_at]:
         last += 1
-        if _matches(entry, actor, column, walk.table.key_columns):
+        if _matches(entry, actor, column, scan.table.key_columns):
             page.entries.append(entry)
         if len(page.entries) == limit:
             break
     if last < len(steps):
-        page.older = cursor_text(walk, steps[last - 1], left[last - 1])
+        page.older = cursor_text(scan, steps[last - 1], left[last - 1])
         page.searched_back_to = steps[last - 1].commit_time if filtered else None
     page.complete = cursor is None and page.older is None and not filtered
     _arrange(page, first=cursor is None, filtered=filtered)
     return page
 
 
-def _entries(walk: Walk, steps: Sequence[Step]) -> list[Entry]:
+def _entries(scan: BackwardScan, steps: Sequence[Step]) -> list[Entry]:
     """Each change with the row before and after it, newest first, truncations among them."""
-    entries = Fold(walk, walk.breaks(steps)).apply_all(reversed(steps))
+    entries = Replay(scan, scan.breaks(steps)).apply_all(reversed(steps))
     entries.reverse()
     return entries
 
@@ -165,27 +166,27 @@ def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
     if not filtered:
         page.entries = _with_truncations(page)
     items: list[Entry | Mark] = []
-    walk = page.walk
+    scan = page.scan
     newer: Step | None = None
     for entry in page.entries:
         if newer is not None or first:
-            items += _marks_between(walk, entry.step, newer)
+            items += _marks_between(scan, entry.step, newer)
         items.append(entry)
         newer = entry.step
     if page.older is None and newer is not None and page.entries[-1].step.op != "I":
-        number = walk.numbers.get(newer.incarnation_id, 1)
-        items += _gaps(walk, 0, number)
+        number = scan.numbers.get(newer.incarnation_id, 1)
+        items += _gaps(scan, 0, number)
     page.items = items
 
 
-def _marks_between(walk: Walk, older: Step, newer: Step | None) -> list[Mark]:
+def _marks_between(scan: BackwardScan, older: Step, newer: Step | None) -> list[Mark]:
     """Newest first. ``newer`` None: up to now."""
-    from_number = walk.numbers.get(older.incarnation_id, 0)
-    to_number = walk.lives[0].number if newer is None else walk.numbers[newer.incarnation_id]
-    versions = walk.table.shapes.versions
+    from_number = scan.numbers.get(older.incarnation_id, 0)
+    to_number = scan.incarnations[0].number if newer is None else scan.numbers[newer.incarnation_id]
+    versions = scan.table.shapes.versions
     former = versions.get(older.version_id)
-    version = walk.table.version if newer is None else versions.get(newer.version_id)
-    marks = _gaps(walk, from_number, to_number)
+    version = scan.table.version if newer is None else versions.get(newer.version_id)
+    marks = _gaps(scan, from_number, to_number)
     if (
         former is not None
         and version is not None
@@ -196,18 +197,18 @@ def _marks_between(walk: Walk, older: Step, newer: Step | None) -> list[Mark]:
     return marks
 
 
-def _gaps(walk: Walk, after: int, up_to: int) -> list[Mark]:
+def _gaps(scan: BackwardScan, after: int, up_to: int) -> list[Mark]:
     """Where lives of the slot began; a life that is the first leaves no gap."""
     return [
         Mark("failover" if life.seamless else "gap", life=life)
-        for life in walk.lives
+        for life in scan.incarnations
         if max(after, 1) < life.number <= up_to
     ]
 
 
 def _with_truncations(page: RowHistory) -> list[Entry]:
     """The truncations that took the row away, each where it happened."""
-    breaks, found = page.walk.breaks([entry.step for entry in page.entries]), {}
+    breaks, found = page.scan.breaks([entry.step for entry in page.entries]), {}
     newer: Entry | None = None
     for entry in page.entries:
         step = entry.step
@@ -221,9 +222,9 @@ def _with_truncations(page: RowHistory) -> list[Entry]:
     if not found:
         return page.entries
     ids = [list(each) for each in zip(*found, strict=True)]
-    for row in page.walk.session.prepared_rows(_STEPS_BY_ID, ids):
-        step = step_of(row, page.walk.session.visibility)
+    for row in page.scan.session.prepared_rows(_STEPS_BY_ID, ids):
+        step = step_of(row, page.scan.session.visibility)
         of = found[step.transaction_id, step.seq]
         after = Known(False, last=step, why="truncated")
         page.entries.append(Entry(step, of.after, after, "derived", of.key_after, None))
-    return sorted(page.entries, key=lambda entry: page.walk.at(entry.step), reverse=True)
+    return sorted(page.entries, key=lambda entry: page.scan.at(entry.step), reverse=True)

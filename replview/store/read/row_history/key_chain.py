@@ -1,15 +1,16 @@
-"""The changes of a row under one key, and several such strands merged, newest first.
+"""The changes of a row under one key, and several such chains merged, newest first.
 
-Where a change moved a key into a strand's, a strand of the former key begins, down to where that
+Where a change moved a key into a chain's, a chain of the former key begins, down to where that
 row began.
 """
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from decoder.scalars import LSN
+from replview.store.read.row_history.sought_row import At, IncarnationFacts, SoughtRow
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
     NOT_ABORTED,
@@ -18,12 +19,6 @@ from replview.store.read.row_history.steps import (
 )
 from replview.store.read.rows import OPEN_END, Step
 
-if TYPE_CHECKING:
-    from replview.store.read.row_history.backward_scan import Walk
-
-#: A place with the number of its life before it.
-At = tuple[int, int, int, int, int]
-END: At = (1 << 31, 0, 0, 0, 0)
 #: Each read asks for twice as many changes, up to so many: a search goes far back in few of them.
 _MOST_READ = 640
 
@@ -58,39 +53,14 @@ _BACK = f"""
 """  # noqa: S608 (nothing but the store's own columns)
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
-    """A life of the slot as the walk needs it."""
-
-    id: int
-    number: int
-    system_identifier: str
-    reason: str
-    started_at: dt.datetime
-    started_lsn: int | None
-    #: What the log says is missing before it; None: it says nothing.
-    gap: str | None
-    #: The last commit of the life before it.
-    former_commit_time: dt.datetime | None
-    #: The former life holds transactions that this one's server never had.
-    forked: bool
-    #: What is known of the slot's days that were deleted, as JSON (``store.read.deleted_days``).
-    deleted: str | None = None
-
-    @property
-    def seamless(self) -> bool:
-        """Nothing is missing between the life before it and this one."""
-        return self.reason == "failover" and self.gap is None and not self.forked
-
-
 @dataclass(slots=True)
-class Strand:
+class KeyChain:
     """The changes under one key of one relation, in one life, as far as they were read."""
 
     relation_id: int
     key: tuple[Any, ...]
     key_hash: int
-    life: Life
+    life: IncarnationFacts
     #: Read on below this LSN and seq.
     lsn: int
     seq: int
@@ -108,73 +78,73 @@ class Strand:
     snapshots: list[Step] = field(default_factory=list)
 
 
-class Strands:
-    """The strands of some lives of the slot, merged."""
+class KeyChains:
+    """The chains of some lives of the slot, merged."""
 
     def __init__(
         self,
-        walk: "Walk",
-        lives: Sequence[Life],
+        row: SoughtRow,
+        lives: Sequence[IncarnationFacts],
         before: At,
         raw: tuple[int, int] | None,
         until: dt.datetime | None,
         limit: int,
     ) -> None:
-        self._walk = walk
+        self._row = row
         self._before = before
         self._until = until
-        #: Changes of a strand that the next read asks for.
+        #: Changes of a chain that the next read asks for.
         self._limit = limit
         self._lives = {life.id: life for life in lives}
-        self._strands: list[Strand] = []
+        self._chains: list[KeyChain] = []
         for life in lives:
             lsn, seq = raw if raw is not None and life.number == before[0] else (OPEN_END, 0)
-            for relation_id in walk._relations:
-                for key_hash, key in walk.keys:
-                    self._strands.append(Strand(relation_id, key, key_hash, life, lsn, seq))
-        for move, end in walk.moves:
+            for relation_id in row.relation_ids:
+                for key_hash, key in row.keys:
+                    self._chains.append(KeyChain(relation_id, key, key_hash, life, lsn, seq))
+        for move, end in row.moves:
             self._add_forward(move, end)
         self._moves = sorted(
             (
                 move
-                for move, _ in walk.moves
+                for move, _ in row.moves
                 if move.incarnation_id in self._lives
-                and walk.at(move) < before
+                and row.at(move) < before
                 and (until is None or move.commit_time is None or move.commit_time <= until)
             ),
-            key=walk.at,
+            key=row.at,
         )
 
-    def take_up(self, strands: Sequence[Strand]) -> None:
+    def take_up(self, chains: Sequence[KeyChain]) -> None:
         """Go on under former keys where an earlier page left off."""
-        self._strands += [strand for strand in strands if strand.life.id in self._lives]
+        self._chains += [chain for chain in chains if chain.life.id in self._lives]
 
-    def open_strands(self) -> tuple[Strand, ...]:
+    def open_chains(self) -> tuple[KeyChain, ...]:
         """The former keys it goes on under."""
-        return tuple(s for s in self._strands if s.one_row and not (s.exhausted and not s.steps))
+        return tuple(s for s in self._chains if s.one_row and not (s.exhausted and not s.steps))
 
     def _add_forward(self, move: Step, end: Step | None) -> None:
         """The row after it was moved away, up to its end (which a move further on is itself)."""
         life = self._lives.get(move.incarnation_id)
-        key = self._walk.table.shapes.key_after(move)
+        key = self._row.table.shapes.key_after(move)
         if life is None or key is None or move.key_hash is None:
             return
-        strand = Strand(move.relation_id, key, move.key_hash, life, OPEN_END, 0)
-        strand.above = self._walk.at(move)
+        chain = KeyChain(move.relation_id, key, move.key_hash, life, OPEN_END, 0)
+        chain.above = self._row.at(move)
         if end is not None:
-            place = self._walk.at(end)
+            place = self._row.at(end)
             # A deletion is the row's own last change; an insert is another row's first.
-            strand.below = (*place[:4], place[4] + 1) if end.op == "D" else place
-            strand.lsn, strand.seq = end.lsn, end.seq + (end.op == "D")
-        self._strands.append(strand)
+            chain.below = (*place[:4], place[4] + 1) if end.op == "D" else place
+            chain.lsn, chain.seq = end.lsn, end.seq + (end.op == "D")
+        self._chains.append(chain)
 
-    def _newest(self) -> tuple[At, list[Step], Strand | None] | None:
+    def _newest(self) -> tuple[At, list[Step], KeyChain | None] | None:
         """The place of the newest change in hand, and the list it is the head of."""
-        at = self._walk.at
-        heads: list[tuple[At, list[Step], Strand | None]] = [
-            (at(each[0]), each, strand)
-            for strand in self._strands
-            for each in (strand.steps, strand.snapshots)
+        at = self._row.at
+        heads: list[tuple[At, list[Step], KeyChain | None]] = [
+            (at(each[0]), each, chain)
+            for chain in self._chains
+            for each in (chain.steps, chain.snapshots)
             if each
         ]
         if self._moves:
@@ -188,39 +158,39 @@ class Strands:
             newest = self._newest()
             if newest is None:
                 return
-            _, steps, strand = newest
-            if strand is None:
+            _, steps, chain = newest
+            if chain is None:
                 yield steps.pop()
                 continue
             step = steps.pop(0)
-            if strand.one_row and step.op == "D":
+            if chain.one_row and step.op == "D":
                 # The row that came here began after this one ended: its beginning is not recorded.
-                self._close(strand)
+                self._close(chain)
                 continue
-            self._branch(strand, step)
+            self._branch(chain, step)
             yield step
 
-    def _close(self, strand: Strand) -> None:
-        strand.exhausted, strand.steps, strand.snapshots = True, [], []
+    def _close(self, chain: KeyChain) -> None:
+        chain.exhausted, chain.steps, chain.snapshots = True, [], []
 
-    def _branch(self, strand: Strand, step: Step) -> None:
-        """What follows for the strands from a step of one of them."""
+    def _branch(self, chain: KeyChain, step: Step) -> None:
+        """What follows for the chains from a step of one of them."""
         moved_in = step.old_key_hash is not None
-        if strand.one_row and (moved_in or step.op == "I"):
-            self._close(strand)
+        if chain.one_row and (moved_in or step.op == "I"):
+            self._close(chain)
         if not moved_in:
             return
-        key = self._walk.table.shapes.key_before(step)
-        if key is None or key in {each for _, each in self._walk.keys}:
+        key = self._row.table.shapes.key_before(step)
+        if key is None or key in {each for _, each in self._row.keys}:
             return
         assert step.old_key_hash is not None
-        before = Strand(step.relation_id, key, step.old_key_hash, strand.life, step.lsn, step.seq)
-        before.below, before.one_row = self._walk.at(step), True
-        self._strands.append(before)
+        before = KeyChain(step.relation_id, key, step.old_key_hash, chain.life, step.lsn, step.seq)
+        before.below, before.one_row = self._row.at(step), True
+        self._chains.append(before)
 
     def _refill(self) -> None:
-        """Read on wherever a strand has nothing left in hand."""
-        while asked := [s for s in self._strands if not s.steps and not s.exhausted]:
+        """Read on wherever a chain has nothing left in hand."""
+        while asked := [s for s in self._chains if not s.steps and not s.exhausted]:
             wanted = {
                 "number": list(range(len(asked))),
                 "relation": [s.relation_id for s in asked],
@@ -231,30 +201,30 @@ class Strands:
                 "fresh": [s.fresh for s in asked],
                 "until": self._until,
                 "limit": self._limit,
-                "slot": self._walk.slot.pk,
+                "slot": self._row.slot.pk,
             }
             counted = [0] * len(asked)
-            for row in self._walk.session.prepared_rows(_BACK, wanted):
-                strand, step = (
+            for row in self._row.session.prepared_rows(_BACK, wanted):
+                chain, step = (
                     asked[row[0]],
-                    step_of(row[1 : STEP_WIDTH + 1], self._walk.session.visibility),
+                    step_of(row[1 : STEP_WIDTH + 1], self._row.session.visibility),
                 )
-                in_hand = strand.snapshots if step.op == "S" else strand.steps
+                in_hand = chain.snapshots if step.op == "S" else chain.steps
                 if step.op != "S":
                     counted[row[0]] += 1
-                    strand.lsn, strand.seq = step.lsn, step.seq
-                if self._belongs(strand, step):
+                    chain.lsn, chain.seq = step.lsn, step.seq
+                if self._belongs(chain, step):
                     in_hand.append(step)
-            for strand, number in zip(asked, counted, strict=True):
-                strand.exhausted, strand.fresh = number < self._limit, False
-                strand.snapshots.sort(key=self._walk.at, reverse=True)
+            for chain, number in zip(asked, counted, strict=True):
+                chain.exhausted, chain.fresh = number < self._limit, False
+                chain.snapshots.sort(key=self._row.at, reverse=True)
             self._limit = min(2 * self._limit, _MOST_READ)
 
-    def _belongs(self, strand: Strand, step: Step) -> bool:
-        place = self._walk.at(step)
+    def _belongs(self, chain: KeyChain, step: Step) -> bool:
+        place = self._row.at(step)
         return (
             place < self._before
-            and (strand.above is None or place > strand.above)
-            and (strand.below is None or place < strand.below)
-            and self._walk.table.shapes.key_after(step) == strand.key
+            and (chain.above is None or place > chain.above)
+            and (chain.below is None or place < chain.below)
+            and self._row.table.shapes.key_after(step) == chain.key
         )

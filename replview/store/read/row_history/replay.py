@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.store.read.row_history.backward_scan import Walk
+from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.rows import OPEN_END, Place, Step
 
@@ -47,14 +47,14 @@ class Entry:
     key_after: tuple[Any, ...] | None
 
 
-class Fold:
+class Replay:
     """The rows of one table, by their keys, while changes are applied in order."""
 
-    def __init__(self, walk: Walk, breaks: Breaks) -> None:
-        self._walk = walk
-        self._shapes = walk.table.shapes
+    def __init__(self, scan: BackwardScan, breaks: Breaks) -> None:
+        self._scan = scan
+        self._shapes = scan.table.shapes
         self._breaks = breaks
-        self._lives = {life.id: life for life in walk.lives}
+        self._lives = {life.id: life for life in scan.incarnations}
         self.rows: dict[tuple[Any, ...], Known] = {}
 
     def apply_all(self, steps: Iterable[Step]) -> list[Entry]:

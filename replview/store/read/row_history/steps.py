@@ -16,7 +16,7 @@ STEP_COLUMNS = """
     t.incarnation_id, t.commit_seq, t.xid, t.gid, t.state, (t.commit_lsn - '0/0')::bigint,
     t.commit_time, t.actor, t.actor_grade
 """
-#: Values longer than this many characters are cut where a walk reads many changes.
+#: Values longer than this many characters are cut where a scan reads many changes.
 CUT_CHARACTERS = 20_000
 _CUT = """CASE WHEN coalesce(pg_column_size(IMAGE), 0) < 4096 THEN IMAGE ELSE (
         SELECT jsonb_object_agg(e.key, CASE

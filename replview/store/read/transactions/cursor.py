@@ -25,9 +25,9 @@ class Cursor:
     ``str`` and ``parse`` carry it in an address; what it looks like is nobody's business.
     """
 
-    #: Life → commit_seq.
+    #: IncarnationPlaces → commit_seq.
     seqs: dict[int, int] = field(default_factory=dict)
-    #: Life → (stored_at, id), for those that ended without a place.
+    #: IncarnationPlaces → (stored_at, id), for those that ended without a place.
     ended: dict[int, Moment] = field(default_factory=dict)
     #: For those that are open.
     open: Moment | None = None

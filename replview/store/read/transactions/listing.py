@@ -56,7 +56,7 @@ class Found:
     searched_back_to: dt.datetime | None = None
     #: False: the time was up; there may be more rows before ``searched_back_to``.
     complete: bool = True
-    #: Life → the slot's name and the life's number, of all lives that were looked at.
+    #: IncarnationPlaces → the slot's name and the life's number, of all lives that were looked at.
     slots: dict[int, tuple[str, int]] = field(default_factory=dict)
     #: ``{relation id: (schema, table)}`` of the slots in view, as many as were asked for.
     tables: dict[int, tuple[str, str]] = field(default_factory=dict)

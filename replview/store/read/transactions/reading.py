@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from replview.store.read.history_places import BLOCK, PLACED_TIME, Life
+from replview.store.read.history_places import BLOCK, PLACED_TIME, IncarnationPlaces
 from replview.store.read.rows import TransactionRow
 from replview.store.read.seen import seen_transaction
 from replview.store.read.session import ReadSession
@@ -107,7 +107,7 @@ class FoundLife:
     how many rows each holds, about (None: unknown).
     """
 
-    life: Life
+    life: IncarnationPlaces
     blocks: list[tuple[int, float | None]]
 
 
@@ -186,7 +186,9 @@ class Reader:
         self._tables_most = 0
         if by_id:
             self._take_ids(rows[0][7] if rows else [])
-        return [FoundLife(Life(*row[:6]), [(int(b), n) for b, n in row[6]]) for row in rows]
+        return [
+            FoundLife(IncarnationPlaces(*row[:6]), [(int(b), n) for b, n in row[6]]) for row in rows
+        ]
 
     def set_blocks(self, stream: PlacedStream, found: FoundLife) -> None:
         """Where to look in a life: its candidates, and all that is not summed up yet."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from replview.store.read.history_places import BLOCK, Life
+from replview.store.read.history_places import BLOCK, IncarnationPlaces
 from replview.store.read.rows import TransactionRow
 
 #: A place among transactions that have no commit_seq: when, and which.
@@ -73,7 +73,7 @@ class Stream:
 class PlacedStream(Stream):
     """The history of one life, from a place on (``cut``: rows before it are older)."""
 
-    life: Life = None  # type: ignore[assignment]
+    life: IncarnationPlaces = None  # type: ignore[assignment]
     cut: int | None = None
     #: Whether rows are searched for, in ``blocks``: those that may hold some, in reading order.
     searches: bool = False
@@ -208,7 +208,7 @@ class UnplacedStream(Stream):
     from a moment on (``cut``: rows before it are older).
     """
 
-    life: Life | None = None
+    life: IncarnationPlaces | None = None
     cut: Moment | None = None
     #: Where reading goes on: before it, or from it on when going back up.
     at: Moment | None = None

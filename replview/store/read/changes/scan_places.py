@@ -1,7 +1,7 @@
-"""Where in history to look: stretches of places, in walking order, that may hold what is wanted.
+"""Where in history to look: stretches of places, in scanning order, that may hold what is wanted.
 
 A table is found through the sums of whole blocks (``store.sums.activity``); what is not summed up
-yet is walked in stretches of its own. Without a table, the sums still tell which blocks a time is
+yet is scanned in stretches of its own. Without a table, the sums still tell which blocks a time is
 in.
 """
 
@@ -126,7 +126,7 @@ def _blocks(
     *,
     forwards: bool,
 ) -> list[tuple[int, int]]:
-    """``[(block, transactions)]`` in walking order."""
+    """``[(block, transactions)]`` in scanning order."""
     asked = wanted.filter
     conditions = conditions_on_transactions(session, wanted)
     limits = conditions.block_sql

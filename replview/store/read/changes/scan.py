@@ -1,7 +1,7 @@
-"""Walking through a slot's history, change by change, forwards or backwards, from any place.
+"""Scanning a slot's history, change by change, forwards or backwards, from any place.
 
-One walk is behind searches, downloads and streams. It reads in batches cut by keys, so that nothing
-is held but a batch, no snapshot of the store is kept open, and whoever walks may stop at any batch
+One scan is behind searches, downloads and streams. It reads in batches cut by keys, so that nothing
+is held but a batch, no snapshot of the store is kept open, and whoever scans may stop at any batch
 and go on from its place later.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.read.changes.batches import Batching, ChangeReader, Enough
-from replview.store.read.changes.walk_places import Place, Stretch, stretches
+from replview.store.read.changes.scan_places import Place, Stretch, stretches
 from replview.store.read.changes.wanted import (
     WantedChanges,
     conditions_on_transactions,
@@ -33,11 +33,11 @@ Found = tuple[TransactionRow, ChangeRow]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one step found, and where the walk then stands."""
+    """What one step found, and where the scan then stands."""
 
-    #: In walking order.
+    #: In scanning order.
     found: list[Found]
-    #: All up to here is done: the walk goes on behind it, in its direction.
+    #: All up to here is done: the scan goes on behind it, in its direction.
     place: Place
     #: The transaction that was looked at last.
     row: TransactionRow | None
@@ -46,8 +46,8 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Walk:
-    """A walk through the changes somebody wants."""
+class ChangeScan:
+    """A scan through the changes somebody wants."""
 
     _session: ReadSession
     wanted: WantedChanges
@@ -55,14 +55,14 @@ class Walk:
     #: Go on behind this place.
     place: Place | None = None
     batching: Batching = field(default_factory=Batching)
-    #: The walker stops after so many more; None: it goes to the end. Said anew for each batch.
+    #: Whoever scans stops after so many more; None: it goes to the end. Said anew for each batch.
     enough: int | None = None
-    #: What reads the changes, once the walk has begun.
+    #: What reads the changes, once the scan has begun.
     reader: ChangeReader | None = None
     _relation_ids: list[int] | None = None
 
     def batches(self) -> Iterator[Batch]:
-        """The walk, step by step. Raises ``WhereError`` for conditions that fit no table."""
+        """The scan, step by step. Raises ``WhereError`` for conditions that fit no table."""
         self._relation_ids = self.wanted.relation_ids(self._session)
         if self._relation_ids == []:
             return
@@ -95,7 +95,7 @@ class Walk:
         return sorted(found, key=lambda each: each.number, reverse=not self.forwards)
 
     def _bounds(self, life: Incarnation) -> tuple[int, int]:
-        """The first and last place of this life still to be walked."""
+        """The first and last place of this life still to be scanned."""
         first, last = 0, life.commit_seq
         if self.place is not None and self.place.life == life.number:
             # The place's own transaction may have more.
@@ -106,7 +106,7 @@ class Walk:
         return first, last
 
     def _transactions(self, life: Incarnation) -> Iterator[list[TransactionRow]]:
-        """Transactions in walking order, some at a time."""
+        """Transactions in scanning order, some at a time."""
         conditions, values = transaction_sql(self._session, self.wanted, self._relation_ids)
         first, last = self._bounds(life)
         found = conditions_on_transactions(self._session, self.wanted)
@@ -170,7 +170,7 @@ class Walk:
             yield Batch(found, Place(life.number, last.commit_seq or 0, seq), last, unknown)
 
     def _tell(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
-        """What before images ask of transactions. A walk to the end keeps nothing between reads:
+        """What before images ask of transactions. A scan to the end keeps nothing between reads:
         it takes long, and there may be a truncation meanwhile.
         """
         if self.enough is None:
@@ -178,7 +178,7 @@ class Walk:
         reader.shared.mine |= {row.id: _told(row) for row in rows}
 
     def _enough(self, life: Incarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
-        """How many of a read are wanted; all of one that has changes the walk had passed."""
+        """How many of a read are wanted; all of one that has changes the scan had passed."""
         here = self.place
         if self.enough is None or (
             here is not None
@@ -191,7 +191,7 @@ class Walk:
         return Enough(self.enough, lambda c: (seqs[c.transaction_id], sign * c.seq))
 
     def _behind(self, life: Incarnation, found: list[Found]) -> list[Found]:
-        """Without what the walk had passed in the transaction it goes on with."""
+        """Without what the scan had passed in the transaction it goes on with."""
         place = self.place
         if place is None or place.life != life.number:
             return found
