@@ -107,6 +107,16 @@ def test_every_module_a_page_names_is_there(page: Path) -> None:
     assert sorted(name for name in paths(page) if not exists(name)) == []
 
 
+def test_every_walk_has_at_most_ten_steps_and_each_names_a_module() -> None:
+    text = (DOCS / "architecture.md").read_text().split("## Four walks")[1].split("\n## ")[0]
+    walks = text.split("\n### ")[1:]
+    assert len(walks) == 4
+    for walk in walks:
+        steps = re.split(r"\n\d+\. ", walk)[1:]
+        assert len(steps) <= 10
+        assert [step for step in steps if not _FILE.search(step)] == []
+
+
 def commands(page: Path) -> Iterator[list[str]]:
     """The words of every ``replview …`` in its blocks of commands."""
     for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", page.read_text(), re.DOTALL):
