@@ -107,6 +107,14 @@ def test_every_module_a_page_names_is_there(page: Path) -> None:
     assert sorted(name for name in paths(page) if not exists(name)) == []
 
 
+def test_the_tree_of_the_house_names_every_room_and_feature() -> None:
+    tree = (DOCS / "architecture.md").read_text().split("## The house")[1].split("\n## ")[0]
+    named = set(re.findall(r"\w+", tree))
+    for folder in (ROOT / "replview", ROOT / "replview" / "features"):
+        rooms = {path.parent.name for path in folder.glob("*/__init__.py")}
+        assert rooms - named == set()
+
+
 def test_every_walk_has_at_most_ten_steps_and_each_names_a_module() -> None:
     text = (DOCS / "architecture.md").read_text().split("## Four walks")[1].split("\n## ")[0]
     walks = text.split("\n### ")[1:]
