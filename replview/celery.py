@@ -20,6 +20,15 @@ app.config_from_object("replview.runtime.celery_settings")
 app.autodiscover_tasks(
     ["replview.features.receiving", "replview.features.sampling", "replview.features.alerts"]
 )
+app.autodiscover_tasks(
+    [
+        f"replview.features.{name}"
+        for name in ("archive", "baselines", "erasure", "exports", "history", "onboarding", "peeks")
+    ],
+    related_name="job",
+)
+app.autodiscover_tasks(["replview.jobs"], related_name="running")
+app.autodiscover_tasks(["replview.acts"], related_name="slot_sweeping")
 
 
 @setup_logging.connect

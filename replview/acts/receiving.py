@@ -3,7 +3,7 @@
 from replview.acts.act import Act, Statement
 from replview.acts.noting import note_slot
 from replview.acts.publications import remade_steps
-from replview.acts.slot_making import record_made
+from replview.acts.slot_making import PROPOSE_RECEIVERS, record_made
 from replview.catalog.connections import reading
 from replview.catalog.plan.carry_out import Say, carry_out
 from replview.catalog.plan.plan import Plan, make_plan
@@ -11,6 +11,7 @@ from replview.catalog.plan.slot_request import Wish
 from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.state.wal_budget import size_words
+from replview.jobs.running import announce
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.slot_control import DROPPED, GIVEN_UP, forget_problem
@@ -102,6 +103,7 @@ def start(slot: Slot, *, by: str, say: Say = silent) -> None:
         # Created, or there after all: the receiver tells whether history has a gap.
         forget_problem(slot)
     Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
+    announce(PROPOSE_RECEIVERS)
     words = "The slot was created anew." if plan else "Receiving was started."
     statements = [str(step) for step in plan.steps] if plan else []
     note_slot(slot, "start", words, by=by, statements=statements)

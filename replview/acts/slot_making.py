@@ -13,8 +13,12 @@ from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import intentions
+from replview.jobs.running import announce
 from replview.store.models import Slot, SlotEvent, SlotIntention, Source, SourceDraft
 from replview.store.same_server import is_seen, recorded_elsewhere
+
+#: The task that offers slots to the receivers' workers.
+PROPOSE_RECEIVERS = "replview.propose_receivers"
 
 #: Why a statement failed for certain: the server said so, and has made nothing.
 _REFUSED = {"missing_right", "locked", "failed"}
@@ -86,6 +90,7 @@ def make_slot(
         raise
     # At once: what is published from the beginning on is part of what the record can vouch for.
     look_at_publications(source)
+    announce(PROPOSE_RECEIVERS)
     return slot
 
 

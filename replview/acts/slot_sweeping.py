@@ -5,7 +5,6 @@ that goes back no further than the intention, and that no slot of the store stan
 """
 
 import logging
-import threading
 
 import psycopg
 from psycopg import sql
@@ -23,7 +22,7 @@ from replview.catalog.state.left_behind import (
     slot_left,
 )
 from replview.jobs import intentions
-from replview.store.connecting import orm_connection
+from replview.jobs.running import Kind, register
 from replview.store.models import SlotIntention, SourceDraft
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
@@ -32,28 +31,13 @@ from replview.store.write.access_record import note
 log = logging.getLogger(__name__)
 
 _DEADLINE_SECONDS = 20.0
-_sweeping = threading.Lock()
 
 
-def serve() -> None:
-    """Look after what makers left, in a thread of its own: no task waits for a source."""
-    with orm_connection():
-        if not intentions.anything_left() or not _sweeping.acquire(blocking=False):
-            return
-    threading.Thread(target=_serve, name="sweeping", daemon=True).start()
-
-
-def _serve() -> None:
-    try:
-        with orm_connection():
-            for intention in intentions.due():
-                # A draft that is no longer carried out has no maker; a command may be alive.
-                sweep(intention, maker_gone=intention.draft_id is not None)
-    except Exception as error:
-        # Named by its type alone: its text may hold what a source sent.
-        log.error("taking back what was left: %s", type(error).__name__)
-    finally:
-        _sweeping.release()
+def sweep_due() -> None:
+    """Look after what makers left."""
+    for intention in intentions.due():
+        # A draft that is no longer carried out has no maker; a command may be alive.
+        sweep(intention, maker_gone=intention.draft_id is not None)
 
 
 def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
@@ -159,3 +143,18 @@ def _tell_draft(intention: SlotIntention) -> None:
     columns = {"undo": left} if left else {"undo": left, "problem_remedy": "Try again"}
     failed = SourceDraft.objects.filter(pk=intention.draft_id, state=SourceDraft.State.FAILED)
     failed.update(**columns)
+
+
+#: What a lost process left is taken back. No worker waits for a source that does not answer.
+KIND = register(
+    Kind(
+        name="sweeping",
+        task="replview.sweep_intentions",
+        waits=intentions.anything_left,
+        claim=lambda: True,
+        run=lambda _, stop: sweep_due(),
+        again=False,
+        abandoned=True,
+        private=True,
+    )
+)

@@ -13,10 +13,12 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Q
 
+from replview.jobs.running import announce
 from replview.store.models import Baseline, Slot
 from replview.store.publication_looks import latest_look
 from replview.store.write.access_record import Action, note
 
+TASK = "replview.serve_baselines"
 #: A worker that gave no sign of life for this long is gone.
 LOST_SECONDS = 30.0
 WAITING = [Baseline.State.REQUESTED, Baseline.State.READING]
@@ -71,7 +73,7 @@ class Claim:
 def request(
     slot: Slot, schema: str, table: str, *, by: str, rows_per_second: int | None = None
 ) -> Baseline:
-    """Ask for a table's rows; a worker begins within a second or two.
+    """Ask for a table's rows; a worker begins at once, or when the slot is first connected.
 
     One that is asked for already and not done yet is that one, at the rate asked for last.
     """
@@ -86,6 +88,7 @@ def request(
             return waiting
         note(Action.CHANGED_SLOT, subject=f"{slot}: a baseline", source_id=slot.source_id,
              tables=[f"{schema}.{table}"])  # fmt: skip
+        announce(TASK)
         return Baseline.objects.create(
             slot=slot,
             schema=schema,
@@ -172,19 +175,18 @@ def retry(baseline_id: int) -> bool:
     """Ask for a failed or cancelled one again; False where it is neither."""
     ended = Q(state=Baseline.State.FAILED) | Q(state=Baseline.State.CANCELLED)
     again = Baseline.objects.filter(ended, pk=baseline_id)
-    return (
-        again.update(
-            state=Baseline.State.REQUESTED,
-            rows=0,
-            lsn=None,
-            started_at=None,
-            finished_at=None,
-            problem_code="",
-            problem_cause="",
-            problem_remedy="",
-        )
-        == 1
+    asked = again.update(
+        state=Baseline.State.REQUESTED,
+        rows=0,
+        lsn=None,
+        started_at=None,
+        finished_at=None,
+        problem_code="",
+        problem_cause="",
+        problem_remedy="",
     )
+    announce(TASK)
+    return asked == 1
 
 
 def tables_of(slot: Slot) -> list[dict[str, Any]]:

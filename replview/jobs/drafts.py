@@ -17,9 +17,11 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
+from replview.jobs.running import announce
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Slot, Source, SourceDraft
 
+TASK = "replview.serve_drafts"
 #: An address is kept so long after its user last did something.
 KEPT = dt.timedelta(hours=24)
 #: A worker that gave no sign of life for this long is gone.
@@ -118,7 +120,7 @@ def _change(draft: SourceDraft, **columns: Any) -> bool:
 def ask(draft: SourceDraft, statements: list[str]) -> bool:
     """The user has seen these statements and agrees; False where it was asked for already."""
     draft.answers = {**draft.answers, "statements": statements}
-    return _change(
+    asked = _change(
         draft,
         answers=draft.answers,
         state=State.ASKED,
@@ -130,6 +132,8 @@ def ask(draft: SourceDraft, statements: list[str]) -> bool:
         problem_cause="",
         problem_remedy="",
     )
+    announce(TASK)
+    return asked
 
 
 def drop(draft: SourceDraft) -> bool:

@@ -13,8 +13,10 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from replview.jobs.running import announce
 from replview.store.models import Export, Slot
 
+TASK = "replview.serve_exports"
 #: A worker that gave no sign of life for this long is gone.
 LOST_SECONDS = 20.0
 #: Begun so often and never ended: it takes its workers along, and is given up.
@@ -82,8 +84,8 @@ class AlreadyRunning(Exception):
 
 
 def request(asked: Asked, *, begun: bool = False) -> Export:
-    """Record a wish; a worker begins within a second or two, unless it has ``begun``: then it is
-    whose who asks. Raises ``AlreadyRunning``.
+    """Record a request; a worker begins at once, unless it has ``begun``: then it is theirs who
+    ask. Raises ``AlreadyRunning``.
     """
     with transaction.atomic():
         if asked.name:
@@ -92,7 +94,7 @@ def request(asked: Asked, *, begun: bool = False) -> Export:
             named = Export.objects.filter(slot=asked.slot, name=asked.name, state__in=WAITING)
             if (waiting := named.first()) is not None:
                 raise AlreadyRunning(waiting)
-        return Export.objects.create(
+        export = Export.objects.create(
             slot=asked.slot,
             slot_name=str(asked.slot),
             name=asked.name,
@@ -105,6 +107,8 @@ def request(asked: Asked, *, begun: bool = False) -> Export:
             requested_how=asked.how,
             **({"state": Export.State.RUNNING, "attempts": 1, **_NOW} if begun else {}),
         )
+        announce(TASK)
+    return export
 
 
 def last_done(slot: Slot, name: str) -> Export | None:

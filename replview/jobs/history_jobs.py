@@ -13,8 +13,10 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from replview.jobs.running import announce
 from replview.store.models import HistoryJob
 
+TASK = "replview.serve_history_jobs"
 #: A worker that gave no sign of life for this long is gone.
 LOST_SECONDS = 20.0
 #: Begun so often and never ended: it takes its workers along, and is given up.
@@ -47,10 +49,12 @@ class Claim:
 def request(
     job: str, root: str, words: Mapping[str, Any], *, by: str, anywhere: bool
 ) -> HistoryJob:
-    """Record a wish; a worker begins within a second or two, one job after the other."""
-    return HistoryJob.objects.create(
+    """Record a request; a worker begins at once, one job after the other."""
+    made = HistoryJob.objects.create(
         job=job, root=root, words=dict(words), requested_by=by, anywhere=anywhere
     )
+    announce(TASK)
+    return made
 
 
 def anything_waits() -> bool:

@@ -11,8 +11,10 @@ import orjson
 from django.db import connection
 from django.utils import timezone
 
+from replview.jobs.running import announce
 from replview.store.models import SlotPeek, Source
 
+TASK = "replview.serve_peeks"
 #: A look that runs for so much longer than it may was abandoned: its worker is gone.
 ABANDONED_AFTER_SECONDS = 60
 KEPT = dt.timedelta(days=7)
@@ -45,8 +47,8 @@ def request(
     max_seconds: float,
     by: str,
 ) -> SlotPeek:
-    """Ask for a look; a worker claims it within a second."""
-    return SlotPeek.objects.create(
+    """Ask for a look; a worker claims it at once."""
+    peek = SlotPeek.objects.create(
         source=source,
         slot_name=slot_name,
         options=options,
@@ -54,6 +56,15 @@ def request(
         max_seconds=max_seconds,
         requested_by=by,
     )
+    announce(TASK)
+    return peek
+
+
+def anything_waits() -> bool:
+    """Whether some look is neither done nor given up: one look at a partial index."""
+    return SlotPeek.objects.filter(
+        state__in=[SlotPeek.State.REQUESTED, SlotPeek.State.RUNNING]
+    ).exists()
 
 
 def claim() -> SlotPeek | None:

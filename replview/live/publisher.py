@@ -165,3 +165,16 @@ class Publisher:
             if self._away:
                 log.info("live wake-ups are sent again")
             self._away = False
+
+
+_publisher: Publisher | None = None
+_publisher_lock = threading.Lock()
+
+
+def publisher() -> Publisher:
+    """This process's own: wake-ups of all slots share its thread."""
+    global _publisher
+    with _publisher_lock:
+        if _publisher is None:
+            _publisher = Publisher()
+        return _publisher

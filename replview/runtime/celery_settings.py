@@ -8,7 +8,7 @@ broker_url = settings.REDIS_URL
 broker_connection_retry_on_startup = True
 # One Redis may serve several instances: each has its own keys, and hears only its own.
 broker_transport_options = {
-    "polling_interval": 0.2,
+    "polling_interval": 1.0,
     "global_keyprefix": f"{awaited_redis_prefix()}-",
 }
 task_ignore_result = True
@@ -28,72 +28,30 @@ worker_hijack_root_logger = False
 worker_send_task_events = False
 timezone = "UTC"
 
+# Every message costs: beat, Redis, a task and a connection to the store. What is done all the time
+# is one task, and what somebody asks for is announced by who asks.
 beat_schedule = {
-    "propose-receivers": {
-        "task": "replview.propose_receivers",
-        "schedule": 2.0,
-        "options": {"expires": 2.0},
+    # Offer slots to receivers, evaluate alerts, deliver them, keep budgets, sum up the record.
+    "do-chores": {
+        "task": "replview.do_chores",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
     },
-    # The worker looks at whichever sources are due by itself; this has it go on.
-    "keep-sampling": {
-        "task": "replview.keep_sampling",
-        "schedule": 3.0,
+    # Jobs that nobody announced, or whose worker is lost; what is due for the archive.
+    "sweep-jobs": {
+        "task": "replview.sweep_jobs",
+        "schedule": 10.0,
         "options": {"expires": 10.0},
     },
     "roll-samples": {
         "task": "replview.roll_samples",
-        "schedule": 10.0,
-        "options": {"expires": 10.0},
-    },
-    "serve-peeks": {
-        "task": "replview.serve_peeks",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
     },
     "look-at-publications": {
         "task": "replview.look_at_publications",
         "schedule": 60.0,
         "options": {"expires": 60.0},
-    },
-    "serve-baselines": {
-        "task": "replview.serve_baselines",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
-    },
-    "serve-drafts": {
-        "task": "replview.serve_drafts",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
-    },
-    "sweep-intentions": {
-        "task": "replview.sweep_intentions",
-        "schedule": 10.0,
-        "options": {"expires": 10.0},
-    },
-    "serve-exports": {
-        "task": "replview.serve_exports",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
-    },
-    "serve-history-jobs": {
-        "task": "replview.serve_history_jobs",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
-    },
-    "serve-erasures": {
-        "task": "replview.serve_erasures",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
-    },
-    "serve-archive": {
-        "task": "replview.serve_archive",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
-    },
-    "roll-activity": {
-        "task": "replview.roll_activity",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
     },
     "tidy-store": {
         "task": "replview.tidy_store",
@@ -105,29 +63,9 @@ beat_schedule = {
         "schedule": 60.0,
         "options": {"expires": 60.0},
     },
-    "evaluate-alerts": {
-        "task": "replview.evaluate_alerts",
-        "schedule": 2.0,
-        "options": {"expires": 2.0},
-    },
-    "deliver-alerts": {
-        "task": "replview.deliver_alerts",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
-    },
     "forget-alerts": {
         "task": "replview.forget_alerts",
         "schedule": 3600.0,
         "options": {"expires": 3600.0},
-    },
-    "enforce-budgets": {
-        "task": "replview.enforce_budgets",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
-    },
-    "write-heartbeats": {
-        "task": "replview.write_heartbeats",
-        "schedule": 2.0,
-        "options": {"expires": 2.0},
     },
 }

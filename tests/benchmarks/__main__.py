@@ -15,6 +15,7 @@ from tests.benchmarks import (
     bench_servers,
     debezium,
     decoding,
+    idle,
     in_flight_page,
     latency,
     machine,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "latency": latency.commit_to_socket,
     "watched": watched.with_and_without_browsers,
     "in-flight-page": in_flight_page.thousand_prepared,
+    "idle": idle.one_quiet_source,
 }
 
 

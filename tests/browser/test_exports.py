@@ -13,6 +13,7 @@ from django.db import connection
 from playwright.sync_api import Page, expect
 
 from replview.features.exports import job as exporting
+from replview.jobs import running
 from replview.live.publisher import Publisher
 from replview.store.models import Export
 from tests.browser.conftest import Server
@@ -53,11 +54,12 @@ def worker(server: Server, settings: Any, monkeypatch: pytest.MonkeyPatch) -> It
     """What beat and the tasks worker do, on the web server's data folder."""
     settings.DATA_DIR = Path(server._environment["REPLVIEW_DATA"])
     stopping, wakes = threading.Event(), Publisher()
-    monkeypatch.setattr(exporting, "stopping", stopping)
+    monkeypatch.setattr(running, "stopping", stopping)
+    monkeypatch.setattr(exporting, "publisher", lambda: wakes)
 
     def serve() -> None:
         while not stopping.wait(0.3):
-            exporting.serve(wakes)
+            exporting.KIND.serve()
 
     beat = threading.Thread(target=serve)
     beat.start()

@@ -97,7 +97,8 @@ def test_the_worker_of_a_draft(killed: Killed, source: SourceDatabase) -> None:
         "--verbosity",
         "0",
         "--command",
-        "import time; from replview import onboarding; onboarding.serve(); time.sleep(600)",
+        "import time\nfrom replview.features.onboarding.job import KIND\n"
+        "KIND.serve(); time.sleep(600)",
     )
     take_back_lost()
     assert left_on(source) == MADE, "its worker may be alive"

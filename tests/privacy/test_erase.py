@@ -20,14 +20,14 @@ from replview.access.visibility import reading_session
 from replview.acts.sources import rename_source
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure import job as serving
+from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
 from replview.features.erasure import rows as erased_rows
 from replview.features.erasure import run as erasing_act
+from replview.features.erasure.request import Unerasable, read_wish
 from replview.features.erasure.rows import Found
 from replview.features.erasure.trails import Place
 from replview.features.exports.request import read_wish as wish_of
-from replview.jobs import erasures as erasing
-from replview.jobs.erasure_request import Unerasable, read_wish
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedLife
 from replview.parquet.erasing.roots import Root

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from replview.features.erasure import job as serving
-from replview.jobs import erasures as erasing
+from replview.features.erasure import queue as erasing
 from replview.store.connecting import connect_store
 from replview.store.models import AccessRecord, Change, Erasure
 from replview.store.read.key_hash import signed_hash

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from replview.features.baselines import job as baselining
-from replview.jobs import baselines
+from replview.jobs import baselines, running
 from replview.store.dsn import set_dsn
 from replview.store.models import Baseline, Source, Transaction
 from tests.receiver.baselines import asked
@@ -44,9 +44,17 @@ def state_is(state: str) -> bool:
     return Baseline.objects.get().state == state
 
 
-def test_it_is_served_and_live_pages_are_woken(recording: Recording) -> None:
-    baseline, wakes = asked(recording, "t"), Wakes()
-    baselining.serve(wakes)
+@pytest.fixture(autouse=True)
+def wakes(monkeypatch: pytest.MonkeyPatch) -> Wakes:
+    """Whom live pages would hear of it from."""
+    told = Wakes()
+    monkeypatch.setattr(baselining, "publisher", lambda: told)
+    return told
+
+
+def test_it_is_served_and_live_pages_are_woken(recording: Recording, wakes: Wakes) -> None:
+    baseline = asked(recording, "t")
+    baselining.KIND.serve()
     wait_for(lambda: state_is("done"))
     wait_for(no_thread_is_left)
 
@@ -58,7 +66,7 @@ def test_it_is_served_and_live_pages_are_woken(recording: Recording) -> None:
 def test_what_went_wrong_is_kept(recording: Recording, source) -> None:
     asked(recording, "t")
     source.run("DROP TABLE t")
-    baselining.serve(Wakes())
+    baselining.KIND.serve()
     wait_for(lambda: state_is("failed"))
     wait_for(no_thread_is_left)
 
@@ -69,16 +77,16 @@ def test_what_went_wrong_is_kept(recording: Recording, source) -> None:
 
 def test_a_worker_that_is_told_to_stop_gives_it_back(recording: Recording, monkeypatch) -> None:
     stopping = threading.Event()
-    monkeypatch.setattr(baselining, "stopping", stopping)
+    monkeypatch.setattr(running, "stopping", stopping)
     asked(recording, "t", rows_per_second=10)
-    baselining.serve(Wakes())
+    baselining.KIND.serve()
     wait_for(lambda: Baseline.objects.get().rows)
     stopping.set()
     wait_for(lambda: state_is("requested"))
     wait_for(no_thread_is_left)
 
     assert Transaction.objects.get().state == "discarded"
-    baselining.serve(Wakes())
+    baselining.KIND.serve()
     assert baselines.anything_waits()
     assert state_is("requested"), "it begins nothing any more"
 
@@ -86,7 +94,7 @@ def test_a_worker_that_is_told_to_stop_gives_it_back(recording: Recording, monke
 def test_a_source_whose_dsn_is_of_no_use_is_named(recording: Recording) -> None:
     Source.objects.update(conninfo="env:NOT_SET_ANYWHERE")
     asked(recording, "t")
-    baselining.serve(Wakes())
+    baselining.KIND.serve()
     wait_for(lambda: state_is("failed"))
     wait_for(no_thread_is_left)
 

@@ -12,6 +12,7 @@ from django.test import Client
 
 from decoder.scalars import LSN
 from replview.features.history import job as history_running
+from replview.jobs import running
 from replview.store.models import Export, HistoryJob
 from tests.people import make_user
 from tests.spark.test_history_as_of import exported
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 def stopping(monkeypatch) -> Iterator[threading.Event]:
     """The worker's; set in the end, so that no thread and no job is left."""
     event = threading.Event()
-    monkeypatch.setattr(history_running, "stopping", event)
+    monkeypatch.setattr(running, "stopping", event)
     yield event
     event.set()
     wait_for(no_thread_is_left)
@@ -48,7 +49,7 @@ def alive(pid: int) -> bool:
 
 
 def begun() -> HistoryJob:
-    history_running.serve()
+    history_running.KIND.serve()
     wait_for(lambda: HistoryJob.objects.filter(job_pid__isnull=False, state="running").exists())
     return HistoryJob.objects.get(state="running")
 

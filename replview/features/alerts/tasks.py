@@ -1,4 +1,4 @@
-"""Celery's tasks: evaluate the rules every two seconds, deliver every second, forget the old."""
+"""Celery's tasks: evaluate the rules and deliver every few seconds, forget the old."""
 
 import datetime as dt
 
@@ -6,12 +6,17 @@ from celery import shared_task
 
 from replview.features.alerts.delivery import deliver_due
 from replview.features.alerts.evaluation import evaluate
+from replview.jobs.running import chore
 from replview.store.connecting import orm_connection
 from replview.store.models import Alert, Delivery
 
 #: Alerts that are over are kept for a year, deliveries for a month.
 ALERTS_KEPT = dt.timedelta(days=366)
 DELIVERIES_KEPT = dt.timedelta(days=30)
+
+# What fired goes out at once.
+chore(evaluate)
+chore(deliver_due)
 
 
 @shared_task(name="replview.evaluate_alerts", ignore_result=True)

@@ -5,7 +5,6 @@ One process of all workers does it at a time. A crash anywhere leaves files and 
 next one finds the slice, whole or begun, and goes on with the same ends.
 """
 
-import logging
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,46 +13,17 @@ from typing import Any
 import orjson
 from django.conf import settings
 
-from replview.jobs.stopping import stopping
+from replview.jobs.running import Kind, register
 from replview.spark.processes import JobProcess
-from replview.store.connecting import orm_connection, store_conninfo
+from replview.store.connecting import store_conninfo
 from replview.store.retention import archive
 from replview.store.retention.archive import Counts, Step
-
-log = logging.getLogger(__name__)
 
 MODULE = "replview.parquet.archive.job"
 _LOOK_SECONDS = 0.2
 #: A log that is longer begins anew.
 _LOG_BYTES = 4 * 1024 * 1024
 _STOPPED = 3
-_free = threading.Semaphore(1)
-
-
-def serve() -> None:
-    """Begin what is due, unless this process is at it; a look at the choice where there is none."""
-    with orm_connection():
-        if archive.chosen().target is None or stopping.is_set():
-            return
-    if not _free.acquire(blocking=False):
-        return
-    try:
-        # No daemon: the process does not end before its job has.
-        threading.Thread(target=_serve, name="archive", daemon=False).start()
-    except BaseException:
-        _free.release()
-        raise
-
-
-def _serve() -> None:
-    try:
-        with orm_connection():
-            work_off(stopping)
-    except Exception:
-        # The store is away: whoever looks next finds the mark where it was.
-        log.exception("the archive: left to the next look")
-    finally:
-        _free.release()
 
 
 def work_off(stop: threading.Event) -> int:
@@ -147,3 +117,16 @@ def _slice(step: Step) -> dict[str, Any]:
 def _counts(told: Mapping[str, Any]) -> Counts:
     changes = {(oid, operation): number for oid, operation, number in told["changes"]}
     return Counts(int(told["transactions"]), changes)
+
+
+#: A crash leaves files and no moved mark: the next finds the slice and goes on with the same ends.
+KIND = register(
+    Kind(
+        name="archive",
+        task="replview.serve_archive",
+        waits=lambda: archive.chosen().target is not None,
+        claim=lambda: True,
+        run=lambda _, stop: work_off(stop),
+        again=False,
+    )
+)

@@ -12,13 +12,13 @@ import psycopg
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import baselines
 from replview.jobs.baselines import Claim
-from replview.jobs.stopping import stopping
-from replview.live.publisher import Publisher
+from replview.jobs.running import Kind, register
+from replview.live.publisher import Publisher, publisher
 from replview.receiver.baselines.baseline import Stopped, StoreFailed, read_baseline
 from replview.receiver.baselines.storing import Lost
 from replview.receiver.problems import where_it_failed
 from replview.receiver.process_memory import prepare_for_batches
-from replview.store.connecting import connect_store, orm_connection
+from replview.store.connecting import connect_store
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.store.reachable import DSNError
@@ -28,43 +28,6 @@ log = logging.getLogger(__name__)
 
 #: Tables at the same time in one process, of different sources.
 _AT_ONCE = 2
-_free = threading.BoundedSemaphore(_AT_ONCE)
-
-
-def serve(wakes: Publisher) -> None:
-    """Begin the baselines that are asked for, as far as there is room for them.
-
-    ``wakes`` tells live pages of each that is done.
-    """
-    with orm_connection():
-        if not baselines.anything_waits():
-            return
-        baselines.give_back_lost()
-        while not stopping.is_set() and _free.acquire(blocking=False):
-            claim = None
-            try:
-                claim = baselines.claim()
-                if claim is None:
-                    return
-                # No daemon: the process does not end before the table is given back.
-                threading.Thread(
-                    target=_serve, args=[claim, wakes], name="baseline", daemon=False
-                ).start()
-            finally:
-                if claim is None:
-                    _free.release()
-
-
-def _serve(claim: Claim, wakes: Publisher) -> None:
-    """In a thread: read and store, or store why not."""
-    try:
-        with orm_connection():
-            carry_out(claim, wakes, stopping)
-    except Exception:
-        # The store is away: the row's sign of life grows old, and the table is read anew.
-        log.exception("baseline %s: left to another worker", claim.baseline_id)
-    finally:
-        _free.release()
 
 
 def carry_out(claim: Claim, wakes: Publisher, stop: threading.Event) -> None:
@@ -97,3 +60,17 @@ def carry_out(claim: Claim, wakes: Publisher, stop: threading.Event) -> None:
 def _fail(claim: Claim, trouble: Trouble) -> None:
     log.warning("baseline %s: %s", claim.baseline_id, trouble.cause)
     baselines.fail(claim, trouble.code, trouble.cause, trouble.remedy)
+
+
+#: A lost worker's table is read anew.
+KIND = register(
+    Kind(
+        name="baseline",
+        task=baselines.TASK,
+        waits=baselines.anything_waits,
+        recover=baselines.give_back_lost,
+        claim=baselines.claim,
+        run=lambda claim, stop: carry_out(claim, publisher(), stop),
+        at_once=_AT_ONCE,
+    )
+)

@@ -4,7 +4,6 @@ What a worker that is told to stop leaves another goes on with: all steps may be
 files of the archive are written anew, nothing goes to it.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -12,53 +11,20 @@ from typing import Any
 
 from django.db import OperationalError, connection
 
+from replview.features.erasure import queue as erasing
+from replview.features.erasure.queue import Claim
+from replview.features.erasure.request import Unerasable
 from replview.features.erasure.run import Act, Stopped
-from replview.jobs import erasures as erasing
-from replview.jobs.erasure_request import Unerasable
-from replview.jobs.erasures import Claim
-from replview.jobs.stopping import stopping
+from replview.jobs.running import Kind, register
 from replview.store.connecting import connect_store, orm_connection
 from replview.store.models import Erasure
 from replview.store.retention import archive
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
 
-log = logging.getLogger(__name__)
-
 _BEAT_SECONDS = 5.0
 #: How long an archive that is just being written to is waited for.
 PATIENCE_SECONDS = 60.0
-_free = threading.Semaphore(1)
-
-
-def serve() -> None:
-    """Begin what is due, unless this process is at it."""
-    with orm_connection():
-        erasing.forget_unconfirmed()
-        if stopping.is_set() or not erasing.anything_waits():
-            return
-        if not _free.acquire(blocking=False):
-            return
-        claim = None
-        try:
-            claim = erasing.claim()
-            if claim is not None:
-                # No daemon: the process does not end between two files.
-                threading.Thread(target=_serve, args=[claim], name="erasing", daemon=False).start()
-        finally:
-            if claim is None:
-                _free.release()
-
-
-def _serve(claim: Claim) -> None:
-    try:
-        with orm_connection():
-            carry_out(claim, stopping)
-    except Exception as error:
-        # Nothing of its words: they may hold values. Another takes it up when the beat is old.
-        log.error("erasure %s: left to another try (%s)", claim.erasure_id, type(error).__name__)
-    finally:
-        _free.release()
 
 
 def carry_out(claim: Claim, stop: threading.Event) -> None:
@@ -179,3 +145,22 @@ class _Beating:
                     self.lost = not erasing.beat(self._claim)
                 except OperationalError:
                     connection.close()
+
+
+def _waits() -> bool:
+    erasing.forget_unconfirmed()
+    return erasing.anything_waits()
+
+
+#: A lost worker's erasure is gone on with: all of its steps may be done twice. What its errors say
+#: may hold values.
+KIND = register(
+    Kind(
+        name="erasing",
+        task=erasing.TASK,
+        waits=_waits,
+        claim=erasing.claim,
+        run=carry_out,
+        private=True,
+    )
+)

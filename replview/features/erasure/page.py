@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.jobs import erasures as erasing
+from replview.features.erasure import queue as erasing
 from replview.store.models import Erasure
 from replview.text.formats import count_words, plural
 from replview.ui.sentence import Sentence

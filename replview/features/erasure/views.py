@@ -9,9 +9,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from replview.access.page import ADMIN, page
 from replview.access.permitted import require
 from replview.access.rights import Role
+from replview.features.erasure import queue as erasing
 from replview.features.erasure.page import erasure_view, list_sentence
-from replview.jobs import erasures as erasing
-from replview.jobs.erasure_request import Unerasable, read_wish
+from replview.features.erasure.request import Unerasable, read_wish
 from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import note
 

@@ -19,8 +19,8 @@ from django.db import OperationalError, connection
 from replview.features.exports.process import Job, end_leftover
 from replview.jobs import exports
 from replview.jobs.exports import LOST_SECONDS, Claim
-from replview.jobs.stopping import stopping
-from replview.store.connecting import orm_connection
+from replview.jobs.running import Kind, register
+from replview.live.publisher import publisher
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
 
@@ -34,7 +34,6 @@ _PROGRESS_SECONDS = 0.5
 _BEAT_SECONDS = 1.0
 #: Files that a finished export names; the manifest beside them names all.
 _MOST_FILES = 2_000
-_free = threading.BoundedSemaphore(_AT_ONCE)
 
 Told = Callable[[Mapping[str, Any]], None]
 
@@ -44,39 +43,6 @@ class Wakes(Protocol):
 
     def export_changed(self, export_id: int) -> None:
         """An export went on or ended."""
-
-
-def serve(wakes: Wakes) -> None:
-    """Begin the exports that are asked for, as far as there is room for them."""
-    with orm_connection():
-        if not exports.anything_waits():
-            return
-        exports.give_back_lost()
-        while not stopping.is_set() and _free.acquire(blocking=False):
-            claim = None
-            try:
-                claim = exports.claim()
-                if claim is None:
-                    return
-                # No daemon: the process does not end before the export is given back.
-                threading.Thread(
-                    target=_serve, args=[claim, wakes], name="export", daemon=False
-                ).start()
-            finally:
-                if claim is None:
-                    _free.release()
-
-
-def _serve(claim: Claim, wakes: Wakes) -> None:
-    """In a thread: do it, or store why not."""
-    try:
-        with orm_connection():
-            carry_out(claim, wakes, stopping)
-    except Exception:
-        # The store is away: the row's sign of life grows old, and another goes on.
-        log.exception("export %s: left to another worker", claim.export_id)
-    finally:
-        _free.release()
 
 
 def carry_out(claim: Claim, wakes: Wakes, stop: threading.Event, told: Told | None = None) -> None:
@@ -195,3 +161,17 @@ def _columns(progress: Mapping[str, Any]) -> dict[str, Any]:
         "seconds_left": "seconds_left",
     }
     return {column: progress[name] for name, column in names.items() if name in progress}
+
+
+#: A lost worker's export is gone on with where its files end.
+KIND = register(
+    Kind(
+        name="export",
+        task=exports.TASK,
+        waits=exports.anything_waits,
+        recover=exports.give_back_lost,
+        claim=exports.claim,
+        run=lambda claim, stop: carry_out(claim, publisher(), stop),
+        at_once=_AT_ONCE,
+    )
+)

@@ -24,9 +24,8 @@ from django.db import OperationalError, connection
 from replview.access.withheld import masked_for
 from replview.jobs import history_jobs
 from replview.jobs.history_jobs import LOST_SECONDS, Claim
-from replview.jobs.stopping import stopping
+from replview.jobs.running import Kind, register
 from replview.spark.processes import JobProcess
-from replview.store.connecting import orm_connection
 from replview.store.models import Export, HistoryJob
 from replview.store.retention import archive
 from replview.targets.policy import Refused, check_again, read_policy
@@ -45,40 +44,6 @@ _OPTIONS = {
     "from_lsn": "--from-lsn", "to_lsn": "--to-lsn", "since": "--since", "until": "--until",
     "top": "--top",
 }  # fmt: skip
-_free = threading.BoundedSemaphore(1)
-
-
-def serve() -> None:
-    """Begin a job that is asked for, if there is room for one."""
-    with orm_connection():
-        if not history_jobs.anything_waits():
-            return
-        history_jobs.give_back_lost()
-        if stopping.is_set() or not _free.acquire(blocking=False):
-            return
-        claim = None
-        try:
-            claim = history_jobs.claim()
-            if claim is not None:
-                # No daemon: the process does not end before the job is given back.
-                threading.Thread(
-                    target=_serve, args=[claim], name="history-job", daemon=False
-                ).start()
-        finally:
-            if claim is None:
-                _free.release()
-
-
-def _serve(claim: Claim) -> None:
-    """In a thread: run it, or store why not."""
-    try:
-        with orm_connection():
-            carry_out(claim, stopping)
-    except Exception:
-        # The store is away: the row's sign of life grows old, and another begins it anew.
-        log.exception("history job %s: left to another worker", claim.job_id)
-    finally:
-        _free.release()
 
 
 def carry_out(claim: Claim, stop: threading.Event) -> None:
@@ -233,3 +198,16 @@ def _end_leftover(row: HistoryJob, host: str) -> None:
             if f"--output={row.output}\0".encode() in words.read_bytes():
                 os.killpg(row.job_pid, signal.SIGKILL)
     shutil.rmtree(row.output, ignore_errors=True)
+
+
+#: A lost worker's job is begun anew.
+KIND = register(
+    Kind(
+        name="history-job",
+        task=history_jobs.TASK,
+        waits=history_jobs.anything_waits,
+        recover=history_jobs.give_back_lost,
+        claim=history_jobs.claim,
+        run=carry_out,
+    )
+)

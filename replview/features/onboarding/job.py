@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from celery import shared_task
 from django.db import IntegrityError
 
 from replview.acts.slot_making import make_slot
@@ -21,8 +22,9 @@ from replview.catalog.problems import SourceTrouble, Trouble
 from replview.features.onboarding.draft_work import Work, take_back_lost
 from replview.features.onboarding.watch import Watching
 from replview.jobs import baselines, drafts
-from replview.jobs.stopping import stopping
-from replview.live.publisher import Publisher
+from replview.jobs.running import Kind as JobKind
+from replview.jobs.running import register, stopping
+from replview.live.publisher import Publisher, publisher
 from replview.store.connecting import orm_connection
 from replview.store.models import Slot, SourceDraft
 from replview.store.reachable import DSNError
@@ -35,6 +37,8 @@ Kind, State = SourceDraft.Kind, SourceDraft.State
 #: Drafts at the same time in one process; each may wait for its source.
 _AT_ONCE = 4
 _PLAN_SECONDS = 60.0
+#: A watch that no worker has begun by then is offered anew.
+_WATCH_SECONDS = 10.0
 #: A watch ends when nobody has had its live page open for so long.
 UNWATCHED_SECONDS = 60.0
 _CHANGED = Trouble(
@@ -42,32 +46,21 @@ _CHANGED = Trouble(
     "the source has changed since the statements were shown, so that others would run now",
     "Look at them again",
 )
-_free = threading.BoundedSemaphore(_AT_ONCE)
 
 
-def serve() -> None:
-    """Begin the sources and slots that were agreed to; clean up after workers that are lost."""
-    with orm_connection():
-        if not drafts.anything_to_do():
-            return
-        take_back_lost()
-        while not stopping.is_set() and _free.acquire(blocking=False):
-            draft = None
-            try:
-                draft = drafts.claim([Kind.MONITOR, Kind.RECORD])
-                if draft is None:
-                    return
-                # No daemon: the process does not end before what was begun is taken back.
-                threading.Thread(target=_serve, args=[draft], name="onboarding").start()
-            finally:
-                if draft is None:
-                    _free.release()
+def _recover() -> None:
+    """Clean up after workers that are lost, and offer watches to the receivers' workers: each takes
+    a thread there for as long as it lasts.
+    """
+    take_back_lost()
+    for draft_id in drafts.waiting_watches():
+        watch_source.apply_async([draft_id], queue="receivers", expires=_WATCH_SECONDS)
 
 
-def waiting_watches() -> list[int]:
-    """Watches for the receivers' workers: each takes a thread there for as long as it lasts."""
-    with orm_connection():
-        return drafts.waiting_watches() if drafts.anything_to_do() else []
+@shared_task(name="replview.watch", ignore_result=True)
+def watch_source(draft_id: int) -> None:
+    """Receive a watch on a temporary slot, until nobody looks any more."""
+    watch(draft_id, publisher())
 
 
 def watch(draft_id: int, wakes: Publisher) -> None:
@@ -79,12 +72,9 @@ def watch(draft_id: int, wakes: Publisher) -> None:
                 act_on(work, lambda work: _watch(work, wakes))
 
 
-def _serve(draft: SourceDraft) -> None:
-    try:
-        with orm_connection(), Work(draft, stopping).alive() as work:
-            act_on(work, ACTS[draft.kind])
-    finally:
-        _free.release()
+def _carry_out(draft: SourceDraft, stop: threading.Event) -> None:
+    with Work(draft, stop).alive() as work:
+        act_on(work, ACTS[draft.kind])
 
 
 def act_on(work: Work, act: Callable[[Work], None]) -> None:
@@ -196,3 +186,18 @@ def _note(work: Work, action: str, subject: str, **more: Any) -> None:
     # A draft's own page has it done: by whoever agreed there, though a worker does it.
     with use_visit(Visit(lambda: work.draft.user)):
         note(action, subject=subject, **more)
+
+
+#: A lost worker's draft is taken back, and failed. What its errors say may be a source's words.
+KIND = register(
+    JobKind(
+        name="onboarding",
+        task=drafts.TASK,
+        waits=drafts.anything_to_do,
+        recover=_recover,
+        claim=lambda: drafts.claim([Kind.MONITOR, Kind.RECORD]),
+        run=_carry_out,
+        at_once=_AT_ONCE,
+        private=True,
+    )
+)

@@ -5,7 +5,6 @@ looks for a minute.
 """
 
 import logging
-import threading
 from functools import cache, partial
 from typing import Any
 
@@ -14,8 +13,8 @@ from replview.catalog.connections import reading
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.state.peekable import read_place
 from replview.jobs import peeks
+from replview.jobs.running import Kind, register
 from replview.receiver.peeks.peek import peek as look_into
-from replview.store.connecting import orm_connection
 from replview.store.dsn import full_conninfo
 from replview.store.masks import current_rules
 from replview.store.models import Slot, SlotPeek, Source
@@ -31,46 +30,23 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 2
 #: How long the source may take to say what the slot is.
 _CATALOG_SECONDS = 5.0
-_free = threading.BoundedSemaphore(_AT_ONCE)
 
 
-def serve() -> None:
-    """Begin the looks that were asked for, as far as there is room for them."""
-    with orm_connection():
-        peeks.fail_abandoned()
-        while _free.acquire(blocking=False):
-            peek = None
-            try:
-                peek = peeks.claim()
-                if peek is None:
-                    return
-                # A daemon: a worker that is told to stop does not wait for it, its row is
-                # given up later.
-                threading.Thread(target=_serve, args=[peek], name="peek", daemon=True).start()
-            finally:
-                if peek is None:
-                    _free.release()
-
-
-def _serve(peek: SlotPeek) -> None:
-    """In a thread: look, and store what was found or why nothing was."""
+def carry_out(peek: SlotPeek) -> None:
+    """Look, and store what was found or why nothing was."""
     try:
-        with orm_connection():
-            try:
-                found = look(peek)
-            except SourceTrouble as error:
-                trouble = error.trouble
-                peeks.fail(peek.pk, trouble.code, trouble.cause, trouble.remedy)
-            except (DSNError, SecretKeyChanged) as error:
-                peeks.fail(peek.pk, "bad_dsn", str(error), "Mend that, or change its credentials")
-            except Exception as error:
-                log.exception("peek %s failed", peek.pk)
-                cause = f"replview itself failed while looking ({type(error).__name__})"
-                peeks.fail(peek.pk, "internal", cause, "See the log of the tasks worker")
-            else:
-                peeks.finish(peek.pk, without_masked(found, peek.source, ingest_alone=True))
-    finally:
-        _free.release()
+        found = look(peek)
+    except SourceTrouble as error:
+        trouble = error.trouble
+        peeks.fail(peek.pk, trouble.code, trouble.cause, trouble.remedy)
+    except (DSNError, SecretKeyChanged) as error:
+        peeks.fail(peek.pk, "bad_dsn", str(error), "Mend that, or change its credentials")
+    except Exception as error:
+        log.exception("peek %s failed", peek.pk)
+        cause = f"replview itself failed while looking ({type(error).__name__})"
+        peeks.fail(peek.pk, "internal", cause, "See the log of the tasks worker")
+    else:
+        peeks.finish(peek.pk, without_masked(found, peek.source, ingest_alone=True))
 
 
 def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool) -> dict[str, Any]:
@@ -138,3 +114,18 @@ def _plugin(conninfo: str, slot_name: str) -> str:
             )
         )
     return slot.plugin or ""
+
+
+#: A lost worker's look failed; one that is told to stop does not wait for it.
+KIND = register(
+    Kind(
+        name="peek",
+        task=peeks.TASK,
+        waits=peeks.anything_waits,
+        recover=peeks.fail_abandoned,
+        claim=peeks.claim,
+        run=lambda peek, stop: carry_out(peek),
+        at_once=_AT_ONCE,
+        abandoned=True,
+    )
+)

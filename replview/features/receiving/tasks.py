@@ -12,20 +12,13 @@ from collections import Counter
 from typing import Any
 
 from celery import current_app, shared_task
+from celery.signals import worker_ready
 from celery.utils.nodenames import worker_direct
 
-from replview.acts import slot_sweeping
+from replview.acts.slot_making import PROPOSE_RECEIVERS
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.features.archive import job as archiving
-from replview.features.baselines import job as baselining
-from replview.features.erasure import job as erasing
-from replview.features.exports import job as exporting
-from replview.features.history import job as history_running
-from replview.features.onboarding import job as onboarding
-from replview.features.peeks import job as peeking
-from replview.features.sampling.tasks import when_sampled
-from replview.jobs.stopping import stopping
-from replview.live.publisher import Publisher
+from replview.jobs.running import chore, send, stopping
+from replview.live.publisher import publisher
 from replview.receiver.run import Listeners, receive
 from replview.store.connecting import orm_connection
 from replview.store.dsn import full_conninfo
@@ -36,13 +29,8 @@ from replview.store.write.lease import LEASE_SECONDS
 
 log = logging.getLogger(__name__)
 
-#: One a process: wake-ups of all slots share its thread.
-_publisher: Publisher | None = None
-_publisher_lock = threading.Lock()
 #: How long a worker may take to answer when beat looks for one.
 _PING_SECONDS = 0.5
-#: A watch that no worker has begun by then is offered anew.
-_WATCH_SECONDS = 5.0
 
 
 def conninfo_of(source_id: int) -> str:
@@ -53,18 +41,6 @@ def conninfo_of(source_id: int) -> str:
     except (DSNError, SecretKeyChanged) as error:
         remedy = "Remove the source and add it again with a DSN that works"
         raise SourceTrouble(Trouble("bad_dsn", str(error), remedy)) from None
-
-
-def publisher() -> Publisher:
-    """This process's publisher of wake-ups."""
-    global _publisher
-    with _publisher_lock:
-        if _publisher is None:
-            _publisher = Publisher()
-        return _publisher
-
-
-when_sampled(lambda source_id: publisher().source_sampled(source_id))
 
 
 @shared_task(name="replview.receive", bind=True, ignore_result=True)
@@ -107,62 +83,6 @@ class SlotStop(threading.Event):
         return True
 
 
-@shared_task(name="replview.serve_peeks", ignore_result=True)
-def serve_peeks() -> None:
-    """Begin the looks into slots that pages asked for."""
-    peeking.serve()
-
-
-@shared_task(name="replview.serve_baselines", ignore_result=True)
-def serve_baselines() -> None:
-    """Begin the baselines that pages and commands asked for."""
-    baselining.serve(publisher())
-
-
-@shared_task(name="replview.serve_exports", ignore_result=True)
-def serve_exports() -> None:
-    """Begin the exports that pages, programs and commands asked for."""
-    exporting.serve(publisher())
-
-
-@shared_task(name="replview.serve_history_jobs", ignore_result=True)
-def serve_history_jobs() -> None:
-    """Begin a history job that a page asked for."""
-    history_running.serve()
-
-
-@shared_task(name="replview.serve_erasures", ignore_result=True)
-def serve_erasures() -> None:
-    """Look at, or carry out, what somebody wants erased."""
-    erasing.serve()
-
-
-@shared_task(name="replview.serve_archive", ignore_result=True)
-def serve_archive() -> None:
-    """Have what is due go to the archive, where there is one."""
-    archiving.serve()
-
-
-@shared_task(name="replview.serve_drafts", ignore_result=True)
-def serve_drafts() -> None:
-    """Begin the sources, slots and watches that were agreed to in the browser."""
-    onboarding.serve()
-    for draft_id in onboarding.waiting_watches():
-        watch_source.apply_async([draft_id], queue="receivers", expires=_WATCH_SECONDS)
-
-
-@shared_task(name="replview.sweep_intentions", ignore_result=True)
-def sweep_intentions() -> None:
-    """Take back what a killed process left on a source; not waited for."""
-    slot_sweeping.serve()
-
-
-@shared_task(name="replview.watch", ignore_result=True)
-def watch_source(draft_id: int) -> None:
-    """Receive a watch on a temporary slot, until nobody looks any more."""
-    onboarding.watch(draft_id, publisher())
-
-
 def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str:
     """The worker with the fewest slots, ties by chance; not the one whose lease just ran out.
 
@@ -173,7 +93,8 @@ def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str
     return min(others, key=lambda name: (load[name], random.random()))
 
 
-@shared_task(name="replview.propose_receivers", ignore_result=True)
+@shared_task(name=PROPOSE_RECEIVERS, ignore_result=True)
+@chore
 def propose_receivers() -> None:
     """Offer each slot that is wanted and that nobody reads to the worker with the fewest slots."""
     now = time.time()
@@ -196,3 +117,9 @@ def propose_receivers() -> None:
             receive_slot.apply_async([slot_id], queue=worker_direct(worker), expires=LEASE_SECONDS)
         else:
             receive_slot.apply_async([slot_id], queue="receivers", expires=LEASE_SECONDS)
+
+
+@worker_ready.connect
+def _offer_slots(**_: object) -> None:
+    """A worker that has just started gets the slots that nobody reads at once."""
+    send(PROPOSE_RECEIVERS)

@@ -14,8 +14,10 @@ from replview.access import session_policy
 from replview.acts.publications import look_at_publications
 from replview.features.sampling import budgets, heartbeats
 from replview.features.sampling import rollups as sample_rollups
-from replview.features.sampling.sampling_pool import Listener, Rounds, Steady
-from replview.jobs import drafts, peeks
+from replview.features.sampling.sampling_pool import Rounds, Steady
+from replview.jobs import baselines, drafts, peeks
+from replview.jobs.running import chore
+from replview.live.publisher import publisher
 from replview.store.connecting import orm_connection
 from replview.store.models import Source
 from replview.store.retention import forecast, tidy
@@ -41,21 +43,8 @@ _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="publications")
 _lock = threading.Lock()
 #: Sources whose publications are being looked at.
 _looked_at: set[int] = set()
-_listeners: list[Listener] = []
 
-
-def when_sampled(listener: Listener) -> None:
-    """Have ``listener`` told of each source whose slots have new samples, in a thread."""
-    if listener not in _listeners:
-        _listeners.append(listener)
-
-
-def _tell(source_id: int) -> None:
-    for listener in _listeners:
-        listener(source_id)
-
-
-_rounds = Rounds(_tell)
+_rounds = Rounds(lambda source_id: publisher().source_sampled(source_id))
 _steady = Steady(_rounds)
 atexit.register(_rounds.close)
 
@@ -69,6 +58,7 @@ def sample_slots() -> None:
 
 
 @shared_task(name="replview.keep_sampling", ignore_result=True)
+@chore
 def keep_sampling() -> None:
     """Have this worker look at whichever sources are due, until beat has been silent a while."""
     _steady.go_on(_GO_ON_SECONDS)
@@ -104,7 +94,7 @@ def tidy_store() -> None:
         tidy.sweep_discarded(deadline)
         tidy.sweep_tombstones(deadline)
         tidy.forget_ended_watches()
-        tidy.remove_slots(deadline)
+        tidy.remove_slots(deadline, give_up=baselines.cancel_all)
         peeks.delete_old()
         session_policy.forget_ended()
         drafts.forget_expired()
@@ -117,7 +107,12 @@ def tidy_store() -> None:
 def roll_activity() -> None:
     """Sum up what the receivers have stored since, a bounded piece at a time."""
     with orm_connection():
-        activity.roll(time.monotonic() + _ROLL_SECONDS)
+        _roll_activity()
+
+
+@chore
+def _roll_activity() -> None:
+    activity.roll(time.monotonic() + _ROLL_SECONDS)
 
 
 def _look_at_publications(source: Source) -> None:
@@ -138,8 +133,13 @@ def enforce_budgets() -> None:
     the store is as large as it may be delete its oldest days, or stop receiving, as was chosen.
     """
     with orm_connection():
-        budgets.enforce()
-        store_size.enforce()
+        _enforce_budgets()
+
+
+@chore
+def _enforce_budgets() -> None:
+    budgets.enforce()
+    store_size.enforce()
 
 
 @shared_task(name="replview.keep_days", ignore_result=True)
@@ -155,3 +155,6 @@ def write_heartbeats() -> None:
     """Write to idle sources what was asked for; not waited for."""
     with orm_connection():
         heartbeats.write_due()
+
+
+chore(heartbeats.write_due)

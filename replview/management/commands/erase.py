@@ -10,9 +10,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from replview.features.erasure import queue as erasing
 from replview.features.erasure.job import carry_out
-from replview.jobs import erasures as erasing
-from replview.jobs.erasure_request import Unerasable, read_wish
+from replview.features.erasure.request import Unerasable, read_wish
 from replview.management.output.instance import InstanceCommand, find_slot, table_of
 from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import command_user, note

@@ -18,8 +18,8 @@ from replview.catalog.plan.carry_out import carry_out, undo
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import existing_publications
 from replview.features.onboarding.watch import Watching
-from replview.features.receiving.tasks import publisher
 from replview.jobs.drafts import watch_name
+from replview.live.publisher import publisher
 from replview.management.commands.slot import (
     add_plan_options,
     parse_options,

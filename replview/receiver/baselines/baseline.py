@@ -16,10 +16,9 @@ from decoder.scalars import LSN
 from decoder.tuples import Value
 from decoder.values import ValueDecoder
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.jobs.baselines import Claim
 from replview.receiver.baselines import problems as troubles
 from replview.receiver.baselines.reading import Snapshot, SnapshotReader
-from replview.receiver.baselines.storing import BaselineWriter, LifeEnded, Lost
+from replview.receiver.baselines.storing import BaselineWriter, Claim, LifeEnded, Lost
 from replview.receiver.problems import name_trouble
 
 #: Rows and bytes of one piece, which is one store transaction.

@@ -4,9 +4,10 @@ Each store transaction begins with an UPDATE of the baseline's row, which change
 baseline was cancelled, given back or taken over: then ``Lost``, and nothing of it is stored.
 """
 
+import datetime as dt
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 from psycopg import sql
@@ -15,7 +16,6 @@ from decoder.events import Change
 from decoder.scalars import LSN
 from decoder.timestamps import now_us
 from decoder.tuples import Value
-from replview.jobs.baselines import Claim
 from replview.receiver.baselines.reading import Snapshot
 from replview.receiver.storing.encoding import ChangeEncoder
 from replview.receiver.storing.table_plans import TablePlans
@@ -60,6 +60,38 @@ class Lost(Exception):
 
 class LifeEnded(Exception):
     """The slot has begun a new life: the rows have no place in it."""
+
+
+class Claim(Protocol):
+    """The right to read one table for one baseline, until somebody takes it away."""
+
+    @property
+    def baseline_id(self) -> int:
+        """Its row."""
+
+    @property
+    def started_at(self) -> dt.datetime:
+        """Tells this worker from any other that had the baseline before or gets it after."""
+
+    @property
+    def slot_id(self) -> int:
+        """The slot whose history the rows go to."""
+
+    @property
+    def incarnation_id(self) -> int:
+        """The incarnation in which they have their place."""
+
+    @property
+    def schema(self) -> str:
+        """The table's schema."""
+
+    @property
+    def table(self) -> str:
+        """The table's name."""
+
+    @property
+    def rows_per_second(self) -> int | None:
+        """Not faster than that."""
 
 
 class BaselineWriter:

@@ -7,13 +7,12 @@ windows of ``seq``, each window a store transaction of its own. All functions ta
 
 import datetime as dt
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.db import connection
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
-from replview.jobs import baselines
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -127,14 +126,15 @@ def forget_ended_watches() -> int:
     )
 
 
-def remove_slots(deadline: float) -> int:
+def remove_slots(deadline: float, give_up: Callable[[Slot], None] = lambda slot: None) -> int:
     """Delete all that was stored of slots that are to be removed; returns how many are gone.
 
-    A slot's counters fall while it is removed, and so show how far that is.
+    A slot's counters fall while it is removed, and so show how far that is. ``give_up`` ends the
+    jobs that would store more of it.
     """
     gone = 0
     for slot in Slot.objects.filter(desired=Slot.Desired.REMOVING):
-        baselines.cancel_all(slot)
+        give_up(slot)
         if not _is_held(slot) and _empty_slot(slot, deadline):
             for samples in (SlotSample, SlotSampleMinute, SlotSampleHour):
                 samples.objects.filter(slot_id=slot.pk).delete()

@@ -76,9 +76,9 @@ def rows(root: Path, dataset: str = "public.orders") -> list[dict[str, Any]]:
 
 
 def test_a_job_process_writes_it_and_the_mark_moves(archived: Path) -> None:
-    archiving.serve()
+    archiving.KIND.serve()
     [thread] = [each for each in threading.enumerate() if each.name == "archive"]
-    archiving.serve()  # while it is at it: nothing more begins
+    archiving.KIND.serve()  # while it is at it: nothing more begins
     thread.join(60)
     assert work_off() == 0
     mark = ArchiveMark.objects.get()
@@ -216,7 +216,7 @@ def test_only_one_archives(archived: Path, within: None, store_dsn_of_test: str)
     import psycopg
 
     with psycopg.connect(store_dsn_of_test, autocommit=True) as other:
-        other.execute("SELECT pg_advisory_lock(%s)", [archiving._ARCHIVE_LOCK])
+        other.execute("SELECT pg_advisory_lock(%s)", [archive._ARCHIVE_LOCK])
         assert work_off() == 0
         other.execute("SELECT pg_advisory_unlock_all()")
     assert work_off() == 1

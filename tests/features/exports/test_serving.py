@@ -13,7 +13,7 @@ from django.db import connection
 from replview.features.exports import job as exporting
 from replview.features.exports.process import Job, end_leftover
 from replview.features.exports.request import ask, read_wish
-from replview.jobs import exports
+from replview.jobs import exports, running
 from replview.store import instance_settings
 from replview.store.models import Export
 from tests.store.history_rows import History
@@ -35,7 +35,8 @@ class Wakes:
 def stopping(monkeypatch) -> Iterator[threading.Event]:
     """The worker's; set in the end, so that no thread and no job is left."""
     event = threading.Event()
-    monkeypatch.setattr(exporting, "stopping", event)
+    monkeypatch.setattr(running, "stopping", event)
+    monkeypatch.setattr(exporting, "publisher", Wakes)
     yield event
     event.set()
     wait_for(no_thread_is_left)
@@ -76,9 +77,12 @@ def alive(pid: int | None) -> bool:
         return False
 
 
-def test_it_is_written_and_live_pages_hear_of_it(history: History) -> None:
+def test_it_is_written_and_live_pages_hear_of_it(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row, wakes = asked(history, ops="I"), Wakes()
-    exporting.serve(wakes)
+    monkeypatch.setattr(exporting, "publisher", lambda: wakes)
+    exporting.KIND.serve()
     done = ended(row, "done")
 
     assert [(one["id"], one["_change_type"]) for one in rows_of(done.target)] == [
@@ -96,7 +100,7 @@ def test_a_worker_that_stops_gives_it_back_and_another_ends_it(
     history: History, stopping: threading.Event
 ) -> None:
     row = asked(history)
-    exporting.serve(Wakes())
+    exporting.KIND.serve()
     wait_for(lambda: Export.objects.get().job_pid)
     pid = Export.objects.get().job_pid
     stopping.set()
@@ -105,7 +109,7 @@ def test_a_worker_that_stops_gives_it_back_and_another_ends_it(
     assert given_back.attempts == 0
 
     stopping.clear()
-    exporting.serve(Wakes())
+    exporting.KIND.serve()
     assert ended(row, "done").rows == 4
 
 
@@ -120,7 +124,7 @@ def test_what_a_lost_worker_left_running_is_ended_first(history: History) -> Non
     Export.objects.update(heartbeat_at="2020-01-01T00:00:00Z")
     assert alive(job.pid)
 
-    exporting.serve(Wakes())
+    exporting.KIND.serve()
     assert job.wait(30)
     assert job.status == -9
     done = ended(row, "done")
@@ -136,7 +140,7 @@ def test_a_process_that_is_not_the_job_is_left_alone(history: History) -> None:
 
 def test_cancelled_while_it_runs_it_leaves_nothing(history: History) -> None:
     row = asked(history)
-    exporting.serve(Wakes())
+    exporting.KIND.serve()
     wait_for(lambda: Export.objects.get().job_pid)
     assert exports.cancel(row.pk)
     wait_for(no_thread_is_left)
@@ -150,17 +154,17 @@ def test_what_went_wrong_is_kept_with_its_remedy(history: History) -> None:
     row = asked(history)
     Path(row.target).parent.mkdir(parents=True, exist_ok=True)
     Path(row.target).write_text("a file stands in the way")
-    exporting.serve(Wakes())
+    exporting.KIND.serve()
     failed = ended(row, "failed")
     assert failed.problem_cause
     assert failed.problem_remedy
 
     row = asked(history, target="link")
     Path(row.target).symlink_to("/tmp")
-    exporting.serve(Wakes())
+    exporting.KIND.serve()
     assert "only folders within" in ended(row, "failed").problem_cause
 
     row = asked(history, target="off")
     instance_settings.write("exports.allowed", False, "root")
-    exporting.serve(Wakes())
+    exporting.KIND.serve()
     assert "switched off" in ended(row, "failed").problem_cause

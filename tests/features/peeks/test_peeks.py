@@ -326,7 +326,7 @@ def wait_for_the_end(peek: SlotPeek) -> SlotPeek:
 def test_a_worker_names_what_kept_it(db) -> None:
     source = Source.objects.create(name="shop", conninfo="host=127.0.0.1 port=1 dbname=x user=u")
     peek = peeks.request(source, "theirs", options={}, max_changes=1000, max_seconds=5, by="a")
-    peeking.serve()
+    peeking.KIND.serve()
 
     wait_for_the_end(peek)
     assert (peek.state, peek.problem_code) == ("failed", "unreachable")
@@ -335,13 +335,13 @@ def test_a_worker_names_what_kept_it(db) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_says_when_the_slot_cannot_be_looked_into(shop: Source, source) -> None:
     peek = peeks.request(shop, "nobody", options={}, max_changes=1000, max_seconds=5, by="a")
-    peeking.serve()
+    peeking.KIND.serve()
     wait_for_the_end(peek)
     assert peek.problem_cause == "the server has no slot nobody"
 
     source.run("DROP PUBLICATION p", "DROP PUBLICATION q")
     peek = peeks.request(shop, "theirs", options={}, max_changes=1000, max_seconds=5, by="a")
-    peeking.serve()
+    peeking.KIND.serve()
     wait_for_the_end(peek)
     assert "pgoutput needs a publication" in peek.problem_cause
 
@@ -353,7 +353,7 @@ def test_a_worker_looks_and_the_slot_stays(signed_in: Client, shop: Source, sour
         before = connection.execute(f"{position} WHERE slot_name = 'theirs'").fetchone()
     sent = {"changes": "1000", "seconds": "15", "publication": ["p", "q"]}
     address = signed_in.post("/sources/shop/slots/theirs/peek/", sent)["Location"]
-    peeking.serve()
+    peeking.KIND.serve()
 
     peek = wait_for_the_end(SlotPeek.objects.get())
     assert (peek.state, peek.problem_cause) == ("done", "")
@@ -399,7 +399,7 @@ def test_other_plugins_are_looked_into_too(
     address = "/sources/shop/slots/theirs/peek/"
     assert "Publications" not in text_of(signed_in.get(address))
     address = signed_in.post(address, {"changes": "1000", "seconds": "15"})["Location"]
-    peeking.serve()
+    peeking.KIND.serve()
 
     peek = wait_for_the_end(SlotPeek.objects.get())
     assert (peek.state, peek.problem_cause) == ("done", "")

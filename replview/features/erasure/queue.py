@@ -16,11 +16,13 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from replview.jobs.erasure_request import Wish, digest
+from replview.features.erasure.request import Wish, digest
+from replview.jobs.running import announce
 from replview.store.models import Erasure, Relation, Slot
 from replview.store.secrets import seal, unseal
 from replview.store.write.access_record import Action, note
 
+TASK = "replview.serve_erasures"
 #: A worker that gave no sign of life for this long is gone.
 LOST_SECONDS = 60.0
 #: A look holds for so long: what it found grows old, and the keys are not to be kept.
@@ -59,7 +61,7 @@ def request(wish: Wish, *, by: str, how: str) -> Erasure:
         "actor": wish.actor,
         "spans": {},
     }
-    return Erasure.objects.create(
+    made = Erasure.objects.create(
         slot=wish.slot,
         slot_name=str(wish.slot),
         tables=wish.tables,
@@ -72,6 +74,8 @@ def request(wish: Wish, *, by: str, how: str) -> Erasure:
         requested_how=how,
         sealed_plan=seal(orjson.dumps(plan).decode()),
     )
+    announce(TASK)
+    return made
 
 
 def plan_of(row: Erasure) -> dict[str, Any]:
@@ -92,13 +96,13 @@ def word_of(row: Erasure) -> str:
 
 def confirm(row: Erasure, *, by: str) -> bool:
     """Have it done; False: it was not looked at, or is confirmed already."""
-    return (
-        Erasure.objects.filter(pk=row.pk, state=Erasure.State.LOOKED).update(
-            state=Erasure.State.WAITING, confirmed_by=by, confirmed_at=Now(), problem_cause="",
-            problem_remedy="",
-        )
-        == 1
+    looked = Erasure.objects.filter(pk=row.pk, state=Erasure.State.LOOKED)
+    confirmed = looked.update(
+        state=Erasure.State.WAITING, confirmed_by=by, confirmed_at=Now(), problem_cause="",
+        problem_remedy="",
     )  # fmt: skip
+    announce(TASK)
+    return confirmed == 1
 
 
 def drop(row: Erasure) -> bool:
@@ -119,13 +123,16 @@ def leave_out(row: Erasure, root: str, *, by: str) -> bool:
     if roots == row.roots or unfinished.update(roots=roots, next_try_at=Now()) != 1:
         return False
     note(Action.ERASED, subject=f"erasure {row.pk}", details={"left out": root})
+    announce(TASK)
     return True
 
 
 def try_again(row: Erasure) -> bool:
     """Now rather than in a while."""
     unfinished = Erasure.objects.filter(pk=row.pk, state=Erasure.State.UNFINISHED)
-    return unfinished.update(next_try_at=Now()) == 1
+    wanted = unfinished.update(next_try_at=Now())
+    announce(TASK)
+    return wanted == 1
 
 
 @dataclass(frozen=True, slots=True)
