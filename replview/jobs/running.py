@@ -151,11 +151,10 @@ def do_chores() -> None:
 
 def announce(task: str) -> None:
     """Have a worker run this task now, or once the transaction under way is committed."""
-    transaction.on_commit(partial(send, task), robust=True)
+    transaction.on_commit(partial(_send, task), robust=True)
 
 
-def send(task: str) -> None:
-    """Have a worker run this task now. A message that is lost does no harm: see ``sweep``."""
+def _send(task: str) -> None:
     try:
         _sender().send_task(task, expires=_EXPIRES_SECONDS, ignore_result=True, retry=False)
     except (OperationalError, OSError) as error:

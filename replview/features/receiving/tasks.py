@@ -12,12 +12,11 @@ from collections import Counter
 from typing import Any
 
 from celery import current_app, shared_task
-from celery.signals import worker_ready
 from celery.utils.nodenames import worker_direct
 
 from replview.acts.slot_making import PROPOSE_RECEIVERS
 from replview.catalog.problems import SourceTrouble, Trouble
-from replview.jobs.running import chore, send, stopping
+from replview.jobs.running import chore, stopping
 from replview.live.publisher import publisher
 from replview.receiver.run import Listeners, receive
 from replview.store.connecting import orm_connection
@@ -117,9 +116,3 @@ def propose_receivers() -> None:
             receive_slot.apply_async([slot_id], queue=worker_direct(worker), expires=LEASE_SECONDS)
         else:
             receive_slot.apply_async([slot_id], queue="receivers", expires=LEASE_SECONDS)
-
-
-@worker_ready.connect
-def _offer_slots(**_: object) -> None:
-    """A worker that has just started gets the slots that nobody reads at once."""
-    send(PROPOSE_RECEIVERS)
