@@ -35,8 +35,6 @@ MOST_CHANGES = 2_000_000
 MOST_TRANSACTIONS = 2_000_000
 #: After a problem, and while not enough is due, a life is looked at so often.
 LOOK_AGAIN_SECONDS = 60.0
-#: Serialises archiving among workers.
-_ARCHIVE_LOCK = 0x7265706C61726368
 DEFAULT_AFTER_HOURS = 24.0
 DEFAULT_EVERY_SECONDS = 21_600.0
 
@@ -300,17 +298,3 @@ def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         return list(cursor.fetchall())
-
-
-@contextmanager
-def alone() -> Iterator[bool]:
-    """Yields whether nobody else archives from this store now."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ARCHIVE_LOCK])
-        mine = bool(cursor.fetchone()[0])
-    try:
-        yield mine
-    finally:
-        if mine:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [_ARCHIVE_LOCK])

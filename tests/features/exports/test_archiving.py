@@ -216,7 +216,7 @@ def test_only_one_archives(archived: Path, within: None, store_dsn_of_test: str)
     import psycopg
 
     with psycopg.connect(store_dsn_of_test, autocommit=True) as other:
-        other.execute("SELECT pg_advisory_lock(%s)", [archive._ARCHIVE_LOCK])
+        other.execute("SELECT pg_advisory_lock(%s)", [archive._LOCK])
         assert work_off() == 0
         other.execute("SELECT pg_advisory_unlock_all()")
     assert work_off() == 1
