@@ -45,7 +45,7 @@ from replview.store.retention.policy import (
 from replview.store.sums import activity
 from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
-from tests.store.test_retention import TODAY, Days, days_ago, row, the
+from tests.store.test_retention import Days, days_ago, row, the, today
 
 pytestmark = pytest.mark.django_db
 
@@ -60,7 +60,7 @@ def two(monkeypatch) -> tuple[Days, Days]:
     monkeypatch.setattr(retention, "BLOCK", 10)
     # Within the test's transaction, which this begins.
     slots = Days("orders"), Days("audit")
-    ensure_partitions(connection.connection, the(6), TODAY.date())
+    ensure_partitions(connection.connection, the(6), today().date())
     for history in slots:
         history.life.started_at, history.life.started_lsn = days_ago(6, 1), LSN(10)
         for day in DAYS:
@@ -81,7 +81,7 @@ def keep(history: Days, days: int | None = None, size: int | None = None) -> Non
 def left(history: Days) -> list[int]:
     """How many days ago each of its transactions was."""
     found = Transaction.objects.filter(incarnation=history.life).order_by("pk")
-    return [(TODAY.date() - one.commit_time.date()).days for one in found if one.commit_time]
+    return [(today().date() - one.commit_time.date()).days for one in found if one.commit_time]
 
 
 def expected(*days: int) -> list[int]:
@@ -89,7 +89,7 @@ def expected(*days: int) -> list[int]:
 
 
 def partitions() -> list[dt.date]:
-    return [day for day, _ in kept_days._days() if day <= TODAY.date()]
+    return [day for day, _ in kept_days._days() if day <= today().date()]
 
 
 def no_change_without_its_transaction() -> bool:

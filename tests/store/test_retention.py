@@ -39,11 +39,14 @@ from tests.store.history_rows import History, insert
 
 pytestmark = pytest.mark.django_db
 
-TODAY = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+def today() -> dt.datetime:
+    """The last midnight, as it is now: a run of the suite may begin before it and end after."""
+    return dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def days_ago(days: int, hour: float = 12) -> dt.datetime:
-    return TODAY - dt.timedelta(days=days) + dt.timedelta(hours=hour)
+    return today() - dt.timedelta(days=days) + dt.timedelta(hours=hour)
 
 
 def row(number: int) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def history(monkeypatch) -> Days:
     monkeypatch.setattr(retention, "BLOCK", 10)
     # Within the test's transaction, which this begins.
     history = Days()
-    ensure_partitions(connection.connection, days_ago(4).date(), TODAY.date())
+    ensure_partitions(connection.connection, days_ago(4).date(), today().date())
     history.life.started_at, history.life.started_lsn = days_ago(4, 1), LSN(10)
     for day in (4, 3, 2, 1, 0):
         for number in range(4):
@@ -91,7 +94,7 @@ def the(day: int) -> dt.date:
 def left() -> list[int]:
     """How many transactions of which day."""
     ids = Transaction.objects.order_by("commit_seq").values_list("commit_time", flat=True)
-    return [(TODAY.date() - at.date()).days for at in ids if at]
+    return [(today().date() - at.date()).days for at in ids if at]
 
 
 def sums() -> list[list[dict]]:
@@ -103,7 +106,7 @@ def test_a_day_goes_with_all_that_belongs_to_it(history: Days) -> None:
     first, kept = (Transaction.objects.get(commit_seq=seq).pk for seq in (1, 5))
     for one in (first, kept):
         AbortedSubtransaction.objects.create(transaction_id=one, subxid=3)
-        Transition.objects.create(transaction_id=one, state="streaming", recorded_at=TODAY)
+        Transition.objects.create(transaction_id=one, state="streaming", recorded_at=today())
         LargeValue.objects.create(
             transaction_id=one, seq=1, side="new", column="c", piece=0, content="x"
         )

@@ -18,7 +18,7 @@ from replview.store.read.key_hash import signed_hash
 from replview.store.retention import deletion as retention
 from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
-from tests.store.test_retention import TODAY, Days, days_ago, row, the
+from tests.store.test_retention import Days, days_ago, row, the, today
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def deleted(transactional_db, tmp_path: Path, monkeypatch) -> Days:
     """Row 40 was inserted on a day that is deleted, and updated on one that is kept."""
-    ensure_partitions(connection.connection or _connected(), days_ago(4).date(), TODAY.date())
+    ensure_partitions(connection.connection or _connected(), days_ago(4).date(), today().date())
     history = Days()
     history.life.started_at = days_ago(4, 1)
     history.on(days_ago(4, 2), row(40), row(41), actor="<ann>", actor_grade="stamped",

@@ -13,7 +13,7 @@ from replview.store.write.partitions import ensure_partitions
 from tests.receiver.conftest import wait_for
 from tests.receiver.test_workers import Workers
 from tests.receiver.test_workers import workers as workers  # a fixture
-from tests.store.test_retention import TODAY, Days, days_ago, row
+from tests.store.test_retention import Days, days_ago, row, today
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 def days(transactional_db, tmp_path: Path) -> Days:
     """Five days of two transactions, with an archive, and a budget that wants all of them gone."""
     connection.ensure_connection()
-    ensure_partitions(connection.connection, days_ago(4).date(), TODAY.date())
+    ensure_partitions(connection.connection, days_ago(4).date(), today().date())
     history = Days()
     for day in (4, 3, 2, 1, 0):
         for number in range(2):

@@ -26,7 +26,7 @@ from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from replview.store.retention import deletion as retention
 from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import insert
-from tests.store.test_retention import TODAY, Days, days_ago, the
+from tests.store.test_retention import Days, days_ago, the, today
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def root(transactional_db, settings, tmp_path: Path) -> Path:
     """Where two large transactions of a day that retention would delete are to go."""
     settings.DATA_DIR = tmp_path
     connection.ensure_connection()
-    ensure_partitions(connection.connection, days_ago(4).date(), TODAY.date())
+    ensure_partitions(connection.connection, days_ago(4).date(), today().date())
     history = Days()
     counts = {str(history.orders.relation_id): [CHANGES, 0, 0, 0]}
     for hour in (2, 3):
