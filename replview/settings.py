@@ -153,7 +153,7 @@ MIDDLEWARE = [
     # A statement that took too long is told as that.
     "replview.ui.slow_statements.SlowStatementMiddleware",
     # So is a zero byte, with which nothing is called.
-    "replview.ui.zero_bytes.ZeroBytesMiddleware",
+    "replview.ui.params.ZeroBytesMiddleware",
 ]
 
 ROOT_URLCONF = "replview.urls"

@@ -11,6 +11,7 @@ from replview.access import visibility
 from replview.store.models import MaskRule, Source
 from replview.store.read.mask_rules import LONGEST_PATTERN, NamedColumn, Rule
 from replview.store.write.access_record import note
+from replview.text.parsing import clean_text
 
 _LONGEST_NOTE = 500
 _VERSIONS = """
@@ -109,7 +110,7 @@ def wished(
         column_pattern=patterns["column"],
         type_pattern=type_name.strip(),
         when=when,
-        note=note.strip().replace("\0", "")[:_LONGEST_NOTE],
+        note=clean_text(note, _LONGEST_NOTE),
         created_by=by,
     )
 

@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from replview.store.models import AccessRecord
 from replview.store.read.changes.as_json import utc_text
 from replview.store.write.access_record import Action, note
+from replview.text.parsing import whole_number
 
 _WALKED = 1000
 _MONTHS = """
@@ -39,8 +40,8 @@ class Place:
             moment = dt.datetime.fromisoformat(at)
         except ValueError:
             return None
-        usable = number.isascii() and number.isdigit() and len(number) < 19
-        return cls(moment, int(number)) if usable and moment.tzinfo is not None else None
+        found = whole_number(number)
+        return None if found is None or moment.tzinfo is None else cls(moment, found)
 
     def __str__(self) -> str:
         return f"{self.at.isoformat()}~{self.number}"

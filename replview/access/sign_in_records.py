@@ -6,6 +6,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 
 from replview.store.write.access_record import Action, note
+from replview.text.parsing import clean_text
 
 _UNKNOWN = "an account that does not exist"
 
@@ -24,7 +25,7 @@ def _signed_in(sender: Any, user: Any, **_: Any) -> None:
 def _refused(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
     """The account's name, where there is such: what else was typed may have been a password."""
     model = get_user_model()
-    typed = str(credentials.get(model.USERNAME_FIELD) or "").replace("\0", "")
+    typed = clean_text(credentials.get(model.USERNAME_FIELD), strip=False)
     account = model._default_manager.filter(**{model.USERNAME_FIELD: typed}).first()
     note(
         Action.SIGN_IN_FAILED,

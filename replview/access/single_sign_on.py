@@ -29,6 +29,7 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthen
 from replview.access.backend import RightsBackend
 from replview.access.rights import Role, set_role
 from replview.store.models import Identity
+from replview.text.parsing import clean_text
 
 log = logging.getLogger(__name__)
 
@@ -159,16 +160,16 @@ def role_for_groups(groups: set[str]) -> Role | None:
 
 def _new_account(claims: dict[str, Any]) -> Any:
     users = get_user_model()
-    told = str(claims.get(settings.OIDC_USERNAME_CLAIM) or claims["sub"]).replace("\0", "")
+    given = clean_text(claims.get(settings.OIDC_USERNAME_CLAIM) or claims["sub"], strip=False)
     # As it will be kept: other letters may be written for the same name.
-    name = users.normalize_username(told)[:_MAX_NAME]
+    name = users.normalize_username(given)[:_MAX_NAME]
     # As people read it: an account "Alice" beside "alice" would be taken for her in the record.
     user = users._default_manager.filter(username__iexact=name).first()
     if user is None:
         return users._default_manager.create_user(name, email=str(claims.get("email") or "")[:254])
     # Somebody with a password is not whoever the provider calls by the same name.
     others = user.username != name or Identity.objects.filter(user=user).exists()
-    if name != told or others or user.has_usable_password():
+    if name != given or others or user.has_usable_password():
         log.warning("single sign-on: an account of this name is there already")
         return None
     return user

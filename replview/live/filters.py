@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from replview.live.summaries import Summary
+from replview.text.parsing import clean_text
 
 #: Operations in the order the toolbar shows them.
 OPERATIONS = "IUDTM"
@@ -45,7 +46,7 @@ class Filters:
             ops="".join(letter for letter in OPERATIONS if letter in ops) or OPERATIONS,
             actor=str(words.get("actor") or "")[:_TEXT_LIMIT],
             origin=str(words.get("origin") or "")[:_TEXT_LIMIT],
-            text=str(words.get("q") or "").strip().replace("\0", "")[:_TEXT_LIMIT],
+            text=clean_text(words.get("q"), _TEXT_LIMIT),
             states=_names(words.get("states")),
         )
 

@@ -25,7 +25,7 @@ from replview.text.formats import plural
 from replview.ui.changes.change_blocks import Block, blocks_of
 from replview.ui.changes.transaction_words import flat_context
 from replview.ui.changes.withheld_changes import seen_archived
-from replview.ui.params import number_asked_for, scope_to
+from replview.ui.params import Params, scope_to
 
 if TYPE_CHECKING:
     from replview.parquet.archive.images import ArchivedChange
@@ -78,7 +78,7 @@ class ArchivedRow:
 
 def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpResponse:
     """The page of a transaction that only the archive has; ``url`` is its own address."""
-    page = read_transaction(place, url, number_asked_for(request, "after") or 0)
+    page = read_transaction(place, url, Params(request.GET).number("after") or 0)
     scope_to(request, f"{place.source}/{place.slot}")
     content = {"page": page, "slot": place.life.slot}
     status = 503 if page.problem else 200

@@ -16,6 +16,8 @@ from replview.catalog.problems import SourceTrouble, Trouble
 from replview.store.models import Slot, Source
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
+from replview.text.parsing import clean_text
+from replview.ui.params import scope_to
 
 _OUTCOME = "managed"
 #: What may be wrong with a source, an address or a key: told, never a page of an error.
@@ -47,8 +49,7 @@ def slot_for(request: HttpRequest, source_name: str, slot_name: str, role: Role)
     slots = Slot.objects.select_related("source", "incarnation")
     slot = get_object_or_404(slots, source__name=source_name, name=slot_name)
     require(request, role, slot.source)
-    request.GET = request.GET.copy()  # type: ignore[assignment]
-    request.GET["slot"] = str(slot)  # type: ignore[index]
+    scope_to(request, slot)
     return slot
 
 
@@ -103,5 +104,5 @@ def statements_of(act: Act) -> list[str]:
 
 def names_in(values: Sequence[str], most: int = 2000) -> tuple[str, ...]:
     """Names out of an address or a form, each once."""
-    kept = (value.replace("\0", "").strip()[:200] for value in values[:most])
+    kept = (clean_text(value, 200) for value in values[:most])
     return tuple(dict.fromkeys(value for value in kept if value))

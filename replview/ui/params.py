@@ -1,9 +1,20 @@
-"""What an address asks for: the parameters of its query, read in one way by every page."""
+"""What an address or a form asks for: its parameters, read in one way by every page."""
 
+from collections.abc import Container, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import DataError
 from django.db.models import F
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
+from django.utils.deprecation import MiddlewareMixin
 
+from decoder.scalars import LSN
 from replview.store.models import Slot
+from replview.store.read.transactions.transaction_filter import read_time
+from replview.text.parsing import clean_text, whole_number
+
+_ZERO_BYTE = "what was sent holds a zero byte, and no text in the store does"
 
 
 def slot_asked_for(name: str) -> Slot | None:
@@ -22,7 +33,63 @@ def scope_to(request: HttpRequest, slot: Slot | str) -> None:
     request.GET = given  # type: ignore[assignment]
 
 
-def number_asked_for(request: HttpRequest, word: str) -> int | None:
-    """A whole number of the address's query; None: it has none of that name."""
-    text = request.GET.get(word, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+class Params:
+    """The words of an address or of a form; what cannot be meant is as if it were not given."""
+
+    def __init__(self, words: Mapping[str, Any]) -> None:
+        self._words = words
+
+    def text(self, name: str, most: int | None = 200, *, strip: bool = True) -> str:
+        """A text, cut where it is longer."""
+        return clean_text(self._words.get(name), most, strip=strip)
+
+    def number(self, name: str, *, digits: int = 18) -> int | None:
+        """A whole number; None: there is none."""
+        return whole_number(self._words.get(name), digits=digits)
+
+    def choice(self, name: str, among: Container[str], default: str = "") -> str:
+        """One of these words."""
+        word = str(self._words.get(name, ""))
+        return word if word in among else default
+
+    def letters(self, name: str, among: str) -> str:
+        """Those of these letters that are given, in this order; all of them are as none."""
+        given = str(self._words.get(name) or "").upper()
+        found = "".join(letter for letter in among if letter in given)
+        return "" if found == among else found
+
+    def flag(self, name: str, word: str = "on") -> bool:
+        """Whether it is given as this word."""
+        return self._words.get(name) == word
+
+    def lsn(self, name: str) -> LSN | None:
+        """A position in the WAL."""
+        try:
+            return LSN.parse(self.text(name))
+        except ValueError:
+            return None
+
+    def moment(self, name: str) -> datetime | None:
+        """An ISO time (without a zone: UTC), or an age like ``2h``."""
+        return read_time(self.text(name))
+
+
+class ZeroBytesMiddleware(MiddlewareMixin):
+    """Answers 404 and 400 where a zero byte would be a failure of ours.
+
+    PostgreSQL has no text with one, so nothing is called so: an address with one leads nowhere.
+    Anywhere else nobody types one by hand, and a request that ``Params`` did not read is refused.
+    """
+
+    def process_request(self, request: HttpRequest) -> None:
+        """Before anything is looked for by a word of the path."""
+        if "\0" in request.path_info:
+            raise Http404("there is no such address")
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Only where psycopg refused a text for it, which the store never saw."""
+        if not isinstance(error, DataError) or "NUL (0x00)" not in str(error):
+            return None
+        if request.path_info.startswith("/api/"):
+            return JsonResponse({"error": _ZERO_BYTE, "remedy": "leave it out"}, status=400)
+        return HttpResponseBadRequest(_ZERO_BYTE, content_type="text/plain; charset=utf-8")

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 
 from replview.access.page import VIEWER, page
 from replview.store.models import SavedFilter
+from replview.ui.params import Params
 
 #: Pages whose filters can be saved, by the names of their addresses.
 PAGES = ("transactions", "find")
@@ -71,7 +72,7 @@ def save(request: HttpRequest, page: str) -> HttpResponse:
     if page not in PAGES:
         raise Http404(f"filters of {page[:40]!r} cannot be saved")
     query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
-    name = request.POST.get("name", "").replace("\0", "").strip()[:100]
+    name = Params(request.POST).text("name", 100)
     mine = SavedFilter.objects.filter(user=_user(request), page=page)
     room = mine.count() < _MOST or mine.filter(name=name).exists()
     if name and query and room:

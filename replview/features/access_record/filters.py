@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from replview.access.reading import AccessFilter, Place, names_of
 from replview.store.write.access_record import Action, Via
+from replview.ui.params import Params
 
 #: Word in the address → what the page calls it, and how far back; None: all there is.
 RANGES: dict[str, tuple[str, dt.timedelta | None]] = {
@@ -82,16 +83,15 @@ class Wanted:
 
 def wanted_of(request: HttpRequest) -> Wanted:
     """Read the address; whatever cannot be meant is left out."""
-    asked = request.GET
-    action, via, span = asked.get("action", ""), asked.get("via", ""), asked.get("range", "")
+    asked = Params(request.GET)
     return Wanted(
-        action=action if action in Action.values else "",
-        user=_text(asked.get("user", "")),
-        source=_text(asked.get("source", "")),
-        table=_text(asked.get("table", "")),
-        via=via if via in Via.values else "",
-        range=span if span in RANGES else _DEFAULT_RANGE,
-        before=Place.parse(asked.get("before", "")),
+        action=asked.choice("action", Action.values),
+        user=asked.text("user", _TEXT_LIMIT),
+        source=asked.text("source", _TEXT_LIMIT),
+        table=asked.text("table", _TEXT_LIMIT),
+        via=asked.choice("via", Via.values),
+        range=asked.choice("range", RANGES, _DEFAULT_RANGE),
+        before=Place.parse(request.GET.get("before", "")),
     )
 
 
@@ -122,7 +122,3 @@ def _choice(wanted: Wanted, word: str, name: str, values: list[tuple[str, str]])
     entries += [(label, wanted.url(**{name: value}), value == now) for label, value in values]
     chosen = next((label for label, value in values if value == now), now)
     return Choice(word, chosen, entries)
-
-
-def _text(text: str) -> str:
-    return text.replace("\0", "").strip()[:_TEXT_LIMIT]

@@ -19,6 +19,8 @@ from replview.access.tokens import ScopeRefused, make_token, scopes_for
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
 from replview.text.formats import age_words
+from replview.text.parsing import whole_number
+from replview.ui.params import Params
 
 _MAX_DAYS = 3650
 _THERE = "There is a token of this name already."
@@ -87,14 +89,15 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 def new_token(request: HttpRequest) -> HttpResponse:
     """A token, shown in the answer, once."""
     user: Any = request.user
-    name = request.POST.get("name", "").replace("\0", "").strip()[:100]
-    days, scope = request.POST.get("days", "").strip(), request.POST.get("scope", "")
+    sent = Params(request.POST)
+    name = sent.text("name", 100)
+    days, scope = sent.text("days"), request.POST.get("scope", "")
     errors: dict[str, str] = {}
     if not name:
         errors["name"] = "A name is needed: what the token is for."
     elif user.api_tokens.filter(name=name, revoked_at=None).exists():
         errors["name"] = _THERE
-    whole = int(days) if days.isascii() and days.isdigit() and len(days) < 5 else 0
+    whole = whole_number(days, digits=4) or 0
     if days and not 1 <= whole <= _MAX_DAYS:
         errors["days"] = f"Days from 1 to {_MAX_DAYS}, or empty."
     if scope not in ApiToken.Scope.values:

@@ -22,6 +22,7 @@ from replview.access.setup_codes import first_admin, is_good
 from replview.store.models import ApiToken, Grant, Source
 from replview.store.write.access_record import note
 from replview.text.formats import plural
+from replview.ui.params import Params
 
 _MOST = 500
 
@@ -33,7 +34,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     errors: dict[str, str] = {}
     if request.method == "POST":
         typed = request.POST.get("password", "")
-        name = request.POST.get("name", "").replace("\0", "")
+        name = Params(request.POST).text("name", None, strip=False)
         try:
             user = accounts.create_account(
                 name, Role.of_word(request.POST.get("role", "")), typed or None
@@ -127,23 +128,23 @@ def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpRespo
 @require_POST
 def give(request: HttpRequest) -> HttpResponse:
     """A grant to an account or a group."""
-    name = request.POST.get("source", "")
+    sent, name = Params(request.POST), request.POST.get("source", "")
     source = get_object_or_404(Source, name=name) if name else None
-    tables = request.POST.get("tables", "").replace("\0", "").replace(",", "\n").splitlines()
+    tables = sent.text("tables", None).replace(",", "\n").splitlines()
     by = request.user.get_username()
-    if group_name := request.POST.get("group", "").replace("\0", "").strip():
+    if group_name := sent.text("group", 150):
         ensure_roles()
         try:
             with transaction.atomic():
-                group, _ = Group.objects.get_or_create(name=group_name[:150])
+                group, _ = Group.objects.get_or_create(name=group_name)
                 accounts.give_grant(group, source, tables, by=by)
         except AccountProblem as problem:
             return _list(request, {problem.field: str(problem)})
         return redirect("accounts")
-    user_id = request.POST.get("user", "")
-    if not (user_id.isascii() and user_id.isdigit() and len(user_id) < 10):
+    user_id = sent.number("user", digits=9)
+    if user_id is None:
         raise Http404("there is no such account")
-    return _do(request, int(user_id), lambda user: accounts.give_grant(user, source, tables, by=by))
+    return _do(request, user_id, lambda user: accounts.give_grant(user, source, tables, by=by))
 
 
 @page(role=ADMIN, of={"grant_id": None})
@@ -253,7 +254,7 @@ def setup(request: HttpRequest, code: str) -> HttpResponse:
     if not is_good(code):
         raise Http404("this address is no longer good")
     errors: dict[str, str] = {}
-    name = request.POST.get("name", "").replace("\0", "")
+    name = Params(request.POST).text("name", None, strip=False)
     if request.method == "POST":
         password = request.POST.get("password", "")
         if password != request.POST.get("again", ""):

@@ -20,6 +20,7 @@ from replview.store.sums.actor_sums import (
     span_of,
     tables_of,
 )
+from replview.text.parsing import clean_text
 from replview.ui.api.coverage import coverage_json
 from replview.ui.api.slots import slot_named
 
@@ -42,7 +43,7 @@ def actors(
     """
     found = slot_named(slot)
     span = span_of(found.pk, since, until)
-    listed = actors_of(span, text=q.replace("\0", "")[:200], sort=sort, limit=_MOST)
+    listed = actors_of(span, text=clean_text(q, 200, strip=False), sort=sort, limit=_MOST)
     return {
         "slot": str(found),
         "items": [_actor(one) for one in listed.rows],
@@ -64,7 +65,7 @@ def actor(
     """What somebody changed, by table and by day; `actor=` (empty): what nobody named changed."""
     found = slot_named(slot)
     span = span_of(found.pk, since, until)
-    one = actor_of(span, actor.replace("\0", ""))
+    one = actor_of(span, clean_text(actor, strip=False))
     if one is None:
         raise Http404(f"nothing by {actor[:100]!r} is in the record of that time")
     tables = tables_of(span, [one.actor]).get(one.actor, [])

@@ -10,6 +10,8 @@ from django.urls import reverse
 
 from replview.store.sums.actor_sums import SORTS
 from replview.text.addresses import actor_url
+from replview.text.parsing import whole_number
+from replview.ui.params import Params
 
 #: Word in the address → days that are summed up, today among them; None: all there are.
 RANGES: dict[str, int | None] = {"1d": 1, "7d": 7, "30d": 30, "90d": 90, "all": None}
@@ -62,13 +64,12 @@ class Wanted:
 
 def wanted_of(request: HttpRequest) -> Wanted:
     """Read the address; whatever cannot be meant is left out."""
-    asked = request.GET
-    sort, span = asked.get("sort", ""), asked.get("range", "")
-    place, tilde, name = asked.get("after", "").replace("\0", "").partition("~")
-    known = tilde and place.isascii() and place.isdigit() and len(place) < 19
+    asked = Params(request.GET)
+    place, tilde, name = asked.text("after", 400, strip=False).partition("~")
+    order = whole_number(place) if tilde else None
     return Wanted(
-        q=asked.get("q", "").replace("\0", "").strip()[:200],
-        sort=sort if sort in SORTS else "last",
-        range=span if span in RANGES else _DEFAULT_RANGE,
-        after=(int(place), name[:300]) if known else None,
+        q=asked.text("q"),
+        sort=asked.choice("sort", SORTS, "last"),
+        range=asked.choice("range", RANGES, _DEFAULT_RANGE),
+        after=None if order is None else (order, name[:300]),
     )

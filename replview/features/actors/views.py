@@ -14,6 +14,7 @@ from replview.features.actors.filters import wanted_of
 from replview.features.actors.page import read_actor_page, read_actors_page
 from replview.store.models import Slot
 from replview.store.read.coverage import coverage_of
+from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 
 
@@ -37,11 +38,10 @@ def actor(request: HttpRequest) -> HttpResponse:
     slot = _slot(request)
     if slot is None:
         return render(request, "actors/no_slot.html")
-    name = request.GET.get("actor")
     wanted = wanted_of(request)
-    if name is None:
+    if "actor" not in request.GET:
         return redirect(wanted.url(slot))
-    name = name.replace("\0", "")[:300]
+    name = Params(request.GET).text("actor", 300, strip=False)
     today = timezone.now().astimezone(UTC).date()
     coverage = coverage_of(reading_session(), slot)
     since = coverage.recorded_since.astimezone(UTC).date() if coverage.recorded_since else None
@@ -62,6 +62,5 @@ def _slot(request: HttpRequest) -> Slot | None:
     found = next((view for view in fleet.slots if view.slot.pk == first), None)
     if found is None:
         return None
-    request.GET = request.GET.copy()  # type: ignore[assignment]
-    request.GET["slot"] = str(found.slot)  # type: ignore[index]
+    scope_to(request, found.slot)
     return found.slot

@@ -1,18 +1,15 @@
 """Pages that the archive answers: slower than the store, and marked so."""
 
-import datetime as dt
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
 from replview.access.page import ROWS, VIEWER, page
-from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Relation, Slot, SlotIncarnation, Transaction
 from replview.store.retention.archive_homes import home_of
 from replview.store.retention.archived import place_at
 from replview.targets.archived import archived_transaction, read_row
-from replview.ui.params import number_asked_for
+from replview.ui.params import Params
 from replview.ui.row_start import read_start
 
 
@@ -21,11 +18,11 @@ from replview.ui.row_start import read_start
 def transaction(request: HttpRequest) -> HttpResponse:
     """A transaction by its life and place in history, or by its commit's LSN and time."""
     slot = _slot(request)
-    number = number_asked_for(request, "life") or 0
+    number = Params(request.GET).number("life") or 0
     life = SlotIncarnation.objects.filter(slot=slot, number=number).first()
     if life is None:
         raise Http404("there is no such incarnation of the slot")
-    seq = number_asked_for(request, "seq")
+    seq = Params(request.GET).number("seq")
     if seq is None:
         seq = _seq_of(request, slot, life)
     kept = Transaction.objects.filter(incarnation=life, commit_seq=seq).first()
@@ -73,11 +70,9 @@ def _seq_of(request: HttpRequest, slot: Slot, life: SlotIncarnation) -> int | No
     from replview.parquet.archive.reading import ArchivedLife
     from replview.parquet.writing.problems import TargetProblem
 
-    try:
-        lsn = LSN.parse(request.GET.get("lsn", ""))
-        text = request.GET.get("time", "")
-        moment = dt.datetime.fromisoformat(text) if text else None
-    except ValueError:
+    asked = Params(request.GET)
+    lsn, moment = asked.lsn("lsn"), asked.moment("time")
+    if lsn is None or (moment is None and asked.text("time")):
         return None
     kept = Transaction.objects.filter(incarnation=life, commit_time=moment, commit_lsn=lsn)
     if moment is not None and (found := kept.first()) is not None:

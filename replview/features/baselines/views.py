@@ -9,6 +9,7 @@ from replview.access.page import OF_SLOT, OPERATOR, VIEWER, page
 from replview.features.baselines.text import COST, RATES, BaselineForm, rows_of, sentence
 from replview.jobs import baselines as store
 from replview.store.models import Baseline, Slot
+from replview.ui.params import Params, scope_to
 
 #: Baselines listed, the newest first.
 SHOWN = 100
@@ -24,8 +25,7 @@ def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpRes
     slot = get_object_or_404(slots, source__name=source_name, name=slot_name)
     form = _form(slot, request.GET)
     # The header's scope is this slot.
-    request.GET = request.GET.copy()  # type: ignore[assignment]
-    request.GET["slot"] = str(slot)  # type: ignore[index]
+    scope_to(request, slot)
     status = 200
     if request.method == "POST":
         if _do(request, slot, form):
@@ -80,9 +80,9 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
     """What was asked for; False with ``form.error`` said."""
     sent = request.POST
     if (action := sent.get("action")) in ("cancel", "retry"):
-        text = sent.get("baseline", "")
-        if text.isascii() and text.isdigit() and len(text) < 19:
-            mine = Baseline.objects.filter(slot=slot, pk=int(text))
+        number = Params(sent).number("baseline")
+        if number is not None:
+            mine = Baseline.objects.filter(slot=slot, pk=number)
             for found in mine.select_related("slot__source"):
                 if (store.cancel if action == "cancel" else store.retry)(found.pk):
                     store.note_act(found, "cancelled" if action == "cancel" else "asked for again")

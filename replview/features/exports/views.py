@@ -35,7 +35,7 @@ from replview.targets.policy import (
     target_of,
     try_target,
 )
-from replview.ui.params import scope_to, slot_asked_for
+from replview.ui.params import Params, scope_to, slot_asked_for
 
 _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
@@ -155,10 +155,10 @@ def log(request: HttpRequest, export_id: int) -> HttpResponse:
 @require_GET
 def all_exports(request: HttpRequest) -> HttpResponse:
     """What was taken out, and by whom: every one there was, the newest first."""
-    before = request.GET.get("before", "")
+    before = Params(request.GET).number("before")
     rows = visible_exports().defer("result", "slice")
-    if before.isascii() and before.isdigit() and len(before) < 19:
-        rows = rows.filter(pk__lt=int(before))
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
     found = list(rows[: _PAGE_ROWS + 1])
     page = {
         "rows": found[:_PAGE_ROWS],

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_GET
 from replview.access.page import ROWS, VIEWER, Action, Nav, page
 from replview.features.find.page import columns_of, read_page
 from replview.store.write.search_records import searched_changes
-from replview.ui.params import slot_asked_for
+from replview.ui.params import Params, scope_to, slot_asked_for
 from replview.ui.saved_filters import saved_filters
 
 
@@ -29,8 +29,7 @@ def find(request: HttpRequest) -> HttpResponse:
     searched_changes(page.wanted)
     # The header's scope is the slot that is searched, chosen or not.
     if not name:
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["slot"] = str(slot)  # type: ignore[index]
+        scope_to(request, slot)
     content = {"page": page, "slot": slot, "saved": saved_filters(request, "find")}
     return render(request, "find/find.html", content)
 
@@ -40,5 +39,5 @@ def find(request: HttpRequest) -> HttpResponse:
 def columns(request: HttpRequest) -> HttpResponse:
     """``{"columns": [[name, type]]}`` of one table, to be offered while a condition is typed."""
     slot = slot_asked_for(request.GET.get("slot", ""))
-    table = request.GET.get("table", "").replace("\0", "")
+    table = Params(request.GET).text("table", strip=False)
     return JsonResponse({"columns": columns_of(slot, [table]) if slot and table else []})

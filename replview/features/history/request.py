@@ -15,6 +15,7 @@ from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import note
 from replview.targets.policy import Refused, read_policy
 from replview.targets.roots import root_of
+from replview.text.parsing import whole_number
 
 PERIODS = ("minute", "hour", "day", "week", "month")
 #: A job's groups of options → the words of the form.
@@ -121,9 +122,10 @@ def _time(text: str) -> str:
 
 
 def _top(text: str) -> str:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _MOST_TOP):
+    number = whole_number(text)
+    if number is None or not 0 < number <= _MOST_TOP:
         raise Refused(f"{text!r} is no number of rows", f"Write one from 1 to {_MOST_TOP:,}")
-    return str(int(text))
+    return str(number)
 
 
 def _every(text: str) -> str:

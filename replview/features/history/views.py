@@ -17,6 +17,7 @@ from replview.features.history.request import ask, read_history_wish
 from replview.jobs import history_jobs
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, may_choose_anywhere
+from replview.ui.params import Params
 
 _PAGE_ROWS = 100
 _LOG_BYTES = 200_000
@@ -94,10 +95,10 @@ def log(request: HttpRequest, job_id: int) -> HttpResponse:
 @require_GET
 def all_jobs(request: HttpRequest) -> HttpResponse:
     """What was computed, and by whom: the newest first."""
-    before = request.GET.get("before", "")
+    before = Params(request.GET).number("before")
     rows = visible_jobs().defer("result")
-    if before.isascii() and before.isdigit() and len(before) < 19:
-        rows = rows.filter(pk__lt=int(before))
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
     found = list(rows[: _PAGE_ROWS + 1])
     older = found[_PAGE_ROWS - 1].pk if len(found) > _PAGE_ROWS else None
     return render(request, "history/all.html", {"rows": found[:_PAGE_ROWS], "older": older})

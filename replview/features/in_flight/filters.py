@@ -11,6 +11,7 @@ from django.urls import reverse
 from replview.features.in_flight.queries import Wanted
 from replview.store.models import Slot
 from replview.text.formats import NO_BREAK, age_words
+from replview.ui.params import Params
 
 STATES = ("streaming", "prepared")
 #: Ages offered, in seconds.
@@ -41,15 +42,15 @@ class Filters:
     @classmethod
     def from_words(cls, words: Mapping[str, Any]) -> "Filters":
         """From an address's parameters; what is not understood is left out."""
-        state = str(words.get("state", ""))
+        asked = Params(words)
         return cls(
             source=str(words.get("source", "")),
             slot=str(words.get("slot", "")),
-            state=state if state in STATES else "",
-            older_seconds=min(_number(words.get("older")) or 0, _AGE_MAX),
-            text=str(words.get("q", "")).strip().replace("\0", "")[:_TEXT_LIMIT],
-            rows=min(max(_number(words.get("rows")) or ROWS, ROWS), _ROWS_MAX),
-            chosen=_number(words.get("tx")),
+            state=asked.choice("state", STATES),
+            older_seconds=min(asked.number("older") or 0, _AGE_MAX),
+            text=asked.text("q", _TEXT_LIMIT),
+            rows=min(max(asked.number("rows") or ROWS, ROWS), _ROWS_MAX),
+            chosen=asked.number("tx"),
         )
 
     def url(self, **changes: Any) -> str:
@@ -126,8 +127,3 @@ class Filters:
             return Wanted(incarnations=incarnations)
         older = now - timedelta(seconds=self.older_seconds) if self.older_seconds else None
         return Wanted(incarnations=incarnations, state=self.state, until=older, text=self.text)
-
-
-def _number(text: Any) -> int | None:
-    text = str(text or "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

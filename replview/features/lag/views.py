@@ -20,6 +20,7 @@ from replview.features.lag.page import (
     read_events,
 )
 from replview.ui.charts.query import LagQuery
+from replview.ui.params import scope_to
 from replview.ui.shell import fleet_of
 from replview.ui.streaming import stream
 
@@ -34,8 +35,7 @@ def lag(request: HttpRequest) -> HttpResponse:
         if not name:
             return render(request, "lag/no_slot.html")
         # The header's scope is the slot that is shown, chosen or not.
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["slot"] = name  # type: ignore[index]
+        scope_to(request, name)
         query = LagQuery.of(request.GET)
     slots = _slots(query)
     return render(request, "lag/lag.html", lag_page(query, slots, fleet_of(request)))

@@ -14,7 +14,7 @@ from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Action, note
 from replview.text.remedies import split_remedy
-from replview.ui.params import slot_asked_for
+from replview.ui.params import scope_to, slot_asked_for
 
 _TABLES_OFFERED = 200
 
@@ -31,8 +31,7 @@ def live_page(request: HttpRequest) -> HttpResponse:
         return render(request, "live_page/no_slot.html")
     # The header's scope is the slot that is shown, chosen or not.
     if not wanted:
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["slot"] = str(slot)  # type: ignore[index]
+        scope_to(request, slot)
     tables = Relation.objects.filter(slot=slot).order_by("schema", "table")
     names = list(dict.fromkeys(f"{t.schema}.{t.table}" for t in tables[:_TABLES_OFFERED]))
     page = {

@@ -13,6 +13,8 @@ from replview.store.dsn import conninfo_from, place_of
 from replview.store.models import Source, SourceDraft
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
+from replview.text.parsing import whole_number
+from replview.ui.params import Params
 from replview.ui.plan_text import trouble_for_page
 
 FIELDS, STRING = "fields", "string"
@@ -105,9 +107,9 @@ class AddressForm:
 
 def read_form(sent: Mapping[str, Any], former: AddressForm | None = None) -> AddressForm:
     """What was sent; errors that need no server are said already."""
-    values = {name: str(sent.get(name, "")).replace("\0", "").strip() for name in _TEXTS}
-    form = AddressForm({name: text[:_LONGEST] for name, text in values.items()})
-    form.password = str(sent.get("password", "")).replace("\0", "")[:_LONGEST]
+    params = Params(sent)
+    form = AddressForm({name: params.text(name, _LONGEST) for name in _TEXTS})
+    form.password = params.text("password", _LONGEST, strip=False)
     form.has_password = former is not None and former.has_password and same_place(form, former)
     if form.how == FIELDS:
         _check_fields(form)
@@ -171,7 +173,7 @@ def _check_fields(form: AddressForm) -> None:
         if not form.values[name]:
             form.errors[name] = Trouble("needed", f"the {what} is missing", "Enter it")
     port = form.values["port"]
-    if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+    if port and not 0 < (whole_number(port) or 0) < 65536:
         form.errors["port"] = Trouble("bad_port", "a port is a number from 1 to 65535",
                                       "Usually 5432")  # fmt: skip
     if form.sslmode not in [mode for mode, _ in SSL_MODES]:

@@ -15,6 +15,8 @@ from replview.catalog.state.wal_budget import (
     size_words,
 )
 from replview.features.baselines.text import COST
+from replview.text.parsing import whole_number
+from replview.ui.params import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ def read_form(form: OptionForm, sent: Mapping[str, Any]) -> dict[str, Any] | Non
         form.values[one.name] = chosen
         options[one.name] = {"yes": True, "no": False}.get(chosen, chosen)
     for name in ("slot_name", "wal_budget", "heartbeat"):
-        form.values[name] = str(sent.get(name, "")).replace("\0", "").strip()[:100]
+        form.values[name] = Params(sent).text(name, 100)
     if fault := slot_name_fault(form.values["slot_name"]):
         form.errors["slot_name"] = fault
     options["wal_budget"] = form.values["wal_budget"]
@@ -118,13 +120,14 @@ def _heartbeat(form: OptionForm) -> int | None:
     if not text:
         return None
     least, most = HEARTBEAT_BOUNDS
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and least <= int(text) <= most):
+    seconds = whole_number(text, digits=8)
+    if seconds is None or not least <= seconds <= most:
         form.errors["heartbeat"] = f"a number of seconds from {least} to {most:,}, or nothing"
         return None
     if form.facts.in_recovery:
         form.errors["heartbeat"] = "this server is a standby: nothing can be written there"
         return None
-    return int(text)
+    return seconds
 
 
 def _choice(option: Option, asked: Any) -> str:

@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
+from replview.ui.params import Params
+
 SORTS = {"last": "Last change", "name": "Name", "changes": "Changes", "versions": "Versions"}
 RANGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7),
           "30d": timedelta(days=30)}  # fmt: skip
@@ -37,12 +39,11 @@ class Wanted:
 
 def wanted_of(request: HttpRequest) -> Wanted:
     """Read the address; whatever cannot be meant is left out."""
-    asked = request.GET
-    sort, span = asked.get("sort", ""), asked.get("range", "")
+    asked = Params(request.GET)
     return Wanted(
-        q=asked.get("q", "").replace("\0", "").strip()[:200],
-        sort=sort if sort in SORTS else "last",
-        warnings=asked.get("with") == "warnings",
-        range=span if span in RANGES else "24h",
-        after=asked.get("after", "")[:300],
+        q=asked.text("q"),
+        sort=asked.choice("sort", SORTS, "last"),
+        warnings=asked.flag("with", "warnings"),
+        range=asked.choice("range", RANGES, "24h"),
+        after=asked.text("after", 300, strip=False),
     )

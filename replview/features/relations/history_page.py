@@ -26,6 +26,7 @@ from replview.store.models import Relation, TypeName
 from replview.store.publication_looks import latest_look
 from replview.store.read.mask_rules import named_columns
 from replview.text.addresses import relation_url
+from replview.ui.params import Params
 from replview.ui.versions.diff import Diff, compare, summary
 from replview.ui.versions.renames import Carried, rename_candidates
 from replview.ui.versions.shapes import Shape, shape_of
@@ -152,8 +153,11 @@ def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
     """At most seven reads of the store, none of the source."""
     history = schema_history(relation)
     names = _type_names(relation, history)
-    to = history.number(_number(request, "to")) or history.current or _newest(history)
-    before = history.number(_number(request, "from")) or (history.before(to) if to else None)
+    asked = Params(request.GET)
+    to = history.number(asked.number("to", digits=8) or 0) or history.current or _newest(history)
+    before = history.number(asked.number("from", digits=8) or 0) or (
+        history.before(to) if to else None
+    )
     if before is to:
         before = None
     shape = shape_of(to.version, names) if to else None
@@ -185,11 +189,6 @@ def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
 
 def _newest(history: SchemaHistory) -> VersionHistory | None:
     return history.versions[0] if history.versions else None
-
-
-def _number(request: HttpRequest, name: str) -> int:
-    text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 def _type_names(relation: Relation, history: SchemaHistory) -> dict[int, str]:

@@ -18,6 +18,7 @@ from replview.health.fleet import SlotView
 from replview.store.models import Relation, RelationVersion, Slot
 from replview.store.read.coverage import coverage_of
 from replview.text.addresses import relation_url
+from replview.ui.params import scope_to
 from replview.ui.shell import fleet_of
 from replview.ui.versions.shapes import shape_of
 
@@ -90,8 +91,7 @@ def _slot(request: HttpRequest) -> SlotView | None:
 
 
 def _scope(request: HttpRequest, slot: Slot) -> None:
-    request.GET = request.GET.copy()  # type: ignore[assignment]
-    request.GET["slot"] = str(slot)  # type: ignore[misc]
+    scope_to(request, slot)
 
 
 def _find(relation_id: int) -> Relation:

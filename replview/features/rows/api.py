@@ -17,6 +17,7 @@ from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_ke
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.store.write.access_record import viewed
+from replview.text.parsing import clean_text
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.coverage import coverage_json
 from replview.ui.api.filters import BUDGET_SECONDS, Paging
@@ -136,13 +137,13 @@ def as_of(
 
 def _row(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | None]]:
     """The table and the key in it. Raises ``Http404``, ``BadRequest``."""
-    found = tables_named(reading_session(), slot, table.replace("\0", "")[:200])
+    found = tables_named(reading_session(), slot, clean_text(table, 200, strip=False))
     if found is None:
         raise Http404(f"slot {slot} has no table {table[:100]!r}: see /api/v1/relations")
     if reason := found.withheld(reading_session()):
         raise BadRequest(reason, "ask for the table's changes without a key")
     try:
-        return found, parse_key(key.replace("\0", ""), found.key_columns)
+        return found, parse_key(clean_text(key, strip=False), found.key_columns)
     except KeyProblem as problem:
         raise BadRequest(str(problem), "write key=42, key=id=42 or key=a=1, b=2") from None
 

@@ -15,6 +15,7 @@ from replview.store.read.changes.page import changes_of
 from replview.store.read.history import transaction_by_id
 from replview.store.write.access_record import viewed
 from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.params import scope_to
 from replview.ui.row_start import read_start
 from replview.ui.shell import fleet_of
 
@@ -75,6 +76,5 @@ def _slot(request: HttpRequest) -> SlotView | None:
     )
     if view is not None:
         # The header's scope is the slot that is shown, chosen or not.
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["slot"] = str(view.slot)  # type: ignore[index]
+        scope_to(request, view.slot)
     return view

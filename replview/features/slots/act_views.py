@@ -28,6 +28,7 @@ from replview.ui.managed import (
     statements_of,
     trouble_of,
 )
+from replview.ui.params import Params, scope_to
 
 #: Tables in one list; more are found by their name.
 _LISTED = 300
@@ -107,7 +108,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
     asked = request.POST if request.method == "POST" else request.GET
     add, remove = names_in(asked.getlist("add")), names_in(asked.getlist("remove"))
-    search = request.GET.get("q", "").replace("\0", "").strip()[:100]
+    search = Params(request.GET).text("q", 100)
     page: dict[str, Any] = {"add": add, "remove": remove, "search": search}
     try:
         if request.method == "GET":
@@ -151,8 +152,7 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     watched = WatchedSlot.objects.filter(source=source, name=slot_name).first()
     if watched is None:
         raise Http404("the source was never seen to have such a slot")
-    request.GET = request.GET.copy()  # type: ignore[assignment]
-    request.GET["slot"] = f"{source_name}/{slot_name}"  # type: ignore[index]
+    scope_to(request, f"{source_name}/{slot_name}")
     asked = request.POST if request.method == "POST" else request.GET
     chosen = names_in(asked.getlist("publication"))
     page: dict[str, Any] = {"source": source, "slot_name": slot_name, "watched": watched,
@@ -229,7 +229,7 @@ def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
     """Which columns of a table are kept, masked or left out; shown as ALTER PUBLICATION first."""
     slot = slot_for(request, source_name, slot_name, Role.ADMIN)
     asked = request.POST if request.method == "POST" else request.GET
-    table = asked.get("table", "").replace("\0", "")[:200]
+    table = Params(asked).text("table", strip=False)
     rules = {rule: names_in(asked.getlist(rule)) for rule in (MASK, DROP)}
     # Of a form each column says what is wanted of it; a link names those that are not kept.
     for name, value in asked.items():

@@ -6,6 +6,7 @@ from replview.catalog.plan.slot_step import HEARTBEAT, HEARTBEAT_BOUNDS
 from replview.catalog.state.wal_budget import parse_budget, size_words
 from replview.store.models import Slot, WatchedSlot
 from replview.store.slot_control import DROPPED
+from replview.text.parsing import whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +67,9 @@ def parse_form(slot: Slot, sent: dict[str, str]) -> dict[str, object]:
     least, most = HEARTBEAT_BOUNDS
     seconds: int | None = None
     if heartbeat:
-        digits = heartbeat.isascii() and heartbeat.isdigit() and len(heartbeat) < 9
-        if not digits or not least <= int(heartbeat) <= most:
+        seconds = whole_number(heartbeat, digits=8)
+        if seconds is None or not least <= seconds <= most:
             raise ValueError(f"a heartbeat is written every {least} to {most:,} seconds, or never")
-        seconds = int(heartbeat)
     if seconds is not None and slot.source.in_recovery:
         raise ValueError("the source is a standby: no heartbeat can be written there")
     budget_bytes = parse_budget(sent.get("wal_budget", "").strip() or "none")

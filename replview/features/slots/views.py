@@ -29,6 +29,8 @@ from replview.store.same_server import recorded_elsewhere
 from replview.store.slot_control import change_budget
 from replview.store.slot_log import line_of, read_log
 from replview.text.addresses import stream_url
+from replview.text.parsing import clean_text
+from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 from replview.ui.slot_log import choices_of, lines_of, query_of
 
@@ -71,8 +73,7 @@ def find(request: HttpRequest, source_name: str, slot_name: str) -> SlotView | N
     """The slot, which also becomes the scope of the page's header."""
     name = f"{source_name}/{slot_name}"
     if "slot" not in request.GET:
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["slot"] = name  # type: ignore[index]
+        scope_to(request, name)
     return fleet_of(request).find_slot(name)
 
 
@@ -169,7 +170,7 @@ def _lives(row: Slot) -> dict[str, Any]:
 
 def _log(request: HttpRequest, row: Slot) -> dict[str, Any]:
     kinds = list(dict.fromkeys(kind for kind in request.GET.getlist("kind") if kind))
-    kinds = [kind.replace("\0", "")[:60] for kind in kinds[:_KINDS_ASKED]]
+    kinds = [clean_text(kind, 60, strip=False) for kind in kinds[:_KINDS_ASKED]]
     start = _start(request, row)
     page = read_log(row, kinds=kinds, start=start, limit=LOG_LINES)
     return {
@@ -184,11 +185,9 @@ def _log(request: HttpRequest, row: Slot) -> dict[str, Any]:
 
 
 def _start(request: HttpRequest, row: Slot) -> SlotEvent | None:
-    text = request.GET.get("from", "")
-    if not text:
+    if not request.GET.get("from", ""):
         return None
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-    line = line_of(row, number)
+    line = line_of(row, Params(request.GET).number("from") or 0)
     if line is None:
         raise Http404("the slot's log has no such line")
     return line

@@ -27,6 +27,7 @@ from replview.ui.managed import (
     statements_of,
     trouble_of,
 )
+from replview.ui.params import Params
 
 _DRAFT = "move"
 #: An address that was tried is kept so long, sealed, for its confirmation.
@@ -47,7 +48,7 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
         new = Credentials(
             dsn=_text(request, "dsn"),
             user=_text(request, "user", 200),
-            password=request.POST.get("password", "").replace("\0", "")[:1000],
+            password=Params(request.POST).text("password", 1000, strip=False),
             password_ref=_text(request, "password_ref", 1000),
         )
         try:
@@ -197,7 +198,7 @@ def _draft_of(request: HttpRequest, source: Source) -> dict[str, Any] | None:
 
 
 def _text(request: HttpRequest, name: str, most: int = 4000) -> str:
-    return request.POST.get(name, "").replace("\0", "").strip()[:most]
+    return Params(request.POST).text(name, most)
 
 
 def _links(source: Source) -> list[tuple[str, str]]:

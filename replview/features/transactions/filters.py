@@ -7,11 +7,11 @@ from urllib.parse import urlencode
 
 from replview.store.read.changes.of_transaction import ChangeFilter
 from replview.store.read.rows import TransactionRow
+from replview.ui.params import Params
 
 OPERATIONS = "IUDTMS"
 #: In ``table``: the logical messages. A table always has its schema before a dot.
 MESSAGES = "messages"
-_TEXT_LIMIT = 200
 _LAST_SEQ = (1 << 31) - 1
 
 
@@ -34,18 +34,17 @@ class Shown:
     @classmethod
     def from_words(cls, words: Mapping[str, Any]) -> Self:
         """From an address's parameters; what is not understood is left out."""
-        wanted = str(words.get("ops") or "").upper()
-        ops = "".join(letter for letter in OPERATIONS if letter in wanted)
-        at = _number(words.get("at"))
-        before = _number(words.get("before"))
+        asked = Params(words)
+        at = asked.number("at", digits=9)
+        after = asked.number("after", digits=9) or 0
         return cls(
-            inline=words.get("diff") == "inline",
-            all_columns=words.get("columns") == "all",
-            table=str(words.get("table") or "")[:_TEXT_LIMIT],
-            ops="" if ops == OPERATIONS else ops,
-            text=str(words.get("q") or "").replace("\x00", "")[:_TEXT_LIMIT],
-            after=max(at - 1, 0) if at is not None else _number(words.get("after")) or 0,
-            before=_LAST_SEQ if words.get("end") == "last" else before,
+            inline=asked.flag("diff", "inline"),
+            all_columns=asked.flag("columns", "all"),
+            table=asked.text("table", strip=False),
+            ops=asked.letters("ops", OPERATIONS),
+            text=asked.text("q", strip=False),
+            after=after if at is None else max(at - 1, 0),
+            before=_LAST_SEQ if asked.flag("end", "last") else asked.number("before", digits=9),
         )
 
     @property
@@ -104,11 +103,6 @@ class Shown:
 
 def _query(words: Mapping[str, str]) -> str:
     return f"?{urlencode(words)}" if words else "?"
-
-
-def _number(text: Any) -> int | None:
-    text = str(text or "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 _LETTERS = "IUDT"

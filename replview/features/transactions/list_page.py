@@ -22,6 +22,7 @@ from replview.store.read.transactions.listing import (
     find_transactions,
 )
 from replview.store.read.transactions.transaction_filter import OPERATIONS, read_time
+from replview.text.parsing import whole_number
 from replview.ui.changes.filter_text import filter_text
 from replview.ui.changes.transaction_lines import (
     MarkerLine,
@@ -29,6 +30,7 @@ from replview.ui.changes.transaction_lines import (
     transaction_lines,
     with_markers,
 )
+from replview.ui.params import Params
 
 _NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
 
@@ -43,8 +45,9 @@ def find_transaction(text: str, slot: str = "") -> Transaction | None:
             incarnation__in=[life.id for life in lives_of(reading_session(), slot)]
         )
     found = shown.filter(gid=text).order_by("-id").first()
-    if found is None and text.isascii() and text.isdigit() and len(text) <= 10:
-        found = shown.filter(xid=int(text)).order_by("-id").first()
+    xid = whole_number(text, digits=10)
+    if found is None and xid is not None:
+        found = shown.filter(xid=xid).order_by("-id").first()
     return found or _at_lsn(text, slot)
 
 
@@ -196,7 +199,7 @@ def place_of(words: Mapping[str, Any], slot: str) -> Place:
             return Place(cursor=Cursor.parse(text), backwards=bool(words.get("back")))
         except ValueError:
             return Place()
-    at = str(words.get("at") or "").replace("\0", "").strip()[:200]
+    at = Params(words).text("at")
     return _jump(at, slot) if at else Place()
 
 

@@ -14,6 +14,7 @@ from replview.store.read.coverage import coverage_of
 from replview.store.read.deleted_days import last_deleted_day
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.store.write.search_records import searched_transactions
+from replview.ui.params import Params, scope_to
 from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of
 
@@ -36,8 +37,7 @@ def transactions(request: HttpRequest) -> HttpResponse:
     if slot is None and len(views) == 1:
         slot = views[0].slot
         # The header's scope is the slot that is shown, chosen or not.
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["slot"] = str(slot)  # type: ignore[index]
+        scope_to(request, slot)
     page = read_page(request.GET, slot, several=slot is None)
     searched_transactions(page.wanted, None if slot is None else slot.source_id)
     slots = [("", list_url(page.wanted, slot=""))] if len(views) > 1 else []
@@ -68,7 +68,7 @@ def search(request: HttpRequest) -> HttpResponse:
     """To the transaction, or to the list at that moment; where there is none, a page that says
     what was looked for.
     """
-    text = request.GET.get("q", "").replace("\0", "").strip()[:200]
+    text = Params(request.GET).text("q")
     if not text:
         return redirect("overview")
     found = find_transaction(text)

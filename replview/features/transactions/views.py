@@ -29,6 +29,7 @@ from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
 from replview.ui.changes.stages import life_of
 from replview.ui.changes.transaction_sentence import NOT_UNDONE
 from replview.ui.changes.transaction_words import tell
+from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 
 REFUSED = 409
@@ -93,13 +94,11 @@ def changes(request: HttpRequest, transaction_id: int) -> HttpResponse:
 
 def in_scope(request: HttpRequest, slot: Slot) -> None:
     """The header's scope is the transaction's slot, whatever the address says."""
-    request.GET = request.GET.copy()  # type: ignore[assignment]
-    request.GET["slot"] = str(slot)  # type: ignore[index]
+    scope_to(request, slot)
 
 
 def _after(request: HttpRequest) -> int:
-    text = request.GET.get("after", "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return Params(request.GET).number("after", digits=9) or 0
 
 
 @page(role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)

@@ -14,6 +14,7 @@ from replview.features.alerts.rules.trying import try_rule
 from replview.management.output.instance import InstanceCommand, find_source, table_of
 from replview.store.models import Alert, AlertRule, WatchedSlot
 from replview.text.formats import NO_BREAK
+from replview.text.parsing import whole_number
 
 _MOST = 1000
 
@@ -108,8 +109,8 @@ def _wanted(options: dict[str, Any]) -> AlertRule:
     built_in.ensure()
     word = options["rule"]
     rules = AlertRule.objects.all()
-    if word.isascii() and word.isdigit() and len(word) < 19:
-        rule = rules.filter(pk=int(word)).first()
+    if (number := whole_number(word)) is not None:
+        rule = rules.filter(pk=number).first()
     else:
         known = rules.filter(kind=word.replace("-", "_"), slot=None)
         rule = known.order_by("-built_in", "pk").first()

@@ -9,6 +9,7 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Slot
 from replview.store.read.changes.selections import Selection
+from replview.text.parsing import whole_number
 
 _LETTERS = {
     "insert": "I",
@@ -135,6 +136,7 @@ def _operation(text: str) -> str:
 
 def number(text: str) -> int:
     """At least one."""
-    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text)):
+    found = whole_number(text)
+    if not found:
         raise ArgumentTypeError(f"{text} is not a number above zero")
-    return int(text)
+    return found

@@ -21,6 +21,7 @@ from replview.store.retention.policy import Keeping, change_keeping, check
 from replview.store.slot_control import change_budget
 from replview.store.write.access_record import Action, note
 from replview.text.formats import count_words
+from replview.text.parsing import whole_number
 from replview.ui.retention_text import (
     has_words,
     keeping_words,
@@ -111,9 +112,10 @@ def _seconds(text: str) -> int | None:
     if text.strip().lower() in ("none", "off", "0"):
         return None
     least, most = HEARTBEAT_BOUNDS
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and least <= int(text) <= most):
+    seconds = whole_number(text, digits=8)
+    if seconds is None or not least <= seconds <= most:
         raise CommandError(f"--heartbeat is a number of seconds from {least} to {most}, or none")
-    return int(text)
+    return seconds
 
 
 _TABLES_SHOWN = 10

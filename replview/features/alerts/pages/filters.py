@@ -11,6 +11,8 @@ from django.urls import reverse
 
 from replview.features.alerts.rules.kinds import KINDS
 from replview.store.models import Alert
+from replview.text.parsing import whole_number
+from replview.ui.params import Params
 
 #: Word in the address → what the page calls it, and how far back; None: all there is.
 RANGES: dict[str, tuple[str, dt.timedelta | None]] = {
@@ -22,7 +24,6 @@ RANGES: dict[str, tuple[str, dt.timedelta | None]] = {
 }
 _DEFAULT_RANGE = "7d"
 _TEXT_LIMIT = 130
-_NUMBER_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +87,14 @@ class Wanted:
 
 def wanted_of(request: HttpRequest) -> Wanted:
     """Read the address; whatever cannot be meant is left out."""
-    asked = request.GET
-    kind, span, rule = asked.get("kind", ""), asked.get("range", ""), asked.get("rule", "")
+    asked = Params(request.GET)
     return Wanted(
-        rule=int(rule) if _is_number(rule) else None,
-        kind=kind if kind in KINDS else "",
-        source=_text(asked.get("source", "")),
-        slot=_text(asked.get("slot", "")),
-        range=span if span in RANGES else _DEFAULT_RANGE,
-        after=_place(asked.get("after", "")),
+        rule=asked.number("rule"),
+        kind=asked.choice("kind", KINDS),
+        source=asked.text("source", _TEXT_LIMIT),
+        slot=asked.text("slot", _TEXT_LIMIT),
+        range=asked.choice("range", RANGES, _DEFAULT_RANGE),
+        after=_place(request.GET.get("after", "")),
     )
 
 
@@ -104,14 +104,5 @@ def _place(text: str) -> tuple[str, int] | None:
         moment = dt.datetime.fromisoformat(at)
     except ValueError:
         return None
-    if moment.tzinfo is None or not _is_number(number):
-        return None
-    return moment.isoformat(), int(number)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS
-
-
-def _text(text: str) -> str:
-    return text.replace("\0", "").strip()[:_TEXT_LIMIT]
+    found = whole_number(number)
+    return None if moment.tzinfo is None or found is None else (moment.isoformat(), found)

@@ -7,6 +7,8 @@ from typing import Any
 from replview.features.alerts.rules.amounts import AmountError, exact_words, parse_amount
 from replview.features.alerts.rules.kinds import KINDS, Kind, Unit
 from replview.store.models import AlertRule
+from replview.text.parsing import clean_text
+from replview.ui.params import Params
 
 _NAME_LIMIT = 100
 _TABLES_MOST = 200
@@ -73,11 +75,9 @@ class RuleForm:
     def read(self, sent: Mapping[str, Any]) -> bool:
         """Take what was sent; False with ``errors`` said."""
         names = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear")
-        self.values = {
-            name: str(sent.get(name, "")).replace("\0", "").strip()[: _NAME_LIMIT + 1]
-            for name in names
-        }
-        self.values["tables"] = str(sent.get("tables", "")).replace("\0", "")
+        params = Params(sent)
+        self.values = {name: params.text(name, _NAME_LIMIT + 1) for name in names}
+        self.values["tables"] = clean_text(sent.get("tables"), strip=False)
         rule = self.rule
         rule.name = self.values["name"]
         if not rule.name or len(rule.name) > _NAME_LIMIT:

@@ -19,6 +19,7 @@ from replview.features.alerts.rules.built_in import ensure, original
 from replview.features.alerts.rules.kinds import KINDS
 from replview.store.models import AlertRule, WatchedSlot
 from replview.store.write.access_record import Action, note
+from replview.ui.params import Params
 
 _SLOTS_OFFERED = 500
 
@@ -66,8 +67,8 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_POST
 def attempt(request: HttpRequest) -> HttpResponse:
     """Try what the form holds against the past hour; nothing is saved."""
-    number = request.POST.get("rule", "")
-    known = _find(int(number)) if _is_number(number) else _unsaved(request.POST)
+    number = Params(request.POST).number("rule")
+    known = _find(number) if number is not None else _unsaved(request.POST)
     form = RuleForm.of(known)
     if not form.read(request.POST):
         return render(request, "alerts/_trial.html", {"errors": form.errors})
@@ -125,10 +126,10 @@ def _show(request: HttpRequest, form: RuleForm, *, status: int = 200) -> HttpRes
 
 def _unsaved(asked: Any) -> AlertRule:
     """What the address, or the form, wants: a kind, or a rule and a slot."""
-    base, slot = asked.get("overrides", ""), asked.get("slot", "")
-    if _is_number(base) and _is_number(slot):
-        found = _find(int(base))
-        watched = get_object_or_404(WatchedSlot.objects.select_related("source"), pk=int(slot))
+    base, slot = Params(asked).number("overrides"), Params(asked).number("slot")
+    if base is not None and slot is not None:
+        found = _find(base)
+        watched = get_object_or_404(WatchedSlot.objects.select_related("source"), pk=slot)
         if found.slot_id is not None or not KINDS[found.kind].per_slot:
             raise Http404("this rule has none of a single slot")
         # It may have been made meanwhile: then it is that one.
@@ -148,7 +149,3 @@ def _find(rule_id: int) -> AlertRule:
     rows = AlertRule.objects.select_related("slot__source", "overrides")
     found: AlertRule = get_object_or_404(rows, pk=rule_id)
     return found
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19

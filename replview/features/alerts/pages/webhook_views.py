@@ -15,6 +15,7 @@ from replview.features.alerts.rules.webhooks import (
     switch_webhook,
 )
 from replview.store.models import AlertRule, Delivery, Webhook
+from replview.text.parsing import clean_text
 
 _DELIVERIES_SHOWN = 50
 _SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
@@ -31,10 +32,10 @@ def webhooks(request: HttpRequest) -> HttpResponse:
         sent = request.POST
         try:
             page["made"], page["secret"] = add_webhook(
-                sent.get("name", "").replace("\0", ""),
-                sent.get("url", "").replace("\0", ""),
+                clean_text(sent.get("name"), strip=False),
+                clean_text(sent.get("url"), strip=False),
                 by=request.user.get_username(),
-                secret=sent.get("secret", "").replace("\0", ""),
+                secret=clean_text(sent.get("secret"), strip=False),
                 format=sent.get("format", ""),
                 allow_private=sent.get("allow_private") == "on",
                 severities=[AlertRule.Severity.NOW] if sent.get("only_now") == "on" else [],
