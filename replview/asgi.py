@@ -15,8 +15,7 @@ http = get_asgi_application()
 
 from replview.live.allowed import SameOrigin  # noqa: E402
 from replview.live.routing import websocket_urlpatterns  # noqa: E402
-from replview.ui.garbage import spare_what_stays  # noqa: E402
-from replview.ui.request_size import BoundedRequests  # noqa: E402
+from replview.ui.serving import BoundedRequests, spare_what_stays  # noqa: E402
 
 application = ProtocolTypeRouter(
     {

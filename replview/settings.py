@@ -128,7 +128,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     # The outermost: static files and answers of the other middlewares get the policy too.
-    "replview.ui.security.ContentSecurityPolicyMiddleware",
+    "replview.ui.middleware.ContentSecurityPolicyMiddleware",
     # Before the host name is checked: a probe asks by address.
     "replview.features.monitoring.probes.ProbesMiddleware",
     "django.middleware.security.SecurityMiddleware",
@@ -140,7 +140,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     # A program's token tells the user as a session does.
     "replview.ui.api.access.TokenMiddleware",
-    "replview.access.sessions.SessionPolicyMiddleware",
+    "replview.access.session_policy.SessionPolicyMiddleware",
     # Within the login, around all that may show rows.
     "replview.access.middleware.AccessRecordMiddleware",
     "replview.access.visibility.VisibilityMiddleware",
@@ -151,7 +151,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     # A statement that took too long is told as that.
-    "replview.ui.slow_statements.SlowStatementMiddleware",
+    "replview.ui.middleware.SlowStatementMiddleware",
     # So is a zero byte, with which nothing is called.
     "replview.ui.params.ZeroBytesMiddleware",
 ]
@@ -228,7 +228,7 @@ AXES_FAILURE_LIMIT = int(value("REPLVIEW_LOGIN_FAILURES"))
 AXES_COOLOFF_TIME = timedelta(minutes=float(value("REPLVIEW_LOGIN_LOCK_MINUTES")))
 LOGIN_FAILURES_OF_ADDRESS = 10 * AXES_FAILURE_LIMIT
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_CLIENT_IP_CALLABLE = "replview.access.signing_in.address_of"
+AXES_CLIENT_IP_CALLABLE = "replview.features.accounts.sign_in.address_of"
 AXES_RESET_ON_SUCCESS = True
 # So that the time which is told holds.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False

@@ -1,10 +1,13 @@
-"""Who may open which socket: each address with the role it needs; what is missing is refused.
+"""Who may open a socket, and keep it open: each address with the role it needs.
 
-As ``access.allowed`` is for pages. A page of another origin may open none: the browser sends its
-cookies along whoever's page it is, and says whose in ``Origin``.
+What is missing here is refused; for pages the view says it (``@page``). A page of another origin
+may open none: the browser sends its cookies along whoever's page it is, and says whose in
+``Origin``.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,9 +15,11 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from django.conf import settings
 
-from replview.access.rights import Role, role_of
+from replview.access.rights import Role, role_of, visible_sources
 from replview.access.session_policy import is_over
+from replview.access.visibility import visibility_for
 from replview.live import events
+from replview.store.read.visibility import Visibility
 
 #: By the address as ``routing`` has it.
 ALLOWED_SOCKETS: dict[str, Role] = {
@@ -82,3 +87,42 @@ def is_same_origin(scope: dict[str, Any]) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(host) and parts.netloc == host
+
+
+#: How often a session is looked at again: it may have ended meanwhile.
+SESSION_SECONDS = 30.0
+
+
+async def signed_in(scope: dict[str, Any]) -> bool:
+    """Whether the scope's session is of somebody who may read."""
+    user = scope.get("user") or await get_user(scope)
+    return await database_sync_to_async(role_of)(user) is not None
+
+
+async def sees(scope: dict[str, Any], source_id: int | None) -> bool:
+    """Whether the source is one of those that whoever opened the socket sees."""
+    return source_id is not None and await seen_of(scope, [source_id]) != []
+
+
+async def seen_of(scope: dict[str, Any], source_ids: list[int]) -> list[int]:
+    """Those of the sources that are seen."""
+    user = scope.get("user") or await get_user(scope)
+    visible = await database_sync_to_async(visible_sources)(user)
+    return [one for one in source_ids if visible is None or one in visible]
+
+
+async def visibility_of(scope: dict[str, Any]) -> Visibility:
+    """What whoever opened the socket may see."""
+    return visibility_for(scope.get("user") or await get_user(scope))
+
+
+async def until_signed_out(scope: dict[str, Any], source_id: int | None = None) -> None:
+    """Returns once the session has ended, or the source is seen no more."""
+    while True:
+        await asyncio.sleep(SESSION_SECONDS)
+        store = import_module(settings.SESSION_ENGINE).SessionStore
+        now = {"session": store(session_key=scope["session"].session_key)}
+        if not await signed_in(now) or await database_sync_to_async(is_over)(now["session"]):
+            return
+        if source_id is not None and not await sees(now, source_id):
+            return

@@ -19,7 +19,6 @@ from channels.layers import channel_layers
 from django.db import Error as DatabaseError
 
 from replview.live import reading
-from replview.live.ending import end
 from replview.live.events import (
     EXPORT,
     SAMPLE,
@@ -30,6 +29,19 @@ from replview.live.events import (
     source_group_of,
 )
 from replview.live.reading import Look, Names, News, Position
+
+
+async def end(*tasks: "asyncio.Task[Any] | None") -> None:
+    """Cancel tasks and wait for their end; again, where a library swallowed the first cancel."""
+    running = {task for task in tasks if task is not None and not task.done()}
+    while running:
+        for task in running:
+            task.cancel()
+        done, running = await asyncio.wait(running, timeout=0.2)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # looked at, so that nobody warns of it
+
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,8 @@ from typing import Any
 from django.urls import URLPattern, path
 
 from replview.live.allowed import guarded
-from replview.live.export_sockets import ExportSocket
-from replview.live.sample_sockets import SampleSocket
 from replview.live.sockets import LiveSocket
+from replview.live.watch_sockets import ExportSocket, SampleSocket
 
 
 def _socket(route: str, consumer: Any) -> URLPattern:

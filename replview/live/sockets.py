@@ -11,18 +11,20 @@ import logging
 from typing import Any
 
 import orjson
+from channels.auth import get_user
+from channels.db import DatabaseSyncToAsync
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from replview.access.visibility import use_visibility
+from replview.jobs import drafts
 from replview.live import events, reading, stretches
-from replview.live.ending import end
+from replview.live.allowed import signed_in, until_signed_out, visibility_of
 from replview.live.filters import Filters
-from replview.live.hub import Feed, the_hub
-from replview.live.opened import note_opened
-from replview.live.signing_in import signed_in, until_signed_out, visibility_of
+from replview.live.hub import Feed, end, the_hub
 from replview.live.stretches import Stretch
-from replview.live.watched import keep_watched
 from replview.live.watcher import Watcher, cursor_of, now_ms
+from replview.store.models import Slot
+from replview.store.write.access_record import Action, Via, Visit, first_look, note, use_visit
 
 log = logging.getLogger(__name__)
 
@@ -214,3 +216,33 @@ def _rows(found: Stretch | None) -> dict[str, Any]:
         "searched_to": found.searched_to,
         "searched": found.searched,
     }
+
+
+async def note_opened(scope: dict[str, Any], slot_id: int) -> None:
+    """Somebody watches this slot from now on."""
+    user = scope.get("user") or await get_user(scope)
+    address = str((scope.get("client") or ("",))[0] or "")
+    await _in_thread(user, address, slot_id)
+
+
+def _note(user: Any, address: str, slot_id: int) -> None:
+    slot = Slot.objects.select_related("source").filter(pk=slot_id).first()
+    if slot is None or not first_look((Action.VIEWED_ROWS, user.pk, address, "live", slot_id)):
+        return
+    with use_visit(Visit(lambda: user, via=Via.SOCKET, address=address, page=lambda: "live")):
+        note(Action.VIEWED_ROWS, subject=f"{slot}, live", source_id=slot.source_id)
+
+
+_in_thread = DatabaseSyncToAsync(_note, thread_sensitive=False)
+
+
+#: Often enough for a watch that ends after a minute without.
+SAW_SECONDS = 10.0
+
+_saw = DatabaseSyncToAsync(drafts.saw, thread_sensitive=False)
+
+
+async def keep_watched(slot_id: int, user_id: int | None) -> None:
+    """Say so from time to time; returns at once for any other slot, and when the watch is over."""
+    while user_id is not None and await _saw(slot_id, user_id):
+        await asyncio.sleep(SAW_SECONDS)

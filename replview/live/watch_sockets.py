@@ -9,13 +9,17 @@ import contextlib
 from typing import Any
 
 import orjson
+from channels.auth import get_user
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 
+from replview.access.rights import visible_sources
 from replview.live import events
-from replview.live.ending import end
-from replview.live.hub import Hub, the_hub
-from replview.live.signing_in import signed_in, until_signed_out
+from replview.live.allowed import seen_of, signed_in, until_signed_out
+from replview.live.hub import Hub, end, the_hub
 from replview.live.watcher import now_ms
+from replview.store.models import Export
+from replview.store.models.seen import only_of
 
 #: More than a page shows.
 _MOST = 50
@@ -113,3 +117,47 @@ class WatchSocket(AsyncWebsocketConsumer):
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self.send(text_data=orjson.dumps(message).decode())
+
+
+@database_sync_to_async
+def _seen(user: Any, identifiers: list[int]) -> list[int]:
+    with only_of(lambda: visible_sources(user)):
+        found = set(Export.objects.filter(pk__in=identifiers).values_list("pk", flat=True))
+    return [one for one in identifiers if one in found]
+
+
+class ExportSocket(WatchSocket):
+    """One browser looking at some exports."""
+
+    things, told_type, thing = "exports", "went_on", "export"
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        """Exports of sources that are seen."""
+        user = self.scope.get("user") or await get_user(self.scope)
+        return await _seen(user, identifiers)
+
+    def hear(self, hub: Hub, identifier: int) -> None:
+        """Each step of an export."""
+        hub.watch_export(identifier, self.changed)
+
+    async def forget(self, hub: Hub) -> None:
+        """None of any export."""
+        await hub.unwatch_exports(self.changed)
+
+
+class SampleSocket(WatchSocket):
+    """One browser looking at samples of some sources."""
+
+    things, told_type, thing = "sources", "sampled", "source"
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        """Sources that are seen."""
+        return await seen_of(self.scope, identifiers)
+
+    def hear(self, hub: Hub, identifier: int) -> None:
+        """Each new sample of a source."""
+        hub.watch_samples(identifier, self.changed)
+
+    async def forget(self, hub: Hub) -> None:
+        """None of any source."""
+        await hub.unwatch_samples(self.changed)

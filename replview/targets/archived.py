@@ -22,8 +22,9 @@ from replview.store.read.rows import ChangeRow
 from replview.store.retention.archive_homes import home_of
 from replview.store.retention.archived import Place
 from replview.text.formats import plural
-from replview.ui.changes.change_blocks import Block, blocks_of
-from replview.ui.changes.transaction_words import flat_context
+from replview.ui.changes.cells import Block
+from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.changes.transaction_text import flat_context
 from replview.ui.changes.withheld_changes import seen_archived
 from replview.ui.params import Params, scope_to
 

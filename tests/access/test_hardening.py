@@ -18,8 +18,8 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from replview.management.commands.up import check_hardened
 from replview.runtime.logs import PlainFormatter
 from replview.runtime.problems import StackProblem
-from replview.ui.request_size import BoundedRequests
-from replview.ui.slow_statements import SlowStatementMiddleware
+from replview.ui.middleware import SlowStatementMiddleware
+from replview.ui.serving import BoundedRequests
 from tests import audit
 from tests.people import make_user
 

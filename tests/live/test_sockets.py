@@ -7,7 +7,7 @@ import pytest
 from channels.db import database_sync_to_async
 from django.contrib.sessions.models import Session
 
-from replview.live import signing_in
+from replview.live import allowed
 from replview.live.hub import the_hub
 from tests.live.conftest import Socket, communicator, connected
 from tests.live.feeder import Feeder, NewChange, NewTransaction, single
@@ -47,7 +47,7 @@ async def test_another_site_s_page_may_not_watch(feeder: Feeder, cookie: str, or
 
 
 async def test_it_ends_with_its_session(feeder: Feeder, cookie: str, monkeypatch) -> None:
-    monkeypatch.setattr(signing_in, "SESSION_SECONDS", 0.05)
+    monkeypatch.setattr(allowed, "SESSION_SECONDS", 0.05)
     opened = communicator(feeder.slot_id, cookie)
     await opened.connect(timeout=5)
     await database_sync_to_async(Session.objects.all().delete)()

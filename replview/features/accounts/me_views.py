@@ -14,8 +14,8 @@ from replview.access import accounts, session_policy
 from replview.access.accounts import AccountProblem
 from replview.access.page import SIGNED_IN, VIEWER, page
 from replview.access.rights import role_of, table_patterns, visible_sources
-from replview.access.signing_in import locked_until
 from replview.access.tokens import ScopeRefused, make_token, scopes_for
+from replview.features.accounts.sign_in import locked_until
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
 from replview.text.formats import age_words

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.access.visibility import reading_session
+from replview.features.actors.day_bars import DayBars, day_bars
 from replview.features.actors.filters import RANGES, SORT_WORDS, Wanted
 from replview.store.models import Slot
 from replview.store.read.transactions.listing import TransactionFilter, find_transactions
@@ -22,7 +23,6 @@ from replview.store.sums.actor_sums import (
 )
 from replview.text.addresses import find_url, transactions_url
 from replview.ui.changes.transaction_lines import TransactionLine, transaction_lines
-from replview.ui.day_bars import DayBars, day_bars
 
 PAGE_ACTORS = 50
 LATEST_TRANSACTIONS = 20

@@ -19,8 +19,8 @@ from replview.store.read.relation_shapes import VersionShape, shapes_named
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.text.addresses import find_url, row_url
-from replview.ui.changes.cells import Cell
-from replview.ui.changes.change_blocks import Block, blocks_of
+from replview.ui.changes.cells import Block, Cell
+from replview.ui.changes.change_blocks import blocks_of
 
 PAGE_ROWS = 50
 #: What a page may spend on searching.

@@ -21,6 +21,7 @@ from replview.store.models import (
     SourceLook,
     Transaction,
 )
+from replview.text.parsing import whole_number
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
 ENDED_STATES = ("committed", "aborted", "rolled back", "skipped", "unknown")
@@ -81,8 +82,8 @@ class Wanted:
 
     def _says(self) -> Q:
         said = Q(gid__icontains=self.text)
-        if self.text.isascii() and self.text.isdigit() and len(self.text) <= 10:
-            said |= Q(xid=int(self.text))
+        if (xid := whole_number(self.text, digits=10)) is not None:
+            said |= Q(xid=xid)
         schema, _, table = self.text.rpartition(".")
         named = Q(table__icontains=table) & (Q(schema__iendswith=schema) if schema else Q())
         tables = Relation.objects.filter(named).values_list("pk", flat=True)[:_TABLES_LIMIT]

@@ -5,19 +5,22 @@ import datetime as dt
 import io
 from collections.abc import Callable, Iterator, Sequence
 
+from replview.features.lag.figures import (
+    batch_size,
+    lag_seconds,
+    memory,
+    retained_wal,
+    spill_stream,
+    stored_after,
+    table_rates,
+    throughput,
+    transaction_sizes,
+    unconfirmed_wal,
+)
 from replview.features.lag.page import LagSlot
 from replview.features.lag.series import Series, read_series
 from replview.features.lag.series_of_record import read_table_rates, read_transaction_sizes
 from replview.ui.charts.figure import Chart
-from replview.ui.charts.lag_seconds import lag_seconds
-from replview.ui.charts.receiver import batch_size, memory
-from replview.ui.charts.retained_wal import retained_wal
-from replview.ui.charts.spill_stream import spill_stream
-from replview.ui.charts.stored_after import stored_after
-from replview.ui.charts.table_rates import table_rates
-from replview.ui.charts.throughput import throughput
-from replview.ui.charts.transaction_sizes import transaction_sizes
-from replview.ui.charts.unconfirmed_wal import unconfirmed_wal
 from replview.ui.charts.values import SlotValues
 
 #: What each chart is made of: fields of one slot, then of several.

@@ -27,7 +27,8 @@ from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.rows import ChangeRow
 from replview.text.addresses import relation_url
-from replview.ui.changes.change_blocks import Block, blocks_of
+from replview.ui.changes.cells import Block
+from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.row_start import Start
 from replview.ui.versions.diff import summary
 from replview.ui.versions.shapes import shape_of

@@ -21,11 +21,12 @@ from replview.store.read.transactions.neighbours import Neighbours, neighbours_o
 from replview.store.read.transactions.transaction_undo import MOST_CHANGES
 from replview.text.addresses import actor_url, slot_page_url
 from replview.text.formats import plural
-from replview.ui.changes.change_blocks import OPERATION_NAMES, Block, blocks_of
+from replview.ui.changes.cells import Block
+from replview.ui.changes.change_blocks import OPERATION_NAMES, blocks_of
 from replview.ui.changes.drawer import PAGE_CHANGES
 from replview.ui.changes.stages import life_of
 from replview.ui.changes.transaction_sentence import NOT_UNDONE, grade_words, sentence_of
-from replview.ui.changes.transaction_words import flat_context, tell
+from replview.ui.changes.transaction_text import flat_context, tell
 
 #: Changes looked at for the timeline's marks.
 _SPOTS = 300

@@ -28,7 +28,7 @@ from replview.targets.archived import archived_transaction
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
 from replview.ui.changes.stages import life_of
 from replview.ui.changes.transaction_sentence import NOT_UNDONE
-from replview.ui.changes.transaction_words import tell
+from replview.ui.changes.transaction_text import tell
 from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 

@@ -5,8 +5,6 @@ buttons do is ``js/changes/main.js``.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from replview.access.visibility import reading_session
@@ -16,7 +14,7 @@ from replview.store.read.rows import ChangeRow
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed_changes
 from replview.text.formats import bytes_words
-from replview.ui.changes.cells import Cell, Line, cell
+from replview.ui.changes.cells import Block, Cell, cell
 from replview.ui.changes.change_lines import Sheet, tell_one_side, tell_update
 
 OPERATION_NAMES = {
@@ -28,62 +26,6 @@ OPERATION_NAMES = {
     "S": "snapshot",
 }
 _KEY_CHARACTERS = 80
-
-
-@dataclass(slots=True)
-class Block:
-    """One change."""
-
-    seq: int
-    op: str
-    operation: str
-    table: str
-    schema: str
-    version: int | None
-    #: The row's key as shown; ``key_values`` is the same in full, empty where it is not known.
-    key: list[tuple[str, str]]
-    key_values: dict[str, str | None] = field(default_factory=dict)
-    #: 0: it is not in the store (a look into a slot).
-    transaction_id: int = 0
-    relation_id: int | None = None
-    #: ``sent``, ``derived``, ``key`` or ``unknown``; empty where there is no before.
-    before: str = ""
-    before_from: str = ""
-    #: Where a derived before was taken from: transaction, its name, its commit time.
-    before_id: int | None = None
-    before_name: str = ""
-    before_time: datetime | None = None
-    lines: list[Line] = field(default_factory=list)
-    #: Columns folded away: of an update those that stayed, else those beyond the first few.
-    folded: list[Line] = field(default_factory=list)
-    fold_word: str = ""
-    #: Names of columns that were left out of a very wide row's block.
-    left_out: list[str] = field(default_factory=list)
-    not_sent: list[str] = field(default_factory=list)
-    words: str = ""
-    content: Cell | None = None
-    subxid: int | None = None
-    #: Its subtransaction was rolled back: kept, and marked.
-    aborted: bool = False
-    #: Whoever looks has no right to see its values.
-    hidden: bool = False
-    #: Why it cannot be undone; empty where it can.
-    undo_problem: str = ""
-
-    @property
-    def two_sided(self) -> bool:
-        """Some line has a before and an after."""
-        return self.op == "U" and any(line.before for line in self.lines)
-
-    @property
-    def fold_names(self) -> list[str]:
-        """The folded columns by name, as many as a line may hold."""
-        return [line.name for line in self.folded[:24]] + self.left_out[: 24 - len(self.folded)]
-
-    @property
-    def fold_count(self) -> int:
-        """How many columns the fold stands for."""
-        return len(self.folded) + len(self.left_out)
 
 
 def blocks_of(

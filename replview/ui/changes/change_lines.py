@@ -3,16 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from replview.store.read.changes.values import same_value
 from replview.store.read.rows import ChangeRow
-from replview.ui.changes.cells import Cell, Line, cell
+from replview.ui.changes.cells import Block, Cell, Line, cell
 from replview.ui.changes.json_lines import compared
 from replview.ui.changes.text_diff import text_diff
-
-if TYPE_CHECKING:
-    from replview.ui.changes.change_blocks import Block
 
 #: Columns of an insert or delete shown before the rest is folded.
 _SHOWN = 8
@@ -69,7 +66,7 @@ def _is_json(type_name: str) -> bool:
     return type_name in ("json", "jsonb")
 
 
-def tell_update(block: "Block", change: ChangeRow, previous: Any, sheet: Sheet) -> None:
+def tell_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
     """Before and after of what differs; what stayed is folded."""
     new, sent_old = change.new or {}, change.old or {}
     before = _before_of_update(block, change, previous)
@@ -103,7 +100,7 @@ def tell_update(block: "Block", change: ChangeRow, previous: Any, sheet: Sheet) 
     _bound(block, sheet)
 
 
-def _before_of_update(block: "Block", change: ChangeRow, previous: Any) -> dict[str, Any]:
+def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[str, Any]:
     sent_old = change.old or {}
     if change.old_kind == "O":
         block.before, block.before_from = "sent", f"replica identity {change.replica_identity}"
@@ -139,7 +136,7 @@ def _differ(before: Any, after: Any, json: bool, sheet: Sheet) -> tuple[Any, Any
     return None, by_word
 
 
-def tell_one_side(block: "Block", change: ChangeRow, previous: Any, sheet: Sheet) -> None:
+def tell_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
     """An insert or snapshot has only an after, a delete only a before."""
     deleted = change.op == "D"
     image = (change.old if deleted else change.new) or {}
@@ -168,7 +165,7 @@ def tell_one_side(block: "Block", change: ChangeRow, previous: Any, sheet: Sheet
 
 
 def _before_of_delete(
-    block: "Block", change: ChangeRow, image: Mapping[str, Any], previous: Any
+    block: Block, change: ChangeRow, image: Mapping[str, Any], previous: Any
 ) -> dict[str, Any]:
     if change.old_kind == "O":
         block.before, block.before_from = "sent", f"replica identity {change.replica_identity}"
@@ -181,7 +178,7 @@ def _before_of_delete(
     return {**previous.image, **image}
 
 
-def _bound(block: "Block", sheet: Sheet) -> None:
+def _bound(block: Block, sheet: Sheet) -> None:
     """No more columns than fit; the others are named."""
     if sheet.all_columns:
         order = {line.name: number for number, line in enumerate(block.lines + block.folded)}

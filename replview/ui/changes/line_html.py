@@ -5,17 +5,13 @@ A template a line cost three quarters of a page's time. Every value and name goe
 """
 
 from html import escape
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from django.urls import reverse
 
-from replview.ui.changes.cells import Cell, Line
+from replview.ui.changes.cells import Block, Cell, Line
 from replview.ui.changes.json_lines import JSONLine
 from replview.ui.changes.text_diff import Piece
-
-if TYPE_CHECKING:
-    from replview.ui.changes.change_blocks import Block
 
 _KEY = (
     '<svg class="icon icon-14" aria-hidden="true"><use href="#i-key"/></svg>'
@@ -29,12 +25,12 @@ _UNKNOWN = '<span class="diff-before hatched unknown">unknown</span>'
 _VALUE = '<mark class="value" tabindex="0" role="button" data-copies'
 
 
-def lines_html(block: "Block", lines: list[Line], *, two: bool) -> str:
+def lines_html(block: Block, lines: list[Line], *, two: bool) -> str:
     """These columns of a block; ``two`` gives them a before and an after."""
     return "".join(_line(block, line, two) for line in lines)
 
 
-def cell_html(block: "Block", cell: Cell, column: str) -> str:
+def cell_html(block: Block, cell: Cell, column: str) -> str:
     """One value, or the word about it, with what shows it whole."""
     text = escape(cell.text)
     if cell.kind == "value":
@@ -59,7 +55,7 @@ def cell_html(block: "Block", cell: Cell, column: str) -> str:
     )
 
 
-def _line(block: "Block", line: Line, two: bool) -> str:
+def _line(block: Block, line: Line, two: bool) -> str:
     if two and line.json:
         body = "".join(_json_line(part, line) for part in line.json.lines)
         return _wide(line, f"JSON diff: {line.json.words}", f'<ol class="json-lines">{body}</ol>')
@@ -77,7 +73,7 @@ def _line(block: "Block", line: Line, two: bool) -> str:
     return f'<div class="{classes}">{_name(line)}{_sides(block, line, two)}</div>'
 
 
-def _sides(block: "Block", line: Line, two: bool) -> str:
+def _sides(block: Block, line: Line, two: bool) -> str:
     after = cell_html(block, line.after, line.name) if line.after else ""
     if line.same:
         return f'<span class="diff-same">{after}</span>'

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from replview.store.read.rows import TransactionRow
 from replview.text.formats import plural
-from replview.ui.changes.change_blocks import Block
+from replview.ui.changes.cells import Block
 
 #: Why a transaction in this state, or a change of it, is not taken back.
 NOT_UNDONE = {

@@ -6,7 +6,7 @@ from django import template
 from django.utils.safestring import SafeString, mark_safe
 
 from replview.text.addresses import row_url
-from replview.ui.changes.change_blocks import Block
+from replview.ui.changes.cells import Block
 from replview.ui.changes.line_html import cell_html, lines_html
 
 register = template.Library()

@@ -9,16 +9,16 @@ from django.utils.safestring import SafeString
 from replview.store.models import Slot
 from replview.store.read.coverage import Coverage
 from replview.text.formats import day_second_words
-from replview.ui import coverage_words as words
+from replview.ui import coverage_text
 from replview.ui.component_html import time_html
 
 register = template.Library()
 
 
 @register.simple_tag
-def coverage_words(coverage: Coverage) -> words.CoverageWords:
+def coverage_words(coverage: Coverage) -> coverage_text.CoverageWords:
     """``{% coverage_words coverage as told %}``."""
-    return words.coverage_words(coverage)
+    return coverage_text.coverage_words(coverage)
 
 
 @register.simple_tag

@@ -50,7 +50,7 @@ def roll_up(say: Say) -> Iterator[Result]:
 
 def measure(scale: Scale, requests: int, only: list[str], say: Say) -> list[Result]:
     """Every kind, and before and after each the reference."""
-    from replview.ui.garbage import spare_what_stays
+    from replview.ui.serving import spare_what_stays
 
     # As a web process does when it starts.
     spare_what_stays()

@@ -6,7 +6,8 @@ import pytest
 from django.template.loader import render_to_string
 
 from replview.store.read.rows import ChangeRow
-from replview.ui.changes.change_blocks import Block, blocks_of
+from replview.ui.changes.cells import Block
+from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.change_lines import short_type
 from tests.pages.reading import spaced
 

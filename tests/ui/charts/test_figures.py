@@ -5,17 +5,20 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
+from replview.features.lag.figures import (
+    batch_size,
+    lag_seconds,
+    memory,
+    retained_wal,
+    spill_stream,
+    stored_after,
+    table_rates,
+    throughput,
+    transaction_sizes,
+    unconfirmed_wal,
+)
 from replview.ui.charts.axes import axis, words_of
 from replview.ui.charts.figure import Chart
-from replview.ui.charts.lag_seconds import lag_seconds
-from replview.ui.charts.receiver import batch_size, memory
-from replview.ui.charts.retained_wal import retained_wal
-from replview.ui.charts.spill_stream import spill_stream
-from replview.ui.charts.stored_after import stored_after
-from replview.ui.charts.table_rates import table_rates
-from replview.ui.charts.throughput import throughput
-from replview.ui.charts.transaction_sizes import transaction_sizes
-from replview.ui.charts.unconfirmed_wal import unconfirmed_wal
 from replview.ui.charts.values import SlotValues
 
 GB = 1 << 30

@@ -1,4 +1,6 @@
-"""The Content-Security-Policy: everything from here, nothing inline, sockets to this host alone.
+"""Headers of every answer, and the answer to a statement that took too long.
+
+The Content-Security-Policy: everything from here, nothing inline, sockets to this host alone.
 
 And, of every answer, static files among them: no guessing of types, no use by other sites, no
 camera or other device, no address told elsewhere, and no copy that the browser's *back* shows
@@ -9,9 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
+from django.conf import settings
 from django.core.exceptions import DisallowedHost
-from django.http import HttpRequest, HttpResponseBase
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.template.loader import render_to_string
 from django.utils.decorators import sync_and_async_middleware
+from django.utils.deprecation import MiddlewareMixin
 
 POLICY = (
     "default-src 'self'",
@@ -70,3 +76,22 @@ def _with_policy(request: HttpRequest, response: HttpResponseBase) -> HttpRespon
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response
+
+
+_QUERY_CANCELED = "57014"
+
+
+class SlowStatementMiddleware(MiddlewareMixin):
+    """Answers 503, as a page or as JSON."""
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Only where the server itself ended a statement."""
+        ended = isinstance(error, OperationalError)
+        if not ended or getattr(error.__cause__, "sqlstate", "") != _QUERY_CANCELED:
+            return None
+        seconds = settings.WEB_STATEMENT_SECONDS
+        if request.path.startswith("/api/"):
+            said = f"the store did not answer within {seconds} s: ask for less at once"
+            return JsonResponse({"detail": said}, status=503)
+        # Without the request: what every page shows around would be asked of the store, too.
+        return HttpResponse(render_to_string("503.html", {"seconds": seconds}), status=503)

@@ -1,11 +1,15 @@
-"""No request is larger, or takes longer to arrive, than any form of ours: else it is cut off.
+"""What surrounds the application in a web process: bounds of requests, and less garbage to look at.
 
-Django would first write a body of any length to disk. This stands before it, under ASGI.
+No request is larger, or takes longer to arrive, than any form of ours: else it is cut off. Django
+would first write a body of any length to disk. This stands before it, under ASGI.
 """
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+from django.urls import get_resolver
 
 #: Django's own limit is on what it parses; this is on what is taken in at all.
 MOST_BYTES = 1_100_000
@@ -101,3 +105,13 @@ async def _refuse(send: Send, status: int, text: bytes) -> None:
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text})
+
+
+def spare_what_stays() -> None:
+    """Import all pages now, and leave out of all collections what there is: at a process's start,
+    before its first request.
+    """
+    # Loads the addresses, and with them the views.
+    get_resolver().url_patterns  # noqa: B018
+    gc.collect()
+    gc.freeze()
