@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from django.db import IntegrityError
 
-from replview.acts.act import Act
 from replview.acts.noting import note_slot
 from replview.acts.receiving import silent
 from replview.acts.slot_making import check_unrecorded, make_slot
 from replview.catalog.connections import reading
-from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
+from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.publications import read_publications
@@ -26,7 +26,7 @@ def publications_on(source: Source) -> list[str]:
         return [publication.name for publication in read_publications(connection)]
 
 
-def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> Act:
+def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> Plan:
     """What adopting it means. Raises ``SourceTrouble`` where the source cannot be asked."""
     title = f"Adopt {source}/{name}"
     try:
@@ -34,7 +34,7 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> A
     except SourceTrouble as error:
         if error.trouble.code in _UNREACHED:
             raise
-        return Act(title=title, on=source.name, refusal=error.trouble)
+        return Plan(title=title, on=source.name, refusal=error.trouble)
     sentences = [
         "Nothing is made on the source: replview reads the slot as it is, from where it stands, "
         "and confirms what it has stored.",
@@ -45,7 +45,7 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> A
     if facts.retained_wal_bytes:
         sentences.append("What waits in it is received at once.")
     sentences += [f"{note[:1].upper()}{note[1:]}." for note in plan.notes if "adopted" not in note]
-    return Act(title=title, on=source.name, consequences=tuple(sentences), typed=name)
+    return Plan(title=title, on=source.name, consequences=tuple(sentences), typed=name)
 
 
 def adopt(source: Source, name: str, publications: Sequence[str] = (), *, by: str) -> Slot:
@@ -65,7 +65,7 @@ _UNREACHED = {"wrong_password", "no_such_database", "no_such_role", "no_login", 
               "too_many_connections", "refused", "bad_dsn"}  # fmt: skip
 
 
-def _plan(source: Source, name: str, publications: Sequence[str]) -> tuple[Plan, SlotFacts]:
+def _plan(source: Source, name: str, publications: Sequence[str]) -> tuple[SlotPlan, SlotFacts]:
     if Slot.objects.filter(source=source, name=name).exists():
         raise _ours(source, name)
     check_unrecorded(source, name)

@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar
 import psycopg
 from psycopg import sql
 
-from replview.acts.act import Act, Statement
 from replview.catalog.connections import Connection, reading, writing
+from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
@@ -38,7 +38,7 @@ def plan_alteration(
     look: Callable[[Connection], Altered],
     consequences: Callable[[Altered], list[str]],
     refusals: Collection[str],
-) -> Act:
+) -> Plan:
     """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
     asked.
 
@@ -50,8 +50,8 @@ def plan_alteration(
     except SourceTrouble as error:
         if error.trouble.code not in refusals:
             raise
-        return Act(title=title, on=slot.source.name, refusal=error.trouble)
-    return Act(
+        return Plan(title=title, on=slot.source.name, refusal=error.trouble)
+    return Plan(
         title=title,
         on=slot.source.name,
         statements=tuple(

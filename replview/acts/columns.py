@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from replview.acts.act import Act
 from replview.acts.altering import look_at, plan_alteration, run_together, texts_of
 from replview.acts.column_choices import DROP, MASK, NamedColumns, Rules
 from replview.acts.noting import note_slot
@@ -15,6 +14,7 @@ from replview.catalog.connections import Connection
 from replview.catalog.doctor.findings import some_of
 from replview.catalog.naming import table_parts
 from replview.catalog.plan.column_changes import ColumnChanges, plan_column_changes
+from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.store.models import Slot
 from replview.store.slot_control import reopen
@@ -43,7 +43,7 @@ class _Found:
         return self.changes.statements
 
 
-def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Act:
+def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
     """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
     asked; a refusal is in the act.
     """

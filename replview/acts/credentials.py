@@ -7,9 +7,9 @@ from django.db import transaction
 from django.utils import timezone
 from psycopg import conninfo as libpq
 
-from replview.acts.act import Act
 from replview.acts.addresses import Tried, check_same_place, needs_walsender, try_address
 from replview.acts.noting import log_slot, note_source
+from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.store.dsn import full_conninfo, resolve, set_dsn
 from replview.store.models import Slot, Source
@@ -38,11 +38,11 @@ class Credentials:
         return bool(self.dsn or self.user or self.password or self.password_ref)
 
 
-def plan_credentials(source: Source) -> Act:
+def plan_credentials(source: Source) -> Plan:
     """What changing them means; nothing is asked of the source."""
     running = Slot.objects.filter(source=source, desired=Slot.Desired.RUNNING).count()
     receivers = {0: "No slot is being received", 1: "Its receiver ends its session and connects"}
-    return Act(
+    return Plan(
         title=f"Change the credentials of {source}",
         on=source.name,
         consequences=(

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from replview.acts.act import Act, Statement
 from replview.acts.noting import note_slot
 from replview.acts.publications import made_by_us, read_definitions
 from replview.acts.receiving import silent
 from replview.catalog.connections import connected
 from replview.catalog.plan.carry_out import Say, drop
+from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import SourceTrouble, Trouble, explain
 from replview.catalog.slots import read_slots
 from replview.store.dsn import full_conninfo
@@ -60,7 +60,7 @@ def drops_of(slot: Slot) -> Drops:
     )
 
 
-def plan_drop(slot: Slot, *, keep_record: bool = False, leave_on_source: bool = False) -> Act:
+def plan_drop(slot: Slot, *, keep_record: bool = False, leave_on_source: bool = False) -> Plan:
     """What would run, and what becomes of the record. Nothing is asked of the source."""
     drops = drops_of(slot)
     statements = tuple(
@@ -68,7 +68,7 @@ def plan_drop(slot: Slot, *, keep_record: bool = False, leave_on_source: bool = 
         for statement in drops.statements(slot)
         for needs, costs in [_needs_and_costs(statement)]
     )
-    return Act(
+    return Plan(
         title=_title(slot, keep_record=keep_record),
         on=slot.source.name,
         statements=() if leave_on_source else statements,

@@ -6,9 +6,9 @@ from django.conf import settings
 from psycopg import conninfo as libpq
 
 from decoder.scalars import LSN
-from replview.acts.act import Act
 from replview.acts.addresses import Tried, needs_walsender, try_address
 from replview.acts.credentials import candidate_of, take_into_use, write_down
+from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.receiver.incarnation import GAPS, new_life
 from replview.receiver.sessions.interface import SystemIdentity
@@ -125,7 +125,7 @@ _UNREAD = "scram-sha-256,gss,sspi,none"
 class Move:
     """A move as it is shown before it is done. Its password, where it has one, is sealed."""
 
-    act: Act
+    act: Plan
     #: The source as it would be; not saved.
     candidate: Source
     #: ``same``: the same cluster and timeline; ``timeline``: the same cluster on another one, as
@@ -224,7 +224,7 @@ def _plan(source: Source, candidate: Source) -> Move:
         raise SourceTrouble(tried.replication)
     kind = _kind(source, tried)
     fates = tuple(fate_of(row, tried) for row in rows)
-    act = Act(
+    act = Plan(
         title=f"Move {source} to another address",
         on=source.name,
         consequences=(_words(source, kind, tried), *(fate.sentence for fate in fates)),

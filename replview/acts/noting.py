@@ -45,3 +45,13 @@ def note_source(source: Source, act: str, *, by: str, **detail: Any) -> None:
         source_id=source.pk,
         details={"act": act, "by": by, **detail},
     )
+
+
+def declared_words(source: Source) -> str:
+    """What a change by hand comes to where a file declares the source; empty: none does."""
+    if not source.managed_by:
+        return ""
+    return (
+        f"{source} is declared in {source.managed_by}: what the file says of it and of its slots "
+        "comes back when it is applied again. Change it there."
+    )

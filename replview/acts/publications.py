@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from replview.catalog.connections import Connection, reading
-from replview.catalog.plan.steps import Step
+from replview.catalog.plan.plan import Statement
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.publications import Publication, items_of, read_members, read_publications
 from replview.catalog.published import publication_facts, published_by
@@ -103,7 +103,7 @@ def definition(connection: Connection, publication: Publication) -> str:
     return statement.as_string(None)
 
 
-def remade_steps(connection: Connection, slot: Slot) -> list[Step]:
+def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
     """Those of the slot's publications that were dropped with it, as steps that make them again."""
     dropped = SlotEvent.objects.filter(slot=slot, detail__has_key="dropped_publications")
     event = dropped.order_by("-pk").first()
@@ -117,12 +117,12 @@ def remade_steps(connection: Connection, slot: Slot) -> list[Step]:
     ]
 
 
-def _step(name: str, create: str) -> Step:
-    # Composed by us when the publication was dropped, and kept in the store since.
-    statement = sql.Composed([sql.SQL(create)])  # type: ignore[arg-type]
-    return Step(
-        statement=statement,
-        undo=sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)),
+def _step(name: str, create: str) -> Statement:
+    drop = sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name))
+    return Statement(
+        # Composed by us when the publication was dropped, and kept in the store since.
+        sql=create,
+        undo=drop.as_string(None),
         needs="CREATE on the database, and ownership of the tables",
         costs="a moment's lock on each table that lets reads and writes pass "
         "(SHARE UPDATE EXCLUSIVE: it waits for VACUUM, ANALYZE and ALTER TABLE)",

@@ -1,14 +1,13 @@
 """Starting and stopping to receive a slot; a slot that its source no longer has is made anew."""
 
-from replview.acts.act import Act, Statement
 from replview.acts.noting import note_slot
 from replview.acts.publications import remade_steps
 from replview.acts.slot_making import PROPOSE_RECEIVERS, record_made
 from replview.catalog.connections import reading
 from replview.catalog.plan.carry_out import Say, carry_out
-from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
+from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import Wish
-from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.state.wal_budget import size_words
 from replview.jobs.running import announce
@@ -25,15 +24,15 @@ def silent(line: str) -> None:
     """For whom nobody listens to."""
 
 
-def plan_stop(slot: Slot) -> Act:
+def plan_stop(slot: Slot) -> Plan:
     """To receive no more: the slot stays on its source, and goes on holding WAL."""
     title = f"Stop receiving {slot}"
     if (refusal := _unchangeable(slot)) is not None:
-        return Act(title=title, on=slot.source.name, refusal=refusal)
+        return Plan(title=title, on=slot.source.name, refusal=refusal)
     if slot.desired == Slot.Desired.STOPPED:
         already = Trouble("stopped", f"slot {slot} is stopped already", "Start it, or drop it")
-        return Act(title=title, on=slot.source.name, refusal=already)
-    return Act(
+        return Plan(title=title, on=slot.source.name, refusal=already)
+    return Plan(
         title=title,
         on=slot.source.name,
         consequences=(
@@ -55,19 +54,19 @@ def stop(slot: Slot, *, by: str) -> None:
     note_slot(slot, "stop", "Receiving was stopped.", by=by)
 
 
-def plan_start(slot: Slot) -> Act:
+def plan_start(slot: Slot) -> Plan:
     """To receive again, or to create the slot anew first. Raises ``SourceTrouble`` where the
     source cannot be asked, and what a DSN may raise.
     """
     title = f"Start receiving {slot}"
     if (refusal := _unchangeable(slot)) is not None:
-        return Act(title=title, on=slot.source.name, refusal=refusal)
+        return Plan(title=title, on=slot.source.name, refusal=refusal)
     plan = _anew(slot)
     if plan is not None:
-        return Act(
+        return Plan(
             title=f"Create {slot} anew and receive it",
             on=slot.source.name,
-            statements=tuple(_statement(step) for step in plan.steps),
+            statements=plan.statements,
             consequences=(
                 "What was committed since the record ended is not to be had: a new incarnation of "
                 "the slot begins, and history shows the gap.",
@@ -77,8 +76,8 @@ def plan_start(slot: Slot) -> Act:
         )
     if slot.desired == Slot.Desired.RUNNING and slot.problem_code not in GONE:
         started = Trouble("started", f"slot {slot} is being received already", "Stop it first")
-        return Act(title=title, on=slot.source.name, refusal=started)
-    return Act(
+        return Plan(title=title, on=slot.source.name, refusal=started)
+    return Plan(
         title=title,
         on=slot.source.name,
         consequences=(
@@ -105,11 +104,11 @@ def start(slot: Slot, *, by: str, say: Say = silent) -> None:
     Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
     announce(PROPOSE_RECEIVERS)
     words = "The slot was created anew." if plan else "Receiving was started."
-    statements = [str(step) for step in plan.steps] if plan else []
+    statements = [str(step) for step in plan.statements] if plan else []
     note_slot(slot, "start", words, by=by, statements=statements)
 
 
-def _anew(slot: Slot) -> Plan | None:
+def _anew(slot: Slot) -> SlotPlan | None:
     """What creating it takes, as it was made before; None where it is there, or is not ours to
     make: replview makes slots of pgoutput alone.
     """
@@ -140,10 +139,6 @@ def _as_made(slot: Slot) -> dict[str, object]:
     found = SlotEvent.objects.filter(slot=slot, kind__in=["created", "adopted"]).order_by("-pk")
     event = found.first()
     return {} if event is None else event.detail
-
-
-def _statement(step: Step) -> Statement:
-    return Statement(sql=str(step), needs=step.needs, costs=step.costs)
 
 
 def _unchangeable(slot: Slot) -> Trouble | None:

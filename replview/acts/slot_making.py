@@ -9,8 +9,8 @@ from django.db import DatabaseError, transaction
 from replview.acts.publications import look_at_publications
 from replview.acts.slot_sweeping import sweep
 from replview.catalog.plan.carry_out import OnStep, Say, carry_out, undo
-from replview.catalog.plan.plan import Plan
-from replview.catalog.plan.steps import Step
+from replview.catalog.plan.new_slot import SlotPlan
+from replview.catalog.plan.plan import Statement
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import intentions
 from replview.jobs.running import announce
@@ -32,7 +32,7 @@ _SWEPT = Trouble(
 def make_slot(
     source: Source,
     conninfo: str,
-    plan: Plan,
+    plan: SlotPlan,
     say: Say,
     *,
     stopped: bool,
@@ -111,16 +111,16 @@ def check_unrecorded(source: Source, name: str) -> None:
 def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
     """Each statement is in the store before it runs, and until it is taken back."""
 
-    def told(step: Step, state: str) -> None:
+    def told(step: Statement, state: str) -> None:
         if state == "running":
             try:
-                intentions.add(intention, step.kind, step.name, str(step), _undo_of(step))
+                intentions.add(intention, step.kind, step.name, str(step), step.undo)
             except intentions.Swept:
                 raise SourceTrouble(_SWEPT) from None
         elif state == "taken back":
             # The rest is taken back though the store is away: a sweep finds this one gone.
             with suppress(DatabaseError):
-                intentions.take_out(intention, _undo_of(step))
+                intentions.take_out(intention, step.undo)
         on_step(step, state)
 
     return told
@@ -140,18 +140,14 @@ def _came_to_nothing(intention: SlotIntention, error: BaseException) -> None:
             intentions.forget(intention)
 
 
-def _undo_of(step: Step) -> str:
-    return step.undo.as_string(None)
-
-
-def record_made(slot: Slot, plan: Plan) -> None:
+def record_made(slot: Slot, plan: SlotPlan) -> None:
     """Write into the slot's log what replview made on the source: only that is ever dropped."""
     SlotEvent.objects.create(
         slot=slot,
         kind="created" if plan.owned else "adopted",
         message="The slot was created." if plan.owned else "The slot was adopted as it is.",
         detail={
-            "statements": [str(step) for step in plan.steps],
+            "statements": [str(step) for step in plan.statements],
             "made_publications": list(plan.made_publications),
             "two_phase": plan.two_phase,
             "failover": plan.failover,

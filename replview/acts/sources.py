@@ -6,11 +6,11 @@ from django.db import IntegrityError, transaction
 from django.http import QueryDict
 from django.utils import timezone
 
-from replview.acts.act import Act
 from replview.acts.dropping import drop_slot, plan_drop
 from replview.acts.noting import log_slot, note_source
 from replview.acts.receiving import silent
 from replview.catalog.plan.carry_out import Say
+from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import intentions
 from replview.store.dsn import resolve, set_dsn
@@ -49,7 +49,7 @@ def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Sourc
     return source
 
 
-def plan_rename(source: Source, name: str = "") -> Act:
+def plan_rename(source: Source, name: str = "") -> Plan:
     """What another name means; nothing is changed on the server."""
     fault = name_fault(name) if name else ""
     other = bool(name) and not fault and name != source.name
@@ -58,7 +58,7 @@ def plan_rename(source: Source, name: str = "") -> Act:
     if fault or taken:
         cause = fault or f"there is already a source {name}"
         refusal = Trouble("bad_name", cause, "Choose another name")
-    return Act(
+    return Plan(
         title=f"Rename {source}",
         on=source.name,
         consequences=(
@@ -93,7 +93,7 @@ def rename_source(source: Source, name: str, *, by: str) -> Source:
     return source
 
 
-def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bool = False) -> Act:
+def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bool = False) -> Plan:
     """What removing it takes: every slot's statements too, where ``with_slots``.
 
     What somebody who is gone left on the source would never be taken back after it: refused.
@@ -134,7 +134,7 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
         if slots
         else "Its samples, its alerts and what was told of others' slots are deleted at once."
     )
-    return Act(
+    return Plan(
         title=title,
         on=source.name,
         statements=tuple(statement for act in acts for statement in act.statements),

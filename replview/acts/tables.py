@@ -5,13 +5,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from replview.acts.act import Act
 from replview.acts.altering import look_at, plan_alteration, run_together, texts_of
 from replview.acts.noting import note_slot
 from replview.acts.publications import look_at_publications, made_by_us
 from replview.catalog.connections import Connection, reading
 from replview.catalog.doctor.findings import some_of
 from replview.catalog.naming import quoted
+from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.publication_changes import Changes, plan_changes
 from replview.catalog.plan.slot_request import fully_usable
 from replview.catalog.problems import SourceTrouble, Trouble
@@ -26,7 +26,7 @@ from replview.store.slot_control import reopen
 _PASS_SECONDS = 20.0
 
 
-def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Act:
+def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Plan:
     """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
     asked; a refusal is in the act.
     """

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from replview.access.permitted import require
 from replview.access.rights import Role
-from replview.acts.act import Act
+from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.store.models import Slot, Source
 from replview.store.reachable import DSNError
@@ -64,14 +64,14 @@ def trouble_of(error: Exception) -> Trouble:
     return Trouble("bad_dsn", cause, remedy)
 
 
-def digest_of(act: Act) -> str:
+def digest_of(act: Plan) -> str:
     """What was shown, to be sent back with the confirmation."""
     statements = (one.sql for one in act.statements)
     told = "\0".join([act.title, act.typed, *act.rests_on, *statements])
     return hashlib.sha256(told.encode()).hexdigest()[:24]
 
 
-def check_confirmed(request: HttpRequest, act: Act) -> None:
+def check_confirmed(request: HttpRequest, act: Plan) -> None:
     """Raise ``SourceTrouble`` unless what will be done is what was shown, and it was confirmed."""
     act.check()
     if request.POST.get("shown", "") != digest_of(act):
@@ -97,7 +97,7 @@ def kept_outcome(request: HttpRequest) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def statements_of(act: Act) -> list[str]:
+def statements_of(act: Plan) -> list[str]:
     """As they ran."""
     return [f"{one.sql};" for one in act.statements]
 

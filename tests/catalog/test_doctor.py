@@ -15,7 +15,7 @@ from replview.catalog.connections import connect
 from replview.catalog.doctor.doctor import examine
 from replview.catalog.doctor.findings import Finding, Grade, blocks
 from replview.catalog.doctor.server import check_plugins, check_version
-from replview.catalog.plan.plan import make_plan
+from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.server import read_server_facts

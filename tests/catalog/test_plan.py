@@ -8,12 +8,12 @@ import pytest
 from replview.catalog.connections import connect
 from replview.catalog.naming import table_parts, table_text
 from replview.catalog.plan.carry_out import carry_out, undo
-from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import Wish, parse_columns
 from replview.catalog.problems import SourceTrouble
 
 
-def plan_for(source, name: str = "shop", **wish) -> Plan:
+def plan_for(source, name: str = "shop", **wish) -> SlotPlan:
     with connect(source.dsn) as connection:
         return make_plan(connection, Wish(slot_name=name, **wish))
 
@@ -37,7 +37,7 @@ def left_on(source) -> tuple[set[str], set[str]]:
 def test_tables_without_identity_get_a_publication_of_their_own(any_shop) -> None:
     plan = plan_for(any_shop)
 
-    assert [str(step) for step in plan.steps] == [
+    assert [str(step) for step in plan.statements] == [
         'CREATE PUBLICATION "shop" FOR TABLE "public"."by_index", "public"."events", '
         '"public"."orders", "public"."whole" WITH (publish_via_partition_root = true)',
         'CREATE PUBLICATION "shop_inserts" FOR TABLE "public"."audit", "public"."silent" '
@@ -46,7 +46,7 @@ def test_tables_without_identity_get_a_publication_of_their_own(any_shop) -> Non
     ]
     assert plan.publications == ("shop", "shop_inserts")
     assert plan.two_phase
-    assert all(step.needs and step.costs for step in plan.steps)
+    assert all(step.needs and step.costs for step in plan.statements)
 
 
 def test_carried_out_no_update_of_the_application_fails(any_shop) -> None:
@@ -150,7 +150,7 @@ def test_all_tables_is_refused_while_it_would_break_updates(shop) -> None:
     shop.run("DROP TABLE audit, silent")
 
     plan = plan_for(shop, all_tables=True)
-    assert str(plan.steps[0]).startswith('CREATE PUBLICATION "shop" FOR ALL TABLES')
+    assert str(plan.statements[0]).startswith('CREATE PUBLICATION "shop" FOR ALL TABLES')
     shop.run("CREATE TABLE late (at timestamptz)")
     assert refusal(shop, all_tables=True, breaking=frozenset({"public.early"})) == "unusable_tables"
     agreed = plan_for(shop, all_tables=True, breaking=frozenset({"public.late"}))
@@ -165,7 +165,7 @@ def test_chosen_tables_and_schemas(shop) -> None:
         'CREATE PUBLICATION "shop" FOR TABLE "public"."orders"'
     )
     plan = plan_for(shop, schemas=("other",))
-    assert str(plan.steps[0]) == 'CREATE PUBLICATION "shop" FOR TABLE "other"."Odd ""name"'
+    assert str(plan.statements[0]) == 'CREATE PUBLICATION "shop" FOR TABLE "other"."Odd ""name"'
     carry_out(shop.dsn, plan, print)
     assert refusal(shop, "other_name", tables=("nowhere.t",)) == "no_such_table"
     assert refusal(shop, "other_name", schemas=("nowhere",)) == "no_such_schema"
@@ -202,7 +202,7 @@ def test_an_existing_slot_needs_adopt_and_keeps_what_it_is(shop) -> None:
 
     assert not plan.owned
     assert not plan.two_phase
-    assert [step.kind for step in plan.steps] == ["publication"]
+    assert [step.kind for step in plan.statements] == ["publication"]
     assert refusal(shop, "not_there", adopt=True) == "no_such_slot"
 
 
@@ -229,8 +229,8 @@ def test_excluded_columns_become_a_column_list(any_shop) -> None:
 
     plan = plan_for(any_shop, tables=("orders", "audit"), exclude=exclude, mask=mask)
 
-    assert f'"public"."orders" ("id", "status"{computed})' in str(plan.steps[0])
-    assert '"public"."audit" ("at")' in str(plan.steps[1])
+    assert f'"public"."orders" ("id", "status"{computed})' in str(plan.statements[0])
+    assert '"public"."audit" ("at")' in str(plan.statements[1])
     assert plan.column_rules == {
         "public.orders": {"id": "mask", "note": "drop"},
         "public.audit": {"what": "drop"},
@@ -252,13 +252,13 @@ def test_identity_columns_cannot_be_excluded(shop) -> None:
 
 def test_without_prepared_transactions_the_slot_is_a_plain_one(shop) -> None:
     plan = plan_for(shop, two_phase=False)
-    assert str(plan.steps[-1]).endswith("false, false)")
+    assert str(plan.statements[-1]).endswith("false, false)")
     assert not plan.two_phase
 
 
 def test_a_watch_plans_no_slot(shop) -> None:
     plan = plan_for(shop, temporary=True, tables=("orders",))
-    assert [step.kind for step in plan.steps] == ["publication"]
+    assert [step.kind for step in plan.statements] == ["publication"]
 
 
 def test_an_empty_database_has_nothing_to_publish(source) -> None:

@@ -14,9 +14,9 @@ from replview.acts.slot_making import make_slot
 from replview.acts.slot_sweeping import sweep
 from replview.catalog.connections import connect
 from replview.catalog.plan.answered import wish_of
-from replview.catalog.plan.plan import make_plan
+from replview.catalog.plan.new_slot import make_plan
+from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import Wish
-from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble
 from replview.catalog.server import read_position
 from replview.features.onboarding.draft_work import take_back_lost
@@ -83,7 +83,7 @@ def test_the_worker_of_a_draft(killed: Killed, source: SourceDatabase) -> None:
     }
     with connect(source.dsn) as connection:
         plan = make_plan(connection, wish_of(answers, temporary=False))
-    answers["statements"] = [str(step) for step in plan.steps]
+    answers["statements"] = [str(step) for step in plan.statements]
     draft = SourceDraft.objects.create(
         user=make_user("root", "admin"),
         kind="record",
@@ -176,7 +176,7 @@ def test_who_was_taken_for_dead_does_not_go_on(source: SourceDatabase) -> None:
     with connect(source.dsn) as connection:
         plan = make_plan(connection, Wish(slot_name="mine"))
 
-    def slow(step: Step, state: str) -> None:
+    def slow(step: Statement, state: str) -> None:
         if step.kind == "slot" and state == "done":
             [intention] = SlotIntention.objects.all()
             sweep(intention, maker_gone=True)

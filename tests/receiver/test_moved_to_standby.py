@@ -9,7 +9,7 @@ from replview.acts import receiving
 from replview.acts.moving import move_source, plan_move
 from replview.acts.slot_making import make_slot
 from replview.catalog.connections import connect
-from replview.catalog.plan.plan import make_plan
+from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.slot_request import Wish
 from replview.features.receiving.tasks import conninfo_of
 from replview.features.sampling.sample import sample_source

@@ -5,7 +5,7 @@ marked unknown.
 import pytest
 
 from replview.catalog.connections import connect
-from replview.catalog.plan.plan import make_plan
+from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble
 from replview.store.models import Relation, RelationVersion
@@ -153,7 +153,7 @@ def test_adopting_tells_what_the_slot_speaks_and_refuses_publications(
         with pytest.raises(SourceTrouble, match="publications mean nothing"):
             make_plan(connection, Wish(slot_name=name, adopt=True, all_tables=True))
 
-    assert (plan.plugin, plan.owned, plan.steps, plan.publications) == (
+    assert (plan.plugin, plan.owned, plan.statements, plan.publications) == (
         "test_decoding", False, (), (),
     )  # fmt: skip
     assert any("every table" in note for note in plan.notes)

@@ -11,8 +11,8 @@ from psycopg import sql
 
 from replview.catalog.connections import Connection, connect
 from replview.catalog.doctor.findings import some_of
-from replview.catalog.plan.plan import Plan
-from replview.catalog.plan.steps import Step
+from replview.catalog.plan.new_slot import SlotPlan
+from replview.catalog.plan.plan import Statement
 from replview.catalog.problems import SourceTrouble, Trouble, explain
 from replview.catalog.state.open_transactions import read_open_transactions
 
@@ -21,27 +21,27 @@ _PROGRESS_SECONDS = 2.0
 _STOPPED = Trouble("stopped", "stopped before it was done", "Run the command again")
 Say = Callable[[str], None]
 #: Told what becomes of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
-OnStep = Callable[[Step, str], None]
+OnStep = Callable[[Statement, str], None]
 
 
 def carry_out(
     conninfo: str,
-    plan: Plan,
+    plan: SlotPlan,
     say: Say,
     *,
     stop: threading.Event | None = None,
     on_step: OnStep = lambda step, state: None,
-) -> list[Step]:
+) -> list[Statement]:
     """Run the plan's statements in order; returns the steps done, for ``undo``.
 
     If one fails, or ``stop`` is set (or Ctrl-C pressed) while slot creation waits, what this run
     has created is dropped again and the error raised: ``SourceTrouble`` with the cause.
     """
     stop = stop or threading.Event()
-    done: list[Step] = []
-    begun: Step | None = None
+    done: list[Statement] = []
+    begun: Statement | None = None
     try:
-        for step in plan.steps:
+        for step in plan.statements:
             if stop.is_set():
                 raise SourceTrouble(_STOPPED)
             begun = step
@@ -62,18 +62,19 @@ def carry_out(
 
 
 def undo(
-    conninfo: str, steps: list[Step], say: Say, on_step: OnStep = lambda step, state: None
+    conninfo: str, steps: list[Statement], say: Say, on_step: OnStep = lambda step, state: None
 ) -> None:
     """Take steps back, the last first. Says which statement is left to the user, if any."""
     for step in reversed(steps):
-        statement = step.undo.as_string(None)
+        if not step.undo:
+            continue  # it goes with another
         try:
             with connect(conninfo, read_only=False) as connection:
-                connection.execute(step.undo)
-            say(f"taken back: {statement}")
+                connection.execute(step.undo.encode())
+            say(f"taken back: {step.undo}")
             on_step(step, "taken back")
         except psycopg.Error:
-            say(f"could not take {step.kind} {step.name} back; run this yourself: {statement}")
+            say(f"could not take {step.kind} {step.name} back; run this yourself: {step.undo}")
             on_step(step, "left")
 
 
@@ -95,7 +96,7 @@ def waiting_for(conninfo: str) -> str:
     return f"the slot waits for: {what}. Ctrl-C stops and leaves nothing behind"
 
 
-def _run(conninfo: str, step: Step, say: Say, stop: threading.Event) -> None:
+def _run(conninfo: str, step: Statement, say: Say, stop: threading.Event) -> None:
     # A new slot waits for each open transaction by a lock, as long as that takes.
     is_slot = step.kind == "slot"
     with connect(
@@ -104,15 +105,15 @@ def _run(conninfo: str, step: Step, say: Say, stop: threading.Event) -> None:
         if is_slot:
             _create_slot(conninfo, connection, step, say, stop)
         else:
-            connection.execute(step.statement)
+            connection.execute(step.sql.encode())
 
 
 def _create_slot(
-    conninfo: str, connection: Connection, step: Step, say: Say, stop: threading.Event
+    conninfo: str, connection: Connection, step: Statement, say: Say, stop: threading.Event
 ) -> None:
     """Run it in a thread of its own, so that waiting can be told and ended."""
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(connection.execute, step.statement)
+        running = pool.submit(connection.execute, step.sql.encode())
         try:
             _watch(running, conninfo, say, stop)
         except BaseException:
@@ -135,7 +136,7 @@ def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event)
             say(waiting_for(conninfo))
 
 
-def _trouble(error: psycopg.Error, step: Step) -> Trouble:
+def _trouble(error: psycopg.Error, step: Statement) -> Trouble:
     """Why a statement failed, in the server's own first line (it names tables, not values)."""
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
     if isinstance(error, psycopg.errors.InsufficientPrivilege):

@@ -14,16 +14,16 @@ from replview.catalog.doctor.findings import some_of
 from replview.catalog.naming import LONGEST_NAME_BYTES
 from replview.catalog.plan import slot_request as wishes
 from replview.catalog.plan.column_rules import check_columns, table_items
+from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import Wish, refuse
-from replview.catalog.plan.steps import Step
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts
 from replview.catalog.tables import TableFacts, read_tables
 
 
 def publication_steps(
-    connection: Connection, wish: Wish, server: ServerFacts, remade: Sequence[Step] = ()
-) -> tuple[list[Step], list[str]]:
+    connection: Connection, wish: Wish, server: ServerFacts, remade: Sequence[Statement] = ()
+) -> tuple[list[Statement], list[str]]:
     """The CREATE PUBLICATION statements, and what the user should know of them."""
     known = {publication.name for publication in read_publications(connection)}
     known |= {step.name for step in remade}
@@ -80,7 +80,7 @@ def _step(
     known: set[str],
     *,
     inserts_only: bool,
-) -> Step:
+) -> Statement:
     """CREATE PUBLICATION for these tables."""
     _check_new_name(name, known)
     options = [sql.SQL("publish = 'insert, truncate'")] if inserts_only else []
@@ -91,8 +91,8 @@ def _step(
     )
     if options:
         statement += sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
-    return Step(
-        statement=statement,
+    return Statement(
+        sql=statement.as_string(None),
         undo=_drop_publication(name),
         needs="CREATE on the database, and ownership of the tables",
         costs="a moment's lock on each table that lets reads and writes pass "
@@ -104,7 +104,7 @@ def _step(
 
 def _all_tables_step(
     wish: Wish, server: ServerFacts, unusable: list[TableFacts], known: set[str]
-) -> Step:
+) -> Statement:
     """FOR ALL TABLES, where no table suffers from it but those that were agreed to."""
     if suffering := [str(table) for table in unusable if table.text not in wish.breaking]:
         raise refuse(
@@ -130,8 +130,8 @@ def _all_tables_step(
     statement = sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name)
     if server.version >= 130000:
         statement += sql.SQL(" WITH (publish_via_partition_root = true)")
-    return Step(
-        statement=statement + sql.SQL(""),
+    return Statement(
+        sql=statement.as_string(None),
         undo=_drop_publication(wish.slot_name),
         needs="superuser",
         costs=_all_tables_costs(unusable),
@@ -178,5 +178,5 @@ def _check_new_name(name: str, known: set[str]) -> None:
         )
 
 
-def _drop_publication(name: str) -> sql.Composed:
-    return sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name))
+def _drop_publication(name: str) -> str:
+    return sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)).as_string(None)

@@ -2,8 +2,8 @@
 
 from psycopg import sql
 
+from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import Wish, refuse
-from replview.catalog.plan.steps import Step
 from replview.catalog.server import ServerFacts
 
 #: The prefix of heartbeats, by which they are told from an application's messages.
@@ -65,7 +65,7 @@ def failover_of(wish: Wish, server: ServerFacts) -> tuple[bool, list[str]]:
     return True, notes
 
 
-def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool) -> Step:
+def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool) -> Statement:
     """pg_create_logical_replication_slot()."""
     arguments = sql.SQL("{}, 'pgoutput', false").format(sql.Literal(name))
     if server.version >= 140000:
@@ -75,9 +75,11 @@ def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool
     limit = server.max_slot_wal_keep_bytes
     megabytes = None if limit is None or limit < 0 else limit // 1024**2
     bound = " until the disk is full" if megabytes is None else f", up to {megabytes:,} MB"
-    return Step(
-        statement=sql.SQL("SELECT pg_create_logical_replication_slot({})").format(arguments),
-        undo=sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(name)),
+    create = sql.SQL("SELECT pg_create_logical_replication_slot({})")
+    drop = sql.SQL("SELECT pg_drop_replication_slot({})")
+    return Statement(
+        sql=create.format(arguments).as_string(None),
+        undo=drop.format(sql.Literal(name)).as_string(None),
         needs="REPLICATION (or a role that grants it)",
         costs="waits for all open transactions; while nobody reads the slot, the server keeps WAL"
         + bound,

@@ -1,7 +1,6 @@
 """Installs or removes the stamp a table at a time, never holding up the application for long."""
 
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import psycopg
@@ -9,8 +8,8 @@ from psycopg import sql
 
 from replview.catalog.connections import connect
 from replview.catalog.plan.carry_out import Say, undo
+from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.stamp_plan import StampPlan
-from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, Trouble, explain
 
 #: How long a table's writers may be held up by us waiting for its lock.
@@ -23,8 +22,8 @@ TRIES, PAUSE_SECONDS = 5, 1.0
 class Carried:
     """What was done, and the steps whose table was in use at every try."""
 
-    done: list[Step] = field(default_factory=list)
-    left: list[Step] = field(default_factory=list)
+    done: list[Statement] = field(default_factory=list)
+    left: list[Statement] = field(default_factory=list)
 
 
 def carry_stamp(
@@ -50,18 +49,18 @@ def carry_stamp(
                 carried.done.append(step)
     except BaseException as error:
         if taking_back:
-            undo(conninfo, _undoable(carried.done), say)
+            undo(conninfo, carried.done, say)
         if isinstance(error, psycopg.Error):
             raise SourceTrouble(_trouble(error, step, conninfo)) from None
         raise
     if taking_back and plan.tables and len(carried.left) == len(plan.tables):
-        undo(conninfo, _undoable(carried.done), say)
+        undo(conninfo, carried.done, say)
         carried.done.clear()
     return carried
 
 
 def _table(
-    conninfo: str, step: Step, carried: Carried, say: Say, lock_timeout_ms: int,
+    conninfo: str, step: Statement, carried: Carried, say: Say, lock_timeout_ms: int,
     stop: threading.Event,
 ) -> None:  # fmt: skip
     for attempt in range(1, TRIES + 1):
@@ -79,20 +78,15 @@ def _table(
     carried.left.append(step)
 
 
-def _run(conninfo: str, step: Step, lock_timeout_ms: int) -> None:
+def _run(conninfo: str, step: Statement, lock_timeout_ms: int) -> None:
     """One statement, in a transaction of its own that gives up waiting for locks soon."""
     with connect(conninfo, read_only=False) as connection, connection.transaction():
         bound = sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(lock_timeout_ms))
         connection.execute(bound)
-        connection.execute(step.statement)
+        connection.execute(step.sql.encode())
 
 
-def _undoable(steps: Iterable[Step]) -> list[Step]:
-    """Without those that go with another."""
-    return [step for step in steps if step.undo.as_string(None) != "SELECT 1"]
-
-
-def _trouble(error: psycopg.Error, step: Step, conninfo: str) -> Trouble:
+def _trouble(error: psycopg.Error, step: Statement, conninfo: str) -> Trouble:
     """Why a statement failed, in the server's own first line (it names tables, not values)."""
     if not error.sqlstate:
         return explain(error, conninfo)

@@ -1,7 +1,6 @@
 """What installing or removing the stamp runs on a source: every statement, rights, locks, undo."""
 
 from dataclasses import dataclass
-from typing import LiteralString
 
 from psycopg import sql
 
@@ -17,8 +16,8 @@ from replview.catalog.plan.actor_stamp import (
     StampFacts,
     read_stamp,
 )
+from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import refuse
-from replview.catalog.plan.steps import Step
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
 
 _EVENTS = "INSERT OR UPDATE OR DELETE OR TRUNCATE"
@@ -36,13 +35,13 @@ _LOCK_ON_DROP = (
 class StampPlan:
     """First the groundwork, then a table at a time, then what comes last."""
 
-    before: tuple[Step, ...] = ()
-    tables: tuple[Step, ...] = ()
-    after: tuple[Step, ...] = ()
+    before: tuple[Statement, ...] = ()
+    tables: tuple[Statement, ...] = ()
+    after: tuple[Statement, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def statements(self) -> tuple[Statement, ...]:
         """All, in their order."""
         return (*self.before, *self.tables, *self.after)
 
@@ -144,7 +143,7 @@ def _chosen(known: list[TableFacts], names: list[str], all_tables: bool) -> list
     return sorted(chosen.values(), key=str)
 
 
-def _groundwork(stamp: StampFacts) -> list[Step]:
+def _groundwork(stamp: StampFacts) -> list[Statement]:
     """Schema and function; or the function alone where that is an older version's."""
     create = (
         f"CREATE OR REPLACE FUNCTION {SCHEMA}.stamp() RETURNS trigger LANGUAGE plpgsql "
@@ -153,12 +152,10 @@ def _groundwork(stamp: StampFacts) -> list[Step]:
     if stamp.owner is not None:
         if stamp.current:
             return []
-        return [
-            _step(create, "SELECT 1", "function", "nothing: the next statement runs the new one")
-        ]
+        return [_step(create, "", "function", "nothing: the next statement runs the new one")]
     quick = "no lock on any table of yours"
     # The rest goes with the schema.
-    with_it = "SELECT 1"
+    with_it = ""
     return [
         _step(f"CREATE SCHEMA {SCHEMA}", f"DROP SCHEMA {SCHEMA} CASCADE", "schema", quick,
               "CREATE on the database"),
@@ -168,7 +165,7 @@ def _groundwork(stamp: StampFacts) -> list[Step]:
     ]  # fmt: skip
 
 
-def _revoke_steps(stamp: StampFacts) -> list[Step]:
+def _revoke_steps(stamp: StampFacts) -> list[Statement]:
     """Only the trigger, and who is granted it, may write messages."""
     if not stamp.public_may_emit:
         return []
@@ -181,9 +178,9 @@ def _revoke_steps(stamp: StampFacts) -> list[Step]:
     comment = sql.SQL("COMMENT ON SCHEMA {} IS {}")
     named = sql.Identifier(SCHEMA)
     return [
-        Step(
-            statement=comment.format(named, sql.Literal(OURS + REVOKED)),
-            undo=comment.format(named, sql.Literal(OURS)),
+        Statement(
+            sql=comment.format(named, sql.Literal(OURS + REVOKED)).as_string(None),
+            undo=comment.format(named, sql.Literal(OURS)).as_string(None),
             needs="ownership of the schema",
             costs="nothing; so that 'actor remove' gives the right back",
             kind="comment",
@@ -193,7 +190,7 @@ def _revoke_steps(stamp: StampFacts) -> list[Step]:
     ]
 
 
-def _emit_steps(stamp: StampFacts) -> list[Step]:
+def _emit_steps(stamp: StampFacts) -> list[Statement]:
     return [
         _step(
             f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC",
@@ -206,14 +203,15 @@ def _emit_steps(stamp: StampFacts) -> list[Step]:
     ]
 
 
-def _trigger_step(table: TableFacts) -> Step:
+def _trigger_step(table: TableFacts) -> Statement:
     where = sql.Identifier(table.schema, table.name)
     name = sql.Identifier(TRIGGER)
-    return Step(
-        statement=sql.SQL(
-            "CREATE TRIGGER {} BEFORE {} ON {} FOR EACH STATEMENT EXECUTE FUNCTION {}.stamp()"
-        ).format(name, sql.SQL(_EVENTS), where, sql.Identifier(SCHEMA)),
-        undo=sql.SQL("DROP TRIGGER {} ON {}").format(name, where),
+    create = sql.SQL(
+        "CREATE TRIGGER {} BEFORE {} ON {} FOR EACH STATEMENT EXECUTE FUNCTION {}.stamp()"
+    )
+    return Statement(
+        sql=create.format(name, sql.SQL(_EVENTS), where, sql.Identifier(SCHEMA)).as_string(None),
+        undo=sql.SQL("DROP TRIGGER {} ON {}").format(name, where).as_string(None),
         needs="TRIGGER on the table",
         costs=_LOCK_ON_CREATE,
         kind="trigger",
@@ -221,12 +219,10 @@ def _trigger_step(table: TableFacts) -> Step:
     )
 
 
-def _drop_step(schema: str, table: str) -> Step:
-    return Step(
-        statement=sql.SQL("DROP TRIGGER {} ON {}").format(
-            sql.Identifier(TRIGGER), sql.Identifier(schema, table)
-        ),
-        undo=sql.SQL("SELECT 1").format(),
+def _drop_step(schema: str, table: str) -> Statement:
+    where = sql.Identifier(schema, table)
+    return Statement(
+        sql=sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(TRIGGER), where).as_string(None),
         needs="ownership of the table",
         costs=_LOCK_ON_DROP,
         kind="trigger",
@@ -235,13 +231,13 @@ def _drop_step(schema: str, table: str) -> Step:
 
 
 def _step(
-    statement: LiteralString | str, undo: str, kind: str, costs: str,
+    statement: str, undo: str, kind: str, costs: str,
     needs: str = "ownership of the schema",
-) -> Step:  # fmt: skip
+) -> Statement:  # fmt: skip
     """A step whose words are all ours: no name of the source is in them."""
-    return Step(
-        statement=sql.Composed([sql.SQL(statement)]),  # type: ignore[arg-type]
-        undo=sql.Composed([sql.SQL(undo)]),  # type: ignore[arg-type]
+    return Statement(
+        sql=statement,
+        undo=undo,
         needs=needs,
         costs=costs,
         kind=kind,
@@ -249,10 +245,10 @@ def _step(
     )
 
 
-def _swapped(step: Step) -> Step:
-    return Step(
-        statement=step.undo,
-        undo=step.statement,
+def _swapped(step: Statement) -> Statement:
+    return Statement(
+        sql=step.undo,
+        undo=step.sql,
         needs=step.needs,
         costs="every role may write messages again, as PostgreSQL has it from the start",
         kind=step.kind,

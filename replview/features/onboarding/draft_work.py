@@ -11,7 +11,7 @@ from django.db import DatabaseError
 
 from replview.acts.slot_sweeping import sweep
 from replview.catalog.connections import connect
-from replview.catalog.plan.steps import Step
+from replview.catalog.plan.plan import Statement
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import drafts, intentions
 from replview.store.connecting import orm_connection
@@ -50,7 +50,7 @@ class Work:
             ended.set()
             beating.join()
 
-    def begin(self, steps: list[Step], *, baseline: bool = False) -> None:
+    def begin(self, steps: list[Statement], *, baseline: bool = False) -> None:
         """The lines that its page shows from now on."""
         lines = [_line(f"{step.kind} {step.name}", _title(step), str(step)) for step in steps]
         lines.append(_line(_STORE, _STORED[self.draft.kind]))
@@ -59,9 +59,9 @@ class Work:
         self.draft.progress = lines
         self._beat()
 
-    def on_step(self, step: Step, state: str) -> None:
+    def on_step(self, step: Statement, state: str) -> None:
         """From the carrying out: a statement is running, done, failed, taken back or left."""
-        statement = step.undo.as_string(None)
+        statement = step.undo
         if state in ("done", "taken back"):
             # What could be made was not there any more, whoever took it back.
             self.draft.undo = [one for one in self.draft.undo if one != statement]
@@ -202,5 +202,5 @@ def _line(name: str, title: str, sql: str = "") -> dict[str, str]:
     return {"name": name, "title": title, "sql": sql, "state": "waiting", "said": ""}
 
 
-def _title(step: Step) -> str:
+def _title(step: Statement) -> str:
     return f"Create {step.kind} {step.name}"

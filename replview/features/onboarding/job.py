@@ -17,7 +17,7 @@ from replview.acts.slot_making import make_slot
 from replview.catalog.connections import reading
 from replview.catalog.plan.answered import pgoutput_of, wish_of
 from replview.catalog.plan.carry_out import carry_out, undo
-from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.features.onboarding.draft_work import Work, take_back_lost
 from replview.features.onboarding.watch import Watching
@@ -111,7 +111,7 @@ def _record(work: Work) -> None:
     """Publication, slot, both in the store; then the baselines that were wanted."""
     draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
     plan = _plan(draft, conninfo)
-    work.begin(list(plan.steps), baseline=_wants_baseline(draft))
+    work.begin(list(plan.statements), baseline=_wants_baseline(draft))
     is_new = draft.source is None
     options: dict[str, Any] = draft.answers.get("options") or {}
     slot = make_slot(
@@ -138,7 +138,7 @@ def _record(work: Work) -> None:
     if is_new:
         source = slot.source
         _note(work, "changed_source", str(source), source_id=source.pk, details={"act": "add"})
-    made = {"act": "create", "statements": [str(step) for step in plan.steps]}
+    made = {"act": "create", "statements": [str(step) for step in plan.statements]}
     _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=made)
 
 
@@ -146,7 +146,7 @@ def _watch(work: Work, wakes: Publisher) -> None:
     """A temporary slot, for as long as somebody looks."""
     draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
     plan = _plan(draft, conninfo)
-    work.begin(list(plan.steps))
+    work.begin(list(plan.statements))
     made = carry_out(conninfo, plan, work.say, stop=work.stop, on_step=work.on_step)
     try:
         watching = Watching(conninfo, plan, pgoutput_of(draft.answers), work.say, wakes)
@@ -154,7 +154,7 @@ def _watch(work: Work, wakes: Publisher) -> None:
         with watching.registered() as slot:
             SourceDraft.objects.filter(pk=draft.pk).update(slot=slot)
             work.step("store", "done")
-            statements = [str(step) for step in plan.steps]
+            statements = [str(step) for step in plan.statements]
             told = {"act": "watch", "statements": statements}
             _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=told)
             work.over = lambda: drafts.seen_seconds_ago(draft) > UNWATCHED_SECONDS
@@ -168,12 +168,12 @@ def _watch(work: Work, wakes: Publisher) -> None:
 ACTS: dict[str, Callable[[Work], None]] = {Kind.MONITOR: _monitor, Kind.RECORD: _record}
 
 
-def _plan(draft: SourceDraft, conninfo: str) -> Plan:
+def _plan(draft: SourceDraft, conninfo: str) -> SlotPlan:
     """The plan as it is now. Raises ``SourceTrouble`` unless its statements are those shown."""
     wish = wish_of(draft.answers, temporary=draft.kind == Kind.WATCH)
     with reading(conninfo, deadline_seconds=_PLAN_SECONDS) as connection:
         plan = make_plan(connection, wish)
-    if [str(step) for step in plan.steps] != draft.answers.get("statements"):
+    if [str(step) for step in plan.statements] != draft.answers.get("statements"):
         raise SourceTrouble(_CHANGED)
     return plan
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from replview.catalog.connections import reading
 from replview.catalog.plan.answered import wish_of
-from replview.catalog.plan.plan import Plan, make_plan
-from replview.catalog.plan.steps import Step
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
+from replview.catalog.plan.plan import Statement
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.jobs import drafts
 from replview.store.models import SourceDraft
@@ -45,7 +45,7 @@ _MENDED_IN = {
 class Review:
     """The plan as a page shows it, or why there is none."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Statement, ...] = ()
     notes: list[str] = field(default_factory=list)
     waits_for: list[str] = field(default_factory=list)
     trouble: Trouble | None = None
@@ -81,9 +81,9 @@ def review(draft: SourceDraft) -> Review:
         return Review(trouble=Trouble("bad_dsn", str(error), "Enter the address again"))
 
 
-def _of(plan: Plan) -> Review:
+def _of(plan: SlotPlan) -> Review:
     return Review(
-        steps=plan.steps,
+        steps=plan.statements,
         notes=[sentence(for_page(note)) for note in plan.notes],
         waits_for=[str(item) for item in plan.waits_for],
     )

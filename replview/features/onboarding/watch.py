@@ -21,7 +21,7 @@ from psycopg import conninfo as libpq
 
 from replview.catalog.connections import connected
 from replview.catalog.plan.carry_out import waiting_for
-from replview.catalog.plan.plan import Plan
+from replview.catalog.plan.new_slot import SlotPlan
 from replview.catalog.slots import read_slots
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
@@ -44,7 +44,7 @@ class Watching:
     """One watch, from its rows in the store to their removal."""
 
     conninfo: str
-    plan: Plan
+    plan: SlotPlan
     options: dict[str, Any]
     say: Say
     wakes: Publisher

@@ -15,13 +15,13 @@ from ninja.utils import check_csrf
 from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role, may, sees_source, visible_sources
 from replview.acts import adopting, dropping, receiving
-from replview.acts.act import Act, json_of
 from replview.acts.column_choices import NamedColumns
 from replview.acts.columns import change_columns, plan_columns
 from replview.acts.credentials import Credentials, plan_credentials, set_credentials
 from replview.acts.moving import Move, carry_out_move, plan_move
 from replview.acts.sources import plan_remove, plan_rename, remove_source, rename_source
 from replview.acts.tables import change_tables, plan_tables
+from replview.catalog.plan.plan import Plan, json_of
 from replview.catalog.problems import SourceTrouble
 from replview.features.sources.api_shapes import (
     ActOut,
@@ -176,7 +176,7 @@ def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[st
     typed = {"password_ref": asked.password_ref, "keep_password": asked.keep_password}
     tried: list[Move] = []
 
-    def plan() -> Act:
+    def plan() -> Plan:
         tried.append(plan_move(row, asked.dsn, **typed))
         return tried[0].act
 
@@ -206,7 +206,7 @@ def _act(request: HttpRequest, asked: Asked | None, plan: Any, do: Any) -> dict[
     """Plan it; do it unless it was only asked for."""
     asked = asked or Asked()
     try:
-        act: Act = plan()
+        act: Plan = plan()
         if asked.dry_run:
             return {**json_of(act), "done": False}
         act.check_typed(asked.confirm)

@@ -13,9 +13,9 @@ from replview.acts.noting import note_source
 from replview.catalog.connections import reading
 from replview.catalog.doctor.findings import some_of
 from replview.catalog.plan.actor_stamp import StampFacts, read_stamp
+from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.stamp_carrying import carry_stamp
 from replview.catalog.plan.stamp_plan import StampPlan, plan_install, plan_remove
-from replview.catalog.plan.steps import Step
 from replview.catalog.problems import SourceTrouble, explain
 from replview.catalog.tables import read_tables
 from replview.management.output.instance import PlainCommand, store_system_identifier
@@ -71,7 +71,7 @@ class Command(PlainCommand):
             conninfo, options["table"], all_tables=options["all_tables"],
             revoke=options["revoke_emit"],
         )  # fmt: skip
-        if not plan.steps:
+        if not plan.statements:
             self.say("nothing to do: these tables are stamped")
             return
         if not self._agreed(plan, options):
@@ -87,7 +87,7 @@ class Command(PlainCommand):
 
     def _remove(self, conninfo: str, options: dict[str, Any]) -> None:
         plan = remove_plan(conninfo)
-        if not plan.steps:
+        if not plan.statements:
             self.say("nothing to do: nothing of the stamp is there")
             return
         if not self._agreed(plan, options):
@@ -165,7 +165,7 @@ def remove_plan(conninfo: str) -> StampPlan:
 
 def carry(
     command: PlainCommand, conninfo: str, plan: StampPlan, *, taking_back: bool
-) -> list[Step]:
+) -> list[Statement]:
     """Run the plan; returns the steps that are left to do."""
     try:
         return carry_stamp(conninfo, plan, command.say, taking_back=taking_back).left
@@ -177,7 +177,7 @@ def lines_of(plan: StampPlan) -> list[str]:
     """Every statement; its rights and locks once where they are the same for many."""
     lines: list[str] = []
     told: tuple[str, str] | None = None
-    for step in plan.steps:
+    for step in plan.statements:
         if told is not None and told != (step.needs, step.costs):
             lines += _terms(told)
         told = (step.needs, step.costs)

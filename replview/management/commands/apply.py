@@ -18,7 +18,7 @@ from replview.catalog.problems import SourceTrouble, Trouble
 from replview.management.fleet.declared import Fleet
 from replview.management.fleet.faults import FleetFaults
 from replview.management.fleet.planning import plan_fleet, side_by_side
-from replview.management.fleet.plans import Item, Plan, Verdict
+from replview.management.fleet.plans import FleetPlan, Item, Verdict
 from replview.management.fleet.reading import read_fleet
 from replview.management.output.instance import InstanceCommand
 from replview.store.reachable import DSNError
@@ -74,7 +74,7 @@ class Command(InstanceCommand):
             sys.exit(_DIFFERS)
 
     def _carry_out(
-        self, plan: Plan, path: Path, options: dict[str, Any], stop: threading.Event
+        self, plan: FleetPlan, path: Path, options: dict[str, Any], stop: threading.Event
     ) -> None:
         if not self.confirm("Carry this out?", options["yes"]):
             raise CommandError("nothing was done")
@@ -110,7 +110,7 @@ _NOT_HERE = "not_here"
 Tell = Callable[[str, str], None]
 
 
-def apply_plan(plan: Plan, tell: Tell, stop: threading.Event, path: Path) -> None:
+def apply_plan(plan: FleetPlan, tell: Tell, stop: threading.Event, path: Path) -> None:
     """Do it. What could not be done is in the items' ``trouble`` afterwards."""
 
     def carry_out(items: list[Item]) -> None:
@@ -205,7 +205,7 @@ def in_a_file(text: str) -> str:
     return _OPTION.sub(lambda found: _KEYS[found[0]], text)
 
 
-def lines_of(plan: Plan) -> Iterator[str]:
+def lines_of(plan: FleetPlan) -> Iterator[str]:
     """What differs, with every statement in order; then how many of each there are."""
     for group in plan.groups:
         yield from (line for item in group for line in _lines(item))
@@ -213,7 +213,7 @@ def lines_of(plan: Plan) -> Iterator[str]:
     yield "; ".join(counts) or "the file declares nothing"
 
 
-def done_lines(plan: Plan) -> Iterator[str]:
+def done_lines(plan: FleetPlan) -> Iterator[str]:
     """After it was carried out: what was not done, and why."""
     for item in plan.troubled:
         yield f"! {item.kind} {item.name}: {in_a_file(str(item.trouble))}"
@@ -222,7 +222,7 @@ def done_lines(plan: Plan) -> Iterator[str]:
     yield f"{done} done" + (f", {failed} not done" if failed else "")
 
 
-def json_of(plan: Plan, path: Path, *, applied: bool) -> dict[str, Any]:
+def json_of(plan: FleetPlan, path: Path, *, applied: bool) -> dict[str, Any]:
     """For programs; the same facts."""
     return {
         "file": str(path),

@@ -9,8 +9,9 @@ import psycopg
 from django.core.management.base import CommandError
 
 from replview.acts.noting import note_slot
+from replview.acts.slot_making import make_slot
 from replview.catalog.connections import connected
-from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import Wish, parse_columns
 from replview.catalog.problems import SourceTrouble, explain
 from replview.jobs import baselines
@@ -24,7 +25,7 @@ from replview.management.output import (
     slot_quarantine,
 )
 from replview.management.output.instance import InstanceCommand, find_source, table_of
-from replview.management.output.slot_changes import lines_of_plan, make_slot
+from replview.management.output.plan_lines import lines_of_slot
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.text.formats import plural
@@ -103,10 +104,12 @@ class Command(InstanceCommand):
                          **slot_budget.wishes_of(options))  # fmt: skip
         conninfo = full_conninfo(source)
         plan = plan_for(conninfo, wish)
-        self.say(f"on {source} this will run:" if plan.steps else f"on {source} nothing is made:")
-        for line in lines_of_plan(plan):
+        self.say(
+            f"on {source} this will run:" if plan.statements else f"on {source} nothing is made:"
+        )
+        for line in lines_of_slot(plan):
             self.say(line)
-        if plan.steps and not self.confirm("Run this?", options["yes"]):
+        if plan.statements and not self.confirm("Run this?", options["yes"]):
             raise CommandError("nothing was done")
         slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
                          options=pgoutput, interface=options["interface"],
@@ -187,7 +190,7 @@ def wish_from(options: dict[str, Any], slot_name: str, **more: Any) -> Wish:
     )
 
 
-def plan_for(conninfo: str, wish: Wish) -> Plan:
+def plan_for(conninfo: str, wish: Wish) -> SlotPlan:
     """The plan, or the trouble with reaching the source as ``SourceTrouble``."""
     try:
         with connected(conninfo, deadline_seconds=60) as connection:

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.acts.act import declared_words, lines_of
 from replview.acts.credentials import Credentials, plan_credentials, set_credentials
 from replview.acts.moving import move_source, plan_move
+from replview.acts.noting import declared_words
 from replview.acts.sources import (
     add_source,
     check_new_name,
@@ -29,6 +29,7 @@ from replview.management.output.instance import (
     store_system_identifier,
     table_of,
 )
+from replview.management.output.plan_lines import lines_of
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Slot, Source
 

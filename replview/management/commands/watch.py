@@ -15,7 +15,7 @@ from django.core.management.base import CommandError
 from django.urls import reverse
 
 from replview.catalog.plan.carry_out import carry_out, undo
-from replview.catalog.plan.plan import Plan
+from replview.catalog.plan.new_slot import SlotPlan
 from replview.catalog.plan.slot_request import existing_publications
 from replview.features.onboarding.watch import Watching
 from replview.jobs.drafts import watch_name
@@ -27,7 +27,7 @@ from replview.management.commands.slot import (
     wish_from,
 )
 from replview.management.output.instance import PlainCommand, require_instance
-from replview.management.output.slot_changes import lines_of_plan
+from replview.management.output.plan_lines import lines_of_slot
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.foreground import stop_on_signals
 from replview.runtime.narration import Narration
@@ -97,21 +97,21 @@ class Command(PlainCommand):
             undo(conninfo, made, self.say)
         self.say("the watch has ended; its slot is gone")
 
-    def _plan(self, conninfo: str, options: dict[str, Any]) -> Plan:
+    def _plan(self, conninfo: str, options: dict[str, Any]) -> SlotPlan:
         """Use publications that are there; else say exactly which would be made, and ask."""
         chosen = options["tables"] or options["schema"] or options["all_tables"]
         if not options["publication"] and not chosen:
             options = {**options, "publication": list(existing_publications(conninfo))}
         wish = wish_from(options, watch_name(), temporary=True)
         plan = plan_for(conninfo, wish)
-        if not plan.steps:
+        if not plan.statements:
             self.say(f"reading through publication {', '.join(plan.publications)}")
             return plan
         self.say("pgoutput reads through a publication. For the time of the watch this will run:")
-        for line in lines_of_plan(plan):
+        for line in lines_of_slot(plan):
             self.say(line)
-        for step in plan.steps:
-            self.say(f"  and at its end: {step.undo.as_string(None)};")
+        for step in plan.statements:
+            self.say(f"  and at its end: {step.undo};")
         if not self.confirm("Run this?", options["yes"]):
             raise CommandError("nothing was done; name a publication with --publication")
         return plan

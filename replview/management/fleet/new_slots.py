@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from replview.acts.act import Statement
 from replview.catalog.connections import Connection
-from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import Columns, Wish
 from replview.catalog.problems import SourceTrouble, Trouble
 from replview.catalog.state.wal_budget import RECORD
@@ -15,7 +14,7 @@ from replview.management.fleet.declared import DeclaredSlot
 from replview.store.read.globs import glob
 
 
-def plan_new(connection: Connection, declared: DeclaredSlot, tables: list[TableFacts]) -> Plan:
+def plan_new(connection: Connection, declared: DeclaredSlot, tables: list[TableFacts]) -> SlotPlan:
     """What making it takes. Raises ``SourceTrouble`` to refuse."""
     return make_plan(connection, wish_of(declared, tables))
 
@@ -53,11 +52,6 @@ def chosen_names(declared: DeclaredSlot, tables: list[TableFacts]) -> tuple[str,
     chosen = tuple(table.text for table in found if table.oid not in out)
     # Names that are no table's choose nothing; no name at all would choose everything.
     return chosen or tuple(patterns)
-
-
-def statements_of(plan: Plan) -> list[Statement]:
-    """Its steps as they are shown."""
-    return [Statement(sql=str(step), needs=step.needs, costs=step.costs) for step in plan.steps]
 
 
 def tables_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> list[TableFacts]:

@@ -15,7 +15,7 @@ from replview.access.accounts import give_grant, take_grant
 from replview.access.mask_making import add_rule, remove_rule
 from replview.catalog.problems import Trouble
 from replview.management.fleet.declared import DeclaredGrant, DeclaredMask, DeclaredSource, Fleet
-from replview.management.fleet.plans import BY, Item, Plan, Verdict
+from replview.management.fleet.plans import BY, FleetPlan, Item, Verdict
 from replview.management.fleet.source_planning import plan_further_source, plan_source
 from replview.store.models import Grant, MaskRule, Source
 from replview.store.write.access_record import note
@@ -25,7 +25,7 @@ WORKERS = 8
 _Task = TypeVar("_Task")
 
 
-def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> Plan:
+def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> FleetPlan:
     """What would be done; nothing is changed, here or there."""
 
     def look(declared: DeclaredSource) -> list[Item]:
@@ -45,7 +45,7 @@ def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> Plan:
     groups += [plan_further_source(source, file=fleet.name, prune=prune) for source in further]
     groups += [[item] for item in plan_masks(fleet, prune=prune)]
     groups += [[item] for item in plan_grants(fleet, prune=prune)]
-    return Plan(groups)
+    return FleetPlan(groups)
 
 
 def side_by_side(

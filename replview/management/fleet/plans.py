@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from replview.acts.act import Act, Statement
 from replview.catalog.plan.carry_out import Say
+from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import Trouble
 
 #: Who is named in logs and in the access record.
@@ -64,7 +64,7 @@ class Item:
         self.verdict, self.trouble = verdict, trouble
         self.acts, self.statements = [], []
 
-    def take(self, act: Act, carry_out: Callable[[Say], Any]) -> None:
+    def take(self, act: Plan, carry_out: Callable[[Say], Any]) -> None:
         """Do what an act says; where that refuses, the whole item is refused."""
         if act.refusal is not None:
             self.refuse(act.refusal)
@@ -80,7 +80,7 @@ class Item:
 
 
 @dataclass(slots=True)
-class Plan:
+class FleetPlan:
     """All of it, source by source in the file's order, then mask rules, then what is not in it."""
 
     #: Items that belong together, the source first: they are carried out one after another.

@@ -16,7 +16,7 @@ from replview.catalog.tables import TableFacts, read_tables
 from replview.jobs import baselines
 from replview.management.fleet.alert_overrides import compare_alerts
 from replview.management.fleet.declared import DeclaredSlot, DeclaredSource
-from replview.management.fleet.new_slots import plan_new, statements_of
+from replview.management.fleet.new_slots import plan_new
 from replview.management.fleet.plans import BY, Item, Verdict
 from replview.management.fleet.slot_diff import plan_kept, wanted_keeping
 from replview.store.dsn import full_conninfo
@@ -141,7 +141,7 @@ def _plan_slot(
         item.refuse(error.trouble)
         return item
     item.verdict = Verdict.ADDED
-    item.statements = statements_of(plan)
+    item.statements = list(plan.statements)
     item.notes = [*plan.notes, *(f"the slot would now wait for {one}" for one in plan.waits_for)]
 
     def make(say: Callable[[str], Any]) -> None:
@@ -153,7 +153,7 @@ def _plan_slot(
                          keep_aborted=wanted.get("keep_aborted", False), stop=stop)  # fmt: skip
         note_slot(made, "create" if plan.owned else "adopt",
                   "The slot was created." if plan.owned else "The slot was adopted.", by=BY,
-                  statements=[str(step) for step in plan.steps])  # fmt: skip
+                  statements=[str(step) for step in plan.statements])  # fmt: skip
         if (keeping := wanted_keeping(made, wanted)) is not None:
             change_keeping(made, keeping, by=BY)
         if wanted.get("baseline") and made.plugin == "pgoutput":

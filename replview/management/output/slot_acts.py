@@ -6,11 +6,13 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.acts import dropping, receiving
-from replview.acts.act import Act, declared_words, lines_of
 from replview.acts.column_choices import NamedColumns
 from replview.acts.columns import change_columns, plan_columns
+from replview.acts.noting import declared_words
 from replview.acts.tables import change_tables, plan_tables
+from replview.catalog.plan.plan import Plan
 from replview.management.output.instance import PlainCommand, find_slot
+from replview.management.output.plan_lines import lines_of
 from replview.store.models import Slot
 
 #: Who did it, where a command did: the access record knows the account.
@@ -102,7 +104,7 @@ def _columns(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None
     command.say(f"the columns of {slot} are changed")
 
 
-def _agree(command: PlainCommand, act: Act, question: str, options: dict[str, Any]) -> None:
+def _agree(command: PlainCommand, act: Plan, question: str, options: dict[str, Any]) -> None:
     """Show it and ask. Raises ``SourceTrouble`` and, where the answer is no, ``CommandError``."""
     act.check()
     for line in lines_of(act):

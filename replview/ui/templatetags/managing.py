@@ -9,7 +9,7 @@ from django import template
 from django.urls import reverse
 
 from replview.access.rights import Role, may
-from replview.acts.act import declared_words
+from replview.acts.noting import declared_words
 from replview.health.servers import Feed
 from replview.store.models import AccessRecord, Slot, Source
 from replview.ui.plan_text import for_page

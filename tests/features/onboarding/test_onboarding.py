@@ -21,7 +21,7 @@ from replview.acts.slot_making import make_slot
 from replview.catalog.connections import connect
 from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan.answered import wish_of
-from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.problems import Trouble
 from replview.catalog.server import read_server_facts
 from replview.catalog.tables import read_tables
@@ -443,7 +443,7 @@ def test_what_the_store_has_is_not_taken_back_whatever_its_source_is_called_by_n
         plan = make_plan(connection, wish_of(draft.answers, temporary=False))
     slot = make_slot(drafts.source_for(draft), source.dsn, plan, print, stopped=True, options={},
                      draft=draft)  # fmt: skip
-    draft.undo = [step.undo.as_string(None) for step in plan.steps]
+    draft.undo = [step.undo for step in plan.statements]
     drafts.beat(draft)
     Source.objects.update(name="renamed")
     SourceDraft.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
@@ -559,7 +559,7 @@ def test_no_page_names_an_option_of_a_command() -> None:
 
 def test_a_watch_of_a_database_with_a_slash_in_its_name_has_pages(db, monkeypatch) -> None:
     monkeypatch.setattr(Watching, "_forget", lambda self, source: None)
-    plan = Plan(slot_name="replview_watch_0123abcd", steps=(), publications=("theirs",))
+    plan = SlotPlan(slot_name="replview_watch_0123abcd", publications=("theirs",))
     watching = Watching("host=h dbname=a/b", plan, {}, print, None)
 
     with watching.registered() as slot:

@@ -13,7 +13,7 @@ from replview.acts.credentials import take_into_use
 from replview.acts.slot_making import make_slot
 from replview.acts.sources import plan_remove, remove_source
 from replview.catalog.connections import connect
-from replview.catalog.plan.plan import Plan, make_plan
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.problems import SourceTrouble
 from replview.features.sampling.sample import sample_source
@@ -347,7 +347,7 @@ def test_a_slot_received_through_another_source_of_the_server_is_no_others_there
 def test_of_two_who_adopt_a_slot_at_once_one_does(db, monkeypatch) -> None:
     shop = Source.objects.create(name="shop", conninfo="host=h")
     Slot.objects.create(source=shop, name="theirs")
-    plan = Plan(slot_name="theirs", steps=(), publications=("p",), owned=False)
+    plan = SlotPlan(slot_name="theirs", publications=("p",), owned=False)
     # As looked at just before the other one's was made known.
     monkeypatch.setattr(adopting, "_plan", lambda *_: (plan, None))
 
