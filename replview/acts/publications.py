@@ -92,7 +92,7 @@ def definition(connection: Connection, publication: Publication) -> str:
         "delete": publication.deletes,
         "truncate": publication.truncates,
     }
-    options = []
+    options: list[sql.Composable] = []
     if not all(done.values()):
         words = ", ".join(word for word, published in done.items() if published)
         options.append(sql.SQL("publish = {}").format(sql.Literal(words)))

@@ -163,7 +163,7 @@ class Member:
             item += sql.SQL(" ({})").format(columns)
         if self.row_filter is not None:
             # The server's own text of an expression that it has checked.
-            item += sql.SQL(" WHERE ({})").format(sql.SQL(self.row_filter))  # type: ignore[arg-type]
+            item += sql.SQL(" WHERE ({})").format(sql.SQL(self.row_filter))
         return item
 
 

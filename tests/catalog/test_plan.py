@@ -161,7 +161,7 @@ def test_all_tables_is_refused_while_it_would_break_updates(shop) -> None:
 def test_chosen_tables_and_schemas(shop) -> None:
     shop.run('CREATE SCHEMA other CREATE TABLE "Odd ""name" (id int PRIMARY KEY)')
 
-    assert str(plan_for(shop, tables=("orders",)).steps[0]) == (
+    assert str(plan_for(shop, tables=("orders",)).statements[0]) == (
         'CREATE PUBLICATION "shop" FOR TABLE "public"."orders"'
     )
     plan = plan_for(shop, schemas=("other",))
@@ -182,7 +182,7 @@ def test_a_name_with_a_dot_is_told_apart(shop) -> None:
 
     both = plan_for(shop, tables=('"a.b".c', 'a."b.c"'), exclude=parse_columns(['"a.b".c.x']))
 
-    assert str(both.steps[0]).endswith('TABLE "a.b"."c" ("id"), "a"."b.c"')
+    assert str(both.statements[0]).endswith('TABLE "a.b"."c" ("id"), "a"."b.c"')
 
 
 def test_one_unusable_partition_makes_the_whole_insert_only(shop) -> None:

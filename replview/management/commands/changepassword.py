@@ -12,10 +12,10 @@ class Command(DjangoCommand):
 
     help = "Set an account's password, at a terminal."
 
-    def handle(self, *args: Any, **options: Any) -> str:
+    def handle(self, *args: Any, **options: Any) -> str | None:
         """Django's takes the operating system's account where none is named."""
-        told: str = super().handle(*args, **options)
+        done = super().handle(*args, **options)
         name = options["username"] or command_user()
         details = {"act": "password changed", "account": name}
         note("changed_settings", subject=f"account {name}", details=details)
-        return told
+        return done
