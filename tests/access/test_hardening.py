@@ -120,7 +120,7 @@ def test_no_template_has_anything_inline() -> None:
 
 
 def test_every_answer_says_what_browsers_may_not(admin: Client) -> None:
-    for path in ("/", "/login/", "/static/js/shell.js", "/nowhere/", "/api/v1/slots"):
+    for path in ("/", "/login/", "/static/js/ui/shell.js", "/nowhere/", "/api/v1/slots"):
         headers = admin.get(path).headers
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Referrer-Policy"] == "same-origin"

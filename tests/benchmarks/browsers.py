@@ -1,4 +1,4 @@
-"""Browsers on the live socket: each speaks as ``static/js/live`` does, and notes what it received.
+"""Browsers on the live socket: each speaks as ``static/js/live_page`` does, and notes what comes.
 
 A batch is acknowledged 50 ms after it came, about when a browser has drawn it. A row counts as
 received when its batch has arrived.

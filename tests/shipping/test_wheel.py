@@ -33,7 +33,7 @@ for path in (
     decoder.__file__,
     replview.__file__,
     get_template("base.html").origin.name,
-    finders.find("css/base.css"),
+    finders.find("css/ui/base.css"),
 ):
     print(path)
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-TOKENS = Path(settings.BASE_DIR, "static/css/tokens.css").read_text()
+TOKENS = Path(settings.BASE_DIR, "static/css/ui/tokens.css").read_text()
 COLOUR = re.compile(r"--([a-z0-9-]+): light-dark\((#[0-9A-F]{6}), (#[0-9A-F]{6})\)")
 COLOURS = {name: pair for name, *pair in COLOUR.findall(TOKENS)}
 

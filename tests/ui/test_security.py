@@ -25,7 +25,7 @@ def test_the_policy_lets_nothing_in_from_elsewhere(signed_in: Client, scene, pag
 
 
 def test_static_files_have_the_policy_and_are_for_this_site_alone(client: Client) -> None:
-    response = client.get("/static/js/shell.js")
+    response = client.get("/static/js/ui/shell.js")
 
     assert response.status_code == 200
     assert "default-src 'self'" in response["Content-Security-Policy"]

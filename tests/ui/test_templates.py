@@ -1,5 +1,7 @@
 """What all templates keep to."""
 
+import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,10 @@ from django.conf import settings
 from django.template import Context, Engine, TemplateSyntaxError
 from django.template.loader import get_template
 
+import replview
+
 TEMPLATES = Path(settings.TEMPLATES[0]["DIRS"][0])
+STATIC = Path(settings.STATICFILES_DIRS[0])
 LONGEST_LINE = 120
 
 
@@ -25,6 +30,28 @@ def test_no_line_of_a_template_is_longer_than_a_review_can_show() -> None:
 def test_every_template_can_be_read() -> None:
     for path in sorted(TEMPLATES.rglob("*.*")):
         get_template(str(path.relative_to(TEMPLATES)))
+
+
+def test_folders_are_called_as_what_they_belong_to() -> None:
+    packages = Path(replview.__file__).parent
+    known = {path.name for path in (*packages.iterdir(), *(packages / "features").iterdir())}
+    # Django looks for the page of sign-in there.
+    known.add("registration")
+
+    for root in (TEMPLATES, STATIC / "js", STATIC / "css"):
+        paths = (path.relative_to(root) for path in root.rglob("*.*"))
+        assert {path.parts[0] for path in paths if len(path.parts) > 1} <= known, root
+
+
+def test_no_script_imports_itself_by_way_of_others() -> None:
+    imported = re.compile(r"""^import [^;]*?["'](\.[^"']+)["'];""", re.M)
+    imports = {
+        script: {(script.parent / path).resolve() for path in imported.findall(script.read_text())}
+        for script in (STATIC / "js").rglob("*.js")
+    }
+
+    assert {path for paths in imports.values() for path in paths} <= set(imports)
+    TopologicalSorter(imports).prepare()
 
 
 def rendered(body: str, **context: object) -> str:

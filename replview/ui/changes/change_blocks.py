@@ -1,7 +1,7 @@
 """Changes as every page shows them: what differs, what does not, and what nobody knows.
 
-``templates/changes/_block.html`` draws a block; its styles are ``css/changes.css``, what its
-buttons do is ``js/changes/main.js``.
+``templates/changes/_block.html`` draws a block; its styles are ``css/ui/changes.css``, what its
+buttons do is ``js/ui/changes/main.js``.
 """
 
 from collections.abc import Iterable, Mapping

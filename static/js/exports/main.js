@@ -1,6 +1,6 @@
 // The slice's sentence: what is edited is applied at once; without scripts a button does it.
 
-import "../shell.js";
+import "../ui/shell.js";
 
 const form = document.getElementById("slice");
 

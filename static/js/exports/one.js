@@ -1,9 +1,9 @@
 // One export: the server says over the socket that it went on, the page fetches how far.
 // Beside it the page asks every two seconds: a lost socket loses nothing.
 
-import "../shell.js";
-import { Clock } from "../live/clock.js";
-import { Connection } from "../live/connection.js";
+import "../ui/shell.js";
+import { Clock } from "../ui/clock.js";
+import { Connection } from "../ui/connection.js";
 
 const place = document.getElementById("export-now");
 

@@ -1,6 +1,6 @@
 // What is shown, as the address says it; links and forms of the toolbar follow it.
 
-import { find } from "../live/dom.js";
+import { find } from "../ui/dom.js";
 import { momentWords } from "./words.js";
 
 const ORDER = ["slot", "range", "from", "to", "charts", "table"];

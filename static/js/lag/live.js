@@ -1,8 +1,8 @@
 // New samples while one looks: the server says that there are some, the page fetches them.
 
-import { Clock } from "../live/clock.js";
-import { Connection } from "../live/connection.js";
-import { find } from "../live/dom.js";
+import { Clock } from "../ui/clock.js";
+import { Connection } from "../ui/connection.js";
+import { find } from "../ui/dom.js";
 
 export class LiveSamples {
   // `fetch()` reads anew; `paceMs()` says how often that is worth it, null: never; `busy()` whether

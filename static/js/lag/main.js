@@ -1,6 +1,6 @@
 // The lag page: reads what the address asks for, draws it, and keeps it up to date.
 
-import { find } from "../live/dom.js";
+import { find } from "../ui/dom.js";
 import { dataUrl, go, showAddress, words } from "./address.js";
 import { Charts, onWidth } from "./charts.js";
 import { onTheme } from "./ink.js";

@@ -1,6 +1,6 @@
 // The few charts of a slot's own page: the lag page's, of the last hour, drawn once they are seen.
 
-import { find } from "../live/dom.js";
+import { find } from "../ui/dom.js";
 import { Charts, onWidth } from "./charts.js";
 import { onTheme } from "./ink.js";
 import { LiveSamples } from "./live.js";

@@ -1,17 +1,13 @@
 // One chart: its title line, its plot, its table. The figure comes from the server without colours.
 
-import { el } from "../live/dom.js";
-import { icon } from "../icon.js";
+import { el } from "../ui/dom.js";
+import { icon } from "../ui/icon.js";
+import { CONFIG } from "./plotly-config.js";
 import { fillTable } from "./table.js";
 import { ink } from "./ink.js";
 import { momentWords, valueWords } from "./words.js";
 import { savePicture } from "./picture.js";
 
-export const CONFIG = {
-  staticPlot: true, displayModeBar: false, responsive: false, typesetMath: false,
-  // Nothing of a chart ever leaves for plotly's cloud.
-  showSendToCloud: false, plotlyServerURL: "", showLink: false, showEditInChartStudio: false,
-};
 const DASHES = { solid: "", dash: "5 3", dot: "1.5 2.5", dashdot: "5 2 1.5 2" };
 const SVG = "http://www.w3.org/2000/svg";
 

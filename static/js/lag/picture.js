@@ -1,7 +1,7 @@
 // A chart as PNG: plotly draws it as SVG, the browser paints it; nothing is sent anywhere.
 
-import { toast } from "../toast.js";
-import { CONFIG } from "./panel.js";
+import { toast } from "../ui/toast.js";
+import { CONFIG } from "./plotly-config.js";
 import { ink } from "./ink.js";
 
 const SCALE = 2;

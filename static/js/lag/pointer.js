@@ -1,7 +1,7 @@
 // Pointing and dragging: the crosshair of all charts, a range, and the keys of a focused chart.
 
-import { announce } from "../announce.js";
-import { typing } from "../keys.js";
+import { announce } from "../ui/announce.js";
+import { typing } from "../ui/keys.js";
 
 const DRAG_PIXELS = 6;
 

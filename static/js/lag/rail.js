@@ -1,6 +1,6 @@
 // Events on the time axis: a symbol each, its words above it where they do not cover others.
 
-import { el, find } from "../live/dom.js";
+import { el, find } from "../ui/dom.js";
 import { momentWords } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";

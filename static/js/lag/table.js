@@ -1,6 +1,6 @@
 // A chart as a table, newest first: for those who cannot see it, and for exact values.
 
-import { el } from "../live/dom.js";
+import { el } from "../ui/dom.js";
 import { momentWords, valueWords } from "./words.js";
 
 export function fillTable(panel, page) {

@@ -1,6 +1,6 @@
 // Values and moments as words, in the units charts name.
 
-import { age, bytes, count } from "../live/words.js";
+import { age, bytes, count } from "../ui/words.js";
 
 const NO_BREAK = "\u00a0";
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

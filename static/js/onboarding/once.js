@@ -1,6 +1,6 @@
 // A form is sent once; while the source is asked, its button says so.
 
-import { announce } from "../shell.js";
+import { announce } from "../ui/shell.js";
 
 function busy(button) {
   if (!button?.dataset.busy) return;

@@ -1,7 +1,7 @@
 // Row history: lines open where they stand, and moments are typed in local time.
 
-import { announce } from "../announce.js";
-import { refreshTimes } from "../times.js";
+import { announce } from "../ui/announce.js";
+import { refreshTimes } from "../ui/times.js";
 
 document.addEventListener("click", async (event) => {
   const link = event.target.closest?.("[data-open]");

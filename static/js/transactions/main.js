@@ -1,6 +1,6 @@
 // The transactions page works by links and forms alone; this makes them quicker to use.
 
-import { typing } from "../keys.js";
+import { typing } from "../ui/keys.js";
 
 const toolbar = document.getElementById("toolbar");
 const filters = document.getElementById("filters");
