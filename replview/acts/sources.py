@@ -129,10 +129,10 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
     if not wanted:
         consequences.append(f"Nothing is changed on the server of {source}.")
     consequences.append(
-        "Its samples, its alerts and what was told of others' slots are deleted. It is gone once "
+        "Its samples, its alerts and what was read of others' slots are deleted. It is gone once "
         "the records of its slots are."
         if slots
-        else "Its samples, its alerts and what was told of others' slots are deleted at once."
+        else "Its samples, its alerts and what was read of others' slots are deleted at once."
     )
     return Plan(
         title=title,

@@ -85,7 +85,7 @@ def loss_notes(loss: Loss) -> list[str]:
     notes = []
     if loss.counted_through is not None:
         until = "" if loss.counted_through == dt.date.min else f" after {loss.counted_through}"
-        notes.append(f"Days{until} are not all counted yet: more may go than is told here.")
+        notes.append(f"Days{until} are not all counted yet: more may be deleted than shown.")
     if loss.nothing:
         return notes
     if loss.archived:

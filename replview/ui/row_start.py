@@ -90,7 +90,7 @@ def read_start(slot: Slot, words: Mapping[str, Any]) -> Start:
         return start
     if reason := start.table.withheld(reading_session()):
         start.problem = f"{reason[:1].upper()}{reason[1:]}."
-        start.remedy = "That something changed is told by the transactions that touched the table."
+        start.remedy = "The transactions that touched the table show that something changed."
         return start
     _read_key(start, words)
     if start.key is None:

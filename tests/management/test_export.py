@@ -22,7 +22,7 @@ def ids(target: Path) -> list[str]:
 @pytest.mark.slow
 def test_it_writes_records_and_continues(history: History, run, tmp_path: Path) -> None:
     assert "4 rows of 3 transactions" in run("export", slot=SLOT, estimate=True)
-    assert "nothing was taken out yet" in run("export", list=True)
+    assert "nothing was exported yet" in run("export", list=True)
 
     said = run("export", slot=SLOT, to=str(tmp_path / "out"), name="nightly", since_last=True)
     assert "4 rows in" in said

@@ -157,7 +157,7 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
 
 
 @page(role=OPERATOR, exports=True)
-@router.get("/exports", response=list[ExportOut], summary="What was taken out, and by whom")
+@router.get("/exports", response=list[ExportOut], summary="What was exported, and by whom")
 def all_exports(
     request: HttpRequest, slot: str = "", limit: int = Query(50, ge=1, le=_MOST)
 ) -> list[dict[str, Any]]:

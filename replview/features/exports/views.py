@@ -154,7 +154,7 @@ def log(request: HttpRequest, export_id: int) -> HttpResponse:
 @page(role=OPERATOR, nav="exports")
 @require_GET
 def all_exports(request: HttpRequest) -> HttpResponse:
-    """What was taken out, and by whom: every one there was, the newest first."""
+    """What was exported, and by whom: every one there was, the newest first."""
     before = Params(request.GET).number("before")
     rows = visible_exports().defer("result", "slice")
     if before is not None:

@@ -141,4 +141,4 @@ def _why(row: dict[str, Any], databases: set[Any]) -> str:
         return "no slot of it is recorded"
     if row.get("database") not in databases:
         return "in another database than the slot's"
-    return "prepared before the slot followed it, or not told of until it commits"
+    return "prepared before the slot followed it, or not sent until it commits"

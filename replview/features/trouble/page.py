@@ -45,7 +45,7 @@ WORDS: dict[str, Words] = {
     "paused-receiver": Words(
         title="Pause the receiver",
         about="The process that reads the slot is stopped by a signal. To the server it is still "
-        "connected; it gives no sign of life, and the slot retains WAL.",
+        "connected; its heartbeat stops, and the slot retains WAL.",
         kinds=(_K.RECEIVER_DOWN,),
         look=(_SLOT_PAGE, _LAG, _ALERTS),
         ends="it goes on where it was: nothing is lost.",

@@ -53,7 +53,7 @@ class Command(InstanceCommand):
         option("--estimate", action="store_true", help="say what it would take, and write nothing")
         option("--wait", action="store_true", help="say how far it is, also where there is no "
                "terminal")  # fmt: skip
-        option("--list", action="store_true", help="what was taken out, and by whom")
+        option("--list", action="store_true", help="what was exported, and by whom")
         option("--cancel", type=int, metavar="ID", help="give up an export that is not over")
         option("--allow", action="store_true", help="let this instance export")
         option("--forbid", action="store_true", help="have it refuse every export")
@@ -263,6 +263,6 @@ def listed(rows: Iterable[Export]) -> str:
         for row in rows
     ]
     if not lines:
-        return "nothing was taken out yet: replview export --slot SOURCE/NAME --to FOLDER"
+        return "nothing was exported yet: replview export --slot SOURCE/NAME --to FOLDER"
     head = ["ID", "ASKED (UTC)", "BY", "SLOT", "NAME", "STATE", "ROWS", "TO", "PROBLEM"]
     return table_of([head, *lines])

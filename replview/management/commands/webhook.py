@@ -71,7 +71,7 @@ class Command(InstanceCommand):
             raise CommandError(str(error)) from None
         self.say(secret)
         self.stderr.write(
-            f"{webhook.name} ({webhook.host}) is told of alerts from now on. The secret above "
+            f"{webhook.name} ({webhook.host}) receives alerts from now on. The secret above "
             "signs what is sent; it is shown this once."
         )
 

@@ -82,7 +82,7 @@ def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | No
     if not found:
         return ""
     slot, life, through, problem, at = found[0]
-    name = slot if life == 1 else f"{slot} (life {life})"
+    name = slot if life == 1 else f"{slot} (incarnation {life})"
     reached = (
         f"archived up to {at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
         if at is not None

@@ -117,7 +117,7 @@ class AlertsPage:
                 "title": "Nothing is firing." if self.rules_on else "No rule is on.",
                 "cause": f"{plural(self.rules_on, 'rule')} on, evaluated every two seconds."
                 if self.rules_on
-                else "Nobody is told of anything.",
+                else "No notification is sent.",
             }
         worst, bad = self.firing[0], sum(line.level == Level.NOW for line in self.firing)
         count = bad or len(self.firing)
