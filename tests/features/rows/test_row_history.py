@@ -48,6 +48,8 @@ def test_it_tells_every_change_in_a_line(signed_in, shop) -> None:
     assert "orders 42 is paid." in text
     assert "3 changes by 2 actors and 1 unknown" in text
     assert "created with" in text
+    # A closed line has nothing within, not even a space: its style hides what is empty.
+    assert '<div class="row-whole"></div>' in text
     assert '<s class="line-before"><span class="visually-hidden">before </span>new</s>' in text
     assert (
         "No earlier change: the row&#x27;s insert is recorded." in text
