@@ -1,6 +1,7 @@
 // The drawer: one transaction. What is known of it is renewed with the page; the changes received so
 // far are loaded once and stay where they are, with more on demand.
 
+import "../ui/changes/main.js";
 import { copyLink } from "../ui/changes/links.js";
 import { announce, refreshTimes } from "../ui/shell.js";
 import { el, fragment } from "../ui/dom.js";
