@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.marked_rows import ASIDE, ORIGIN
-from replview.parquet.reading.masks import MARK
 from replview.parquet.reading.packed_values import INT8, Fields
-from replview.parquet.reading.row_pasts import Past, RowPasts
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import Slice, SliceTable
+from replview.store.read.prepared import Parameters
+from replview.store.read.row_history.before_images import Before, Shared, before_at
+from replview.store.read.session import ReadSession
+from replview.store.read.visibility import MASKED, Grants, Visibility
 
 #: What the query tells besides: 0 nothing, 1 the row before may be worked out, 2 and if it cannot
 #: be, the old key stands alone.
@@ -34,6 +36,23 @@ _FEWEST, _MOST = 64, 4_096
 _CHARACTERS = 16 * 1024 * 1024
 
 
+class _WholeSession(ReadSession):
+    """Reads values as they are stored: the slice's own masks are laid over them afterwards."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, Visibility(self.rows, Grants))
+        #: Characters of rows read since the last look.
+        self.read_characters = 0
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """Counted."""
+        found = super().rows(statement, parameters)
+        self.read_characters += sum(
+            len(value) for row in found for value in row if isinstance(value, str)
+        )
+        return found
+
+
 class Derivation:
     """Works on a connection of its own: the other one is in a COPY."""
 
@@ -43,7 +62,8 @@ class Derivation:
         self._info = connection.info
         self._part, self._table, self._columns = part, table, columns
         self._connection: Connection | None = None
-        self._pasts: RowPasts | None = None
+        self._session: _WholeSession | None = None
+        self._shared = Shared()
         self._together = _FEWEST
         self._masked = {*part.masked_of(table.name)}
         self._names = {
@@ -103,24 +123,24 @@ class Derivation:
         [whole] = table.combine_chunks().to_batches() or [batch.slice(0, 0)]
         return _marked(whole, derived)
 
-    def _look_up(self, keys: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], Past]:
-        if self._pasts is None:
+    def _look_up(self, keys: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], Before]:
+        if self._session is None:
             self._connection = psycopg.connect(
                 self._info.dsn, password=self._info.password, autocommit=True
             )
             # Looked up by index, row by row: compiling that costs more than it saves.
             self._connection.execute("SET jit = off; SET max_parallel_workers_per_gather = 0")
-            life = self._part.incarnation_id
-            self._pasts = RowPasts(self._connection, self._table.relation_id, life)
-        found = self._pasts.of(keys)
-        if self._pasts.read_characters > _CHARACTERS:
+            self._session = _WholeSession(self._connection)
+        self._session.read_characters = 0
+        found = before_at(self._session, keys, self._shared)
+        if self._session.read_characters > _CHARACTERS:
             self._together = max(1, self._together // 4)
-        elif self._pasts.read_characters < _CHARACTERS // 4:
+        elif self._session.read_characters < _CHARACTERS // 4:
             self._together = min(_MOST, self._together * 2)
         return found
 
     def _line(
-        self, batch: pa.RecordBatch, place: int, past: Past, version_id: int
+        self, batch: pa.RecordBatch, place: int, past: Before, version_id: int
     ) -> dict[str, Any]:
         """A row as the query would have given it."""
         line = {name: batch.column(name)[place].as_py() for name in ("id", "seq", "lsn", "kind")}
@@ -128,7 +148,7 @@ class Derivation:
         missing, marked = [], False
         having = self._names[version_id]
         image = {
-            name: MARK if name in self._masked and value is not None else value
+            name: MASKED if name in self._masked and value is not None else value
             for name, value in past.image.items()
         }
         for number, column in enumerate(self._columns):
@@ -146,7 +166,7 @@ class Derivation:
         return line
 
 
-def _with_origins(past: Past, image: Mapping[str, Any]) -> str:
+def _with_origins(past: Before, image: Mapping[str, Any]) -> str:
     """The row with where each value that is kept aside belongs."""
     found = {
         name: {**value, ORIGIN: list(past.origins[name])}

@@ -1,27 +1,20 @@
 """Masks on what is read: columns whose values nobody is to see, by the rules in the store.
 
-The rules are matched as ``store.masks`` does, for a reader that knows no Django: ``*``
-stands for any characters, case is not regarded, a table pattern without a dot is for every schema,
-and a column whose type nobody told matches every type. A masked value is taken out by the server's
-SELECT already, and stands in a row as if it had been masked before it was stored.
+A masked value is taken out by the server's SELECT already, and stands in a row as if it had been
+masked before it was stored.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from psycopg import sql
 
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Masked, Slice
+from replview.store.read.mask_rules import RULES_SQL, masked_by, named_columns, rules_of_rows
 
-#: What takes a masked value's place.
-MARK = {"$masked": True}
-_RULES = """
-    SELECT m.table_pattern, m.column_pattern, m.type_pattern
-    FROM mask_rule m JOIN slot_incarnation i ON i.id = %s JOIN slot s ON s.id = i.slot_id
-    WHERE m.source_id IS NULL OR m.source_id = s.source_id
+_SOURCE = """
+    SELECT s.source_id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id WHERE i.id = %s
 """
 _SHAPES = """
     SELECT r.id, r.schema, r."table", v.schema, v."table", v.columns
@@ -29,9 +22,6 @@ _SHAPES = """
     JOIN relation_version v ON v.relation_id = r.id WHERE i.id = %s
 """
 _THERE = "SELECT to_regclass('public.mask_rule') IS NOT NULL"
-
-#: Table pattern, column pattern, type pattern.
-_Rule = tuple[str, str, str]
 
 
 def with_rules(connection: Connection, part: Slice) -> Slice:
@@ -52,39 +42,21 @@ def rules_of(connection: Connection, life: int) -> dict[str, set[str]]:
     if connection.execute(_THERE).fetchone() != (True,):
         # A store of an earlier version: it has no rules.
         return {}
-    rules: list[_Rule] = connection.execute(_RULES, [life]).fetchall()
+    rules = rules_of_rows(connection.execute(RULES_SQL).fetchall())
+    source_id = next((row[0] for row in connection.execute(_SOURCE, [life])), None)
+    if not rules or source_id is None:
+        return {}
     found: dict[int, tuple[set[str], set[str]]] = {}
-    for relation, *names, columns in connection.execute(_SHAPES, [life]) if rules else ():
+    for relation, *names, columns in connection.execute(_SHAPES, [life]):
         of, masked = found.setdefault(relation, (set(), set()))
         for schema, table in {(names[0], names[1]), (names[2], names[3])}:
             of.add(f"{schema}.{table}")
-            masked |= set(_masked(rules, schema, table, columns))
+            masked.update(masked_by(rules, source_id, schema, table, named_columns(columns)))
     made: dict[str, set[str]] = {}
     for of, masked in found.values():
         for name in of if masked else ():
             made.setdefault(name, set()).update(masked)
     return made
-
-
-def _masked(
-    rules: Iterable[_Rule], schema: str, table: str, columns: Iterable[Mapping[str, Any]]
-) -> list[str]:
-    mine = [r for r in rules if _matches(r[0], f"{schema}.{table}" if "." in r[0] else table)]
-    return [
-        str(column["name"])
-        for column in columns
-        for _, of_column, of_type in mine
-        if _matches(of_column, str(column["name"]))
-        and (not of_type or column.get("type") is None or _matches(of_type, str(column["type"])))
-    ]
-
-
-def _matches(pattern: str, name: str) -> bool:
-    # As store.globs: each piece is looked for once, so that many stars cost no more than few.
-    first, *rest = (re.escape(piece) for piece in re.split(r"\*+", pattern))
-    if rest:
-        first += "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
-    return re.fullmatch(first, name, re.IGNORECASE | re.DOTALL) is not None
 
 
 def masked_image(image: sql.Composable, columns: Sequence[str]) -> sql.Composable:

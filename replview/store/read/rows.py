@@ -202,3 +202,7 @@ class Step:
         if self.op == "D":
             return {}
         return {**self.old, **(self.new or {})} if self.old else self.new or {}
+
+    def side(self, column: str) -> str:
+        """Which of its images a told value is in."""
+        return "new" if self.new and column in self.new else "old"

@@ -7,29 +7,31 @@ truncation, a deletion, or where some operation of the table is not published.
 """
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.read.prepared import array_text
 from replview.store.read.row_history.breaks import Breaks, read_breaks
 from replview.store.read.row_history.earlier_places import MANY, EarlierPlaces, Look
-from replview.store.read.row_history.shapes import Shapes, key_values
+from replview.store.read.row_history.row_past import RowPast, follow, past_of, past_of_step
+from replview.store.read.row_history.shapes import Shapes
 from replview.store.read.row_history.steps import (
     NOT_ABORTED,
     STEP_COLUMNS,
     STEP_WIDTH,
     step_of,
 )
-from replview.store.read.rows import OPEN_END, ChangeRow, Place, Step
+from replview.store.read.rows import OPEN_END, ChangeRow, Step
 from replview.store.read.session import ReadSession
 
-#: Earlier changes looked at in each round; most rows need but the first.
-_ROUNDS = (3, 17, 17, 17)
-_ROUNDS_OF_MANY = (1, 2, 17, 17, 17)
-#: And in all.
-_MOST_STEPS = 20
+#: Earlier changes read in the first rounds, and in each round after them; most rows need but the
+#: first.
+_ROUNDS = (3,)
+_ROUNDS_OF_MANY = (1, 2)
+_LATER_ROUNDS = 17
 
 _PAST = f"""
     SELECT w.number, p.* FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[],
@@ -52,6 +54,13 @@ _MINE = """
     SELECT id, incarnation_id, (commit_lsn - '0/0')::bigint FROM transaction WHERE id = ANY(%s)
 """
 
+_AT = f"""
+    SELECT {STEP_COLUMNS}
+    FROM unnest(%s::bigint[], %s::int[]) AS w (transaction_id, seq)
+    JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq
+    JOIN transaction t ON t.id = w.transaction_id
+"""  # noqa: S608
+
 _OF_BASELINES = f"""
     SELECT w.number, {STEP_COLUMNS}
     FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[])
@@ -73,40 +82,8 @@ class Before:
     xid: int | None
     commit_time: dt.datetime | None
     op: str
-
-
-@dataclass(slots=True)
-class _Past:
-    """One change, and how far its row was followed back."""
-
-    change: ChangeRow
-    as_step: Step
-    #: What the row is known by there, and its hash.
-    key: tuple[Any, ...]
-    key_hash: int
-    #: Look at what is before this LSN and seq.
-    until: tuple[int, int]
-    #: The place that follows whatever is looked at.
-    upper: Place
-    missing: set[str]
-    #: None: all columns; else only these need be known.
-    wanted: frozenset[str] | None = None
-    steps: list[Step] = field(default_factory=list)
-    looked_at: int = 0
-    ended: bool = False
-    #: It ended because enough is known: more could have been learnt.
-    partial: bool = False
-    #: The change that left the row so.
-    last: Step | None = None
-    #: What the server sent of the old row (its key), and what earlier changes tell.
-    image: dict[str, Any] = field(default_factory=dict)
-
-    def end_if_enough(self) -> bool:
-        """Whether there is nothing more to be learnt, or nothing more need be."""
-        enough = self.wanted is not None and not self.missing & self.wanted
-        self.partial = enough and bool(self.missing)
-        self.ended = self.ended or enough or not self.missing
-        return self.ended
+    #: Where a value that earlier changes tell is: transaction, seq, side.
+    origins: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -169,7 +146,7 @@ def before_columns(
     relation_ids = {change.relation_id for change in wanted if change.relation_id is not None}
     shapes = shared.shapes(session, relation_ids)
     shared.learn(session, {change.transaction_id for change in wanted})
-    found = (_past_of(change, shared.mine, shapes) for change in wanted)
+    found = (past_of(change, shared.mine, shapes) for change in wanted)
     pasts = [past for past in found if past is not None]
     if columns is not None:
         for past in pasts:
@@ -180,14 +157,33 @@ def before_columns(
     return images, {_at(past) for past in pasts if past.partial}
 
 
+def before_at(
+    session: ReadSession, places: Sequence[tuple[int, int]], shared: Shared
+) -> dict[tuple[int, int], Before]:
+    """The same of committed changes by their places: (transaction, seq)."""
+    ids, seqs = (array_text(place[part] for place in places) for part in (0, 1))
+    found = session.prepared_rows(_AT, [ids, seqs])
+    steps = [step_of(row, session.visibility) for row in found]
+    shapes = shared.shapes(session, {step.relation_id for step in steps})
+    pasts = []
+    for step in steps:
+        version = shapes.versions.get(step.version_id)
+        if version is not None:
+            past = past_of_step(step, version.key_columns, version.columns)
+            pasts += [] if past is None else [past]
+    _look_back(session, pasts, shapes, shared)
+    return {_at(past): _before(past, past.last) for past in pasts if past.last is not None}
+
+
 def _look_back(
-    session: ReadSession, pasts: Sequence[_Past], shapes: Shapes, shared: Shared
+    session: ReadSession, pasts: Sequence[RowPast], shapes: Shapes, shared: Shared
 ) -> None:
     """Round by round, until of each enough is known or there is no more."""
     many = sum(not past.ended for past in pasts) >= MANY
     places = EarlierPlaces(session) if many else None
     breaks = None
-    for number, limit in enumerate(_ROUNDS_OF_MANY if many else _ROUNDS):
+    first = _ROUNDS_OF_MANY if many else _ROUNDS
+    for number, limit in enumerate(chain(first, repeat(_LATER_ROUNDS))):
         asked = [past for past in pasts if not past.ended]
         if not asked:
             break
@@ -198,7 +194,7 @@ def _look_back(
         if number == 0:
             _read_overlapping(session, asked, breaks)
         for past, is_all in zip(asked, exhausted, strict=True):
-            _follow(past, shapes, breaks, is_all=is_all)
+            follow(past, shapes, breaks, is_all=is_all)
 
 
 def _is_derivable(change: ChangeRow) -> bool:
@@ -210,43 +206,24 @@ def _is_derivable(change: ChangeRow) -> bool:
     )
 
 
-def _at(past: _Past) -> tuple[int, int]:
+def _at(past: RowPast) -> tuple[int, int]:
     return past.change.transaction_id, past.change.seq
 
 
-def _before(past: _Past, last: Step) -> Before:
-    return Before(past.image, last.transaction_id, last.seq, last.xid, last.commit_time, last.op)
+def _before(past: RowPast, last: Step) -> Before:
+    return Before(
+        past.image, last.transaction_id, last.seq, last.xid, last.commit_time, last.op, past.origins
+    )
 
 
-def _past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> _Past | None:
-    """Where to begin; None where the change does not tell its row's key."""
-    key = key_values(change.key_columns, change.old, change.new)
-    found = mine.get(change.transaction_id)
-    version = shapes.numbered(change.relation_id, change.version)
-    if key is None or found is None or version is None:
-        return None
-    lsn = int(LSN.parse(change.lsn))
-    key_hash = change.key_hash if change.old_key_hash is None else change.old_key_hash
-    assert key_hash is not None
-    assert change.relation_id is not None
-    step = Step(
-        change.transaction_id, change.seq, lsn, change.subxid, change.op, change.old_kind,
-        change.old, change.new, change.relation_id, version.id, change.key_hash,
-        change.old_key_hash, found[0], None, None, None, "", found[1], None, None, None,
-    )  # fmt: skip
-    sent = dict(change.old or {})
-    missing = {column["name"] for column in change.columns} - sent.keys()
-    return _Past(change, step, key, key_hash, (lsn, change.seq), step.place, missing, image=sent)
-
-
-def _read(session: ReadSession, asked: Sequence[_Past], limit: int) -> list[bool]:
+def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bool]:
     """The next earlier changes of each; whether that was all there is."""
     found = session.prepared_rows(
         _PAST,
         [
             array_text(range(len(asked))),
             array_text(past.change.transaction_id for past in asked),
-            array_text(past.change.relation_id or 0 for past in asked),
+            array_text(past.change.relation_id for past in asked),
             array_text(past.key_hash for past in asked),
             [str(LSN(past.until[0])) for past in asked],
             array_text(past.until[1] for past in asked),
@@ -262,14 +239,14 @@ def _read(session: ReadSession, asked: Sequence[_Past], limit: int) -> list[bool
     return [number < limit for number in counted]
 
 
-def _read_placed(asked: Sequence[_Past], limit: int, places: EarlierPlaces) -> list[bool] | None:
+def _read_placed(asked: Sequence[RowPast], limit: int, places: EarlierPlaces) -> list[bool] | None:
     """The same where there are many; None where that is not the way."""
     looks = [
         Look(
-            (past.as_step.relation_id, past.key_hash),
+            (past.change.relation_id, past.key_hash),
             past.until,
             past.change.transaction_id,
-            past.as_step.incarnation_id,
+            past.change.incarnation_id,
         )
         for past in asked
     ]
@@ -284,7 +261,7 @@ def _read_placed(asked: Sequence[_Past], limit: int, places: EarlierPlaces) -> l
 
 def _breaks_for(
     session: ReadSession,
-    pasts: Sequence[_Past],
+    pasts: Sequence[RowPast],
     known: Breaks | None,
     shapes: Shapes,
     shared: Shared,
@@ -297,9 +274,9 @@ def _breaks_for(
     is_keyed = all(version.key_columns for version in shapes.versions.values())
     if known is not None and is_keyed:
         return known
-    relation_ids = {past.as_step.relation_id for past in pasts}
-    lives = {past.as_step.incarnation_id for past in pasts}
-    open_ids = {past.change.transaction_id for past in pasts if past.as_step.commit_lsn is None}
+    relation_ids = {past.change.relation_id for past in pasts}
+    lives = {past.change.incarnation_id for past in pasts}
+    open_ids = {past.change.transaction_id for past in pasts if past.change.commit_lsn is None}
     if is_keyed and not open_ids:
         return shared.breaks(session, relation_ids, lives)
     return read_breaks(
@@ -307,21 +284,21 @@ def _breaks_for(
         relation_ids,
         lives,
         0 if is_keyed else min(past.until[0] for past in pasts),
-        max(past.as_step.lsn for past in pasts),
+        max(past.change.lsn for past in pasts),
         open_ids,
     )
 
 
-def _read_overlapping(session: ReadSession, asked: Sequence[_Past], breaks: Breaks) -> None:
+def _read_overlapping(session: ReadSession, asked: Sequence[RowPast], breaks: Breaks) -> None:
     """Rows of baselines that stand between a change and its commit: their LSN is the higher one,
     and still they come first.
     """
     wanted = [
         (number, transaction_id)
         for number, past in enumerate(asked)
-        for position, transaction_id in breaks.baselines.get(past.as_step.incarnation_id, ())
-        if past.as_step.lsn <= position
-        and position <= (OPEN_END if past.as_step.commit_lsn is None else past.as_step.commit_lsn)
+        for position, transaction_id in breaks.baselines.get(past.change.incarnation_id, ())
+        if past.change.lsn <= position
+        and position <= (OPEN_END if past.change.commit_lsn is None else past.change.commit_lsn)
     ]
     if not wanted:
         return
@@ -336,57 +313,3 @@ def _read_overlapping(session: ReadSession, asked: Sequence[_Past], breaks: Brea
     )
     for row in found:
         asked[row[0]].steps.append(step_of(row[1:], session.visibility))
-
-
-def _follow(past: _Past, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> None:
-    """Take what the steps read so far tell; afterwards it has ended, or more must be read."""
-    steps = sorted(
-        {(s.transaction_id, s.seq): s for s in past.steps}.values(), key=lambda s: s.place
-    )
-    past.steps = []
-    while steps and not past.ended:
-        step = steps.pop()
-        if step.op == "S" and not is_all and all(other.op == "S" for other in steps):
-            # A change written before the snapshot and committed after it may be among the next.
-            past.steps = [*steps, step]
-            break
-        past.looked_at += 1
-        # The same hash can be another key's.
-        if shapes.key_after(step) == past.key:
-            past.ended = _take(past, step, shapes, breaks)
-            if not past.ended and step.old_key_hash is not None:
-                _move(past, step, shapes)
-                return
-    past.ended = past.ended or is_all or past.looked_at >= _MOST_STEPS
-
-
-def _take(past: _Past, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
-    """Take what one earlier change tells; whether there is nothing more to be learnt."""
-    table, life = step.relation_id, step.incarnation_id
-    if (
-        step.op == "D"
-        or table in breaks.unpublished
-        or breaks.truncated(table, life, step.place, past.upper)
-        or breaks.left_out_between(life, step.place, past.upper)
-    ):
-        return True
-    past.last = past.last or step
-    past.upper = step.place
-    lasting = shapes.outliving(step.told, step, past.as_step)
-    taken = past.missing & lasting.keys()
-    past.image |= {name: lasting[name] for name in taken}
-    past.missing -= taken
-    # Beyond these nothing is told of the row that this one left.
-    if step.op in ("I", "S") or step.old_kind == "O":
-        return True
-    return past.end_if_enough()
-
-
-def _move(past: _Past, step: Step, shapes: Shapes) -> None:
-    """The row was known by another key before this step: follow that one."""
-    key = shapes.key_before(step)
-    if key is None or step.old_key_hash is None:
-        past.ended = True
-        return
-    past.key, past.key_hash = key, step.old_key_hash
-    past.until = (step.lsn, step.seq)
