@@ -40,13 +40,13 @@ beat_schedule = {
     # Jobs that nobody announced, or whose worker is lost; what is due for the archive.
     "sweep-jobs": {
         "task": "replview.sweep_jobs",
-        "schedule": 10.0,
-        "options": {"expires": 10.0},
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
     },
     "roll-samples": {
         "task": "replview.roll_samples",
-        "schedule": 15.0,
-        "options": {"expires": 15.0},
+        "schedule": 20.0,
+        "options": {"expires": 20.0},
     },
     "look-at-publications": {
         "task": "replview.look_at_publications",
@@ -55,8 +55,8 @@ beat_schedule = {
     },
     "tidy-store": {
         "task": "replview.tidy_store",
-        "schedule": 30.0,
-        "options": {"expires": 30.0},
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
     },
     "keep-days": {
         "task": "replview.keep_days",

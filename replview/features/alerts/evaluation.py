@@ -6,6 +6,9 @@ So a restart changes nothing, and whoever holds the advisory lock is the only ev
 import datetime as dt
 import logging
 import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from replview.features.alerts import events
 from replview.features.alerts.lifecycle import advance, begin
@@ -38,13 +41,30 @@ def evaluate(now: dt.datetime | None = None) -> list[Alert]:
     with one_evaluator() as mine:
         if not mine:
             return []
-        told = _evaluate(now)
+        try:
+            with apart():
+                told = _evaluate(now, each=nullcontext)
+        except Exception:
+            # Once more, each by itself: a rule that fails is left out.
+            told = _evaluate(now, each=_apart_and_logged)
         # Pages say so where nobody evaluates any more.
         instance_settings.write(EVALUATED_AT, now.isoformat(), "")
         return told
 
 
-def _evaluate(now: dt.datetime) -> list[Alert]:
+@contextmanager
+def _apart_and_logged(rule: AlertRule) -> Iterator[None]:
+    """The others are evaluated; this one is tried again next time."""
+    try:
+        with apart():
+            yield
+    except Exception:
+        log.exception("alert rule %s cannot be evaluated", rule.pk)
+
+
+def _evaluate(
+    now: dt.datetime, each: Callable[[AlertRule], AbstractContextManager[Any]]
+) -> list[Alert]:
     rules = list(AlertRule.objects.select_related("slot"))
     overridden: dict[int, set[int]] = {}
     for rule in rules:
@@ -58,12 +78,8 @@ def _evaluate(now: dt.datetime) -> list[Alert]:
     standing = Standing()
     for rule in furthest_first(rules):
         known, others = open_alerts.get(rule.pk, []), overridden.get(rule.pk, set())
-        try:
-            with apart():
-                told += _one_rule(rule, known, others, measures, now, standing)
-        except Exception:
-            # The others are evaluated; this one is tried again next time.
-            log.exception("alert rule %s cannot be evaluated", rule.pk)
+        with each(rule):
+            told += _one_rule(rule, known, others, measures, now, standing)
     return told
 
 

@@ -38,7 +38,7 @@ Kind, State = SourceDraft.Kind, SourceDraft.State
 _AT_ONCE = 4
 _PLAN_SECONDS = 60.0
 #: A watch that no worker has begun by then is offered anew.
-_WATCH_SECONDS = 10.0
+_WATCH_SECONDS = 15.0
 #: A watch ends when nobody has had its live page open for so long.
 UNWATCHED_SECONDS = 60.0
 _CHANGED = Trouble(

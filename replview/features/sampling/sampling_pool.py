@@ -139,8 +139,10 @@ def is_due(source: Source, every_seconds: float, now: dt.datetime) -> bool:
 
 #: Sources are looked at so often, unless chosen otherwise.
 SAMPLING_SECONDS = 5.0
-#: How often it is looked whether one is due.
-_TICK_SECONDS = 1.0
+#: How often at most, and how seldom at least, it is looked whether one is due.
+_TICK_SECONDS, _LONGEST_TICK_SECONDS = 1.0, 2.5
+#: Sleep may end a little early: then the period would not have begun.
+_LATE_SECONDS = 0.02
 
 
 class Steady:
@@ -174,13 +176,10 @@ class Steady:
                 time.sleep(_TICK_SECONDS)
 
     def _tick_until_over(self) -> None:
-        following = time.monotonic()
         while not self._is_over():
             sources, every_seconds = due()
             self._rounds.begin(sources, every_seconds)
-            # After a delay (a slow store, a machine that slept) the beat starts anew.
-            following = max(following + _TICK_SECONDS, time.monotonic())
-            time.sleep(max(following - time.monotonic(), 0.0))
+            time.sleep(until_next(sources, every_seconds, time.time()))
 
     def _is_over(self) -> bool:
         with self._lock:
@@ -188,6 +187,13 @@ class Steady:
                 return False
             self._running = False
             return True
+
+
+def until_next(sources: list[Source], every_seconds: float, now: float) -> float:
+    """Seconds until the next source's period begins, as far as a tick may be long or short."""
+    left = [every_seconds * (1 - (now / every_seconds - s.pk * _SPREAD) % 1) for s in sources]
+    soonest = min(left, default=_LONGEST_TICK_SECONDS) + _LATE_SECONDS
+    return min(max(soonest, _TICK_SECONDS), _LONGEST_TICK_SECONDS)
 
 
 def due() -> tuple[list[Source], float]:
