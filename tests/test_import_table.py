@@ -16,16 +16,27 @@ LIBRARIES: dict[str, set[str]] = {
     "decoder": set(),
     # For applications that name their actor: nothing of ours, whatever they are made with.
     "replview.actors": set(),
-    "replview.text": {"decoder.scalars"},
-    "replview.catalog": {"decoder.scalars"},
+    # The one form of an error: every library may raise it.
+    "replview.text.problem": set(),
+    "replview.text": {"decoder.scalars", "replview.text.problem"},
+    "replview.catalog": {"decoder.scalars", "replview.text.problem"},
     # Free of Django.
-    "replview.store.read": {"decoder.scalars"},
-    "replview.store": {"decoder.scalars", "replview.store.read"},
+    "replview.store.read": {"decoder.scalars", "replview.text.problem"},
+    "replview.store": {"decoder.scalars", "replview.store.read", "replview.text.problem"},
     "replview.live.events": set(),
-    "replview.receiver": {"decoder", "replview.store", "replview.catalog", "replview.live.events"},
-    "replview.parquet": {"decoder.scalars", "replview.store.read"},
-    "replview.spark": {"decoder.scalars", "replview.store.read", "replview.parquet"},
-    "replview.jobs": {"decoder.scalars", "replview.store", "replview.catalog"},
+    "replview.receiver": {
+        "decoder", "replview.store", "replview.catalog", "replview.live.events",
+        "replview.text.problem",
+    },
+    "replview.parquet": {"decoder.scalars", "replview.store.read", "replview.text.problem"},
+    "replview.spark": {
+        "decoder.scalars", "replview.store.read", "replview.parquet",
+        "replview.text.problem",
+    },
+    "replview.jobs": {
+        "decoder.scalars", "replview.store", "replview.catalog",
+        "replview.text.problem",
+    },
     "replview.access": {"replview.store", "replview.catalog", "replview.text"},
     # Shows what an archive holds, as several features do: with the pages' own components.
     "replview.targets": {
@@ -45,7 +56,7 @@ LIBRARIES: dict[str, set[str]] = {
         "decoder.scalars", "replview.store", "replview.catalog", "replview.access",
         "replview.health", "replview.acts", "replview.text",
     },
-    "replview.runtime": {"replview.store"},
+    "replview.runtime": {"replview.store", "replview.text.problem"},
 }  # fmt: skip
 #: Package → the libraries of others that it must not load: what it is free of.
 FREE_OF = {

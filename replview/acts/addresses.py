@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from replview.catalog.connections import connected
-from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.problems import SourceProblem, explain
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.receiver.sessions.interface import SystemIdentity
@@ -31,7 +31,7 @@ class Tried:
     #: As a walsender's session is told; None: not tried, or refused.
     identity: SystemIdentity | None = None
     #: Why no walsender's session can be had; None: it can, or was not tried.
-    replication: Trouble | None = None
+    replication: SourceProblem | None = None
     #: Where its present timeline left earlier ones: ``{timeline: LSN}``.
     forks: dict[int, int] = field(default_factory=dict)
 
@@ -39,7 +39,7 @@ class Tried:
 def try_address(
     conninfo: str, *, replication: bool, timelines: frozenset[int] = frozenset()
 ) -> Tried:
-    """Connect and look; nothing is changed there. Raises ``SourceTrouble`` and ``DSNError``.
+    """Connect and look; nothing is changed there. Raises ``SourceProblem`` and ``DSNError``.
 
     ``timelines``: those of which it is asked where they were left.
     """
@@ -50,7 +50,7 @@ def try_address(
             slots = {slot.slot_name: slot for slot in read_slots(connection)}
             tls = connection.pgconn.ssl_in_use
     except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
+        raise explain(error, conninfo) from None
     if not replication:
         return Tried(server, slots, tls)
     try:
@@ -80,19 +80,17 @@ def needs_walsender(source: Source) -> bool:
 
 
 def check_same_place(source: Source, tried: Tried) -> None:
-    """Raise ``SourceTrouble`` unless it is the server and the database that the source is, as far
+    """Raise ``SourceProblem`` unless it is the server and the database that the source is, as far
     as both are told.
     """
     known, told = source.system_identifier, tried.server.system_identifier
     if tried.identity is not None and tried.identity.system_identifier:
         told = tried.identity.system_identifier
     if known not in (None, "", "unknown") and told is not None and told != known:
-        raise SourceTrouble(
-            Trouble(
-                "other_server",
-                f"this is another cluster (system identifier {told}) than {source} was ({known})",
-                f"To read that one from now on, move the source: replview source move {source} DSN",
-            )
+        raise SourceProblem(
+            "other_server",
+            f"this is another cluster (system identifier {told}) than {source} was ({known})",
+            f"To read that one from now on, move the source: replview source move {source} DSN",
         )
     database = database_of(source)
     if database is None:
@@ -101,12 +99,10 @@ def check_same_place(source: Source, tried: Tried) -> None:
         theirs = {tried.slots[name].database for name in names if name in tried.slots}
         database = next(iter(theirs - {tried.server.database}), None)
     if database is not None and database != tried.server.database:
-        raise SourceTrouble(
-            Trouble(
-                "other_database",
-                f"this is database {tried.server.database}, {source} is {database}",
-                "Name that database, or add this one as a source of its own",
-            )
+        raise SourceProblem(
+            "other_database",
+            f"this is database {tried.server.database}, {source} is {database}",
+            "Name that database, or add this one as a source of its own",
         )
 
 

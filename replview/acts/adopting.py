@@ -11,7 +11,7 @@ from replview.catalog.connections import reading
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import Wish
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_publications
 from replview.catalog.slots import SlotFacts, read_slots, read_stat_replication
 from replview.store.dsn import full_conninfo
@@ -21,20 +21,20 @@ _DEADLINE_SECONDS = 20.0
 
 
 def publications_on(source: Source) -> list[str]:
-    """Those a slot of pgoutput may be read with. Raises ``SourceTrouble`` and what a DSN may."""
+    """Those a slot of pgoutput may be read with. Raises ``SourceProblem`` and what a DSN may."""
     with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         return [publication.name for publication in read_publications(connection)]
 
 
 def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> Plan:
-    """What adopting it means. Raises ``SourceTrouble`` where the source cannot be asked."""
+    """What adopting it means. Raises ``SourceProblem`` where the source cannot be asked."""
     title = f"Adopt {source}/{name}"
     try:
         plan, facts = _plan(source, name, publications)
-    except SourceTrouble as error:
-        if error.trouble.code in _UNREACHED:
+    except SourceProblem as error:
+        if error.code in _UNREACHED:
             raise
-        return Plan(title=title, on=source.name, refusal=error.trouble)
+        return Plan(title=title, on=source.name, refusal=error)
     sentences = [
         "Nothing is made on the source: replview reads the slot as it is, from where it stands, "
         "and confirms what it has stored.",
@@ -49,7 +49,7 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> P
 
 
 def adopt(source: Source, name: str, publications: Sequence[str] = (), *, by: str) -> Slot:
-    """Begin to receive it. Raises ``SourceTrouble``."""
+    """Begin to receive it. Raises ``SourceProblem``."""
     plan, _ = _plan(source, name, publications)
     try:
         slot = make_slot(source, full_conninfo(source), plan, silent, stopped=False, options={})
@@ -101,9 +101,9 @@ def _plan(source: Source, name: str, publications: Sequence[str]) -> tuple[SlotP
         return make_plan(connection, wish), found
 
 
-def _ours(source: Source, name: str) -> SourceTrouble:
+def _ours(source: Source, name: str) -> SourceProblem:
     return _refuse("ours", f"replview already has a slot {source}/{name}", "Start it")
 
 
-def _refuse(code: str, cause: str, remedy: str) -> SourceTrouble:
-    return SourceTrouble(Trouble(code, cause, remedy))
+def _refuse(code: str, cause: str, remedy: str) -> SourceProblem:
+    return SourceProblem(code, cause, remedy)

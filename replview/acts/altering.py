@@ -8,7 +8,7 @@ from psycopg import sql
 
 from replview.catalog.connections import Connection, reading, writing
 from replview.catalog.plan.plan import Plan, Statement
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 
@@ -39,7 +39,7 @@ def plan_alteration(
     consequences: Callable[[Altered], list[str]],
     refusals: Collection[str],
 ) -> Plan:
-    """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
+    """What would run and what comes of it. Raises ``SourceProblem`` where the source cannot be
     asked.
 
     ``refusals``: codes of what is wrong with the choice, not with reaching the source: these are
@@ -47,10 +47,10 @@ def plan_alteration(
     """
     try:
         found = look_at(slot, look)
-    except SourceTrouble as error:
-        if error.trouble.code not in refusals:
+    except SourceProblem as error:
+        if error.code not in refusals:
             raise
-        return Plan(title=title, on=slot.source.name, refusal=error.trouble)
+        return Plan(title=title, on=slot.source.name, refusal=error)
     return Plan(
         title=title,
         on=slot.source.name,
@@ -68,7 +68,7 @@ def look_at(slot: Slot, look: Callable[[Connection], Found]) -> Found:
 
 
 def run_together(slot: Slot, found: Alteration) -> None:
-    """Run all of it, or nothing. Raises ``SourceTrouble``."""
+    """Run all of it, or nothing. Raises ``SourceProblem``."""
     if not found.statements:
         return
     conninfo = full_conninfo(slot.source)
@@ -80,7 +80,7 @@ def run_together(slot: Slot, found: Alteration) -> None:
         except psycopg.Error as error:
             if error.sqlstate is None:
                 raise
-            raise SourceTrouble(_trouble(error)) from None
+            raise _trouble(error) from None
 
 
 def texts_of(found: Alteration) -> list[str]:
@@ -88,15 +88,15 @@ def texts_of(found: Alteration) -> list[str]:
     return [statement.as_string(None) for statement in found.statements]
 
 
-def _trouble(error: psycopg.Error) -> Trouble:
+def _trouble(error: psycopg.Error) -> SourceProblem:
     """In the server's own first line, which names tables and no values."""
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return Trouble("missing_right", said, f"It needs {_NEEDS}")
+        return SourceProblem("missing_right", said, f"It needs {_NEEDS}")
     if isinstance(error, psycopg.errors.LockNotAvailable):
-        return Trouble(
+        return SourceProblem(
             "locked",
             "a table is locked by VACUUM, ANALYZE or ALTER TABLE",
             "Try again when it has ended; nothing was changed",
         )
-    return Trouble("failed", said, "Nothing was changed; try again")
+    return SourceProblem("failed", said, "Nothing was changed; try again")

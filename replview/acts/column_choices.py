@@ -61,7 +61,7 @@ class ColumnChoices:
 
 
 def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
-    """Raises ``SourceTrouble`` and what a DSN may raise."""
+    """Raises ``SourceProblem`` and what a DSN may raise."""
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         publications, published = read_published(connection, slot.publications)
         tables = read_tables(connection)
@@ -123,7 +123,7 @@ class NamedColumns:
     exclude: Sequence[str] = ()
 
     def rules(self, connection: Connection, slot: Slot) -> dict[str, dict[str, str]]:
-        """All rules of their tables as they would be. Raises ``SourceTrouble``."""
+        """All rules of their tables as they would be. Raises ``SourceProblem``."""
         wanted: dict[tuple[str, str], dict[str, str]] = {}
         for rule, texts in ((KEEP, self.keep), (MASK, self.mask), (DROP, self.exclude)):
             for key, columns in parse_columns(list(texts)).items():

@@ -15,7 +15,7 @@ from replview.catalog.doctor.findings import some_of
 from replview.catalog.naming import table_parts
 from replview.catalog.plan.column_changes import ColumnChanges, plan_column_changes
 from replview.catalog.plan.plan import Plan
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.store.models import Slot
 from replview.store.slot_control import reopen
 
@@ -44,7 +44,7 @@ class _Found:
 
 
 def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
-    """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
+    """What would run and what comes of it. Raises ``SourceProblem`` where the source cannot be
     asked; a refusal is in the act.
     """
     return plan_alteration(
@@ -58,7 +58,7 @@ def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
 
 def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> ColumnChanges:
     """Do it: what is to be left out is left out here first, and sent again before it is kept
-    again. Raises ``SourceTrouble``.
+    again. Raises ``SourceProblem``.
     """
     found = look_at(slot, lambda connection: _look(connection, slot, wanted))
     changes, kept = found.changes, found.kept
@@ -88,9 +88,9 @@ def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> Colu
 
 
 def _look(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _Found:
-    """What would run. Raises ``SourceTrouble`` where it cannot."""
+    """What would run. Raises ``SourceProblem`` where it cannot."""
     if slot.desired == Slot.Desired.REMOVING:
-        raise SourceTrouble(Trouble("removing", f"slot {slot} is being removed", "Nothing to do"))
+        raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
     rules = wanted.rules(connection, slot) if isinstance(wanted, NamedColumns) else wanted
     others = Slot.objects.filter(source=slot.source).exclude(desired=Slot.Desired.REMOVING)
     left_out = {
@@ -101,9 +101,7 @@ def _look(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _
     changes = plan_column_changes(connection, made_by_us(slot), readers, left_out)
     kept = _kept(slot, rules)
     if not changes.statements and kept.rules == slot.column_rules:
-        raise SourceTrouble(
-            Trouble("nothing", "the columns are kept like that already", "Choose otherwise")
-        )
+        raise SourceProblem("nothing", "the columns are kept like that already", "Choose otherwise")
     return _Found(changes, kept)
 
 

@@ -10,7 +10,7 @@ from psycopg import conninfo as libpq
 from replview.acts.addresses import Tried, check_same_place, needs_walsender, try_address
 from replview.acts.noting import log_slot, note_source
 from replview.catalog.plan.plan import Plan
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.store.dsn import full_conninfo, resolve, set_dsn
 from replview.store.models import Slot, Source
 from replview.store.reachable import DSNError
@@ -60,14 +60,14 @@ def plan_credentials(source: Source) -> Plan:
 
 
 def set_credentials(source: Source, new: Credentials, *, by: str) -> Tried:
-    """Try, then seal and take into use. Raises ``SourceTrouble`` and ``DSNError``: nothing was
+    """Try, then seal and take into use. Raises ``SourceProblem`` and ``DSNError``: nothing was
     changed then.
     """
     candidate = _candidate(source, new)
     tried = try_address(full_conninfo(candidate), replication=needs_walsender(source))
     check_same_place(source, tried)
     if tried.replication is not None:
-        raise SourceTrouble(tried.replication)
+        raise tried.replication.anew()
     take_into_use(source, candidate)
     what = [name for name in ("dsn", "user", "password", "password_ref") if getattr(new, name)]
     write_down(source, by, "credentials", "The credentials of the source were changed.", what=what)
@@ -76,7 +76,7 @@ def set_credentials(source: Source, new: Credentials, *, by: str) -> Tried:
 
 def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
     """Give the source the candidate's address, and have everybody who reads it connect anew.
-    Raises ``SourceTrouble`` where somebody else changed it while the candidate was tried.
+    Raises ``SourceProblem`` where somebody else changed it while the candidate was tried.
     """
     former = {name: getattr(source, name) for name in ADDRESS}
     wanted = {name: getattr(candidate, name) for name in ADDRESS}
@@ -84,12 +84,10 @@ def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
     with transaction.atomic():
         unchanged = Source.objects.filter(pk=source.pk, **former)
         if not unchanged.update(**wanted, **nothing, **facts):
-            raise SourceTrouble(
-                Trouble(
-                    "changed",
-                    f"the address of {source} was changed by somebody else in the meantime",
-                    "Look at it and try again; nothing was changed",
-                )
+            raise SourceProblem(
+                "changed",
+                f"the address of {source} was changed by somebody else in the meantime",
+                "Look at it and try again; nothing was changed",
             )
         # In the same transaction: no receiver may begin with what was before.
         reopen_all(source.pk)

@@ -14,7 +14,7 @@ from replview.acts.receiving import silent
 from replview.catalog.connections import connected
 from replview.catalog.plan.carry_out import Say, drop
 from replview.catalog.plan.plan import Plan, Statement
-from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.problems import SourceProblem, explain
 from replview.catalog.slots import read_slots
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
@@ -89,7 +89,7 @@ def drop_slot(
     say: Say = silent,
 ) -> None:
     """Stop, wait until nobody reads it, drop, then keep or delete the record. Raises
-    ``SourceTrouble``, and before anything was changed ``DSNError`` and ``SecretKeyChanged``. Where
+    ``SourceProblem``, and before anything was changed ``DSNError`` and ``SecretKeyChanged``. Where
     the source cannot be reached nothing was changed either; where it refuses, the slot is stopped.
     """
     plan_drop(slot, keep_record=keep_record, leave_on_source=leave_on_source).check()
@@ -133,19 +133,17 @@ def _drop_on_source(slot: Slot, drops: Drops, conninfo: str, say: Say) -> None:
 
 def _not_dropped(
     slot: Slot, drops: Drops, conninfo: str, error: psycopg.Error, what: str
-) -> SourceTrouble:
+) -> SourceProblem:
     if error.sqlstate:
         cause = (error.diag.message_primary or "the server refused").splitlines()[0]
     else:
         cause = explain(error, conninfo).cause
     left = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
-    return SourceTrouble(
-        Trouble(
-            "not_dropped",
-            f"{cause}. {what}",
-            "Try again, or forget it here with --leave-on-source and run on the source yourself: "
-            f"{left}",
-        )
+    return SourceProblem(
+        "not_dropped",
+        f"{cause}. {what}",
+        "Try again, or forget it here with --leave-on-source and run on the source yourself: "
+        f"{left}",
     )
 
 
@@ -159,13 +157,10 @@ def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
             if found is None or not found.active:
                 return found is not None
             if time.monotonic() > until:
-                raise SourceTrouble(
-                    Trouble(
-                        "slot_in_use",
-                        f"process {found.active_pid} on the source still reads slot {slot.name}",
-                        f"End it with SELECT pg_terminate_backend({found.active_pid}) and try "
-                        "again",
-                    )
+                raise SourceProblem(
+                    "slot_in_use",
+                    f"process {found.active_pid} on the source still reads slot {slot.name}",
+                    f"End it with SELECT pg_terminate_backend({found.active_pid}) and try again",
                 )
             if not told:
                 say("waiting until the receiver lets the slot go")
@@ -216,17 +211,17 @@ def _consequences(
     return found
 
 
-def _refusal(slot: Slot, *, keep_record: bool) -> Trouble | None:
+def _refusal(slot: Slot, *, keep_record: bool) -> SourceProblem | None:
     if slot.temporary:
-        return Trouble(
+        return SourceProblem(
             "temporary",
             f"slot {slot} is a temporary one: it goes with its connection",
             "End the watch it belongs to",
         )
     if keep_record and slot.desired == Slot.Desired.REMOVING:
-        return Trouble("removing", f"the record of {slot} is being deleted", "Nothing to do")
+        return SourceProblem("removing", f"the record of {slot} is being deleted", "Nothing to do")
     if keep_record and not slot.owned:
-        return Trouble(
+        return SourceProblem(
             "not_ours",
             f"replview did not make slot {slot.name}, and never drops it",
             "Stop receiving it, or remove it with its record",

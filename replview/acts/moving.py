@@ -9,7 +9,7 @@ from decoder.scalars import LSN
 from replview.acts.addresses import Tried, needs_walsender, try_address
 from replview.acts.credentials import candidate_of, take_into_use, write_down
 from replview.catalog.plan.plan import Plan
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.receiver.incarnation import GAPS, new_life
 from replview.receiver.sessions.interface import SystemIdentity
 from replview.store.dsn import full_conninfo
@@ -138,7 +138,7 @@ class Move:
 def plan_move(
     source: Source, dsn: str, password_ref: str = "", *, keep_password: bool = False
 ) -> Move:
-    """Try the address and foresee what becomes of each slot. Raises ``SourceTrouble`` where it
+    """Try the address and foresee what becomes of each slot. Raises ``SourceProblem`` where it
     cannot be reached, and ``DSNError``.
 
     ``keep_password``: an address without a password gets the one that is kept. It is sent to a
@@ -157,18 +157,16 @@ def move_source(
     agreed: str = "",
 ) -> Move:
     """Try the address once more, for it was shown a while ago, and take it into use. Raises
-    ``SourceTrouble`` and ``DSNError``: nothing was changed.
+    ``SourceProblem`` and ``DSNError``: nothing was changed.
 
     ``agreed``: the kind that was shown; where it is another one by now, nothing is done.
     """
     move = plan_move(source, dsn, password_ref, keep_password=keep_password)
     if agreed and agreed != move.kind:
-        raise SourceTrouble(
-            Trouble(
-                "changed",
-                "the server at this address is another one than a moment ago",
-                "Look at what would become of the slots once more",
-            )
+        raise SourceProblem(
+            "changed",
+            "the server at this address is another one than a moment ago",
+            "Look at what would become of the slots once more",
         )
     carry_out_move(source, move, by=by)
     return move
@@ -176,7 +174,7 @@ def move_source(
 
 def carry_out_move(source: Source, move: Move, *, by: str) -> None:
     """Take an address into use that was tried just now: it is not tried again. Raises
-    ``SourceTrouble``: nothing was changed.
+    ``SourceProblem``: nothing was changed.
     """
     move.act.check()
     server, identity = move.tried.server, identity_of(move.tried)
@@ -221,7 +219,7 @@ def _plan(source: Source, candidate: Source) -> Move:
         conninfo += f" require_auth={_UNREAD}"
     tried = try_address(conninfo, replication=needs_walsender(source), timelines=timelines)
     if tried.replication is not None:
-        raise SourceTrouble(tried.replication)
+        raise tried.replication.anew()
     kind = _kind(source, tried)
     fates = tuple(fate_of(row, tried) for row in rows)
     act = Plan(

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from replview.catalog.connections import Connection, reading
 from replview.catalog.plan.plan import Statement
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import Publication, items_of, read_members, read_publications
 from replview.catalog.published import publication_facts, published_by
 from replview.catalog.tables import read_tables
@@ -38,7 +38,7 @@ def look_at_publications(source: Source) -> int:
             publications = read_publications(connection)
             tables = read_tables(connection)
             version = connection.info.server_version
-    except (SourceTrouble, DSNError, SecretKeyChanged):
+    except (SourceProblem, DSNError, SecretKeyChanged):
         return 0
     # What is kept holds from now on: a look errs to the later moment.
     now = dt.datetime.now(dt.UTC)
@@ -165,7 +165,7 @@ class PublicationView:
 
 
 def publications_of(source: Source) -> list[PublicationView]:
-    """Ours first. Raises ``SourceTrouble`` and what a DSN may raise."""
+    """Ours first. Raises ``SourceProblem`` and what a DSN may raise."""
     with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         found = read_publications(connection)
     slots = Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)

@@ -8,7 +8,7 @@ from replview.catalog.plan.carry_out import Say, carry_out
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import Wish
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.state.wal_budget import size_words
 from replview.jobs.running import announce
 from replview.store.dsn import full_conninfo
@@ -30,7 +30,9 @@ def plan_stop(slot: Slot) -> Plan:
     if (refusal := _unchangeable(slot)) is not None:
         return Plan(title=title, on=slot.source.name, refusal=refusal)
     if slot.desired == Slot.Desired.STOPPED:
-        already = Trouble("stopped", f"slot {slot} is stopped already", "Start it, or drop it")
+        already = SourceProblem(
+            "stopped", f"slot {slot} is stopped already", "Start it, or drop it"
+        )
         return Plan(title=title, on=slot.source.name, refusal=already)
     return Plan(
         title=title,
@@ -45,9 +47,9 @@ def plan_stop(slot: Slot) -> Plan:
 
 
 def stop(slot: Slot, *, by: str) -> None:
-    """The receiver ends within a second or two. Raises ``SourceTrouble``."""
+    """The receiver ends within a second or two. Raises ``SourceProblem``."""
     if (refusal := _unchangeable(slot)) is not None:
-        raise SourceTrouble(refusal)
+        raise refusal.anew()
     wanted = Slot.objects.filter(pk=slot.pk).exclude(desired=Slot.Desired.STOPPED)
     if not wanted.update(desired=Slot.Desired.STOPPED):
         return
@@ -55,7 +57,7 @@ def stop(slot: Slot, *, by: str) -> None:
 
 
 def plan_start(slot: Slot) -> Plan:
-    """To receive again, or to create the slot anew first. Raises ``SourceTrouble`` where the
+    """To receive again, or to create the slot anew first. Raises ``SourceProblem`` where the
     source cannot be asked, and what a DSN may raise.
     """
     title = f"Start receiving {slot}"
@@ -75,7 +77,9 @@ def plan_start(slot: Slot) -> Plan:
             ),
         )
     if slot.desired == Slot.Desired.RUNNING and slot.problem_code not in GONE:
-        started = Trouble("started", f"slot {slot} is being received already", "Stop it first")
+        started = SourceProblem(
+            "started", f"slot {slot} is being received already", "Stop it first"
+        )
         return Plan(title=title, on=slot.source.name, refusal=started)
     return Plan(
         title=title,
@@ -89,10 +93,10 @@ def plan_start(slot: Slot) -> Plan:
 
 def start(slot: Slot, *, by: str, say: Say = silent) -> None:
     """Receive it; of a slot that is not there any more, create it first. Raises
-    ``SourceTrouble``.
+    ``SourceProblem``.
     """
     if (refusal := _unchangeable(slot)) is not None:
-        raise SourceTrouble(refusal)
+        raise refusal.anew()
     plan = _anew(slot)
     if plan is not None:
         carry_out(full_conninfo(slot.source), plan, say)
@@ -128,8 +132,8 @@ def _anew(slot: Slot) -> SlotPlan | None:
     try:
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             return make_plan(connection, wish, remade=remade_steps(connection, slot))
-    except SourceTrouble as trouble:
-        if trouble.trouble.code != "slot_exists":
+    except SourceProblem as trouble:
+        if trouble.code != "slot_exists":
             raise
         return None
 
@@ -141,11 +145,13 @@ def _as_made(slot: Slot) -> dict[str, object]:
     return {} if event is None else event.detail
 
 
-def _unchangeable(slot: Slot) -> Trouble | None:
+def _unchangeable(slot: Slot) -> SourceProblem | None:
     if slot.desired == Slot.Desired.REMOVING:
-        return Trouble("removing", f"slot {slot} is being removed", "Add it anew when it is gone")
+        return SourceProblem(
+            "removing", f"slot {slot} is being removed", "Add it anew when it is gone"
+        )
     if slot.temporary:
-        return Trouble(
+        return SourceProblem(
             "temporary",
             f"slot {slot} is a temporary one: it lives as long as its connection",
             "End the watch it belongs to",

@@ -11,7 +11,7 @@ from replview.acts.slot_sweeping import sweep
 from replview.catalog.plan.carry_out import OnStep, Say, carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan
 from replview.catalog.plan.plan import Statement
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.jobs import intentions
 from replview.jobs.running import announce
 from replview.store.models import Slot, SlotEvent, SlotIntention, Source, SourceDraft
@@ -22,7 +22,7 @@ PROPOSE_RECEIVERS = "replview.propose_receivers"
 
 #: Why a statement failed for certain: the server said so, and has made nothing.
 _REFUSED = {"missing_right", "locked", "failed"}
-_SWEPT = Trouble(
+_SWEPT = SourceProblem(
     "swept",
     "it took so long that what was made was taken back meanwhile, as if this process had died",
     "Try again",
@@ -86,7 +86,7 @@ def make_slot(
         undo(conninfo, done, say, told)
         _came_to_nothing(intention, error)
         if isinstance(error, intentions.Swept):
-            raise SourceTrouble(_SWEPT) from None
+            raise _SWEPT.anew() from None
         raise
     # At once: what is published from the beginning on is part of what the record can vouch for.
     look_at_publications(source)
@@ -95,7 +95,7 @@ def make_slot(
 
 
 def check_unrecorded(source: Source, name: str) -> None:
-    """Raise ``SourceTrouble`` where another source of the same server has this slot already: a slot
+    """Raise ``SourceProblem`` where another source of the same server has this slot already: a slot
     has one reader, and two records of it would each have gaps.
     """
     slot = recorded_elsewhere(source).get(name)
@@ -105,7 +105,7 @@ def check_unrecorded(source: Source, name: str) -> None:
     if is_seen(slot):
         cause = f"as {slot}: {slot.source} and {source} lead to the same server"
         remedy = f"Use {slot}; start it if it is stopped"
-    raise SourceTrouble(Trouble("ours", f"replview receives slot {name} already, {cause}", remedy))
+    raise SourceProblem("ours", f"replview receives slot {name} already, {cause}", remedy)
 
 
 def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
@@ -116,7 +116,7 @@ def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
             try:
                 intentions.add(intention, step.kind, step.name, str(step), step.undo)
             except intentions.Swept:
-                raise SourceTrouble(_SWEPT) from None
+                raise _SWEPT.anew() from None
         elif state == "taken back":
             # The rest is taken back though the store is away: a sweep finds this one gone.
             with suppress(DatabaseError):
@@ -131,7 +131,7 @@ def _came_to_nothing(intention: SlotIntention, error: BaseException) -> None:
     tells nothing of what became of the last statement.
     """
     with suppress(DatabaseError):
-        if isinstance(error, SourceTrouble) and error.trouble.code in _REFUSED and intention.begun:
+        if isinstance(error, SourceProblem) and error.code in _REFUSED and intention.begun:
             # It did not make what is there by that name.
             intentions.take_out(intention, intention.begun[-1]["undo"])
         if intention.begun:

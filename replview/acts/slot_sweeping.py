@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from replview.catalog.connections import Connection, writing
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.state.left_behind import (
     ABSENT,
@@ -51,7 +51,7 @@ def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
         conninfo = intentions.conninfo_of(intention)
         with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             done = _Sweep(connection, intention, maker_gone=maker_gone).run()
-    except (SourceTrouble, DSNError, SecretKeyChanged) as error:
+    except (SourceProblem, DSNError, SecretKeyChanged) as error:
         log.warning("intention %s: not looked after (%s)", intention.pk, type(error).__name__)
         return [one["undo"] for one in intention.begun]
     if done:

@@ -11,7 +11,7 @@ from replview.acts.noting import log_slot, note_source
 from replview.acts.receiving import silent
 from replview.catalog.plan.carry_out import Say
 from replview.catalog.plan.plan import Plan
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.jobs import intentions
 from replview.store.dsn import resolve, set_dsn
 from replview.store.models import SavedFilter, Slot, Source
@@ -34,7 +34,7 @@ def name_fault(name: str) -> str:
 
 def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Source:
     """Make it known; whether it can be reached is not looked at. Raises ``DSNError`` and
-    ``SourceTrouble``.
+    ``SourceProblem``.
     """
     check_new_name(name)
     source = Source(name=name, credentials_by=by)
@@ -57,7 +57,7 @@ def plan_rename(source: Source, name: str = "") -> Plan:
     refusal = None
     if fault or taken:
         cause = fault or f"there is already a source {name}"
-        refusal = Trouble("bad_name", cause, "Choose another name")
+        refusal = SourceProblem("bad_name", cause, "Choose another name")
     return Plan(
         title=f"Rename {source}",
         on=source.name,
@@ -73,7 +73,7 @@ def plan_rename(source: Source, name: str = "") -> Plan:
 
 
 def rename_source(source: Source, name: str, *, by: str) -> Source:
-    """Give it another name. Raises ``SourceTrouble``."""
+    """Give it another name. Raises ``SourceProblem``."""
     former = source.name
     if name == former:
         return source
@@ -103,10 +103,10 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
     wanted = [slot for slot in slots if slot.desired != Slot.Desired.REMOVING]
     refusal = None
     if source.removing_at is not None:
-        refusal = Trouble("removing", f"{source} is being removed", "Nothing to do")
+        refusal = SourceProblem("removing", f"{source} is being removed", "Nothing to do")
     elif wanted and not with_slots:
         names = ", ".join(slot.name for slot in wanted)
-        refusal = Trouble(
+        refusal = SourceProblem(
             "has_slots",
             f"source {source} still has slots ({names}), which hold WAL on it",
             f"Remove each first with 'replview slot remove {source} SLOT', or all of them with "
@@ -153,7 +153,7 @@ def remove_source(
     say: Say = silent,
 ) -> bool:
     """Drop what is ours there, then forget it; returns whether it is gone already, and not only
-    when the records of its slots are. Raises ``SourceTrouble``: slots that were dropped by then
+    when the records of its slots are. Raises ``SourceProblem``: slots that were dropped by then
     stay dropped.
     """
     plan_remove(source, with_slots=with_slots, leave_on_source=leave_on_source).check()
@@ -168,8 +168,8 @@ def remove_source(
     return True
 
 
-def _being_made(source: Source, making: list[str], undo: list[str]) -> Trouble:
-    return Trouble(
+def _being_made(source: Source, making: list[str], undo: list[str]) -> SourceProblem:
+    return SourceProblem(
         "being_made",
         f"slot {', '.join(making)} is being made on {source}, or was by a process that was lost",
         "Wait until it is there, or taken back by replview (within a minute or two, where the "
@@ -179,20 +179,18 @@ def _being_made(source: Source, making: list[str], undo: list[str]) -> Trouble:
 
 
 def check_new_name(name: str) -> None:
-    """Raise ``SourceTrouble`` unless a source can be called so, and none is."""
+    """Raise ``SourceProblem`` unless a source can be called so, and none is."""
     if fault := name_fault(name):
-        raise SourceTrouble(Trouble("bad_name", fault, "Choose another name"))
+        raise SourceProblem("bad_name", fault, "Choose another name")
     if Source.objects.filter(name=name).exists():
         raise _taken(name)
 
 
-def _taken(name: str) -> SourceTrouble:
-    return SourceTrouble(
-        Trouble(
-            "name_taken",
-            f"there is already a source {name}",
-            "Remove it first, or choose another name",
-        )
+def _taken(name: str) -> SourceProblem:
+    return SourceProblem(
+        "name_taken",
+        f"there is already a source {name}",
+        "Remove it first, or choose another name",
     )
 
 

@@ -14,7 +14,7 @@ from replview.catalog.naming import quoted
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.publication_changes import Changes, plan_changes
 from replview.catalog.plan.slot_request import fully_usable
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_members, read_publications
 from replview.catalog.server import read_position
 from replview.catalog.tables import TableFacts, read_tables
@@ -27,7 +27,7 @@ _PASS_SECONDS = 20.0
 
 
 def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Plan:
-    """What would run and what comes of it. Raises ``SourceTrouble`` where the source cannot be
+    """What would run and what comes of it. Raises ``SourceProblem`` where the source cannot be
     asked; a refusal is in the act.
     """
     return plan_alteration(
@@ -43,7 +43,7 @@ def change_tables(
     slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = (), by: str
 ) -> Changes:
     """Run it, in one transaction, and look at once at what is published now. Returns what was
-    done, with ``joining`` to offer a baseline of. Raises ``SourceTrouble``.
+    done, with ``joining`` to offer a baseline of. Raises ``SourceProblem``.
     """
     changes = look_at(slot, lambda connection: _changes(connection, slot, add, remove))
     run_together(slot, changes)
@@ -59,7 +59,7 @@ def change_tables(
 def _changes(
     connection: Connection, slot: Slot, add: Sequence[str], remove: Sequence[str]
 ) -> Changes:
-    """What would run. Raises ``SourceTrouble`` where it cannot."""
+    """What would run. Raises ``SourceProblem`` where it cannot."""
     left_out = {
         table: frozenset(column for column, rule in rules.items() if rule == "drop")
         for table, rules in slot.column_rules.items()
@@ -75,21 +75,19 @@ def _changes(
 
 def _check(slot: Slot, changes: Changes) -> None:
     if slot.desired == Slot.Desired.REMOVING:
-        raise SourceTrouble(Trouble("removing", f"slot {slot} is being removed", "Nothing to do"))
+        raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
     if not changes.statements and not changes.new_publications:
         already = some_of(changes.already) if changes.already else ""
         cause = f"{already} is published already" if already else "no table is named"
-        raise SourceTrouble(Trouble("nothing", cause, "Choose tables to add or to remove"))
+        raise SourceProblem("nothing", cause, "Choose tables to add or to remove")
     if changes.new_publications and slot.state != Slot.State.STREAMING:
         # A stream looks publications up as of the WAL it is at: in one that does not exist there
         # yet it fails, again and again.
-        raise SourceTrouble(
-            Trouble(
-                "not_streaming",
-                f"these tables need a publication of their own ({changes.new_publications[0]}), "
-                "which the slot can read only once it has come that far, and it does not stream",
-                "Start the slot, wait until it is caught up, and try again",
-            )
+        raise SourceProblem(
+            "not_streaming",
+            f"these tables need a publication of their own ({changes.new_publications[0]}), "
+            "which the slot can read only once it has come that far, and it does not stream",
+            "Start the slot, wait until it is caught up, and try again",
         )
 
 
@@ -175,12 +173,10 @@ def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
             slot.refresh_from_db()
             return
         time.sleep(0.1)
-    raise SourceTrouble(
-        Trouble(
-            "behind",
-            f"publication {some_of(names)} was made, but the slot is too far behind to read it yet",
-            "Change the tables once more when the slot is caught up",
-        )
+    raise SourceProblem(
+        "behind",
+        f"publication {some_of(names)} was made, but the slot is too far behind to read it yet",
+        "Change the tables once more when the slot is caught up",
     )
 
 
@@ -229,7 +225,7 @@ class TableChoices:
 
 def tables_of(slot: Slot) -> TableChoices:
     """Roots of partitioned tables and ordinary ones, and partitions that are published as such.
-    Raises ``SourceTrouble`` and what a DSN may raise.
+    Raises ``SourceProblem`` and what a DSN may raise.
     """
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         tables = read_tables(connection)

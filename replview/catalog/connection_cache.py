@@ -12,7 +12,7 @@ from typing import TypeVar
 import psycopg
 
 from replview.catalog.connections import Connection, cut_after, open_reading
-from replview.catalog.problems import SourceTrouble, explain
+from replview.catalog.problems import explain
 from replview.catalog.server import ServerFacts
 
 Answer = TypeVar("Answer")
@@ -55,7 +55,7 @@ class KeptConnections:
         *,
         deadline_seconds: float,
     ) -> Answer:
-        """What the source answers; raises ``SourceTrouble``. A kept connection that turns out to
+        """What the source answers; raises ``SourceProblem``. A kept connection that turns out to
         be dead is opened anew once; one that does not answer in time is given up.
         """
         try:
@@ -79,7 +79,7 @@ class KeptConnections:
             except _Ended as ended:
                 raise ended.error from None
         except psycopg.Error as error:
-            raise SourceTrouble(explain(error, conninfo)) from None
+            raise explain(error, conninfo) from None
 
     def close_others(self, source_ids: Iterable[int]) -> None:
         """Close what belongs to sources that are no more; none of them is being asked."""

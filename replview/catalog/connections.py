@@ -15,7 +15,7 @@ import psycopg
 from psycopg import conninfo as libpq
 from psycopg import pq, sql
 
-from replview.catalog.problems import SourceTrouble, explain
+from replview.catalog.problems import explain
 
 APPLICATION_NAME = "replview"
 CONNECT_TIMEOUT_SECONDS = 5
@@ -144,17 +144,17 @@ def _bind(
 
 @contextmanager
 def reading(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
-    """``connected``, with whatever goes wrong named: raises ``SourceTrouble``."""
+    """``connected``, with whatever goes wrong named: raises ``SourceProblem``."""
     try:
         with connected(conninfo, deadline_seconds=deadline_seconds) as connection:
             yield connection
     except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
+        raise explain(error, conninfo) from None
 
 
 @contextmanager
 def writing(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
-    """A connection that may write, cut when the deadline passes. Raises ``SourceTrouble``."""
+    """A connection that may write, cut when the deadline passes. Raises ``SourceProblem``."""
     try:
         with (
             connect(conninfo, read_only=False) as connection,
@@ -162,7 +162,7 @@ def writing(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
         ):
             yield connection
     except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
+        raise explain(error, conninfo) from None
 
 
 def _shut_down(descriptor: int) -> None:

@@ -6,34 +6,16 @@ repeated, never the connection string.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import conninfo as libpq
 
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """What is wrong and how to mend it. Holds no secret and no value of the source."""
-
-    #: ``unreachable``, ``wrong_password``, ``no_such_database`` …
-    code: str
-    #: One sentence without a full stop.
-    cause: str
-    #: SQL, a setting, or a sentence.
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.cause}. {self.remedy}"
+from replview.text.problem import Problem
 
 
-class SourceTrouble(Exception):
-    """Raised where a trouble ends what was asked for."""
-
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__(str(trouble))
-        self.trouble = trouble
+class SourceProblem(Problem):
+    """Why a source cannot be reached, or refuses what was asked for."""
 
 
 _NAMED = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
@@ -216,11 +198,11 @@ _KNOWN: list[tuple[str, str, str, str]] = [
 ]
 
 
-def explain(error: psycopg.Error, conninfo: str) -> Trouble:
+def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
     """What a failed connection means. ``conninfo`` gives names; its password is not looked at."""
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
         # libpq quotes the string it could not read: the error's text must not be shown.
-        return Trouble(
+        return SourceProblem(
             "bad_dsn",
             "the DSN is not a libpq connection string",
             "Write postgresql://user:password@host:port/database, or host=… dbname=… user=…",
@@ -230,9 +212,9 @@ def explain(error: psycopg.Error, conninfo: str) -> Trouble:
     for pattern, code, cause, remedy in _KNOWN:
         if match := re.search(pattern, text, re.IGNORECASE):
             found = {**names, "name": match.groupdict().get("name") or names["database"]}
-            return Trouble(code, cause.format(**found), remedy.format(**found))
+            return SourceProblem(code, cause.format(**found), remedy.format(**found))
     said = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
-    return Trouble(
+    return SourceProblem(
         "refused",
         f"{names['host']} refused the connection, saying: {said[0].strip()[:200]}",
         "Look into the server's log",

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import conninfo as libpq
 
 from replview.catalog.connections import Connection, reading
-from replview.catalog.problems import SourceTrouble, explain
+from replview.catalog.problems import explain
 from replview.catalog.queries import Query
 from replview.catalog.server import read_server_facts
 
@@ -176,13 +176,13 @@ class TableNow:
 def look_at_table(conninfo: str, oid: int) -> tuple[str | None, TableNow | None]:
     """The source's system identifier (None: not told) and the table of this oid, in a hurry.
 
-    Raises ``SourceTrouble``.
+    Raises ``SourceProblem``.
     """
     try:
         if "connect_timeout" not in libpq.conninfo_to_dict(conninfo):
             conninfo = libpq.make_conninfo(conninfo, connect_timeout=_CONNECT_SECONDS)
     except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
+        raise explain(error, conninfo) from None
     with reading(conninfo, deadline_seconds=_ANSWER_SECONDS) as connection:
         table = read_table_now(connection, oid) if oid > 0 else None
         return read_server_facts(connection).system_identifier, table

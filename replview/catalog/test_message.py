@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from replview.catalog.connections import Connection, connected
-from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.problems import SourceProblem, explain
 
 #: Connecting, sending and the answer, all together.
 _DEADLINE_SECONDS = 10.0
@@ -24,12 +24,12 @@ def statement(actor: str) -> str:
 
 
 def send_test_message(conninfo: str, actor: str) -> str:
-    """Send it; returns the LSN of the message. Raises ``SourceTrouble``."""
+    """Send it; returns the LSN of the message. Raises ``SourceProblem``."""
     try:
         with connected(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             return _send(connection, actor)
     except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
+        raise explain(error, conninfo) from None
 
 
 def _send(connection: Connection, actor: str) -> str:
@@ -42,7 +42,7 @@ def _send(connection: Connection, actor: str) -> str:
     except psycopg.Error as error:
         if error.sqlstate is None:
             raise
-        raise SourceTrouble(_refusal(error, connection, actor)) from None
+        raise _refusal(error, connection, actor) from None
     assert row is not None
     return str(row[0])
 
@@ -51,7 +51,7 @@ def _content(actor: str) -> str:
     return json.dumps({"actor": actor, "test": True}, ensure_ascii=False)
 
 
-def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> Trouble:
+def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> SourceProblem:
     """Why the server did not take it."""
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
@@ -59,16 +59,18 @@ def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> Troubl
         grant = sql.SQL(
             "GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text{}) TO {}"
         ).format(sql.SQL(flush), sql.Identifier(connection.info.user))
-        return Trouble(
+        return SourceProblem(
             "missing_right",
             f"role {connection.info.user} may not send logical messages",
             grant.as_string(None),
         )
     standby = isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "recovery" in said
     if standby:
-        return Trouble(
+        return SourceProblem(
             "read_only",
             "the server accepts no writes: it is a standby, or read-only",
             f"Run it on the primary: {statement(actor).rstrip(';')}",
         )
-    return Trouble("refused", f"the server refused the message, saying: {said[:200]}", "Try again")
+    return SourceProblem(
+        "refused", f"the server refused the message, saying: {said[:200]}", "Try again"
+    )

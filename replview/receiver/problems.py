@@ -10,7 +10,7 @@ import psycopg
 from psycopg import errors
 
 from decoder.errors import ProtocolError
-from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.problems import SourceProblem, explain
 from replview.receiver.sessions.interface import StreamEnded
 from replview.receiver.storing.store_batch import StoreRefused
 
@@ -34,15 +34,17 @@ _PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up", "other_server
 _ABOUT_CONNECTING = {"08", "28", "3D", "42", "53", "57"}
 
 
-def name_trouble(error: Exception, *, conninfo: str, slot: str, publications: list[str]) -> Trouble:
+def name_trouble(
+    error: Exception, *, conninfo: str, slot: str, publications: list[str]
+) -> SourceProblem:
     """The trouble behind whatever ended a session (or kept it from starting)."""
-    if isinstance(error, SourceTrouble):
-        return error.trouble
+    if isinstance(error, SourceProblem):
+        return error
     if isinstance(error, StreamEnded):
-        return Trouble("restarting", "the server is stopping or restarting", "Nothing to do: "
+        return SourceProblem("restarting", "the server is stopping or restarting", "Nothing to do: "
                        "replview connects again by itself")  # fmt: skip
     if isinstance(error, ProtocolError):
-        return Trouble(
+        return SourceProblem(
             "protocol",
             f"the server sent what the protocol does not allow ({error})",
             "Please report it with the server's version; nothing was lost or confirmed",
@@ -52,18 +54,18 @@ def name_trouble(error: Exception, *, conninfo: str, slot: str, publications: li
         return known if known is not None else explain(error, conninfo)
     if isinstance(error, StoreRefused):
         if error.sqlstate == "53100":
-            return Trouble(
+            return SourceProblem(
                 "store_full",
                 "the disk of replview's store is full",
                 "Free space there (or give the store a larger disk): receiving goes on by itself, "
                 "nothing was lost or confirmed; until then the source keeps the WAL",
             )
-        return Trouble(
+        return SourceProblem(
             "store_refused",
             f"the store refused what was received ({error})",
             "See the log of the store's PostgreSQL; nothing was lost or confirmed",
         )
-    return Trouble(
+    return SourceProblem(
         "internal",
         f"replview itself failed ({type(error).__name__})",
         "See the worker's log, and please report it; nothing was lost or confirmed",
@@ -85,7 +87,7 @@ def pause_seconds(code: str, attempt: int) -> float:
     return min(2.0 ** (attempt - 1), 30.0)
 
 
-def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> Trouble | None:
+def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> SourceProblem | None:
     """Errors that the server gives on a replication connection, by SQLSTATE."""
     text = str(error)
     if isinstance(error, errors.ObjectInUse):
@@ -102,28 +104,28 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> Tr
         return _too_few(text)
     if "may not be used as an output plugin" in text:
         # The newest minor releases have a list of what may.
-        return Trouble(
+        return SourceProblem(
             "plugin_refused",
             f"the server does not allow the output plugin of the slot {slot}",
             "Add it to the list: ALTER SYSTEM SET output_plugin_libraries = pgoutput, …, then "
             "SELECT pg_reload_conf()",
         )
     if isinstance(error, errors.UndefinedFile):
-        return Trouble(
+        return SourceProblem(
             "plugin_missing",
             f"the output plugin of the slot {slot} is not installed on the server",
             "Install it there (Debian: postgresql-<version>-wal2json; test_decoding comes with "
             "postgresql-contrib)",
         )
     if isinstance(error, errors.UndefinedFunction) and "binary output" in text:
-        return Trouble(
+        return SourceProblem(
             "binary_refused",
             "a column's type has no binary form, which ends a binary stream at this change",
             "Receive the slot as text: remove binary from its options",
         )
     if error.sqlstate and error.sqlstate[:2] not in _ABOUT_CONNECTING:
         # The text of such an error may quote a value.
-        return Trouble(
+        return SourceProblem(
             "stream_failed",
             f"the server could not send the stream (SQLSTATE {error.sqlstate})",
             "See the server's log, which names the cause; replview tries again",
@@ -131,9 +133,9 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> Tr
     return None
 
 
-def _publication_missing(publications: list[str]) -> Trouble:
+def _publication_missing(publications: list[str]) -> SourceProblem:
     names = ", ".join(publications)
-    return Trouble(
+    return SourceProblem(
         "publication_missing",
         f"a publication that the slot reads ({names}) does not exist where the stream stands",
         "On PostgreSQL 16 and earlier re-creating it does not help for changes made while it was "
@@ -141,25 +143,25 @@ def _publication_missing(publications: list[str]) -> Trouble:
     )
 
 
-def _prerequisite(text: str, slot: str) -> Trouble:
+def _prerequisite(text: str, slot: str) -> SourceProblem:
     if "wal_level" in text:
-        return Trouble(
+        return SourceProblem(
             "wal_level",
             "the server's wal_level is not logical",
             "ALTER SYSTEM SET wal_level = 'logical', then restart the server",
         )
     if "can no longer" in text or "invalidated" in text or "max_slot_wal_keep_size" in text:
         return lost(slot)
-    return Trouble(
+    return SourceProblem(
         "not_ready",
         f"the server cannot start the slot {slot} in its present state",
         "See its log; replview tries again",
     )
 
 
-def in_use(slot: str) -> Trouble:
+def in_use(slot: str) -> SourceProblem:
     """Only one session at a time can read a slot, and it is not ours."""
-    return Trouble(
+    return SourceProblem(
         "slot_in_use",
         f"another session is reading the slot {slot}",
         "Stop the other reader, or end it: SELECT pg_terminate_backend(active_pid) FROM "
@@ -167,9 +169,9 @@ def in_use(slot: str) -> Trouble:
     )
 
 
-def missing(slot: str) -> Trouble:
+def missing(slot: str) -> SourceProblem:
     """The source has no such slot."""
-    return Trouble(
+    return SourceProblem(
         "slot_missing",
         f"the slot {slot} is not on the source any more",
         "Remove it here (replview slot remove) and add it again; the changes in between are not to "
@@ -177,9 +179,9 @@ def missing(slot: str) -> Trouble:
     )
 
 
-def cut_off() -> Trouble:
+def cut_off() -> SourceProblem:
     """The server, or a pooler before it, hung up."""
-    return Trouble(
+    return SourceProblem(
         "cut_off",
         "the server ended our connection (a restart, pg_terminate_backend, or the slot was "
         "invalidated)",
@@ -187,9 +189,9 @@ def cut_off() -> Trouble:
     )
 
 
-def consumed(slot: str) -> Trouble:
+def consumed(slot: str) -> SourceProblem:
     """The slot stands beyond what we confirmed."""
-    return Trouble(
+    return SourceProblem(
         "slot_consumed",
         f"somebody else advanced the slot {slot} beyond what was stored here",
         "A slot has one reader: find the other one (a script with pg_logical_slot_get_changes, "
@@ -197,18 +199,18 @@ def consumed(slot: str) -> Trouble:
     )
 
 
-def silent() -> Trouble:
+def silent() -> SourceProblem:
     """The server was asked for a sign of life and gave none."""
-    return Trouble(
+    return SourceProblem(
         "silent",
         "the server does not answer any more (its host, or the network before it, is gone)",
         "Nothing to do: replview connects again by itself",
     )
 
 
-def other_server() -> Trouble:
+def other_server() -> SourceProblem:
     """The same address leads to another server, or to another timeline."""
-    return Trouble(
+    return SourceProblem(
         "other_server",
         "the connection leads to another server than before (a failover, or a pooler that was "
         "pointed elsewhere)",
@@ -216,10 +218,10 @@ def other_server() -> Trouble:
     )
 
 
-def lost(slot: str, reason: str | None = None) -> Trouble:
+def lost(slot: str, reason: str | None = None) -> SourceProblem:
     """The slot was invalidated: the WAL it needs is gone."""
     why = f" ({reason})" if reason else ""
-    return Trouble(
+    return SourceProblem(
         "slot_lost",
         f"the slot {slot} is lost{why}: the server has removed WAL it needed",
         f"Run SELECT pg_drop_replication_slot('{slot}'), remove it here and add it again; the "
@@ -227,9 +229,9 @@ def lost(slot: str, reason: str | None = None) -> Trouble:
     )
 
 
-def _too_few(text: str) -> Trouble:
+def _too_few(text: str) -> SourceProblem:
     setting = "max_wal_senders" if "wal_sender" in text else "max_replication_slots"
-    return Trouble(
+    return SourceProblem(
         "too_few_slots",
         f"all of the server's {setting} are in use",
         f"Drop what is unused, or ALTER SYSTEM SET {setting} = <more> and restart the server",

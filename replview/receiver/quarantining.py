@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from decoder.scalars import LSN
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 from replview.receiver.culprits import Culprit
 from replview.receiver.mask_rules import withholds_raw
 from replview.receiver.storing.transaction_copy import lsn_text
@@ -38,9 +38,9 @@ class Waiting:
     by: str
 
     @property
-    def trouble(self) -> Trouble:
+    def trouble(self) -> SourceProblem:
         """What the slot says of itself meanwhile."""
-        return Trouble("quarantined", self.cause, self.remedy)
+        return SourceProblem("quarantined", self.cause, self.remedy)
 
 
 def quarantine(

@@ -9,7 +9,7 @@ import orjson
 import psycopg
 
 from decoder.scalars import LSN
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 from replview.receiver.storing.portions import Portion
 from replview.store.write import lease as leases
 from replview.store.write.incarnations import Incarnation, SlotRow, log_event
@@ -49,7 +49,7 @@ def say_trouble(
     store: psycopg.Connection[Any],
     lease: Lease,
     state: str,
-    trouble: Trouble,
+    trouble: SourceProblem,
     *,
     retry_seconds: float | None = None,
 ) -> str:
@@ -75,7 +75,9 @@ def say_trouble(
     return desired
 
 
-def log_trouble(store: psycopg.Connection[Any], lease: Lease, kind: str, trouble: Trouble) -> None:
+def log_trouble(
+    store: psycopg.Connection[Any], lease: Lease, kind: str, trouble: SourceProblem
+) -> None:
     """A line for a trouble that is new."""
     cause = f"{trouble.cause[:1].upper()}{trouble.cause[1:]}."
     log_event(store, lease.slot_id, kind, cause, detail={"code": trouble.code})

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from decoder.errors import ProtocolError
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 from replview.receiver.culprits import Culprit, Unstorable, undecodable
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
 from replview.receiver.process_memory import prepare_for_batches
@@ -171,7 +171,7 @@ class Receiver:
             if now is None or now.decision:
                 return
 
-    def _stream(self, slot: SlotRow, before: Before | None) -> Trouble | None:
+    def _stream(self, slot: SlotRow, before: Before | None) -> SourceProblem | None:
         """Until told to stop, up to a transaction, or to what ended it. Every connection to the
         source is closed then: a stream that nobody reads would keep the slot from everybody else.
         """
@@ -233,7 +233,7 @@ class Receiver:
         seen, self._undecoded = self._undecoded, culprit.raw
         return culprit if seen == culprit.raw else None
 
-    def _pause(self, trouble: Trouble) -> None:
+    def _pause(self, trouble: SourceProblem) -> None:
         """Say what is wrong, and wait with the lease kept."""
         self._attempt += 1
         seconds = pause_seconds(trouble.code, self._attempt)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.catalog.plan.plan import Plan
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.store.models import Slot, Source
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
@@ -21,7 +21,7 @@ from replview.ui.params import scope_to
 
 _OUTCOME = "managed"
 #: What may be wrong with a source, an address or a key: told, never a page of an error.
-EXPECTED = (SourceTrouble, DSNError, SecretKeyChanged)
+EXPECTED = (SourceProblem, DSNError, SecretKeyChanged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +53,15 @@ def slot_for(request: HttpRequest, source_name: str, slot_name: str, role: Role)
     return slot
 
 
-def trouble_of(error: Exception) -> Trouble:
+def trouble_of(error: Exception) -> SourceProblem:
     """What is told of one of ``EXPECTED``."""
-    if isinstance(error, SourceTrouble):
-        return error.trouble
+    if isinstance(error, SourceProblem):
+        return error
     if isinstance(error, SecretKeyChanged):
-        return Trouble("secret_key_changed", str(error), "")
+        return SourceProblem("secret_key_changed", str(error), "")
     text = str(error)
     cause, _, remedy = text.partition(": ")
-    return Trouble("bad_dsn", cause, remedy)
+    return SourceProblem("bad_dsn", cause, remedy)
 
 
 def digest_of(act: Plan) -> str:
@@ -72,15 +72,13 @@ def digest_of(act: Plan) -> str:
 
 
 def check_confirmed(request: HttpRequest, act: Plan) -> None:
-    """Raise ``SourceTrouble`` unless what will be done is what was shown, and it was confirmed."""
+    """Raise ``SourceProblem`` unless what will be done is what was shown, and it was confirmed."""
     act.check()
     if request.POST.get("shown", "") != digest_of(act):
-        raise SourceTrouble(
-            Trouble(
-                "changed",
-                "what would be done is not what was shown",
-                "Look at it once more and confirm that; nothing was changed",
-            )
+        raise SourceProblem(
+            "changed",
+            "what would be done is not what was shown",
+            "Look at it once more and confirm that; nothing was changed",
         )
     act.check_typed(request.POST.get("typed", "")[:200])
 

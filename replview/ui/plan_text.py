@@ -3,7 +3,7 @@
 import re
 
 from replview.catalog.doctor.findings import Finding
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 
 #: A text as the catalog writes it → the same for somebody who sees the steps.
 _SAID = (
@@ -59,9 +59,9 @@ def for_page(text: str) -> str:
     return text
 
 
-def trouble_for_page(trouble: Trouble) -> Trouble:
+def trouble_for_page(trouble: SourceProblem) -> SourceProblem:
     """A trouble as a page tells it."""
-    return Trouble(trouble.code, for_page(trouble.cause), for_page(trouble.remedy))
+    return SourceProblem(trouble.code, for_page(trouble.cause), for_page(trouble.remedy))
 
 
 def finding_for_page(finding: Finding) -> Finding:

@@ -17,7 +17,7 @@ from replview.catalog.doctor.findings import Finding, Grade, blocks
 from replview.catalog.doctor.server import check_plugins, check_version
 from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.slot_request import Wish
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.slots import read_slots
 from replview.runtime.binaries import debian_postgres15
@@ -262,12 +262,12 @@ def test_a_standby(version, grade) -> None:
         signal.touch()
         server.start()
         finding = by_code(examine(server.dsn()))["standby"]
-        with connect(server.dsn()) as connection, pytest.raises(SourceTrouble) as caught:
+        with connect(server.dsn()) as connection, pytest.raises(SourceProblem) as caught:
             make_plan(connection, Wish(slot_name="shop"))
         server.stop(mode="immediate")
 
     assert finding.grade is grade
-    assert caught.value.trouble.code == "standby"
+    assert caught.value.code == "standby"
 
 
 class Pooler(socketserver.BaseRequestHandler):

@@ -10,7 +10,7 @@ from replview.catalog.naming import table_parts, table_text
 from replview.catalog.plan.carry_out import carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import Wish, parse_columns
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 
 
 def plan_for(source, name: str = "shop", **wish) -> SlotPlan:
@@ -19,9 +19,9 @@ def plan_for(source, name: str = "shop", **wish) -> SlotPlan:
 
 
 def refusal(source, name: str = "shop", **wish) -> str:
-    with pytest.raises(SourceTrouble) as caught:
+    with pytest.raises(SourceProblem) as caught:
         plan_for(source, name, **wish)
-    return caught.value.trouble.code
+    return caught.value.code
 
 
 def left_on(source) -> tuple[set[str], set[str]]:
@@ -77,7 +77,7 @@ def test_a_failing_slot_leaves_no_publication_behind(shop) -> None:
     plan = plan_for(shop)
     shop.run("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')")
 
-    with pytest.raises(SourceTrouble, match="already exists"):
+    with pytest.raises(SourceProblem, match="already exists"):
         carry_out(shop.dsn, plan, print)
 
     assert left_on(shop) == (set(), {"shop"})
@@ -100,7 +100,7 @@ def test_waiting_for_an_open_transaction_is_told_and_can_be_stopped(shop, monkey
         plan = plan_for(shop)
         pid = writer.info.backend_pid
         assert [item.pid for item in plan.waits_for] == [pid]
-        with pytest.raises(SourceTrouble, match="stopped"):
+        with pytest.raises(SourceProblem, match="stopped"):
             carry_out(shop.dsn, plan, say, stop=stop)
         assert left_on(shop) == (set(), set())
 
@@ -109,14 +109,14 @@ def test_waiting_for_an_open_transaction_is_told_and_can_be_stopped(shop, monkey
 
 def test_a_role_without_rights_is_refused_before_anything_is_made(shop, make_role) -> None:
     dsn = make_role("helper", "REPLICATION")
-    with connect(dsn) as connection, pytest.raises(SourceTrouble) as caught:
+    with connect(dsn) as connection, pytest.raises(SourceProblem) as caught:
         make_plan(connection, Wish(slot_name="shop"))
-    assert caught.value.trouble.code == "may_not_publish"
+    assert caught.value.code == "may_not_publish"
 
     shop.run(f'GRANT CREATE ON DATABASE "{shop.name}" TO helper')
-    with connect(dsn) as connection, pytest.raises(SourceTrouble) as caught:
+    with connect(dsn) as connection, pytest.raises(SourceProblem) as caught:
         make_plan(connection, Wish(slot_name="shop"))
-    assert caught.value.trouble.code == "not_owner"
+    assert caught.value.code == "not_owner"
 
 
 def test_a_role_that_may_publish_but_not_replicate_leaves_nothing(shop, make_role) -> None:
@@ -128,10 +128,10 @@ def test_a_role_that_may_publish_but_not_replicate_leaves_nothing(shop, make_rol
     with connect(dsn) as connection:
         plan = make_plan(connection, Wish(slot_name="shop", tables=("orders",)))
 
-    with pytest.raises(SourceTrouble) as caught:
+    with pytest.raises(SourceProblem) as caught:
         carry_out(dsn, plan, print)
 
-    assert caught.value.trouble.code == "missing_right"
+    assert caught.value.code == "missing_right"
     assert left_on(shop) == (set(), set())
 
 

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from replview.catalog.connections import connected
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.table_now import TableNow, look_at_table, read_table_now
 
 
@@ -114,11 +114,11 @@ def test_a_lock_on_the_table_is_not_waited_for_long(source) -> None:
     with source.connect() as session:
         session.execute("BEGIN")
         session.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
-        with pytest.raises(SourceTrouble):
+        with pytest.raises(SourceProblem):
             look_at_table(source.dsn, oid)
 
 
 @pytest.mark.parametrize("dsn", ["not a dsn =", "host=127.0.0.1 port=1 dbname=x user=y"])
 def test_what_goes_wrong_is_named(dsn: str) -> None:
-    with pytest.raises(SourceTrouble):
+    with pytest.raises(SourceProblem):
         look_at_table(dsn, 1)

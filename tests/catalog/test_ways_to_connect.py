@@ -13,7 +13,7 @@ import pytest
 
 from replview.catalog.connections import connect, reading
 from replview.catalog.doctor.doctor import examine
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.runtime.binaries import debian_postgres15
 from replview.runtime.servers.postgres import EmbeddedPostgres
@@ -94,11 +94,11 @@ def who(conninfo: str) -> tuple[str, bool]:
         return row[0], connection.pgconn.ssl_in_use
 
 
-def trouble(conninfo: str) -> Trouble:
+def trouble(conninfo: str) -> SourceProblem:
     """Why it does not get in; the password must not be in it."""
-    with pytest.raises(SourceTrouble) as caught, reading(conninfo, deadline_seconds=10):
+    with pytest.raises(SourceProblem) as caught, reading(conninfo, deadline_seconds=10):
         pass
-    return caught.value.trouble
+    return caught.value
 
 
 def test_verify_full_trusts_the_authority_that_signed(place) -> None:

@@ -17,7 +17,7 @@ from replview.catalog.plan.answered import wish_of
 from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import Wish
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_position
 from replview.features.onboarding.draft_work import take_back_lost
 from replview.jobs import intentions
@@ -181,7 +181,7 @@ def test_who_was_taken_for_dead_does_not_go_on(source: SourceDatabase) -> None:
             [intention] = SlotIntention.objects.all()
             sweep(intention, maker_gone=True)
 
-    with pytest.raises(SourceTrouble, match="taken back meanwhile"):
+    with pytest.raises(SourceProblem, match="taken back meanwhile"):
         make_slot(shop, source.dsn, plan, print, stopped=True, options={}, on_step=slow)
 
     assert left_on(source) == GONE

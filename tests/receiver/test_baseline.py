@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.jobs import baselines
 from replview.receiver.baselines import baseline as reading
 from replview.receiver.baselines.storing import Lost
@@ -184,7 +184,7 @@ def test_a_partitioned_table_is_read_by_the_name_it_goes_by(any_source, record) 
 
     assert set(rows_of(leaves, take(leaves, "t_1"))) == {"1"}
     assert set(rows_of(root, take(root, "t"))) == {"1", "11"}
-    with pytest.raises(SourceTrouble, match="not published"):
+    with pytest.raises(SourceProblem, match="not published"):
         take(root, "t_1")
 
 
@@ -323,9 +323,9 @@ def test_a_new_life_of_the_slot_ends_it(source: SourceDatabase, record) -> None:
     claim, failed = begun(baseline), []
 
     def try_it() -> None:
-        with pytest.raises(SourceTrouble) as caught:
+        with pytest.raises(SourceProblem) as caught:
             read(claim, recording)
-        failed.append(caught.value.trouble.code)
+        failed.append(caught.value.code)
 
     thread = threading.Thread(target=try_it)
     thread.start()
@@ -366,11 +366,11 @@ def test_what_keeps_it_from_being_read_is_named(source, record, prepare: str, co
     from psycopg.conninfo import make_conninfo
 
     recording.dsn = make_conninfo(source.dsn, user="baseline_reader", password="p")
-    with pytest.raises(SourceTrouble) as caught:
+    with pytest.raises(SourceProblem) as caught:
         read(claim, recording)
     recording.dsn = ""
-    assert caught.value.trouble.code == code
-    assert caught.value.trouble.remedy
+    assert caught.value.code == code
+    assert caught.value.remedy
     assert baselines.fail(claim, code, "why", "what to do")
     assert not Transaction.objects.filter(state="copying").exists()
 
@@ -386,11 +386,11 @@ def test_transactions_that_do_not_end_are_waited_for_only_so_long(
     with source.connect() as session:
         session.execute("BEGIN")
         session.execute("INSERT INTO t VALUES (1)")
-        with pytest.raises(SourceTrouble) as caught:
+        with pytest.raises(SourceProblem) as caught:
             read(begun(asked(recording, "t")), recording)
         slots = session.execute("SELECT slot_name FROM pg_replication_slots").fetchall()
         session.execute("ROLLBACK")
-    assert caught.value.trouble.code == "waited"
+    assert caught.value.code == "waited"
     assert [name for (name,) in slots if "baseline" in name] == []
 
 
@@ -409,9 +409,9 @@ def test_a_table_truncated_between_snapshot_and_lock_is_not_taken_for_empty(
         return lsn
 
     monkeypatch.setattr(SnapshotReader, "_take_snapshot", then_truncate)
-    with pytest.raises(SourceTrouble) as caught:
+    with pytest.raises(SourceProblem) as caught:
         read(begun(asked(recording, "t")), recording)
-    assert caught.value.trouble.code == "moved"
+    assert caught.value.code == "moved"
 
 
 def test_another_cluster_is_not_read_into_this_record(source, source_15, record) -> None:
@@ -420,7 +420,7 @@ def test_another_cluster_is_not_read_into_this_record(source, source_15, record)
     recording = record(source)
     claim = begun(asked(recording, "t"))
     recording.dsn = source_15.dsn
-    with pytest.raises(SourceTrouble) as caught:
+    with pytest.raises(SourceProblem) as caught:
         read(claim, recording)
     recording.dsn = ""
-    assert caught.value.trouble.code == "other_cluster"
+    assert caught.value.code == "other_cluster"

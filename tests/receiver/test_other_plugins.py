@@ -7,7 +7,7 @@ import pytest
 from replview.catalog.connections import connect
 from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.slot_request import Wish
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.key_hash import signed_hash
 from tests.conftest import SourceDatabase
@@ -150,7 +150,7 @@ def test_adopting_tells_what_the_slot_speaks_and_refuses_publications(
     name = record(source_15, start=False, plugin="test_decoding", two_phase=False).slot.name
     with connect(source_15.dsn) as connection:
         plan = make_plan(connection, Wish(slot_name=name, adopt=True))
-        with pytest.raises(SourceTrouble, match="publications mean nothing"):
+        with pytest.raises(SourceProblem, match="publications mean nothing"):
             make_plan(connection, Wish(slot_name=name, adopt=True, all_tables=True))
 
     assert (plan.plugin, plan.owned, plan.statements, plan.publications) == (

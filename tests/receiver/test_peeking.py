@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from decoder.scalars import LSN
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.receiver.peeks import peek as peeking
 from replview.receiver.peeks.as_json import VALUE_CHARACTERS
 from replview.receiver.peeks.peek import peek
@@ -164,9 +164,9 @@ def test_what_cannot_be_looked_into_is_named(source: SourceDatabase) -> None:
     slot = _make(source)
 
     def code(**changed) -> str:
-        with pytest.raises(SourceTrouble) as raised:
+        with pytest.raises(SourceProblem) as raised:
             _look(source, changed.pop("slot", slot), **changed)
-        return raised.value.trouble.code
+        return raised.value.code
 
     assert code(slot="nowhere") == "slot_missing"
     assert code(plugin="decoderbufs") == "plugin_unsupported"
@@ -181,10 +181,10 @@ def test_what_cannot_be_looked_into_is_named(source: SourceDatabase) -> None:
     assert code() == "slot_in_use"
     reading.close()
     dsn = source.server.dsn(source.name, user="looker", password="looker")
-    with pytest.raises(SourceTrouble) as raised:
+    with pytest.raises(SourceProblem) as raised:
         peek(dsn, slot, plugin="pgoutput", options={"publications": ["looked"]},
              max_changes=1, max_seconds=5.0)  # fmt: skip
-    assert raised.value.trouble.code == "no_replication_privilege"
+    assert raised.value.code == "no_replication_privilege"
     source.run("DROP ROLE looker")
 
 

@@ -15,7 +15,7 @@ PGOUTPUT = {"streaming": "parallel", "messages": "on", "origin": "any"}
 
 
 def wish_of(answers: Mapping[str, Any], *, temporary: bool) -> Wish:
-    """The wish. Raises ``SourceTrouble`` for a budget that is none."""
+    """The wish. Raises ``SourceProblem`` for a budget that is none."""
     options: Mapping[str, Any] = answers.get("options") or {}
     through = answers.get("through") == "publications"
     everything = answers.get("through") == "all"

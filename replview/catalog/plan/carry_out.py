@@ -13,12 +13,12 @@ from replview.catalog.connections import Connection, connect
 from replview.catalog.doctor.findings import some_of
 from replview.catalog.plan.new_slot import SlotPlan
 from replview.catalog.plan.plan import Statement
-from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.problems import SourceProblem, explain
 from replview.catalog.state.open_transactions import read_open_transactions
 
 #: How often to say what slot creation is still waiting for.
 _PROGRESS_SECONDS = 2.0
-_STOPPED = Trouble("stopped", "stopped before it was done", "Run the command again")
+_STOPPED = SourceProblem("stopped", "stopped before it was done", "Run the command again")
 Say = Callable[[str], None]
 #: Told what becomes of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
 OnStep = Callable[[Statement, str], None]
@@ -35,7 +35,7 @@ def carry_out(
     """Run the plan's statements in order; returns the steps done, for ``undo``.
 
     If one fails, or ``stop`` is set (or Ctrl-C pressed) while slot creation waits, what this run
-    has created is dropped again and the error raised: ``SourceTrouble`` with the cause.
+    has created is dropped again and the error raised: ``SourceProblem`` with the cause.
     """
     stop = stop or threading.Event()
     done: list[Statement] = []
@@ -43,7 +43,7 @@ def carry_out(
     try:
         for step in plan.statements:
             if stop.is_set():
-                raise SourceTrouble(_STOPPED)
+                raise _STOPPED.anew()
             begun = step
             on_step(step, "running")
             _run(conninfo, step, say, stop)
@@ -56,7 +56,7 @@ def carry_out(
         undo(conninfo, done, say, on_step)
         if isinstance(error, psycopg.Error):
             trouble = _trouble(error, step) if error.sqlstate else explain(error, conninfo)
-            raise SourceTrouble(trouble) from None
+            raise trouble.anew() from None
         raise
     return done
 
@@ -130,25 +130,25 @@ def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event)
     said_at = time.monotonic()
     while not running.done():
         if stop.wait(0.05):
-            raise SourceTrouble(_STOPPED)
+            raise _STOPPED.anew()
         if time.monotonic() - said_at >= _PROGRESS_SECONDS:
             said_at = time.monotonic()
             say(waiting_for(conninfo))
 
 
-def _trouble(error: psycopg.Error, step: Statement) -> Trouble:
+def _trouble(error: psycopg.Error, step: Statement) -> SourceProblem:
     """Why a statement failed, in the server's own first line (it names tables, not values)."""
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return Trouble(
+        return SourceProblem(
             "missing_right", f"creating {step.kind} {step.name}: {said}", f"It needs {step.needs}"
         )
     if isinstance(error, psycopg.errors.LockNotAvailable):
-        return Trouble(
+        return SourceProblem(
             "locked",
             f"creating {step.kind} {step.name}: a table is locked by VACUUM or ALTER TABLE",
             "Try again when it has ended; nothing was left behind",
         )
-    return Trouble(
+    return SourceProblem(
         "failed", f"creating {step.kind} {step.name}: {said}", "Nothing was left behind; try again"
     )

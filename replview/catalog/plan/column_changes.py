@@ -59,7 +59,7 @@ def plan_column_changes(
     readers: Mapping[str, Sequence[str]],
     left_out: Columns,
 ) -> ColumnChanges:
-    """Look at the source and say what would run. Raises ``SourceTrouble`` to refuse.
+    """Look at the source and say what would run. Raises ``SourceProblem`` to refuse.
 
     ``made``: the publications replview made for the slot; no other is changed. ``readers``: the
     publications of each slot that must go on. ``left_out``: of each table that is meant all columns

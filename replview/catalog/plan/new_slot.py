@@ -54,7 +54,7 @@ class SlotPlan(Plan):
 
 
 def make_plan(connection: Connection, wish: Wish, *, remade: Sequence[Statement] = ()) -> SlotPlan:
-    """Look at the source and say what would be done. Raises ``SourceTrouble`` to refuse.
+    """Look at the source and say what would be done. Raises ``SourceProblem`` to refuse.
 
     ``remade``: publications of the wish that are not there any more, made again as they were.
     """

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +43,21 @@ class Plan:
     #: of this too.
     rests_on: tuple[str, ...] = ()
     #: Why it cannot be done now; None: it can.
-    refusal: Trouble | None = None
+    refusal: SourceProblem | None = None
 
     def check(self) -> None:
-        """Raise ``SourceTrouble`` where it cannot be done."""
+        """Raise ``SourceProblem`` where it cannot be done."""
         if self.refusal is not None:
-            raise SourceTrouble(self.refusal)
+            raise self.refusal.anew()
 
     def check_typed(self, text: str) -> None:
-        """Raise ``SourceTrouble`` unless what confirms it was typed."""
+        """Raise ``SourceProblem`` unless what confirms it was typed."""
         self.check()
         if self.typed and text.strip() != self.typed:
-            raise SourceTrouble(
-                Trouble(
-                    "not_confirmed",
-                    f"what was typed is not {self.typed}",
-                    f"Type {self.typed} to confirm; nothing was changed",
-                )
+            raise SourceProblem(
+                "not_confirmed",
+                f"what was typed is not {self.typed}",
+                f"Type {self.typed} to confirm; nothing was changed",
             )
 
 

@@ -72,7 +72,7 @@ def plan_changes(
     remove: Sequence[str] = (),
     left_out: Mapping[str, frozenset[str]] | None = None,
 ) -> Changes:
-    """Look at the source and say what would run. Raises ``SourceTrouble`` to refuse.
+    """Look at the source and say what would run. Raises ``SourceProblem`` to refuse.
 
     ``made``: the publications replview made for the slot; no other is changed. ``left_out``:
     columns by ``schema.table`` that are not to be published of a table that joins.

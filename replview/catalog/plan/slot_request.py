@@ -8,7 +8,7 @@ import psycopg
 from replview.catalog.connections import connected
 from replview.catalog.doctor.findings import some_of
 from replview.catalog.naming import name_parts, table_parts
-from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.problems import SourceProblem, explain
 from replview.catalog.publications import Publication, read_publications
 from replview.catalog.tables import TableFacts, leaves_of
 
@@ -48,9 +48,9 @@ class Wish:
     heartbeat_seconds: int | None = None
 
 
-def refuse(code: str, cause: str, remedy: str) -> SourceTrouble:
+def refuse(code: str, cause: str, remedy: str) -> SourceProblem:
     """The refusal to raise."""
-    return SourceTrouble(Trouble(code, cause, remedy))
+    return SourceProblem(code, cause, remedy)
 
 
 def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
@@ -151,7 +151,7 @@ def existing_publications(conninfo: str) -> tuple[str, ...]:
         with connected(conninfo) as connection:
             found = read_publications(connection)
     except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
+        raise explain(error, conninfo) from None
     if clash := clash_of(found):
         raise refuse(
             "publications_clash",

@@ -89,7 +89,7 @@ def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool
 
 
 def heartbeat_notes(wish: Wish, server: ServerFacts) -> list[str]:
-    """What a heartbeat runs, and why it is seldom needed. Raises ``SourceTrouble`` to refuse."""
+    """What a heartbeat runs, and why it is seldom needed. Raises ``SourceProblem`` to refuse."""
     if wish.heartbeat_seconds is None:
         return []
     least, most = HEARTBEAT_BOUNDS

@@ -10,7 +10,7 @@ from replview.catalog.connections import connect
 from replview.catalog.plan.carry_out import Say, undo
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.stamp_plan import StampPlan
-from replview.catalog.problems import SourceTrouble, Trouble, explain
+from replview.catalog.problems import SourceProblem, explain
 
 #: How long a table's writers may be held up by us waiting for its lock.
 LOCK_TIMEOUT_MS = 2000
@@ -51,7 +51,7 @@ def carry_stamp(
         if taking_back:
             undo(conninfo, carried.done, say)
         if isinstance(error, psycopg.Error):
-            raise SourceTrouble(_trouble(error, step, conninfo)) from None
+            raise _trouble(error, step, conninfo) from None
         raise
     if taking_back and plan.tables and len(carried.left) == len(plan.tables):
         undo(conninfo, carried.done, say)
@@ -86,9 +86,9 @@ def _run(conninfo: str, step: Statement, lock_timeout_ms: int) -> None:
         connection.execute(step.sql.encode())
 
 
-def _trouble(error: psycopg.Error, step: Statement, conninfo: str) -> Trouble:
+def _trouble(error: psycopg.Error, step: Statement, conninfo: str) -> SourceProblem:
     """Why a statement failed, in the server's own first line (it names tables, not values)."""
     if not error.sqlstate:
         return explain(error, conninfo)
     said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
-    return Trouble("refused", f"{step.kind} {step.name}: {said}", f"It needs {step.needs}")
+    return SourceProblem("refused", f"{step.kind} {step.name}: {said}", f"It needs {step.needs}")

@@ -49,7 +49,7 @@ class StampPlan:
 def plan_install(
     connection: Connection, tables: list[str], *, all_tables: bool, revoke: bool
 ) -> StampPlan:
-    """What is missing of the stamp. Raises ``SourceTrouble`` to refuse."""
+    """What is missing of the stamp. Raises ``SourceProblem`` to refuse."""
     stamp = read_stamp(connection)
     _check_source(stamp)
     if stamp.owner is None and not stamp.may_create:
@@ -70,7 +70,7 @@ def plan_install(
 
 
 def plan_remove(connection: Connection) -> StampPlan:
-    """Everything of the stamp that is there. Raises ``SourceTrouble`` where it is not ours."""
+    """Everything of the stamp that is there. Raises ``SourceProblem`` where it is not ours."""
     stamp = read_stamp(connection)
     _check_source(stamp)
     if stamp.owner is None:

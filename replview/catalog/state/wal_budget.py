@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection
 from replview.catalog.naming import quoted
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.queries import Query
 from replview.catalog.server import ServerFacts
 
@@ -90,9 +90,9 @@ def budget_lines(
     ]
 
 
-def budget_trouble(error: ValueError) -> SourceTrouble:
+def budget_trouble(error: ValueError) -> SourceProblem:
     """What was typed is no budget."""
-    return SourceTrouble(Trouble("bad_budget", str(error), "Correct --wal-budget"))
+    return SourceProblem("bad_budget", str(error), "Correct --wal-budget")
 
 
 # One slot measured against its WAL budget, and dropped in the statement that measures it.

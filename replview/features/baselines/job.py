@@ -9,7 +9,7 @@ import threading
 
 import psycopg
 
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.jobs import baselines
 from replview.jobs.baselines import Claim
 from replview.jobs.running import Kind, register
@@ -41,14 +41,14 @@ def carry_out(claim: Claim, wakes: Publisher, stop: threading.Event) -> None:
         baselines.give_back(claim)
     except Lost:
         log.info("baseline %s: not ours any more", claim.baseline_id)
-    except SourceTrouble as error:
-        trouble = error.trouble
+    except SourceProblem as error:
+        trouble = error
         if trouble.code == "internal":
             cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
             log.error("baseline %s: %s", claim.baseline_id, where_it_failed(cause))
         _fail(claim, trouble)
     except (DSNError, SecretKeyChanged) as error:
-        _fail(claim, Trouble("bad_dsn", str(error), "Mend that, or change its credentials"))
+        _fail(claim, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials"))
     except (StoreFailed, psycopg.Error, Slot.DoesNotExist) as error:
         log.warning("baseline %s: the store failed (%s)", claim.baseline_id, error)
         baselines.give_back(claim)
@@ -57,7 +57,7 @@ def carry_out(claim: Claim, wakes: Publisher, stop: threading.Event) -> None:
         wakes.slot_changed(claim.slot_id)
 
 
-def _fail(claim: Claim, trouble: Trouble) -> None:
+def _fail(claim: Claim, trouble: SourceProblem) -> None:
     log.warning("baseline %s: %s", claim.baseline_id, trouble.cause)
     baselines.fail(claim, trouble.code, trouble.cause, trouble.remedy)
 

@@ -5,7 +5,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.page import OPERATOR, VIEWER, Nav, page
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
 from replview.store.dsn import full_conninfo
@@ -66,8 +66,8 @@ def send(request: HttpRequest, slot_id: int) -> JsonResponse:
     slot = get_object_or_404(Slot.objects.select_related("source"), pk=slot_id)
     try:
         lsn = send_test_message(full_conninfo(slot.source), request.user.get_username())
-    except SourceTrouble as error:
-        return _trouble(error.trouble.cause, error.trouble.remedy)
+    except SourceProblem as error:
+        return _trouble(error.cause, error.remedy)
     except (DSNError, SecretKeyChanged) as error:
         return _trouble(str(error), "")
     note(Action.CHANGED_SOURCE, subject="a test message was written", source_id=slot.source_id)

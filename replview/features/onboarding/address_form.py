@@ -6,7 +6,7 @@ from typing import Any
 
 from replview.acts import sources
 from replview.catalog.connections import reading
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.jobs import drafts
 from replview.store.dsn import conninfo_from, place_of
@@ -59,7 +59,7 @@ class AddressForm:
 
     values: dict[str, str] = field(default_factory=dict)
     #: Of a field; ``""``: of none.
-    errors: dict[str, Trouble] = field(default_factory=dict)
+    errors: dict[str, SourceProblem] = field(default_factory=dict)
     #: A password was entered before and is kept.
     has_password: bool = False
     password: str = field(default="", repr=False)
@@ -79,7 +79,7 @@ class AddressForm:
         """The chosen one."""
         return self.values.get("sslmode") or SSL_MODES[0][0]
 
-    def trouble(self, trouble: Trouble) -> None:
+    def trouble(self, trouble: SourceProblem) -> None:
         """Show it beside the field it is of."""
         if self.how == STRING:
             name = "name" if trouble.code == "name" else "dsn"
@@ -88,7 +88,7 @@ class AddressForm:
         self.errors[name] = trouble
 
     @property
-    def general(self) -> Trouble | None:
+    def general(self) -> SourceProblem | None:
         """What is wrong with no field alone."""
         return self.errors.get("")
 
@@ -114,7 +114,9 @@ def read_form(sent: Mapping[str, Any], former: AddressForm | None = None) -> Add
     if form.how == FIELDS:
         _check_fields(form)
     elif not form.values["dsn"]:
-        form.errors["dsn"] = Trouble("needed", "the connection string is missing", "Enter one")
+        form.errors["dsn"] = SourceProblem(
+            "needed", "the connection string is missing", "Enter one"
+        )
     return form
 
 
@@ -171,13 +173,15 @@ def name_fault(name: str) -> str:
 def _check_fields(form: AddressForm) -> None:
     for name, what in (("host", "host"), ("database", "database"), ("user", "user")):
         if not form.values[name]:
-            form.errors[name] = Trouble("needed", f"the {what} is missing", "Enter it")
+            form.errors[name] = SourceProblem("needed", f"the {what} is missing", "Enter it")
     port = form.values["port"]
     if port and not 0 < (whole_number(port) or 0) < 65536:
-        form.errors["port"] = Trouble("bad_port", "a port is a number from 1 to 65535",
+        form.errors["port"] = SourceProblem("bad_port", "a port is a number from 1 to 65535",
                                       "Usually 5432")  # fmt: skip
     if form.sslmode not in [mode for mode, _ in SSL_MODES]:
-        form.errors["sslmode"] = Trouble("bad_sslmode", "that is no way to encrypt", "Choose one")
+        form.errors["sslmode"] = SourceProblem(
+            "bad_sslmode", "that is no way to encrypt", "Choose one"
+        )
 
 
 def form_of(values: Mapping[str, str], conninfo: str, *, has_password: bool) -> AddressForm:
@@ -207,7 +211,7 @@ class Reached:
 def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
     """Try the form's address and put it into the draft (not saved); None with the error said."""
     if fault := name_fault(form.values["name"]):
-        form.trouble(Trouble("name", fault, "Choose another name"))
+        form.trouble(SourceProblem("name", fault, "Choose another name"))
     if form.errors:
         return None
     kept = ("sealed_password", "password_ref") if form.has_password and not form.password else ()
@@ -220,14 +224,14 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         conninfo = drafts.conninfo_of(draft)
         with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
             facts = read_server_facts(connection)
-    except SourceTrouble as error:
-        form.trouble(trouble_for_page(error.trouble))
+    except SourceProblem as error:
+        form.trouble(trouble_for_page(error))
         return None
     except (DSNError, SecretKeyChanged) as error:
         text = str(error)
         part = "sslrootcert" if "of sslrootcert" in text else "password_place" if reference else ""
         remedy = "Correct it" if part else "Correct the address"
-        form.trouble(trouble_for_page(Trouble(f"bad_{part or 'dsn'}", text, remedy)))
+        form.trouble(trouble_for_page(SourceProblem(f"bad_{part or 'dsn'}", text, remedy)))
         return None
     return Reached(
         database=facts.database,

@@ -7,7 +7,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 from replview.features.onboarding.steps import KINDS
 from replview.store.models import Slot, SourceDraft
 from replview.text.addresses import stream_url
@@ -51,7 +51,7 @@ class CarriedOut:
     cause: str = ""
     lines: list[Line] = field(default_factory=list)
     moving: bool = False
-    trouble: Trouble | None = None
+    trouble: SourceProblem | None = None
     #: It can be cancelled: what was made is taken back.
     may_stop: bool = False
     #: It can be looked at and tried again.
@@ -73,7 +73,7 @@ def carried_out(draft: SourceDraft) -> CarriedOut:
                               moving=True, may_stop=True)  # fmt: skip
         case State.FAILED:
             trouble = trouble_for_page(
-                Trouble(draft.problem_code, draft.problem_cause, draft.problem_remedy)
+                SourceProblem(draft.problem_code, draft.problem_cause, draft.problem_remedy)
             )
             left = "Something is left on it, see below." if draft.undo else "Nothing was left on it"
             cause = f"{sentence(trouble.cause)}. {left.rstrip('.')}."

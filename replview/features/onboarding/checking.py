@@ -8,7 +8,7 @@ from replview.catalog.connections import reading
 from replview.catalog.doctor.doctor import examine
 from replview.catalog.doctor.findings import Finding, Grade
 from replview.catalog.doctor.server import check_monitoring
-from replview.catalog.problems import THROUGH_SQL, SourceTrouble
+from replview.catalog.problems import THROUGH_SQL, SourceProblem
 from replview.store.instance_identity import store_system_identifier
 from replview.store.models import SourceDraft
 from replview.text.formats import plural
@@ -157,5 +157,5 @@ def _monitoring(conninfo: str) -> list[Finding]:
     try:
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             return list(check_monitoring(connection))
-    except SourceTrouble:
+    except SourceProblem:
         return []

@@ -12,7 +12,7 @@ from django.db import DatabaseError
 from replview.acts.slot_sweeping import sweep
 from replview.catalog.connections import connect
 from replview.catalog.plan.plan import Statement
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.jobs import drafts, intentions
 from replview.store.connecting import orm_connection
 from replview.store.models import SourceDraft
@@ -95,11 +95,13 @@ class Work:
     def done(self, **columns: Any) -> bool:
         """It is all there (or, of a watch, all gone)."""
         if self._left:
-            self.fail(Trouble("left", "what was made for it could not be taken back", "See below"))
+            self.fail(
+                SourceProblem("left", "what was made for it could not be taken back", "See below")
+            )
             return False
         return drafts.end(self.draft, SourceDraft.State.DONE, **columns)
 
-    def fail(self, trouble: Trouble) -> None:
+    def fail(self, trouble: SourceProblem) -> None:
         """It came to nothing: because its user wanted so, or for a reason that is told."""
         wanted = SourceDraft.objects.filter(pk=self.draft.pk, stop_wanted=True).exists()
         for line in self.draft.progress:
@@ -183,7 +185,7 @@ def _take_back(draft: SourceDraft) -> list[str]:
             with connect(drafts.conninfo_of(draft), read_only=False) as connection:
                 # Composed by psycopg when the step was planned.
                 connection.execute(statement.encode())
-        except (psycopg.Error, DSNError, SecretKeyChanged, SourceTrouble):
+        except (psycopg.Error, DSNError, SecretKeyChanged, SourceProblem):
             left.append(statement)
     draft.undo = left
     return left

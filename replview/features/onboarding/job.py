@@ -18,7 +18,7 @@ from replview.catalog.connections import reading
 from replview.catalog.plan.answered import pgoutput_of, wish_of
 from replview.catalog.plan.carry_out import carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.features.onboarding.draft_work import Work, take_back_lost
 from replview.features.onboarding.watch import Watching
 from replview.jobs import baselines, drafts
@@ -41,7 +41,7 @@ _PLAN_SECONDS = 60.0
 _WATCH_SECONDS = 15.0
 #: A watch ends when nobody has had its live page open for so long.
 UNWATCHED_SECONDS = 60.0
-_CHANGED = Trouble(
+_CHANGED = SourceProblem(
     "changed",
     "the source has changed since the statements were shown, so that others would run now",
     "Look at them again",
@@ -81,19 +81,19 @@ def act_on(work: Work, act: Callable[[Work], None]) -> None:
     """Do it, and keep what became of it."""
     try:
         act(work)
-    except SourceTrouble as error:
-        work.fail(error.trouble)
+    except SourceProblem as error:
+        work.fail(error)
     except (DSNError, SecretKeyChanged) as error:
-        work.fail(Trouble("bad_dsn", str(error), "Correct the address"))
+        work.fail(SourceProblem("bad_dsn", str(error), "Correct the address"))
     except IntegrityError:
         name = work.draft.answers.get("name")
         cause = f"there is a source or slot of the name {name} by now"
-        work.fail(Trouble("name_taken", cause, "Choose another name"))
+        work.fail(SourceProblem("name_taken", cause, "Choose another name"))
     except Exception as error:
         # Named by its type alone: its text may hold what a source sent.
         log.error("draft %s: %s", work.draft.pk, type(error).__name__)
         cause = f"replview itself failed ({type(error).__name__})"
-        work.fail(Trouble("internal", cause, "See the log of the workers"))
+        work.fail(SourceProblem("internal", cause, "See the log of the workers"))
 
 
 def _monitor(work: Work) -> None:
@@ -169,12 +169,12 @@ ACTS: dict[str, Callable[[Work], None]] = {Kind.MONITOR: _monitor, Kind.RECORD: 
 
 
 def _plan(draft: SourceDraft, conninfo: str) -> SlotPlan:
-    """The plan as it is now. Raises ``SourceTrouble`` unless its statements are those shown."""
+    """The plan as it is now. Raises ``SourceProblem`` unless its statements are those shown."""
     wish = wish_of(draft.answers, temporary=draft.kind == Kind.WATCH)
     with reading(conninfo, deadline_seconds=_PLAN_SECONDS) as connection:
         plan = make_plan(connection, wish)
     if [str(step) for step in plan.statements] != draft.answers.get("statements"):
-        raise SourceTrouble(_CHANGED)
+        raise _CHANGED.anew()
     return plan
 
 

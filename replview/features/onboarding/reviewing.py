@@ -9,7 +9,7 @@ from replview.catalog.connections import reading
 from replview.catalog.plan.answered import wish_of
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.plan import Statement
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.jobs import drafts
 from replview.store.models import SourceDraft
 from replview.store.reachable import DSNError
@@ -48,7 +48,7 @@ class Review:
     steps: tuple[Statement, ...] = ()
     notes: list[str] = field(default_factory=list)
     waits_for: list[str] = field(default_factory=list)
-    trouble: Trouble | None = None
+    trouble: SourceProblem | None = None
 
     @property
     def statements(self) -> list[str]:
@@ -75,10 +75,10 @@ def review(draft: SourceDraft) -> Review:
         conninfo = drafts.conninfo_of(draft)
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             return _of(make_plan(connection, wish))
-    except SourceTrouble as error:
-        return Review(trouble=trouble_for_page(error.trouble))
+    except SourceProblem as error:
+        return Review(trouble=trouble_for_page(error))
     except (DSNError, SecretKeyChanged) as error:
-        return Review(trouble=Trouble("bad_dsn", str(error), "Enter the address again"))
+        return Review(trouble=SourceProblem("bad_dsn", str(error), "Enter the address again"))
 
 
 def _of(plan: SlotPlan) -> Review:

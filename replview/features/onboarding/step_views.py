@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from replview.access.page import ADMIN, page
 from replview.catalog.connections import reading
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.features.onboarding import (
     checking,
@@ -29,7 +29,7 @@ from replview.ui.plan_text import trouble_for_page
 _READ = require_http_methods(["GET", "HEAD", "POST"])
 _DEADLINE_SECONDS = 10.0
 #: What reading a source may raise.
-_TROUBLES = (SourceTrouble, DSNError, SecretKeyChanged)
+_TROUBLES = (SourceProblem, DSNError, SecretKeyChanged)
 
 
 @page(role=ADMIN, nav="sources", of={"draft_id": None})
@@ -159,9 +159,9 @@ def _unreadable(
 ) -> HttpResponse:
     """The source does not answer now: why, and again."""
     trouble = (
-        trouble_for_page(error.trouble)
-        if isinstance(error, SourceTrouble)
-        else Trouble("bad_dsn", str(error), "Enter the address again")
+        trouble_for_page(error)
+        if isinstance(error, SourceProblem)
+        else SourceProblem("bad_dsn", str(error), "Enter the address again")
     )
     page = {**page_of(draft.kind, name, draft), "trouble": trouble}
     return render(request, "onboarding/unreadable.html", page, status=502)

@@ -10,7 +10,7 @@ from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.catalog.connections import reading
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.state.peekable import read_place
 from replview.jobs import peeks
 from replview.jobs.running import Kind, register
@@ -36,8 +36,8 @@ def carry_out(peek: SlotPeek) -> None:
     """Look, and store what was found or why nothing was."""
     try:
         found = look(peek)
-    except SourceTrouble as error:
-        trouble = error.trouble
+    except SourceProblem as error:
+        trouble = error
         peeks.fail(peek.pk, trouble.code, trouble.cause, trouble.remedy)
     except (DSNError, SecretKeyChanged) as error:
         peeks.fail(peek.pk, "bad_dsn", str(error), "Mend that, or change its credentials")
@@ -82,7 +82,7 @@ def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool
 
 
 def look(peek: SlotPeek) -> dict[str, object]:
-    """Look into the slot as asked. Raises ``SourceTrouble`` and what a DSN may raise."""
+    """Look into the slot as asked. Raises ``SourceProblem`` and what a DSN may raise."""
     conninfo = full_conninfo(peek.source)
     return look_into(
         conninfo,
@@ -95,23 +95,21 @@ def look(peek: SlotPeek) -> dict[str, object]:
 
 
 def _plugin(conninfo: str, slot_name: str) -> str:
-    """The slot's plugin as its server tells it now. Raises ``SourceTrouble`` where it cannot be
+    """The slot's plugin as its server tells it now. Raises ``SourceProblem`` where it cannot be
     looked into.
     """
     with reading(conninfo, deadline_seconds=_CATALOG_SECONDS) as connection:
         place = read_place(connection)
     slot = place.slot(slot_name)
     if slot is None:
-        raise SourceTrouble(
-            Trouble("no_such_slot", f"the server has no slot {slot_name}", "Look at its slots")
+        raise SourceProblem(
+            "no_such_slot", f"the server has no slot {slot_name}", "Look at its slots"
         )
     if refusal := place.refusal(slot):
-        raise SourceTrouble(
-            Trouble(
-                "not_peekable",
-                f"slot {slot_name} cannot be looked into: {refusal}",
-                "Choose an idle logical slot of this source's database",
-            )
+        raise SourceProblem(
+            "not_peekable",
+            f"slot {slot_name} cannot be looked into: {refusal}",
+            "Choose an idle logical slot of this source's database",
         )
     return slot.plugin or ""
 

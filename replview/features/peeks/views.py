@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from replview.access.page import OF_SLOT, OF_SOURCE, OPERATOR, ROWS, VIEWER, page
 from replview.catalog.connections import reading
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.slots import SlotFacts
 from replview.catalog.state.peekable import Place, read_place
 from replview.features.peeks.text import Found, counts_words, groups_of
@@ -219,15 +219,15 @@ def _result(row: SlotPeek) -> dict[str, Any]:
     }
 
 
-def _look_at(source: Source) -> tuple[Place | None, Trouble | None]:
+def _look_at(source: Source) -> tuple[Place | None, SourceProblem | None]:
     """The server's slots, or what keeps us from them."""
     try:
         with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:
             return read_place(connection), None
-    except SourceTrouble as error:
-        return None, error.trouble
+    except SourceProblem as error:
+        return None, error
     except (DSNError, SecretKeyChanged) as error:
-        return None, Trouble("bad_dsn", str(error), "Mend that, or change its credentials")
+        return None, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
 
 
 def _publications_of_ours(source: Source, slot_name: str) -> list[str]:

@@ -15,7 +15,7 @@ from celery import current_app, shared_task
 from celery.utils.nodenames import worker_direct
 
 from replview.acts.slot_making import PROPOSE_RECEIVERS
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.jobs.running import chore, stopping
 from replview.live.publisher import publisher
 from replview.receiver.run import Listeners, receive
@@ -33,13 +33,13 @@ _PING_SECONDS = 0.5
 
 
 def conninfo_of(source_id: int) -> str:
-    """The source's connection string, with its password. Raises ``SourceTrouble``."""
+    """The source's connection string, with its password. Raises ``SourceProblem``."""
     try:
         with orm_connection():
             return full_conninfo(Source.objects.get(pk=source_id))
     except (DSNError, SecretKeyChanged) as error:
         remedy = "Remove the source and add it again with a DSN that works"
-        raise SourceTrouble(Trouble("bad_dsn", str(error), remedy)) from None
+        raise SourceProblem("bad_dsn", str(error), remedy) from None
 
 
 @shared_task(name="replview.receive", bind=True, ignore_result=True)

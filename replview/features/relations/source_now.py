@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from replview.access.visibility import reading_session
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.table_now import IndexNow, TableNow, look_at_table
 from replview.features.relations.schema_history import SchemaHistory
 from replview.store.dsn import full_conninfo
@@ -30,7 +30,7 @@ class SourceNow:
 
     at: datetime
     table: TableNow | None = None
-    trouble: Trouble | None = None
+    trouble: SourceProblem | None = None
     #: Why there is no table: another cluster, or none of this oid.
     absent: str = ""
     #: ``equal to version 5``, or how they differ.
@@ -95,10 +95,10 @@ def read_source_now(
             now.absent = "the source is another cluster now than the one this was received from"
             return now
         now.table = table
-    except SourceTrouble as error:
-        now.trouble = error.trouble
+    except SourceProblem as error:
+        now.trouble = error
     except (DSNError, SecretKeyChanged) as error:
-        now.trouble = Trouble("bad_dsn", str(error), "Mend that, or change its credentials")
+        now.trouble = SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
     if now.table is None:
         if now.trouble is None:
             now.absent = f"the source has no table with oid {relation.oid}: it was dropped"

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from replview.catalog.connections import Connection, writing
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.state.wal_budget import (
     BudgetedSlot,
@@ -115,7 +115,7 @@ def _ask(slot: Slot) -> None:
             conninfo = full_conninfo(slot.source)
             with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
                 _enforce_on(connection, slot)
-    except (SourceTrouble, DSNError, SecretKeyChanged) as error:
+    except (SourceProblem, DSNError, SecretKeyChanged) as error:
         # Nothing was dropped, or it is seen to be gone the next time; the text may name a host.
         log.warning("budget of slot %s: not enforced (%s)", slot.pk, type(error).__name__)
     except Exception:

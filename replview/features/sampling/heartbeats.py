@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from replview.catalog.connections import writing
 from replview.catalog.plan.slot_step import HEARTBEAT
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.store.connecting import orm_connection
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
@@ -66,5 +66,5 @@ def _write(slot: Slot) -> None:
             conninfo = full_conninfo(slot.source)
         with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             connection.execute(HEARTBEAT)
-    except (SourceTrouble, DSNError, SecretKeyChanged) as error:
+    except (SourceProblem, DSNError, SecretKeyChanged) as error:
         log.warning("heartbeat of slot %s: not written (%s)", slot.pk, type(error).__name__)

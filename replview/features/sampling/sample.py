@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from replview.catalog.connection_cache import KeptConnections
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
 from replview.catalog.state.holders import Holders
 from replview.features.sampling.collect import Seen, look
@@ -114,7 +114,7 @@ log = logging.getLogger(__name__)
 DEADLINE_SECONDS = 4.0
 
 
-def sample_source(source: Source, kept: KeptConnections | None = None) -> Trouble | None:
+def sample_source(source: Source, kept: KeptConnections | None = None) -> SourceProblem | None:
     """Look at a source and store what it told; returns what kept us from it, if anything.
 
     ``kept``: where its connection is kept for the next look; without, it is closed.
@@ -128,20 +128,20 @@ def sample_source(source: Source, kept: KeptConnections | None = None) -> Troubl
             connections.close()
 
 
-def look_at(source: Source, kept: KeptConnections) -> Seen | Trouble:
+def look_at(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
     """What the source tells, or what keeps us from it; nothing is stored, nor the store asked."""
     try:
         conninfo = full_conninfo(source)
         return kept.ask(source.pk, conninfo, look, deadline_seconds=DEADLINE_SECONDS)
-    except SourceTrouble as error:
-        return error.trouble
+    except SourceProblem as error:
+        return error
     except (DSNError, SecretKeyChanged) as error:
-        return Trouble("bad_dsn", str(error), "Mend that, or change its credentials")
+        return SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
 
 
-def store(source: Source, seen: Seen | Trouble, took_seconds: float) -> Trouble | None:
+def store(source: Source, seen: Seen | SourceProblem, took_seconds: float) -> SourceProblem | None:
     """Store what a look brought; returns what kept us from it."""
-    if isinstance(seen, Trouble):
+    if isinstance(seen, SourceProblem):
         return _store_trouble(source, seen, took_seconds)
     slots: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     for name in seen.states.slots:
@@ -187,7 +187,7 @@ def _facts(facts: ServerFacts) -> dict[str, Any]:
     return told
 
 
-def _store_trouble(source: Source, trouble: Trouble, took_seconds: float) -> Trouble:
+def _store_trouble(source: Source, trouble: SourceProblem, took_seconds: float) -> SourceProblem:
     if source.problem_code != trouble.code:  # said once, not every five seconds
         said = {"source": source.name, "problem": trouble.code}
         log.warning("source %s: %s", source.name, trouble.cause, extra=said)

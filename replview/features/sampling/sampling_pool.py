@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 
 from replview.catalog.connection_cache import KeptConnections
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 from replview.features.sampling.collect import Seen
 from replview.features.sampling.sample import look_at, store
 from replview.store import instance_settings
@@ -35,7 +35,7 @@ _SPREAD = 0.6180339887498949
 
 #: Told of each source whose slots have new samples.
 Listener = Callable[[int], None]
-Brought = tuple[Source, Seen | Trouble, float, "Future[None]"]
+Brought = tuple[Source, Seen | SourceProblem, float, "Future[None]"]
 
 
 class Rounds:
@@ -104,7 +104,7 @@ class Rounds:
                     brought = None
 
     def _store(
-        self, source: Source, seen: Seen | Trouble, took_seconds: float, done: "Future[None]"
+        self, source: Source, seen: Seen | SourceProblem, took_seconds: float, done: "Future[None]"
     ) -> None:
         try:
             store(source, seen, took_seconds)

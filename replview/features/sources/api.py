@@ -22,7 +22,7 @@ from replview.acts.moving import Move, carry_out_move, plan_move
 from replview.acts.sources import plan_remove, plan_rename, remove_source, rename_source
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.plan.plan import Plan, json_of
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.features.sources.api_shapes import (
     ActOut,
     AdoptAsked,
@@ -211,8 +211,8 @@ def _act(request: HttpRequest, asked: Asked | None, plan: Any, do: Any) -> dict[
             return {**json_of(act), "done": False}
         act.check_typed(asked.confirm)
         do(request.user.get_username())
-    except SourceTrouble as error:
-        raise BadRequest(error.trouble.cause, error.trouble.remedy) from None
+    except SourceProblem as error:
+        raise BadRequest(error.cause, error.remedy) from None
     except (DSNError, SecretKeyChanged) as error:
         raise BadRequest(str(error)) from None
     return {**json_of(act), "done": True}

@@ -16,7 +16,7 @@ from replview.catalog.plan.actor_stamp import StampFacts, read_stamp
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.stamp_carrying import carry_stamp
 from replview.catalog.plan.stamp_plan import StampPlan, plan_install, plan_remove
-from replview.catalog.problems import SourceTrouble, explain
+from replview.catalog.problems import explain
 from replview.catalog.tables import read_tables
 from replview.management.output.instance import PlainCommand, store_system_identifier
 from replview.management.output.slot_acts import BY
@@ -170,7 +170,7 @@ def carry(
     try:
         return carry_stamp(conninfo, plan, command.say, taking_back=taking_back).left
     except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
+        raise explain(error, conninfo) from None
 
 
 def lines_of(plan: StampPlan) -> list[str]:

@@ -14,7 +14,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 
 from replview.access.accounts import AccountProblem
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.management.fleet.declared import Fleet
 from replview.management.fleet.faults import FleetFaults
 from replview.management.fleet.planning import plan_fleet, side_by_side
@@ -141,18 +141,22 @@ def _carry_out(item: Item, tell: Tell) -> None:
     try:
         for act in item.acts:
             act(lambda line: tell(item.name, line))
-    except SourceTrouble as error:
-        item.trouble = error.trouble
+    except SourceProblem as error:
+        item.trouble = error
     except (DSNError, SecretKeyChanged) as error:
-        item.trouble = Trouble("address", str(error), "Correct its dsn or password in the file")
+        item.trouble = SourceProblem(
+            "address", str(error), "Correct its dsn or password in the file"
+        )
     except AccountProblem as problem:
-        item.trouble = Trouble("refused", str(problem), "Correct it in the file")
+        item.trouble = SourceProblem("refused", str(problem), "Correct it in the file")
     except ObjectDoesNotExist:
         # Its server was not reached, or it is being removed: there is nothing to mask or to see.
-        item.trouble = Trouble(_NOT_HERE, "not tried, since its source is not here", "Apply again")
+        item.trouble = SourceProblem(
+            _NOT_HERE, "not tried, since its source is not here", "Apply again"
+        )
     except Exception as error:
         # One of forty must not hold up the rest; its text may hold values.
-        item.trouble = Trouble("failed", f"it failed ({type(error).__name__})", "Apply again")
+        item.trouble = SourceProblem("failed", f"it failed ({type(error).__name__})", "Apply again")
     tell(item.name, f"failed: {item.trouble}" if item.trouble else str(item.verdict))
 
 
@@ -160,7 +164,7 @@ def _leave_out(items: list[Item], why: str) -> None:
     """What would build upon something that could not be done."""
     for item in items:
         if item.changes_something and item.trouble is None:
-            item.trouble = Trouble("not_tried", f"not tried, since {why}", "Apply again")
+            item.trouble = SourceProblem("not_tried", f"not tried, since {why}", "Apply again")
             item.acts = []
 
 

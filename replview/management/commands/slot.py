@@ -13,7 +13,7 @@ from replview.acts.slot_making import make_slot
 from replview.catalog.connections import connected
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import Wish, parse_columns
-from replview.catalog.problems import SourceTrouble, explain
+from replview.catalog.problems import explain
 from replview.jobs import baselines
 from replview.management.commands import baseline
 from replview.management.output import (
@@ -191,12 +191,12 @@ def wish_from(options: dict[str, Any], slot_name: str, **more: Any) -> Wish:
 
 
 def plan_for(conninfo: str, wish: Wish) -> SlotPlan:
-    """The plan, or the trouble with reaching the source as ``SourceTrouble``."""
+    """The plan, or the trouble with reaching the source as ``SourceProblem``."""
     try:
         with connected(conninfo, deadline_seconds=60) as connection:
             return make_plan(connection, wish)
     except psycopg.Error as error:
-        raise SourceTrouble(explain(error, conninfo)) from None
+        raise explain(error, conninfo) from None
 
 
 def parse_options(texts: list[str]) -> dict[str, Any]:

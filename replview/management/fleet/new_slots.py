@@ -7,7 +7,7 @@ from functools import lru_cache
 from replview.catalog.connections import Connection
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import Columns, Wish
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.state.wal_budget import RECORD
 from replview.catalog.tables import TableFacts, leaves_of
 from replview.management.fleet.declared import DeclaredSlot
@@ -15,12 +15,12 @@ from replview.store.read.globs import glob
 
 
 def plan_new(connection: Connection, declared: DeclaredSlot, tables: list[TableFacts]) -> SlotPlan:
-    """What making it takes. Raises ``SourceTrouble`` to refuse."""
+    """What making it takes. Raises ``SourceProblem`` to refuse."""
     return make_plan(connection, wish_of(declared, tables))
 
 
 def wish_of(declared: DeclaredSlot, tables: list[TableFacts]) -> Wish:
-    """Its patterns as names of this database. Raises ``SourceTrouble``."""
+    """Its patterns as names of this database. Raises ``SourceProblem``."""
     get = declared.get
     # A budget that is said to be none is none: one is chosen where something is to be protected.
     none = declared.says("wal_budget") and get("wal_budget") is None
@@ -55,7 +55,7 @@ def chosen_names(declared: DeclaredSlot, tables: list[TableFacts]) -> tuple[str,
 
 
 def tables_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> list[TableFacts]:
-    """Tables that any pattern matches. Raises ``SourceTrouble`` for a name without ``*`` that is
+    """Tables that any pattern matches. Raises ``SourceProblem`` for a name without ``*`` that is
     no table's; a pattern may well match nothing in one of forty databases.
     """
     everything = list(tables)
@@ -63,20 +63,18 @@ def tables_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> li
     for pattern in patterns:
         matching = [table for table in everything if matches_table(pattern, table)]
         if not matching and "*" not in pattern:
-            raise SourceTrouble(
-                Trouble(
-                    "no_such_table",
-                    f"there is no permanent table {pattern} (views, foreign, temporary and "
-                    "unlogged tables cannot be published)",
-                    "Correct tables in the file; names are written as in the catalog",
-                )
+            raise SourceProblem(
+                "no_such_table",
+                f"there is no permanent table {pattern} (views, foreign, temporary and "
+                "unlogged tables cannot be published)",
+                "Correct tables in the file; names are written as in the catalog",
             )
         found |= {table.oid: table for table in matching}
     return list(found.values())
 
 
 def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> Columns:
-    """``{(schema, table): columns}``. Raises ``SourceTrouble`` as ``tables_matching``."""
+    """``{(schema, table): columns}``. Raises ``SourceProblem`` as ``tables_matching``."""
     everything = list(tables)
     found: dict[tuple[str, str], frozenset[str]] = {}
     for text in patterns:
@@ -91,12 +89,10 @@ def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> C
                 key = table.schema, table.name
                 found[key] = found.get(key, frozenset()) | names
         if not any_found and "*" not in text:
-            raise SourceTrouble(
-                Trouble(
-                    "no_such_column",
-                    f"there is no column {text}",
-                    "Correct exclude_columns or mask_columns: schema.table.column",
-                )
+            raise SourceProblem(
+                "no_such_column",
+                f"there is no column {text}",
+                "Correct exclude_columns or mask_columns: schema.table.column",
             )
     return found
 

@@ -13,7 +13,7 @@ from django.db import connections, transaction
 from replview.access import visibility
 from replview.access.accounts import give_grant, take_grant
 from replview.access.mask_making import add_rule, remove_rule
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 from replview.management.fleet.declared import DeclaredGrant, DeclaredMask, DeclaredSource, Fleet
 from replview.management.fleet.plans import BY, FleetPlan, Item, Verdict
 from replview.management.fleet.source_planning import plan_further_source, plan_source
@@ -33,7 +33,7 @@ def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> FleetPlan
             return plan_source(declared, file=fleet.name, prune=prune, stop=stop)
         except Exception as error:
             # One of forty must not hide the rest; its text might hold what nobody should read.
-            trouble = Trouble("failed", f"looking at it failed ({type(error).__name__})",
+            trouble = SourceProblem("failed", f"looking at it failed ({type(error).__name__})",
                               "Look at it with 'replview doctor'")  # fmt: skip
             item = Item(kind="source", name=declared.name)
             item.refuse(trouble, Verdict.UNREACHABLE)
@@ -99,7 +99,7 @@ def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
     holder = _holder(declared)
     if holder is None:
         cause = f"there is no {declared.kind} {declared.holder}"
-        item.refuse(Trouble("no_account", cause, "Make it first: replview account add"))
+        item.refuse(SourceProblem("no_account", cause, "Make it first: replview account add"))
         return item
     tables = list(declared.tables)
     if grant is not None and sorted(grant.tables) == sorted(tables):

@@ -7,7 +7,7 @@ from typing import Any
 
 from replview.catalog.plan.carry_out import Say
 from replview.catalog.plan.plan import Plan, Statement
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 
 #: Who is named in logs and in the access record.
 BY = "fleet.toml"
@@ -49,7 +49,7 @@ class Item:
     statements: list[Statement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     #: Why it is refused, cannot be reached, or failed while it was done.
-    trouble: Trouble | None = None
+    trouble: SourceProblem | None = None
     #: What carries it out, in this order.
     acts: list[Callable[[Say], Any]] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Item:
         if self.verdict is Verdict.UNCHANGED:
             self.verdict = Verdict.CHANGED
 
-    def refuse(self, trouble: Trouble, verdict: Verdict = Verdict.REFUSED) -> None:
+    def refuse(self, trouble: SourceProblem, verdict: Verdict = Verdict.REFUSED) -> None:
         """Nothing is done about it."""
         self.verdict, self.trouble = verdict, trouble
         self.acts, self.statements = [], []

@@ -14,7 +14,7 @@ from replview.catalog.plan import slot_request as wishes
 from replview.catalog.plan.column_rules import check_columns, rules_for_slot
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.plan.slot_step import two_phase_of
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_members, read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
@@ -37,10 +37,10 @@ _BUDGET = {"wal_budget": "wal_budget_bytes", "protect": "protect", "heartbeat": 
 def plan_kept(
     connection: Connection, slot: Slot, declared: DeclaredSlot, tables: list[TableFacts]
 ) -> Item:
-    """Compare, and say what would be done. Raises ``SourceTrouble`` where the file cannot hold."""
+    """Compare, and say what would be done. Raises ``SourceProblem`` where the file cannot hold."""
     item = Item(kind="slot", name=str(slot))
     if slot.desired == Slot.Desired.REMOVING:
-        item.refuse(Trouble("removing", "it is being removed", "Apply again when it is gone"))
+        item.refuse(SourceProblem("removing", "it is being removed", "Apply again when it is gone"))
         return item
     facts = next((s for s in read_slots(connection) if s.slot_name == slot.name), None)
     if slot.owned:  # one that is adopted is taken as it is
@@ -74,14 +74,14 @@ def _check_fixed(
             return
         word = "is" if facts.failover else "is not"
         cause = f"the slot {word} one that survives a failover, and that is not changed in place"
-        item.refuse(Trouble("fixed", cause, remedy))
+        item.refuse(SourceProblem("fixed", cause, remedy))
     if declared.says("two_phase") and facts.two_phase is not None:
         wish = Wish(slot_name=declared.name, two_phase=declared.get("two_phase"))
         wanted, _ = two_phase_of(wish, server, failover=bool(facts.failover))
         if wanted != facts.two_phase:
             word = "is" if facts.two_phase else "is not"
             cause = f"the slot {word} a two-phase one, and that is not changed in place"
-            item.refuse(Trouble("fixed", cause, remedy))
+            item.refuse(SourceProblem("fixed", cause, remedy))
 
 
 def _compare_tables(
@@ -101,7 +101,7 @@ def _compare_tables(
     if declared.get("all_tables") and not everything:
         remedy = 'Write tables = ["*"]: new tables join when the file is applied again'
         cause = "its publication is not FOR ALL TABLES, and is not made so in place"
-        item.refuse(Trouble("fixed", cause, remedy))
+        item.refuse(SourceProblem("fixed", cause, remedy))
         return
     wish = Wish(slot_name=slot.name, tables=chosen_names(declared, tables))
     server_version = connection.info.server_version
@@ -167,7 +167,7 @@ def _compare_budget(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
         item.change(key.replace("_", " "), was, now)
     if wanted.get("heartbeat_seconds") and slot.source.in_recovery:
         cause = f"{slot.source} is a standby: no heartbeat can be written there"
-        item.refuse(Trouble("standby", cause, "Leave it out, or write heartbeat = false"))
+        item.refuse(SourceProblem("standby", cause, "Leave it out, or write heartbeat = false"))
     if wanted and item.trouble is None:
         item.acts.append(lambda say: change_budget(slot, wanted, by=BY))
 
@@ -201,7 +201,7 @@ def compare_columns(
     declared: DeclaredSlot,
     tables: list[TableFacts],
 ) -> None:
-    """Note what differs, and how it is changed. Raises ``SourceTrouble`` for no column."""
+    """Note what differs, and how it is changed. Raises ``SourceProblem`` for no column."""
     if not declared.says("exclude_columns", "mask_columns"):
         return
     exclude = columns_matching(declared.get("exclude_columns", ()), tables)

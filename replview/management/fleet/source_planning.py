@@ -11,7 +11,7 @@ from replview.acts.noting import note_slot
 from replview.acts.slot_making import make_slot
 from replview.acts.sources import add_source, plan_remove, remove_source
 from replview.catalog.connections import Connection, reading
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.tables import TableFacts, read_tables
 from replview.jobs import baselines
 from replview.management.fleet.alert_overrides import compare_alerts
@@ -27,7 +27,7 @@ from replview.store.secrets import SecretKeyChanged
 
 _DEADLINE_SECONDS = 30.0
 #: What a refusal is, and not a server that does not answer.
-_EXPECTED = (SourceTrouble, DSNError, SecretKeyChanged)
+_EXPECTED = (SourceProblem, DSNError, SecretKeyChanged)
 
 
 def plan_source(
@@ -49,7 +49,7 @@ def plan_source(
     except _EXPECTED as error:
         _not_reached(items, declared, error)
     if source is not None and source.removing_at is not None:
-        item.refuse(Trouble("removing", "it is being removed", "Apply again when it is gone"))
+        item.refuse(SourceProblem("removing", "it is being removed", "Apply again when it is gone"))
     if source is not None:
         named = {slot.name for slot in declared.slots}
         items += _further_slots(source, named, prune=prune, reached=item.trouble is None)
@@ -137,8 +137,8 @@ def _plan_slot(
         if slot is not None:
             return plan_kept(connection, slot, wanted, tables)
         plan = plan_new(connection, wanted, tables)
-    except SourceTrouble as error:
-        item.refuse(error.trouble)
+    except SourceProblem as error:
+        item.refuse(error)
         return item
     item.verdict = Verdict.ADDED
     item.statements = list(plan.statements)
@@ -189,7 +189,7 @@ def _dropper(slot: Slot) -> Callable[[Any], None]:
 
 def _not_reached(items: list[Item], declared: DeclaredSource, error: Exception) -> None:
     """Neither the source nor what is left of its slots is looked at further."""
-    trouble = error.trouble if isinstance(error, SourceTrouble) else _trouble(error)
+    trouble = error if isinstance(error, SourceProblem) else _trouble(error)
     for item in items:
         item.refuse(trouble, Verdict.UNREACHABLE)
     told = {item.name for item in items}
@@ -199,5 +199,5 @@ def _not_reached(items: list[Item], declared: DeclaredSource, error: Exception) 
             items.append(Item(kind="slot", name=name, verdict=Verdict.UNREACHABLE, trouble=trouble))
 
 
-def _trouble(error: Exception) -> Trouble:
-    return Trouble("address", str(error), "Correct its dsn or password in the file")
+def _trouble(error: Exception) -> SourceProblem:
+    return SourceProblem("address", str(error), "Correct its dsn or password in the file")

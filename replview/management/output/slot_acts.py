@@ -105,7 +105,7 @@ def _columns(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None
 
 
 def _agree(command: PlainCommand, act: Plan, question: str, options: dict[str, Any]) -> None:
-    """Show it and ask. Raises ``SourceTrouble`` and, where the answer is no, ``CommandError``."""
+    """Show it and ask. Raises ``SourceProblem`` and, where the answer is no, ``CommandError``."""
     act.check()
     for line in lines_of(act):
         command.say(line)

@@ -44,7 +44,7 @@ def add_budget_options(parser: ArgumentParser) -> None:
 
 
 def wishes_of(options: dict[str, Any]) -> dict[str, Any]:
-    """The options as fields of a ``Wish``. Raises ``SourceTrouble`` for what is no size."""
+    """The options as fields of a ``Wish``. Raises ``SourceProblem`` for what is no size."""
     wished: dict[str, Any] = {"protect": options["protect"] or ""}
     if options["wal_budget"] is not None:
         wished["wal_budget_bytes"] = _budget(options["wal_budget"])

@@ -15,7 +15,7 @@ import psycopg
 from decoder.scalars import LSN
 from decoder.tuples import Value
 from decoder.values import ValueDecoder
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.receiver.baselines import problems as troubles
 from replview.receiver.baselines.reading import Snapshot, SnapshotReader
 from replview.receiver.baselines.storing import BaselineWriter, Claim, LifeEnded, Lost
@@ -63,21 +63,21 @@ def read_baseline(
 ) -> Done:
     """Read the claimed table and store it.
 
-    Raises ``SourceTrouble`` with what is wrong at the source, ``Lost``, ``Stopped``,
+    Raises ``SourceProblem`` with what is wrong at the source, ``Lost``, ``Stopped``,
     ``StoreFailed``.
     """
     wanted = _wanted(claim, store)
     writer = BaselineWriter(store, claim)
     try:
         return _read(claim, wanted, writer, conninfo, stop)
-    except (SourceTrouble, Lost, Stopped, StoreFailed):
+    except (SourceProblem, Lost, Stopped, StoreFailed):
         raise
     except LifeEnded:
-        raise SourceTrouble(troubles.life_ended()) from None
+        raise troubles.life_ended() from None
     except Exception as error:
         if isinstance(error, psycopg.Error) and store.closed:
             raise StoreFailed(type(error).__name__) from error
-        raise SourceTrouble(_named(error, claim, wanted, conninfo)) from error
+        raise _named(error, claim, wanted, conninfo) from error
 
 
 def _read(
@@ -92,7 +92,7 @@ def _read(
     try:
         identifier, timeline = reader.identify()
         if (identifier, timeline) != (wanted.system_identifier, wanted.timeline):
-            raise SourceTrouble(troubles.other_cluster())
+            raise troubles.other_cluster()
         snapshot = reader.open(claim.schema, claim.table, wanted.publications)
         writer.begin(snapshot, system_identifier=identifier, column_rules=wanted.column_rules)
         _copy(reader, snapshot, writer, tick)
@@ -109,7 +109,7 @@ def _copy(reader: SnapshotReader, snapshot: Snapshot, writer: BaselineWriter, ti
     for lines in reader.rows(snapshot, lambda: _piece_rows(writer.rows_per_second), _PIECE_BYTES):
         tick()
         if writer.rows + len(lines) > _MOST_ROWS:
-            raise SourceTrouble(troubles.too_many())
+            raise troubles.too_many()
         writer.write([parser.parse(line) for line in lines], sum(map(len, lines)))
         pace.keep(writer.rows, writer.rows_per_second)
 
@@ -150,13 +150,13 @@ def _wanted(claim: Claim, store: psycopg.Connection[Any]) -> Wanted:
         [claim.slot_id, claim.incarnation_id],
     ).fetchone()
     if row is None:
-        raise SourceTrouble(troubles.life_ended())
+        raise troubles.life_ended()
     if row[4] != "pgoutput":
-        raise SourceTrouble(troubles.other_plugin(row[4]))
+        raise troubles.other_plugin(row[4])
     return Wanted(row[0], row[1], row[2], row[3])
 
 
-def _named(error: Exception, claim: Claim, wanted: Wanted, conninfo: str) -> Trouble:
+def _named(error: Exception, claim: Claim, wanted: Wanted, conninfo: str) -> SourceProblem:
     """What went wrong, never with a value of the source."""
     role = ""
     if isinstance(error, psycopg.Error):

@@ -20,7 +20,6 @@ from decoder.messages import Column, Relation
 from decoder.scalars import LSN, us_from_datetime
 from replview.catalog.columns import format_types
 from replview.catalog.connections import cut_after
-from replview.catalog.problems import SourceTrouble
 from replview.catalog.published import Published, read_published
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.stream_shape import StreamShape, read_stream_shape, rows_moved
@@ -91,7 +90,7 @@ class SnapshotReader:
         self._queries = SimpleQueries(self.connection)
 
     def identify(self) -> tuple[str, int]:
-        """The server's system identifier and timeline. Raises ``SourceTrouble`` where it cannot
+        """The server's system identifier and timeline. Raises ``SourceProblem`` where it cannot
         give a snapshot.
         """
         with cut_after(_ANSWER_SECONDS, self.connection):
@@ -108,7 +107,7 @@ class SnapshotReader:
     def open(self, schema: str, table: str, publications: Sequence[str]) -> Snapshot:
         """Take the snapshot and lock the table against whatever would move its rows.
 
-        Raises ``SourceTrouble``, ``psycopg.Error``, and what ``tick`` raises.
+        Raises ``SourceProblem``, ``psycopg.Error``, and what ``tick`` raises.
         """
         lsn = self._take_snapshot()
         with cut_after(_ANSWER_SECONDS, self.connection):
@@ -119,11 +118,11 @@ class SnapshotReader:
             sent = published.sent_columns(self.connection.info.server_version)
             shape = read_stream_shape(self.connection, published.table.oid, sent)
             if shape is None:
-                raise SourceTrouble(troubles.no_table(schema, table))
+                raise troubles.no_table(schema, table)
             self._lock(schema, table, shape)
             moved, estimated = rows_moved(self.connection, published.table.oid)
             if moved:
-                raise SourceTrouble(troubles.moved(schema, table))
+                raise troubles.moved(schema, table)
             relation = _relation(published, shape)
             wanted = [(c.type_oid, c.typmod) for c in relation.columns]
             type_names = format_types(self.connection, wanted)
@@ -168,9 +167,9 @@ class SnapshotReader:
 
     def _check(self, server: ServerFacts) -> None:
         if server.in_recovery:
-            raise SourceTrouble(troubles.standby())
+            raise troubles.standby()
         if server.wal_level != "logical":
-            raise SourceTrouble(troubles.no_logical(server.wal_level))
+            raise troubles.no_logical(server.wal_level)
 
     def _take_snapshot(self) -> LSN:
         """A transaction that sees what committed before the position returned, and no more."""
@@ -199,7 +198,7 @@ class SnapshotReader:
                 break
             if time.monotonic() > deadline:
                 self._cancel()
-                raise SourceTrouble(troubles.waited(seconds))
+                raise troubles.waited(seconds)
             self._tick()
         return self._queries.results
 
@@ -214,7 +213,7 @@ class SnapshotReader:
         _, tables = read_published(self.connection, publications)
         found = tables.get((schema, table))
         if found is None:
-            raise SourceTrouble(troubles.unpublished(schema, table, publications))
+            raise troubles.unpublished(schema, table, publications)
         return found
 
     def _lock(self, schema: str, table: str, shape: StreamShape) -> None:
@@ -228,11 +227,11 @@ class SnapshotReader:
                 )
             )
         except errors.LockNotAvailable:
-            raise SourceTrouble(troubles.locked(schema, table)) from None
+            raise troubles.locked(schema, table) from None
         except errors.UndefinedTable:
-            raise SourceTrouble(troubles.no_table(schema, table)) from None
+            raise troubles.no_table(schema, table) from None
         except errors.InsufficientPrivilege:
-            raise SourceTrouble(troubles.may_not_read(schema, table, self._role)) from None
+            raise troubles.may_not_read(schema, table, self._role) from None
 
     @property
     def _role(self) -> str:

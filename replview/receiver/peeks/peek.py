@@ -16,7 +16,7 @@ from psycopg import errors, sql
 
 from decoder.errors import ProtocolError
 from decoder.scalars import LSN
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.state.peekable import PLUGINS
 from replview.receiver.addresses import polling_conninfo
 from replview.receiver.encodings import codec_of, encodings_for
@@ -53,12 +53,12 @@ def peek(
     """What waits in the slot. ``options``: ``{"publications": […]}`` for pgoutput,
     ``{"format_version": 1}`` for wal2json.
 
-    Raises ``SourceTrouble``. The slot is not moved, and never made a two-phase one.
+    Raises ``SourceProblem``. The slot is not moved, and never made a two-phase one.
     """
     started = time.monotonic()
     publications = [str(name) for name in options.get("publications", ())]
     if plugin not in PLUGINS:
-        raise SourceTrouble(_unreadable(slot_name, plugin))
+        raise _unreadable(slot_name, plugin)
     catalog = SourceCatalog(conninfo)
     connection: psycopg.Connection[Any] | None = None
     try:
@@ -71,8 +71,8 @@ def peek(
         deadline = started + max_seconds
         findings = looking.look(publications, max_changes, deadline)
     except (psycopg.Error, ProtocolError) as error:
-        raise SourceTrouble(
-            name_trouble(error, conninfo=conninfo, slot=slot_name, publications=publications)
+        raise name_trouble(
+            error, conninfo=conninfo, slot=slot_name, publications=publications
         ) from None
     finally:
         if connection is not None:
@@ -149,16 +149,16 @@ class _Looking:
         (row,), published = self.queries.run(query, max(deadline, time.monotonic() + 1.0))
         look = functions.parse_look(row)
         if look.slot is None:
-            raise SourceTrouble(missing(self.slot))
+            raise missing(self.slot)
         if look.slot.get("active_pid") is not None:
-            raise SourceTrouble(in_use(self.slot))
+            raise in_use(self.slot)
         if look.slot.get("wal_status") == "lost" or look.slot.get("invalidation_reason"):
-            raise SourceTrouble(lost(self.slot, look.slot.get("invalidation_reason")))
+            raise lost(self.slot, look.slot.get("invalidation_reason"))
         if look.slot.get("plugin") != self.plugin:
-            raise SourceTrouble(_unreadable(self.slot, str(look.slot.get("plugin"))))
+            raise _unreadable(self.slot, str(look.slot.get("plugin")))
         known = {(name or b"").decode(errors="replace") for (name,) in published}
         if self.plugin == "pgoutput" and not (publications and set(publications) <= known):
-            raise SourceTrouble(_no_publication(publications, known))
+            raise _no_publication(publications, known)
         return look
 
     def _read(
@@ -217,18 +217,18 @@ class _Looking:
         return list(_CANNOT_TELL.get(self.plugin, ()))
 
 
-def _unreadable(slot: str, plugin: str) -> Trouble:
-    return Trouble(
+def _unreadable(slot: str, plugin: str) -> SourceProblem:
+    return SourceProblem(
         "plugin_unsupported",
         f"the slot {slot} speaks {plugin or 'nothing'}, which replview cannot read",
         f"Look into a slot of {', '.join(PLUGINS)}",
     )
 
 
-def _no_publication(wanted: list[str], known: set[str]) -> Trouble:
+def _no_publication(wanted: list[str], known: set[str]) -> SourceProblem:
     gone = [name for name in wanted if name not in known]
     what = f"there is no publication {gone[0]}" if gone else "no publication was named"
-    return Trouble(
+    return SourceProblem(
         "publication_missing",
         f"{what}, and pgoutput tells only what one publishes",
         f"Name those that the slot's reader uses; there are: {', '.join(sorted(known)) or 'none'}",

@@ -51,7 +51,7 @@ class Session(Protocol):
         """Where the server's ``timeline`` left the earlier timeline ``left``; None: not known."""
 
     def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
-        """Begin to read ``slot`` after ``lsn``. Raises ``psycopg.Error`` or ``SourceTrouble``."""
+        """Begin to read ``slot`` after ``lsn``. Raises ``psycopg.Error`` or ``SourceProblem``."""
 
     def add_waker(self, descriptor: int) -> None:
         """Have ``wait`` return when this descriptor becomes readable, too."""
@@ -62,7 +62,7 @@ class Session(Protocol):
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
         """XLogData frames that have arrived, up to about the limits; never blocks.
 
-        Raises ``StreamEnded``, ``SourceTrouble``, or ``psycopg.Error`` as the server ended it.
+        Raises ``StreamEnded``, ``SourceProblem``, or ``psycopg.Error`` as the server ended it.
         """
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:

@@ -9,7 +9,7 @@ import psycopg
 
 from decoder.binary import UserType
 from replview.catalog.connections import cut_after
-from replview.catalog.problems import SourceTrouble, Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
 from replview.receiver.encodings import codec_of, encodings_for
@@ -72,7 +72,7 @@ def open_session(
     store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, conninfo: str
 ) -> OpenSession:
     """Connect and start streaming where the store ends. Raises ``psycopg.Error`` or
-    ``SourceTrouble``.
+    ``SourceProblem``.
     """
     catalog = SourceCatalog(conninfo)
     session: Session | None = None
@@ -152,42 +152,34 @@ def _identified(identity: SystemIdentity, slot: SlotRow) -> SystemIdentity:
 def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
     """Name what would fail anyway, before the server says it in its own words."""
     if server.version < OLDEST_VERSION:
-        raise SourceTrouble(
-            Trouble(
-                "unsupported",
-                f"PostgreSQL {server.version_text} has no logical replication with pgoutput",
-                "replview needs PostgreSQL 10 or later, and is tested with 15, 16 and 18",
-            )
+        raise SourceProblem(
+            "unsupported",
+            f"PostgreSQL {server.version_text} has no logical replication with pgoutput",
+            "replview needs PostgreSQL 10 or later, and is tested with 15, 16 and 18",
         )
     if server.wal_level != "logical":
-        raise SourceTrouble(
-            Trouble(
-                "wal_level",
-                f"the server's wal_level is {server.wal_level}, not logical",
-                "ALTER SYSTEM SET wal_level = 'logical', then restart the server",
-            )
+        raise SourceProblem(
+            "wal_level",
+            f"the server's wal_level is {server.wal_level}, not logical",
+            "ALTER SYSTEM SET wal_level = 'logical', then restart the server",
         )
     if slot.temporary:
         return
     if facts is None:
-        raise SourceTrouble(missing(slot.name))
+        raise missing(slot.name)
     if facts.wal_status == "lost" or facts.invalidation_reason:
-        raise SourceTrouble(lost(slot.name, facts.invalidation_reason))
+        raise lost(slot.name, facts.invalidation_reason)
     if facts.plugin != slot.plugin:
-        raise SourceTrouble(
-            Trouble(
-                "slot_other_plugin",
-                f"the slot {slot.name} speaks {facts.plugin}, not {slot.plugin}",
-                "Add a slot of its own for replview",
-            )
+        raise SourceProblem(
+            "slot_other_plugin",
+            f"the slot {slot.name} speaks {facts.plugin}, not {slot.plugin}",
+            "Add a slot of its own for replview",
         )
     if facts.database != server.database:
-        raise SourceTrouble(
-            Trouble(
-                "slot_other_database",
-                f"the slot {slot.name} belongs to another database of this server",
-                "Give the source the DSN of that database",
-            )
+        raise SourceProblem(
+            "slot_other_database",
+            f"the slot {slot.name} belongs to another database of this server",
+            "Give the source the DSN of that database",
         )
 
 
@@ -200,7 +192,7 @@ def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> Slo
         # It may have been our own last session, just closed.
         _, facts = catalog.facts(slot.name)
     if facts is None or facts.active:
-        raise SourceTrouble(in_use(slot.name))
+        raise in_use(slot.name)
     return facts
 
 

@@ -18,7 +18,6 @@ import psycopg
 from psycopg import errors, sql
 
 from decoder.scalars import LSN
-from replview.catalog.problems import SourceTrouble
 from replview.receiver.addresses import polling_conninfo
 from replview.receiver.problems import cut_off, in_use
 from replview.receiver.sessions import slot_functions as functions
@@ -121,7 +120,7 @@ class PollingSession:
             return []
         except psycopg.OperationalError as error:
             if error.sqlstate is None:
-                raise SourceTrouble(cut_off()) from error
+                raise cut_off() from error
             raise
         if not rows and self._queries.running:
             return []
@@ -226,7 +225,7 @@ class PollingSession:
         self._pacing.over(complete=complete, open_streams=bool(self._open_xids))
 
     def _check(self, look: Look) -> None:
-        """Raise ``SourceTrouble`` if the slot or the server is not as we left it."""
+        """Raise ``SourceProblem`` if the slot or the server is not as we left it."""
         check_left_alone(look, self._slot, timeline=self._timeline, stored_lsn=self._stored_lsn)
 
     def _try_later(self) -> None:
@@ -234,7 +233,7 @@ class PollingSession:
         self._step = ""
         self._busy_tries += 1
         if self._busy_tries > _BUSY_TRIES:
-            raise SourceTrouble(in_use(self._slot))
+            raise in_use(self._slot)
         self._pacing.later(_BUSY_SECONDS)
 
     def _advance(self) -> sql.Composable:

@@ -18,7 +18,6 @@ from psycopg import sql
 from decoder.errors import ProtocolError
 from decoder.fast.hot import TAG_AT
 from decoder.scalars import LSN
-from replview.catalog.problems import SourceTrouble
 from replview.receiver.addresses import TEXT_SETTINGS
 from replview.receiver.problems import consumed, lost, missing, other_server
 
@@ -188,13 +187,13 @@ def without_stream_aborts(frames: list[bytes]) -> list[bytes]:
 
 
 def check_left_alone(look: Look, slot: str, *, timeline: int, stored_lsn: int) -> None:
-    """Raise ``SourceTrouble`` where the slot is gone or moved, or this is another server."""
+    """Raise ``SourceProblem`` where the slot is gone or moved, or this is another server."""
     facts = look.slot
     if look.timeline != timeline:
-        raise SourceTrouble(other_server())
+        raise other_server()
     if facts is None:
-        raise SourceTrouble(missing(slot))
+        raise missing(slot)
     if facts.get("wal_status") == "lost" or facts.get("invalidation_reason"):
-        raise SourceTrouble(lost(slot, facts.get("invalidation_reason")))
+        raise lost(slot, facts.get("invalidation_reason"))
     if look.slot_lsn("confirmed_flush_lsn") > stored_lsn:
-        raise SourceTrouble(consumed(slot))
+        raise consumed(slot)

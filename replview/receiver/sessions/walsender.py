@@ -17,7 +17,6 @@ from psycopg import pq
 
 from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, decode_frame
 from decoder.scalars import LSN
-from replview.catalog.problems import SourceTrouble
 from replview.receiver.addresses import replication_conninfo
 from replview.receiver.options import quote_identifier, quote_literal
 from replview.receiver.problems import silent
@@ -131,7 +130,7 @@ class ReplicationSession:
         """XLogData frames that have arrived, up to about the limits; never blocks.
 
         Keepalives are taken in on the way: ``server_lsn``, ``reply_requested``. Raises
-        ``StreamEnded``, ``SourceTrouble``, or ``psycopg.Error`` as the server ended the stream.
+        ``StreamEnded``, ``SourceProblem``, or ``psycopg.Error`` as the server ended the stream.
         """
         if self._ending is not None:
             raise self._ending
@@ -171,7 +170,7 @@ class ReplicationSession:
             if sent > self.server_lsn:
                 self.server_lsn = LSN(sent)
         elif self.silence.is_over_long(now):
-            raise SourceTrouble(silent())
+            raise silent()
         return frames
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:

@@ -22,7 +22,7 @@ from replview.catalog.connections import connect
 from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan.answered import wish_of
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
-from replview.catalog.problems import Trouble
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.tables import read_tables
 from replview.features.onboarding import job as onboarding
@@ -464,7 +464,9 @@ def test_what_an_earlier_attempt_left_is_not_forgotten_by_the_next(admin: Client
     )  # fmt: skip
     claimed = drafts.claim(["watch"], draft.pk)
     assert claimed is not None
-    Work(claimed, threading.Event()).fail(Trouble("away", "the source does not answer", "Try"))
+    Work(claimed, threading.Event()).fail(
+        SourceProblem("away", "the source does not answer", "Try")
+    )
 
     page = html.unescape(admin.get(f"/sources/new/{draft.pk}/progress/").content.decode())
     assert "Something is left on it" in page

@@ -15,7 +15,7 @@ from replview.acts.sources import plan_remove, remove_source
 from replview.catalog.connections import connect
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import Wish
-from replview.catalog.problems import SourceTrouble
+from replview.catalog.problems import SourceProblem
 from replview.features.sampling.sample import sample_source
 from replview.jobs import intentions
 from replview.store.dsn import full_conninfo, set_dsn
@@ -330,7 +330,7 @@ def test_a_slot_received_through_another_source_of_the_server_is_no_others_there
     assert "Adopt" not in page
     assert operator.get("/slots/again/mine/").headers["Location"] == "/slots/shop/mine/"
     assert "as shop/mine" in text_of(operator.get("/slots/again/mine/adopt/?publication=mine"))
-    with pytest.raises(SourceTrouble, match="as shop/mine"):
+    with pytest.raises(SourceProblem, match="as shop/mine"):
         adopting.adopt(again, "mine", ["mine"], by="bo")
 
     stranger = Client()
@@ -351,7 +351,7 @@ def test_of_two_who_adopt_a_slot_at_once_one_does(db, monkeypatch) -> None:
     # As looked at just before the other one's was made known.
     monkeypatch.setattr(adopting, "_plan", lambda *_: (plan, None))
 
-    with pytest.raises(SourceTrouble, match="already has a slot"):
+    with pytest.raises(SourceProblem, match="already has a slot"):
         adopting.adopt(shop, "theirs", ["p"], by="bo")
 
 
@@ -395,7 +395,7 @@ def test_of_two_who_change_an_address_at_once_the_second_is_told(db) -> None:
     seen = Source.objects.get(pk=shop.pk)
     take_into_use(shop, Source(conninfo="host=old", password_ref="env:NEW_PASSWORD"))
 
-    with pytest.raises(SourceTrouble, match="changed by somebody else"):
+    with pytest.raises(SourceProblem, match="changed by somebody else"):
         take_into_use(seen, Source(conninfo="host=new", password_ref="env:OLD_PASSWORD"))
 
     shop.refresh_from_db()
@@ -444,7 +444,7 @@ def test_a_slot_whose_source_cannot_be_reached_is_not_stopped_by_dropping_it(slo
         Source.objects.filter(pk=shop.pk).update(**away, sealed_password="")
         slot = Slot.objects.get(pk=slot.pk)
 
-        with pytest.raises((DSNError, SourceTrouble)):
+        with pytest.raises((DSNError, SourceProblem)):
             dropping.drop_slot(slot, by="bo")
 
         slot.refresh_from_db()
@@ -460,7 +460,7 @@ def test_a_source_on_which_a_slot_is_being_made_is_not_forgotten(admin, shop) ->
     page = admin.get("/sources/shop/remove/")
     assert "half is being made on shop, or was by a process that was lost" in text_of(page)
     assert 'href="?leave=on"' in page.content.decode()
-    with pytest.raises(SourceTrouble, match="is being made"):
+    with pytest.raises(SourceProblem, match="is being made"):
         remove_source(shop, by="bo", with_slots=True)
 
     assert f"to be run there by you: {undo}" in text_of(admin.get("/sources/shop/remove/?leave=on"))
