@@ -12,7 +12,9 @@ from typing import Any
 import orjson
 
 from replview.access.visibility import reading_session
-from replview.parquet.change_slices import SliceWriter
+from replview.features.downloads.typed_records import TypedRecords
+from replview.parquet.writing.files import row_groups, write_file
+from replview.parquet.writing.targets import Target
 from replview.store.read.changes.as_csv import csv_lines
 from replview.store.read.changes.as_json import utc_text
 from replview.store.read.changes.scan import Found
@@ -96,7 +98,7 @@ def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """A slice written into a folder."""
+    """Changes written into a folder."""
 
     #: The tables', then ``_transactions`` and ``_events``.
     paths: list[Path]
@@ -106,9 +108,12 @@ class ParquetFiles:
 
 
 def write_parquet(selection: Selection, folder: Path, limit: int | None) -> ParquetFiles:
-    """Write a slice's files, typed; updates have their row before where it is known."""
+    """Write a view's changes, typed; updates have their row before where it is known.
+
+    Raises ``TargetProblem``.
+    """
     limited = Limited(selection.found(reading_session()), limit or 1 << 62)
-    writer = SliceWriter(folder)
+    typed = TypedRecords(folder)
     records = RecordWriter(reading_session(), selection.wanted.slot)
     try:
         found = iter(limited)
@@ -119,17 +124,20 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
             for row, change in some:
                 image = before.get((change.transaction_id, change.seq))
                 record = records.record((row, change))
-                writer.add(
+                typed.add(
                     record,
                     change.columns,
                     transaction=transaction_record(row, record["incarnation"]),
                     whole_old=change.old_kind == "O",
                     derived=image.image if image else None,
                 )
-        paths = writer.finish()
-        return ParquetFiles(paths, writer.tables, writer.events, limited.cut)
+        target, paths = Target.of(str(folder)), []
+        for file in typed.files():
+            write_file(target, file.name, file.schema, row_groups(file.batches, file.schema))
+            paths.append(folder / file.name)
+        return ParquetFiles(paths, typed.tables, typed.events, limited.cut)
     finally:
-        writer.close()
+        typed.close()
 
 
 def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from replview.access.visibility import reading_session
 from replview.features.downloads.files import write_parquet
 from replview.management.output.changes_options import add_filters, number, selection_of
 from replview.management.output.instance import InstanceCommand, find_slot
+from replview.parquet.writing.problems import TargetProblem
 from replview.store.models import Slot
 from replview.store.read.changes.as_csv import csv_lines
 from replview.store.read.changes.as_json import Record
@@ -103,6 +104,8 @@ class Command(InstanceCommand):
             self._one_file(selection, target, options["limit"])
         except OSError as error:
             raise CommandError(f"{target} cannot be written: {error.strerror}") from None
+        except TargetProblem as error:
+            raise CommandError(f"{target} cannot be written: {error.problem}") from None
 
     def _one_file(self, selection: Selection, target: Path, limit: int | None) -> None:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".replview-") as folder:

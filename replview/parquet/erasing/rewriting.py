@@ -4,7 +4,7 @@ A value of a table's row becomes null, and its column's name stands in ``_pg_raw
 with what was masked before it was stored. The footer keeps saying whose file it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from replview.parquet.archive.images import Shapes, file_columns
 from replview.parquet.erasing.finding import Wanted, Within
+from replview.parquet.writing.files import write_file
 from replview.parquet.writing.half_files import told
 from replview.parquet.writing.layout import MANIFEST, MANIFESTS
 from replview.parquet.writing.parts import sha256_of
@@ -55,22 +56,15 @@ class Rewriter:
             acts = orjson.loads(metadata.get(ERASED_KEY, b"[]"))
             acts = sorted({*acts, self.wanted.erasure})
             schema = schema.with_metadata({**metadata, ERASED_KEY: orjson.dumps(acts)})
-            with self.target.create(path) as sink:
-                writer = pq.ParquetWriter(
-                    sink, schema, compression="zstd", version="2.6", data_page_version="1.0"
-                )
-                try:
-                    for number in range(parquet.num_row_groups):
-                        group, changed = change(parquet.read_row_group(number))
-                        done += changed
-                        group = group.cast(schema).combine_chunks()
-                        writer.write_table(group, row_group_size=max(group.num_rows, 1))
-                except BaseException:
-                    sink.abandon()
-                    raise
-                finally:
-                    # An abandoned sink swallows the footer.
-                    writer.close()
+
+            def groups() -> Iterator[pa.Table]:
+                nonlocal done
+                for number in range(parquet.num_row_groups):
+                    group, changed = change(parquet.read_row_group(number))
+                    done += changed
+                    yield group.cast(schema).combine_chunks()
+
+            write_file(self.target, path, schema, groups())
         return done
 
     def _rows(self, group: pa.Table, shapes: Shapes, changes: set[Within]) -> tuple[pa.Table, int]:

@@ -1,17 +1,13 @@
 """One Parquet file of a slice: read from the store, written in bounded memory, always the same.
 
-Its bytes depend on the slice alone. Row groups end after so many rows, or sooner where rows are
-wide, so that an LSN range leaves whole groups out; the footer names the slice and the range, which
-tells a file of ours from any other of its name.
+Its bytes depend on the slice alone. The footer names the slice and the range, which tells a file of
+ours from any other of its name.
 """
 
 import hashlib
-import queue
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self
 
 import orjson
 import pyarrow as pa
@@ -22,20 +18,14 @@ from replview.parquet.reading import read_events, read_transactions, read_typed
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS
 from replview.parquet.slices import Range, Slice, SliceTable
+from replview.parquet.writing.files import read_ahead, row_groups, write_file
 from replview.parquet.writing.layout import slice_name
 from replview.parquet.writing.problems import Cancelled
 from replview.parquet.writing.targets import Target
 
-_GROUP_ROWS = 131_072
-_GROUP_BYTES = 64 * 1024 * 1024
 #: The footer's key for whose file it is.
 _PART_KEY = b"replview.part"
 _PREIMAGE = "update_preimage"
-_LSNS = {"_lsn", "lsn", "first_lsn", "commit_lsn", "end_lsn"}
-Item = TypeVar("Item")
-#: Batches that may wait.
-_DEPTH = 2
-_END = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,27 +86,23 @@ class PartWriter:
         if cancelled():
             raise Cancelled
         rows = changes = 0
-        with (
-            self.target.create(part.path) as sink,
-            read_ahead(self._batches(connection, part)) as batches,
-        ):
-            schema = self.schema(part)
-            writer = pq.ParquetWriter(
-                sink, schema, compression="zstd", version="2.6", data_page_version="1.0",
-                use_dictionary=_repeated(schema),
-            )  # fmt: skip
-            try:
-                for group, counted in self._groups(batches, part, wrote, cancelled):
-                    rows += group.num_rows
-                    changes += counted
-                    writer.write_table(group, row_group_size=group.num_rows)
-                _check(changes, part)
-            except BaseException:
-                sink.abandon()
-                raise
-            finally:
-                # An abandoned sink swallows the footer.
-                writer.close()
+
+        def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            nonlocal rows, changes
+            for batch in batches:
+                if cancelled():
+                    raise Cancelled
+                more = _changes(batch) if part.kind == "table" else batch.num_rows
+                rows += batch.num_rows
+                changes += more
+                wrote(more)
+                yield batch
+            _check(changes, part)
+
+        schema = self.schema(part)
+        with read_ahead(self._batches(connection, part)) as batches:
+            groups = row_groups(counted(batches), schema)
+            sink = write_file(self.target, part.path, schema, groups)
         return Written(
             path=part.path, dataset=part.dataset, rows=rows, changes=changes,
             bytes=sink.bytes, sha256=sink.sha256,
@@ -178,43 +164,8 @@ class PartWriter:
             return read_events(connection, self.part_of, part.within)
         return read_typed(connection, self.part_of, self._table(part), part.within)
 
-    def _groups(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        part: Part,
-        wrote: Callable[[int], None],
-        cancelled: Callable[[], bool],
-    ) -> Iterator[tuple[pa.Table, int]]:
-        """Row groups, each in one piece: where batches end must not show in the file."""
-        schema = self.schema(part)
-        waiting: list[pa.RecordBatch] = []
-        rows = size = counted = 0
-        for batch in batches:
-            if cancelled():
-                raise Cancelled
-            waiting.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            changes = _changes(batch) if part.kind == "table" else batch.num_rows
-            counted += changes
-            wrote(changes)
-            while rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-                table = pa.Table.from_batches(waiting, schema)
-                yield table.slice(0, _GROUP_ROWS).combine_chunks(), counted
-                rest = table.slice(_GROUP_ROWS)
-                waiting, rows, size, counted = rest.to_batches(), rest.num_rows, rest.nbytes, 0
-        if rows:
-            yield pa.Table.from_batches(waiting, schema).combine_chunks(), counted
-
 
 _FIXED = {"transactions": TRANSACTIONS, "events": EVENTS}
-
-
-def _repeated(schema: pa.Schema) -> list[str]:
-    """Columns that are worth a dictionary: texts, which repeat. Numbers and times mostly ascend,
-    and are smaller, and sooner written, without.
-    """
-    return [each.name for each in schema if pa.types.is_string(each.type) and each.name != "_lsn"]
 
 
 def _changes(batch: pa.RecordBatch) -> int:
@@ -241,57 +192,3 @@ def sha256_of(file: pa.NativeFile) -> tuple[str, int]:
         digest.update(data)
         size += len(data)
     return digest.hexdigest(), size
-
-
-@contextmanager
-def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
-    """The items, read by a thread of its own, which ends (and closes them) with the context."""
-    waiting: queue.Queue[object] = queue.Queue(_DEPTH)
-    failed: list[BaseException] = []
-    stopped = threading.Event()
-
-    def read() -> None:
-        try:
-            for item in items:
-                while not stopped.is_set():
-                    try:
-                        waiting.put(item, timeout=0.2)
-                        break
-                    except queue.Full:
-                        continue
-                if stopped.is_set():
-                    break
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            _close(items, failed)
-            while not stopped.is_set():
-                try:
-                    waiting.put(_END, timeout=0.2)
-                    break
-                except queue.Full:
-                    continue
-
-    def give() -> Iterator[Item]:
-        while (item := waiting.get()) is not _END:
-            yield cast(Item, item)
-        if failed:
-            raise failed[0]
-
-    thread = threading.Thread(target=read, name="replview-read-ahead", daemon=True)
-    thread.start()
-    try:
-        yield give()
-    finally:
-        stopped.set()
-        thread.join()
-
-
-def _close(items: Iterator[object], failed: list[BaseException]) -> None:
-    """A generator that is left early ends its COPY."""
-    close = getattr(items, "close", None)
-    if close is not None:
-        try:
-            close()
-        except BaseException as error:
-            failed.append(error)

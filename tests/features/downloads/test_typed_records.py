@@ -1,15 +1,20 @@
-"""A slice as Parquet files: what pyarrow reads back is what was recorded, typed."""
+"""Records as Parquet files: what pyarrow reads back is what was recorded, typed."""
 
 import datetime as dt
 import json
+from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replview.parquet import change_slices as parquet_slices
-from replview.parquet.change_slices import SliceWriter
+from replview.features.downloads import typed_records
+from replview.features.downloads.typed_records import TypedRecords
+from replview.parquet.writing import files
+from replview.parquet.writing.files import row_groups, write_file
+from replview.parquet.writing.targets import Target
 
 COLUMNS = [
     {"name": "id", "type_oid": 23, "typmod": -1, "type": "integer", "key": True},
@@ -34,14 +39,22 @@ def row(number: int, amount: str = "1.50", note: str | None = "x") -> dict:
 
 
 @pytest.fixture
-def writer(tmp_path) -> SliceWriter:
-    writer = SliceWriter(tmp_path)
+def writer(tmp_path) -> Iterator[TypedRecords]:
+    writer = TypedRecords(tmp_path)
     yield writer
     writer.close()
 
 
-def read(writer: SliceWriter, place: int = 0) -> tuple[pa.Schema, list[dict]]:
-    table = pq.read_table(writer.finish()[place])
+def written(records: TypedRecords, folder: Path) -> list[Path]:
+    target, paths = Target.of(str(folder)), []
+    for file in records.files():
+        write_file(target, file.name, file.schema, row_groups(file.batches, file.schema))
+        paths.append(folder / file.name)
+    return paths
+
+
+def read(writer: TypedRecords, place: int = 0) -> tuple[pa.Schema, list[dict]]:
+    table = pq.read_table(written(writer, writer._folder)[place])
     return table.schema, table.to_pylist(maps_as_pydicts="strict")
 
 
@@ -106,7 +119,7 @@ def test_tables_transactions_and_events_have_files_of_their_own(writer) -> None:
     outside = {"relation_oid": None, "commit_seq": 2, "commit_lsn": None, "commit_time": None}
     told = {"prefix": "p", "content": "c", "transactional": False}
     writer.add(record(1, "message", **outside, **told), [])
-    paths = writer.finish()
+    paths = written(writer, writer._folder)
     assert [path.name for path in paths] == [
         "public.orders.parquet", "public.a%2Fb%2Ec.parquet", "public.a%2Fb%2Ec-10.parquet",
         "_transactions.parquet", "_events.parquet",
@@ -132,21 +145,21 @@ def test_the_same_slice_gives_the_same_bytes(tmp_path) -> None:
     for name in ("a", "b"):
         folder = tmp_path / name
         folder.mkdir()
-        writer = SliceWriter(folder)
+        writer = TypedRecords(folder)
         for seq in range(1, 50):
             writer.add(record(seq, new=row(seq)), COLUMNS)
-        made.append(writer.finish()[0].read_bytes())
+        made.append(written(writer, folder)[0].read_bytes())
         writer.close()
     assert made[0] == made[1]
 
 
 def test_memory_holds_a_batch_and_groups_prune(writer, monkeypatch) -> None:
-    monkeypatch.setattr(parquet_slices, "_BATCH", 100)
-    monkeypatch.setattr(parquet_slices, "_GROUP_ROWS", 250)
+    monkeypatch.setattr(typed_records, "_BATCH", 100)
+    monkeypatch.setattr(files, "_GROUP_ROWS", 250)
     for seq in range(1, 1001):
         writer.add(record(seq, new=row(seq)), COLUMNS)
-    file = pq.ParquetFile(writer.finish()[0])
+    file = pq.ParquetFile(written(writer, writer._folder)[0])
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [
-        300, 300, 300, 100
+        250, 250, 250, 250
     ]  # fmt: skip
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"

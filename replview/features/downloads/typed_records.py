@@ -1,28 +1,15 @@
-"""A slice of changes as typed Parquet files, written with pyarrow: small slices need no Spark.
+"""Records of changes as typed rows: what a download has in its Parquet files, in its view's order.
 
-One file a table, one of the slice's transactions and one of its events (TRUNCATE, logical
-messages). A row is a change; beside the table's own columns stand
-
-=====================  =====================================================================
-``_change_type``       insert (also a baseline's row), update_preimage, update_postimage, delete
-``_commit_version``    the commit LSN as a number
-``_commit_timestamp``  by the source's clock
-``_lsn``               the change's LSN, as text
-``_xid, _seq, _actor`` of its transaction, and its place in it
-``_relation_version``  the shape of the table it was made under
-``_derived``           an update_preimage that was worked out from the record, not sent; where an
-                       update moved a row and nothing more is known, it holds the old key alone
-``_not_sent``          columns of which the server sent no value (null in their columns)
-``_pg_raw``            the server's text of values that their column's type cannot hold
-=====================  =====================================================================
-
-Where the table changed within the slice, columns are those of its newest shape and then those it
-had before, each of a type that holds all its values. Records come in the order of history; they
-wait on disk, since the types are known only at the end, and memory holds a batch.
+One file a table, one of the transactions and one of the events (TRUNCATE, logical messages), with
+an export's columns (``parquet.slice_schemas``). An ``update_preimage`` of which nothing but a move
+to another key is known holds the old key alone. Where the table changed among them,
+columns are those of its newest shape and then those it had before, each of a type that holds all
+its values. Records wait on disk, since the types are known only at the end, and memory holds a
+batch.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -31,7 +18,6 @@ from urllib.parse import quote
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from decoder.scalars import LSN
 from replview.parquet.pg_values import convert
@@ -45,18 +31,24 @@ from replview.parquet.slice_schemas import (
 
 #: Rows in memory as Python objects.
 _BATCH = 4096
-#: Rows and bytes of a row group: an LSN range leaves whole groups out.
-_GROUP_ROWS = 131_072
-_GROUP_BYTES = 128 * 1024 * 1024
 
 Record = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class TypedFile:
+    """A file that is to be written."""
+
+    name: str
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
 @dataclass(slots=True)
 class _Table:
-    """What is known of one table's part of the slice."""
+    """What is known of one table's records."""
 
-    #: As last seen in the slice.
+    #: As last seen among them.
     schema: str
     table: str
     spool: IO[bytes]
@@ -66,10 +58,11 @@ class _Table:
     rows: int = 0
 
 
-class SliceWriter:
-    """Takes the records of a slice, then writes its files into a folder."""
+class TypedRecords:
+    """Takes records one by one, then gives the files that they make."""
 
     def __init__(self, folder: Path) -> None:
+        #: Where records wait.
         self._folder = folder
         self._tables: dict[int, _Table] = {}
         self._events: list[Record] = []
@@ -111,29 +104,25 @@ class SliceWriter:
         table.rows += 1
         _spool_line(table.spool, [record, whole_old, derived])
 
-    def finish(self) -> list[Path]:
-        """Write the files; returns the tables', then those of transactions and events."""
-        made: list[Path] = []
+    def files(self) -> Iterator[TypedFile]:
+        """The tables' files, then those of transactions and events."""
+        taken: set[str] = set()
         for oid, table in self._tables.items():
             name = f"{_encoded(table.schema)}.{_encoded(table.table)}"
-            path = self._folder / f"{name}.parquet"
-            if path in made:
-                # Dropped and made anew within the slice.
-                path = self._folder / f"{name}-{oid}.parquet"
-            self._write_table(table, path)
-            made.append(path)
+            # Dropped and made anew among the records.
+            name = f"{name}-{oid}" if name in taken else name
+            taken.add(name)
+            yield self._table_file(f"{name}.parquet", table)
         for name, schema, spool in (
             ("_transactions", TRANSACTIONS, self._transaction_spool),
             ("_events", EVENTS, self._event_spool),
         ):
-            path = self._folder / f"{name}.parquet"
-            _write(path, schema, (_plain(lines, schema) for lines in _batches(spool)))
-            made.append(path)
-        return made
+            batches = (_plain(lines, schema) for lines in _batches(spool))
+            yield TypedFile(f"{name}.parquet", schema, batches)
 
     @property
     def tables(self) -> int:
-        """How many tables have changes in the slice."""
+        """How many tables have changes."""
         return len(self._tables)
 
     def close(self) -> None:
@@ -146,11 +135,12 @@ class SliceWriter:
     def _spool(self) -> IO[bytes]:
         return tempfile.TemporaryFile(dir=self._folder)
 
-    def _write_table(self, table: _Table, path: Path) -> None:
+    @staticmethod
+    def _table_file(name: str, table: _Table) -> TypedFile:
         columns = slice_columns([table.versions[n] for n in sorted(table.versions, reverse=True)])
         schema = table_schema(columns, f"{table.schema}.{table.table}", sorted(table.versions))
         batches = (_table_batch(lines, columns, schema) for lines in _batches(table.spool))
-        _write(path, schema, batches)
+        return TypedFile(name, schema, batches)
 
 
 def _encoded(name: str) -> str:
@@ -166,22 +156,6 @@ def _batches(spool: IO[bytes]) -> Iterator[list[Any]]:
     spool.seek(0)
     while lines := list(islice(spool, _BATCH)):
         yield [orjson.loads(line) for line in lines]
-
-
-def _write(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Row groups of even size, whatever the batches' is."""
-    with pq.ParquetWriter(path, schema, compression="zstd", version="2.6") as writer:
-        waiting: list[pa.RecordBatch] = []
-        rows = size = 0
-        for batch in batches:
-            waiting.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=rows)
-                waiting, rows, size = [], 0, 0
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=rows)
 
 
 @dataclass(slots=True)
