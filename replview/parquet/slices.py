@@ -1,6 +1,8 @@
 """What is read of the record: a slice of transactions, the tables in it, the ranges it is cut into.
 
-All three are plain data: a job's description, a Spark partition and a manifest carry them as JSON.
+All of it is plain data: a job's description, a Spark partition and a manifest carry it as JSON. The
+words of a ``Narrowing`` are those of a page's filter and mean the same; the store decides them,
+wherever a file is written, so that this process and Spark's executors write the same files.
 """
 
 import datetime as dt
@@ -28,7 +30,10 @@ LAST_SEQ = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
-    """With nothing set every transaction passes."""
+    """What a slice asks of whole transactions beyond their place, tables, operations and actors.
+
+    With nothing set every transaction passes.
+    """
 
     #: Some of ``STATES``; empty: all.
     states: tuple[str, ...] = ()
@@ -76,15 +81,15 @@ NOT_NARROWED = Narrowing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """The transactions of one life of one slot with ``after_seq < commit_seq <= through_seq``,
-    and of their changes those that the predicates let through.
+    """The transactions of one slot incarnation with ``after_seq < commit_seq <= through_seq``, and
+    of their changes those that the predicates let through.
 
     Its ends are fixed: what is stored later is not in it.
     """
 
     source: str
     slot: str
-    #: The life's identifier in the store, and its number (1 for the slot's first).
+    #: The incarnation's identifier in the store, and its number (1 for the slot's first).
     incarnation_id: int
     incarnation: int
     after_seq: int

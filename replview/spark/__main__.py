@@ -17,7 +17,7 @@ import orjson
 
 from replview.parquet.writing.problems import TargetProblem
 from replview.spark.history.commands import add_jobs
-from replview.spark.history.datasets import Life
+from replview.spark.history.datasets import Incarnation
 from replview.spark.history.results import as_json, as_table, check_output, write
 from replview.spark.sessions import SparkProblem, naming_connectors, session
 
@@ -58,7 +58,9 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> None:
         done = archive(spark, options.target, options.slot, changes=options.changes)
     except StoreProblem as error:
         raise SparkProblem(error.problem, error.remedy) from error
-    told = ", ".join(f"life {life} up to commit_seq {seq}" for life, seq in done.items())
+    told = ", ".join(
+        f"life {incarnation} up to commit_seq {seq}" for incarnation, seq in done.items()
+    )
     sys.stdout.write(f"archived: {told or 'nothing is new'}\n")
 
 
@@ -101,10 +103,10 @@ def check(options: argparse.Namespace) -> None:
     """What can be told without Spark, which takes its time to start."""
     if "whole" in options:
         return
-    life = Life.find(options.root, options.life)
+    incarnation = Incarnation.find(options.root, options.life)
     named = getattr(options, "table", None) or ()
     for name in [named] if isinstance(named, str) else named:
-        life.table(name)
+        incarnation.table(name)
     if options.output:
         check_output(options.output, options.spark)
 

@@ -1,8 +1,8 @@
 """``python -m replview.spark archive``: the archive as a Structured Streaming query.
 
 What is stored now goes to the archive, increment by increment (trigger AvailableNow); run again it
-goes on. Spark's checkpoint stands in the target and tells how far each life was read; the files
-tell what is there: each increment is written by the same writer as everywhere, as slices that
+goes on. Spark's checkpoint stands in the target and tells how far each incarnation was read; the
+files tell what is there: each increment is written by the same writer as everywhere, as slices that
 follow on each other. Whatever is between the two when a run is killed, the batch that Spark plays
 again finds its slice whole, or goes on with it: nothing is there twice.
 
@@ -39,7 +39,7 @@ def archive(
     dsn: str | None = None,
     changes: int,
 ) -> Mapping[str, int]:
-    """What was written: the life's number → the commit_seq up to which it is there.
+    """What was written: the incarnation's number → the commit_seq up to which it is there.
 
     Raises ``TargetProblem``, ``StoreProblem``, ``SparkProblem``.
     """
@@ -96,14 +96,16 @@ class _Increments:
 
     def __call__(self, frame: "DataFrame", batch: int) -> None:
         try:
-            for life, through in sorted(self._offset(batch).items(), key=lambda one: int(one[0])):
-                self._write(int(life), through)
+            for incarnation, through in sorted(
+                self._offset(batch).items(), key=lambda one: int(one[0])
+            ):
+                self._write(int(incarnation), through)
         except (TargetProblem, StoreProblem) as error:
             self.problem = error
             raise
 
     def _offset(self, batch: int) -> dict[str, int]:
-        """How far each life is read with this batch, as Spark noted before it began.
+        """How far each incarnation is read with this batch, as Spark noted before it began.
 
         Source: Spark, OffsetSeqLog: a version, a line of metadata, then one a source.
         """
@@ -116,14 +118,16 @@ class _Increments:
         offset: dict[str, int] = orjson.loads(lines[2])
         return offset
 
-    def _write(self, life: int, through: int) -> None:
+    def _write(self, incarnation: int, through: int) -> None:
         """Slices from where the files end up to there, as they were begun."""
         with connect(self._dsn) as connection:
-            wish = resolve(connection, slot=self._slot, incarnation=life, through_seq=through)
-        through = min(through, wish.through_seq)
-        while (reached := Chain.of(self._target, wish).reached()) < through:
-            wish = replace(wish, after_seq=reached, through_seq=through)
-            part = next_slice(wish, self._target, self._dsn)
+            wanted = resolve(
+                connection, slot=self._slot, incarnation=incarnation, through_seq=through
+            )
+        through = min(through, wanted.through_seq)
+        while (reached := Chain.of(self._target, wanted).reached()) < through:
+            wanted = replace(wanted, after_seq=reached, through_seq=through)
+            part = next_slice(wanted, self._target, self._dsn)
             export(
                 part,
                 self._target,
@@ -131,4 +135,4 @@ class _Increments:
                 write_parts=partial(write_parts, self._spark),
                 keep=True,
             )
-            self.done[str(life)] = part.through_seq
+            self.done[str(incarnation)] = part.through_seq

@@ -2,7 +2,8 @@
 
 Options (``options.py``; a table in docs/export-and-spark.md) choose what is read; with ``relation``
 rows are typed by the shapes that the table has had, without they are records of all tables. What is
-stored after ``load()`` is not part of a batch. Connections are opened where a partition is read.
+stored after ``load()`` is not part of a batch. Filters of Spark narrow the slice that is read,
+where a slice can say them. Connections are opened where a partition is read.
 
 Whoever reads so has the store's password, and could read all there is. What nobody is to see stays
 unseen all the same: columns that the store's rules mask come as they come to pages, unless

@@ -18,7 +18,7 @@ import pyarrow as pa
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import StoreProblem
 from replview.parquet.slices import Slice, SliceTable
-from replview.parquet.writing.layout import life_folder
+from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.parts import Part, PartWriter, Written
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
@@ -117,7 +117,7 @@ class _Appearing:
         self._next = time.monotonic() + self._every_seconds
 
     def _sizes(self) -> dict[str, int]:
-        folder = life_folder(self._writer.part_of)
+        folder = incarnation_folder(self._writer.part_of)
         return {each.path: each.bytes for each in self._writer.target.files(folder, deep=True)}
 
 

@@ -1,4 +1,6 @@
-"""The options of the data source, by name in lower case as Spark hands them over."""
+"""The options of the data source, by name in lower case as Spark hands them over, and the
+partitions that they ask for.
+"""
 
 import datetime as dt
 import json

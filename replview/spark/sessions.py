@@ -1,4 +1,6 @@
-"""Spark sessions: of this machine, of a cluster, or of a Spark Connect server; always in UTC."""
+"""Spark sessions: of this machine, of a cluster, or of a Spark Connect server; always in UTC. And
+what Spark lacks to read and write an object store.
+"""
 
 import importlib.util
 import os

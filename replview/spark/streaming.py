@@ -1,7 +1,7 @@
 """``spark.readStream.format("replview")``: batches of whole transactions, in the order of history.
 
-An offset says how far each life of the slot was read: ``{"1": 5043}``. The record behind an offset
-does not change, so a batch that is read again after a crash is the same batch.
+An offset says how far each incarnation of the slot was read: ``{"1": 5043}``. The record behind an
+offset does not change, so a batch that is read again after a crash is the same batch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,10 +72,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with connect(self._options.dsn) as connection:
             stored = self._stored(connection)
             if self._target is not None:
-                stored = {life: min(seq, self._target.get(life, 0)) for life, seq in stored.items()}
-            reached = {life: max(start.get(life, 0), seq) for life, seq in stored.items()}
-            # Lives that are gone stay told.
-            reached = {**start, **{life: seq for life, seq in reached.items() if seq}}
+                stored = {
+                    incarnation: min(seq, self._target.get(incarnation, 0))
+                    for incarnation, seq in stored.items()
+                }
+            reached = {
+                incarnation: max(start.get(incarnation, 0), seq)
+                for incarnation, seq in stored.items()
+            }
+            # Incarnations that are gone stay told.
+            reached = {**start, **{incarnation: seq for incarnation, seq in reached.items() if seq}}
             if not isinstance(limit, ReadMaxRows):
                 return reached
             return self._limited(connection, start, reached, limit.max_rows)
@@ -83,14 +89,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offset:
         """For the query's status."""
         with connect(self._options.dsn) as connection:
-            return {life: seq for life, seq in self._stored(connection).items() if seq}
+            return {
+                incarnation: seq for incarnation, seq in self._stored(connection).items() if seq
+            }
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[StorePartition]:
-        """The transactions between two offsets, life after life."""
+        """The transactions between two offsets, incarnation after incarnation."""
         found: list[StorePartition] = []
         with connect(self._options.dsn) as connection:
-            for life, after, through in _steps(start, end):
-                part = self._part(connection, life, after, through)
+            for incarnation, after, through in _steps(start, end):
+                part = self._part(connection, incarnation, after, through)
                 self._check_shape(connection, part)
                 found += planned(connection, part, self._table, self._options)
         return found
@@ -101,13 +109,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partition, self._options.dsn, to_arrow_schema(self._schema, timezone="UTC")
         )
 
-    def _part(self, connection: Connection, life: int, after: int, through: int) -> Slice:
-        asked = {**self._options.asked, "incarnation": life}
+    def _part(self, connection: Connection, incarnation: int, after: int, through: int) -> Slice:
+        asked = {**self._options.asked, "incarnation": incarnation}
         found = resolve(connection, **asked, after_seq=after, through_seq=through)
         return self._options.shown(connection, found)
 
     def _stored(self, connection: Connection) -> Offset:
-        """How far each life goes, or the one that was chosen."""
+        """How far each incarnation goes, or the one that was chosen."""
         part = resolve(connection, **self._options.asked)
         only = self._options.asked["incarnation"]
         rows = connection.execute(_LIVES, [part.incarnation_id]).fetchall()
@@ -117,8 +125,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, connection: Connection, start: Offset, end: Offset, most: int
     ) -> Offset:  # fmt: skip
         reached = dict(start)
-        for life, after, through in _steps(start, end):
-            part = self._part(connection, life, after, through)
+        for incarnation, after, through in _steps(start, end):
+            part = self._part(connection, incarnation, after, through)
             relations = None if self._table is None else [self._table.relation_id]
             query = sql.SQL(_UPTO).format(
                 changes=counted(
@@ -131,12 +139,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             row = connection.execute(query).fetchone()
             if row is None or row[0] is None:
                 # Nothing for us in it.
-                reached[str(life)] = through
+                reached[str(incarnation)] = through
                 continue
-            rest = self._part(connection, life, row[0], through)
+            rest = self._part(connection, incarnation, row[0], through)
             beyond = sql.SQL("SELECT EXISTS (SELECT FROM transaction t WHERE {})")
             more = connection.execute(beyond.format(conditions(rest, None, relations))).fetchone()
-            reached[str(life)] = row[0] if more and more[0] else through
+            reached[str(incarnation)] = row[0] if more and more[0] else through
             break
         return reached
 
@@ -155,9 +163,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _steps(start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[int, int, int]]:
-    """Life, after, through; the older life first."""
+    """Life, after, through; the older incarnation first."""
     return [
-        (int(life), start.get(life, 0), end[life])
-        for life in sorted(end, key=int)
-        if end[life] > start.get(life, 0)
+        (int(incarnation), start.get(incarnation, 0), end[incarnation])
+        for incarnation in sorted(end, key=int)
+        if end[incarnation] > start.get(incarnation, 0)
     ]

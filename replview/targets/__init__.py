@@ -1,1 +1,1 @@
-"""Where slices may be written, and the roots that are known."""
+"""Where slices may be written, and what the archive tells on pages."""

@@ -29,7 +29,7 @@ from replview.ui.changes.withheld_changes import seen_archived
 from replview.ui.params import Params, scope_to
 
 if TYPE_CHECKING:
-    from replview.parquet.archive.images import ArchivedChange
+    from replview.parquet.archive.changes import ArchivedChange
 
 #: Changes of a page.
 PAGE_CHANGES = 50
@@ -88,12 +88,12 @@ def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpRe
 
 def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
     """From the files; ``url`` is the page's own address."""
-    from replview.parquet.archive.reading import ArchivedLife
+    from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
 
     page = ArchivedPage(place=place, name=f"number {place.commit_seq:,}")
     try:
-        life = ArchivedLife.of(place.target, place.source, place.slot, place.life.number)
+        life = ArchivedIncarnation.of(place.target, place.source, place.slot, place.life.number)
         found = life.transaction(place.commit_seq, after=after, limit=PAGE_CHANGES)
     except TargetProblem as error:
         page.problem, page.remedy = error.problem, error.remedy
@@ -120,7 +120,7 @@ def read_row(
     address: str,
 ) -> ArchivedRow:  # fmt: skip
     """A row's changes in one life, the newest first; then on into the life before it."""
-    from replview.parquet.archive.reading import ArchivedLife
+    from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
 
     page = ArchivedRow()
@@ -131,7 +131,7 @@ def read_row(
     for place, life in enumerate(known):
         try:
             target, home = lives[life].target, home_of(lives[life], slot)
-            found = ArchivedLife.of(target, home, slot.name, life.number).row(
+            found = ArchivedIncarnation.of(target, home, slot.name, life.number).row(
                 oids, key, cursor=cursor if not place else None, limit=PAGE_CHANGES
             )
         except TargetProblem as error:

@@ -27,10 +27,10 @@ from replview.features.erasure import run as erasing_act
 from replview.features.erasure.request import Unerasable, read_wish
 from replview.features.erasure.rows import Found
 from replview.features.erasure.trails import Place
-from replview.features.exports.request import read_wish as wish_of
+from replview.features.exports.request import read_export_request
 from replview.parquet import reading
-from replview.parquet.archive.reading import ArchivedLife
-from replview.parquet.erasing.roots import Root
+from replview.parquet.archive.reading import ArchivedIncarnation
+from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import Narrowing
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.manifests import read_manifest
@@ -212,7 +212,7 @@ def assert_files_are_as_told(folder: Path, rows: dict[Path, int], act: Erasure) 
         assert found == (each["bytes"], rows[path])
     notes = orjson.loads((life / "_erased.json").read_bytes())["erasures"]
     assert [(n["erasure"], n["finished"], len(n["files"])) for n in notes] == [(act.pk, True, 2)]
-    changes = ArchivedLife(target, name).transaction(1).changes
+    changes = ArchivedIncarnation(target, name).transaction(1).changes
     erased = [c for c in changes if c.new and isinstance(c.new["name"], dict)]
     assert [set(c.new) for c in erased] == [{"mail", "name", "letter"}]
 
@@ -425,7 +425,7 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
     assert act.found["beside"]["texts that narrowed exports"] == 2
     # To go on with such a one would be to export something else.
     with pytest.raises(Refused, match="was erased with the rows it named"):
-        wish_of(clinic.slot, narrowed[0].words, name="text 0", since_last=True)
+        read_export_request(clinic.slot, narrowed[0].words, name="text 0", since_last=True)
     actors = {change["actor"] for change in clinic.told()}
     assert actors == {f"erased actor {act.pk}"}
     assert Transaction.objects.first().context["request"] == "r1"

@@ -12,7 +12,7 @@ from django.test import Client
 from replview.access.visibility import forget, use_visibility, visibility_for
 from replview.access.withheld import masked_for
 from replview.acts.sources import rename_source
-from replview.features.exports.request import read_wish
+from replview.features.exports.request import read_export_request
 from replview.features.peeks.job import without_masked
 from replview.parquet import reading
 from replview.parquet.reading import read_typed, read_untyped
@@ -95,7 +95,7 @@ def masked(*columns: str, table: str = "public.orders", when: str = "display") -
 
 def written(shop: Shop, folder: Path, **wanted) -> tuple[Slice, list[dict]]:
     """An export as somebody asks for it; its orders' rows."""
-    part = read_wish(shop.slot, {}, **wanted).slice
+    part = read_export_request(shop.slot, {}, **wanted).slice
     manifest = export(part, Target.of(str(folder)), dsn=store_conninfo())
     paths = [folder / f["path"] for f in manifest.files if "public.orders" in f["dataset"]]
     return part, [r for p in paths for r in pq.read_table(p, partitioning=None).to_pylist()]
@@ -119,11 +119,11 @@ def test_an_export_holds_no_masked_value_and_says_which(shop: Shop, tmp_path, be
 
 
 def test_a_slice_without_masks_is_the_one_it_always_was(shop: Shop) -> None:
-    part = read_wish(shop.slot, {}).slice
+    part = read_export_request(shop.slot, {}).slice
     assert "masked" not in part.to_json()
     digest = slice_digest(part)
     masked("status")
-    other = read_wish(shop.slot, {}).slice
+    other = read_export_request(shop.slot, {}).slice
     assert slice_digest(other) != digest
     assert Slice.from_json(orjson.loads(orjson.dumps(other.to_json()))) == other
 
@@ -135,13 +135,13 @@ def test_since_last_is_refused_where_the_masks_are_others(shop: Shop, tmp_path) 
         target=str(tmp_path / "out"), requested_by="ann", requested_how="page", state="done",
         result={"tables": [{"schema": "public", "table": "orders"}]},
     )  # fmt: skip
-    assert read_wish(shop.slot, {}, name="daily", since_last=True).empty
+    assert read_export_request(shop.slot, {}, name="daily", since_last=True).empty
     masked("status")
     with pytest.raises(Refused, match="status is masked now"):
-        read_wish(shop.slot, {}, name="daily", since_last=True)
+        read_export_request(shop.slot, {}, name="daily", since_last=True)
     MaskRule.objects.all().delete()
     masked("pay", table="public.staff")
-    assert read_wish(shop.slot, {}, name="daily", since_last=True).empty
+    assert read_export_request(shop.slot, {}, name="daily", since_last=True).empty
 
 
 def test_the_data_source_masks_by_the_stores_rules_unless_told_otherwise(shop: Shop) -> None:
@@ -197,18 +197,21 @@ def restricted(shop: Shop):
 def test_a_hidden_table_is_not_taken_out(shop: Shop, restricted, tmp_path) -> None:
     Transaction.objects.update(context={"request": "told by a message"})
     with use_visibility(visibility_for(restricted)):
-        wish = read_wish(shop.slot, {})
-        assert wish.slice.tables == ("public.orders",)
-        assert wish.left_out == ("tables you have no right to see",)
+        export_request = read_export_request(shop.slot, {})
+        assert export_request.slice.tables == ("public.orders",)
+        assert export_request.left_out == ("tables you have no right to see",)
         with pytest.raises(Refused, match=r"no right to see values of public\.staff"):
-            read_wish(shop.slot, {"tables": "public.staff"})
+            read_export_request(shop.slot, {"tables": "public.staff"})
         written(shop, tmp_path / "out")
     # Who has the right on every table there is has none on messages, which no table's name lets in.
     source = shop.slot.source
     with use_visibility(
         visibility_for(make_user("pat", "operator", sources=[source], tables=["public.*"]))
     ):
-        assert set(read_wish(shop.slot, {}).slice.tables) == {"public.orders", "public.staff"}
+        assert set(read_export_request(shop.slot, {}).slice.tables) == {
+            "public.orders",
+            "public.staff",
+        }
     assert files_holding("PLANTED pay", tmp_path / "out") == []
     assert files_holding("told by a message", tmp_path / "out") == []
     client = Client()
@@ -401,7 +404,7 @@ def test_a_text_is_not_looked_for_in_what_is_withheld(shop: Shop, restricted) ->
 
     def transactions(text: str) -> int:
         with reading.connect(store_conninfo()) as store:
-            return sizes_of(store, read_wish(shop.slot, {"q": text}).slice).transactions
+            return sizes_of(store, read_export_request(shop.slot, {"q": text}).slice).transactions
 
     assert (transactions("planted five"), transactions("planted bonus")) == (1, 1)
     with use_visibility(visibility_for(restricted)):

@@ -9,12 +9,12 @@ import pytest
 from replview.parquet import reading
 from replview.parquet.archive import reading as archive_reading
 from replview.parquet.archive.job import count
-from replview.parquet.archive.reading import ArchivedLife
+from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.slices import Slice
 from replview.parquet.writing import planning
 from replview.parquet.writing.exporting import export
-from replview.parquet.writing.layout import life_folder
+from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.manifests import Manifest, manifests
 from replview.parquet.writing.targets import Target
 from replview.store.models import AbortedSubtransaction, Change, Relation, Transaction
@@ -73,7 +73,7 @@ def told(image: dict | None) -> dict | None:
 
 @pytest.mark.slow
 def test_a_transaction_has_the_changes_that_the_store_has(whole: Slice, tmp_path) -> None:
-    life = ArchivedLife.of(str(tmp_path / "a"), whole.source, whole.slot, whole.incarnation)
+    life = ArchivedIncarnation.of(str(tmp_path / "a"), whole.source, whole.slot, whole.incarnation)
     ops = set()
     for row in Transaction.objects.filter(commit_seq__isnull=False).order_by("commit_seq"):
         found = life.transaction(row.commit_seq, limit=1_000)
@@ -116,8 +116,8 @@ def test_a_transaction_has_the_changes_that_the_store_has(whole: Slice, tmp_path
 def test_what_is_counted_in_the_files_is_what_the_store_counts(whole: Slice, tmp_path) -> None:
     target = Target.of(str(tmp_path / "a"))
     seen = set()
-    for name in manifests(target, life_folder(whole)):
-        document = target.read_bytes(f"{life_folder(whole)}/_manifests/{name}.json")
+    for name in manifests(target, incarnation_folder(whole)):
+        document = target.read_bytes(f"{incarnation_folder(whole)}/_manifests/{name}.json")
         manifest = Manifest(orjson.loads(document or b""))
         told = count(target, manifest)
         there = Counts(told["transactions"], {(o, op): n for o, op, n in told["changes"]})
@@ -133,7 +133,7 @@ def test_what_is_counted_in_the_files_is_what_the_store_counts(whole: Slice, tmp
 def test_a_row_has_its_changes_newest_first_page_by_page(
     whole: Slice, tmp_path, monkeypatch
 ) -> None:
-    life = ArchivedLife.of(str(tmp_path / "a"), whole.source, whole.slot, whole.incarnation)
+    life = ArchivedIncarnation.of(str(tmp_path / "a"), whole.source, whole.slot, whole.incarnation)
     oids = {relation.table: relation.oid for relation in Relation.objects.all()}
     found = life.row([oids["Awkward"]], {"id": "1"})
     assert [(c.op, c.key_columns) for c in found.changes] == [("D", ["id"]), ("I", ["id"])]
@@ -161,5 +161,5 @@ def test_a_row_has_its_changes_newest_first_page_by_page(
     # What takes too long is gone on with.
     late = life.row([oids["other"]], {"id": "1"}, seconds=-1)
     assert (late.changes, late.searched_back_to is not None) == ([], True)
-    assert [c.seq for c in archive_reading.ArchivedLife.row(
+    assert [c.seq for c in archive_reading.ArchivedIncarnation.row(
         life, [oids["other"]], {"id": "1"}, cursor=late.older).changes] == every  # fmt: skip

@@ -11,18 +11,18 @@ import pytest
 from replview.parquet import reading
 from replview.parquet.archive.increments import Chain, write_next
 from replview.parquet.archive.job import count
-from replview.parquet.archive.reading import ArchivedLife
-from replview.parquet.erasing.finding import Span, Wanted
-from replview.parquet.erasing.roots import Root
+from replview.parquet.archive.reading import ArchivedIncarnation
+from replview.parquet.erasure.finding import FileErasure, Span
+from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import Slice
 from replview.parquet.writing.dataset_roots import newly_opened
 from replview.parquet.writing.exporting import export
-from replview.parquet.writing.layout import life_folder
+from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.targets import Target
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.schema_versions import schema_versions
 from replview.spark.history.snapshots import as_of
+from replview.spark.history.versions import schema_versions
 from replview.spark.history.who_changed import who_changed
 from replview.spark.sessions import SparkProblem
 from replview.spark.snippets import snippets
@@ -78,7 +78,7 @@ def archived(whole: Slice, root: Path, dsn: str) -> list[Manifest]:
 
 def roots(root: Path, whole: Slice) -> dict[str, dict[str, Any]]:
     """Folder → what it publishes."""
-    life = root / life_folder(whole)
+    life = root / incarnation_folder(whole)
     paths = sorted(life.glob("public.t*/_schema.json"))
     return {path.parent.name: orjson.loads(path.read_bytes()) for path in paths}
 
@@ -111,7 +111,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
     )
     opened = [each for one in manifests for each in newly_opened(one, Target.of(str(tmp_path)))]
     assert [folder.rpartition("/")[2] for folder, _ in opened] == ["public.t.2", "public.t.3"]
-    life = tmp_path / life_folder(whole)
+    life = tmp_path / incarnation_folder(whole)
     assert values(life / "public.t") == [
         (1, "10", "insert"), (2, "20", "insert"), (1, "10", "update_postimage"),
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
 
     # A row's history and a transaction, over all roots, in the server's texts.
     oid = Relation.objects.get(table="t").oid
-    read = ArchivedLife.of(str(tmp_path), whole.source, whole.slot, whole.incarnation)
+    read = ArchivedIncarnation.of(str(tmp_path), whole.source, whole.slot, whole.incarnation)
     history = read.row([oid], {"id": "1"}).changes
     assert [(c.new or {}).get("v") for c in history] == ["eleven", "11", "10", "10"]
     assert [(c.new or {}).get("n") for c in history] == [
@@ -147,7 +147,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
 
     # Erased from all of them.
     span = Span({"id": "1"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
-    wanted = Wanted(
+    wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=[(whole.source, whole.slot)], tables={oid: [span]}
     )
     assert len(Root.of(str(tmp_path), wanted).erase().files) == 3
@@ -160,7 +160,7 @@ def test_programs_read_all_roots(whole: Slice, store_dsn: str, tmp_path: Path) -
     duckdb, _ = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     archived(whole, tmp_path, store_dsn)
     *before, last = (
-        (str(tmp_path / life_folder(whole) / name), told)
+        (str(tmp_path / incarnation_folder(whole) / name), told)
         for name, told in roots(tmp_path, whole).items()
     )
     texts = {each.name: each.text for each in snippets(*last, before=before)}
@@ -181,7 +181,7 @@ def test_spark_reads_all_roots_as_one_table(
 ) -> None:
     archived(whole, tmp_path, store_dsn)
     dataset = Dataset.find(str(tmp_path), "public.t")
-    assert [each.folder for each in dataset.life.tables()] == ["public.calm", "public.t"]
+    assert [each.folder for each in dataset.incarnation.tables()] == ["public.calm", "public.t"]
 
     rows = as_of(spark, dataset).frame.collect()
     assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
@@ -202,7 +202,7 @@ def test_spark_reads_all_roots_as_one_table(
         Dataset.find(str(tmp_path), "public.t.2")
 
     *before, last = (
-        (str(tmp_path / life_folder(whole) / name), told)
+        (str(tmp_path / incarnation_folder(whole) / name), told)
         for name, told in roots(tmp_path, whole).items()
     )
     text = next(each.text for each in snippets(*last, before=before) if each.name == "spark")

@@ -4,18 +4,16 @@ import datetime as dt
 
 import pytest
 
-from replview.parquet.erasing.finding import Span as FileSpan
-from replview.parquet.erasing.finding import Wanted
-from replview.parquet.erasing.roots import Root
+from replview.parquet.erasure.finding import FileErasure
+from replview.parquet.erasure.finding import Span as FileSpan
+from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import TableVersion
-from replview.spark.history.churn import churn, hot_rows
+from replview.spark.history.activity import churn, hot_rows, transaction_rates, transaction_sizes
 from replview.spark.history.datasets import Dataset
 from replview.spark.history.results import without_masked
-from replview.spark.history.row_versions import row_versions
-from replview.spark.history.schema_versions import schema_versions
 from replview.spark.history.snapshots import as_of
 from replview.spark.history.spans import Span
-from replview.spark.history.transactions import transaction_rates, transaction_sizes
+from replview.spark.history.versions import row_versions, schema_versions
 from replview.spark.history.who_changed import who_changed
 from replview.spark.sessions import SparkProblem
 from tests.spark.told_history import BEGAN, OID, V1, History, column
@@ -92,7 +90,7 @@ def test_what_is_missing_is_said(told, spark) -> None:
         "transactions 1 to 7 of it are not exported whole",
     ]
     long_ago = Span(until=BEGAN - dt.timedelta(days=1))
-    nothing = transaction_rates(spark, dataset.life, long_ago)
+    nothing = transaction_rates(spark, dataset.incarnation, long_ago)
     assert nothing.reasons == ("no transaction of that time is exported",)
 
 
@@ -162,9 +160,9 @@ def test_counts_of_rows_transactions_and_shapes(told, spark) -> None:
     ]  # fmt: skip
     hot = hot_rows(spark, dataset, top=2).frame.collect()
     assert [(each["id"], each["changes"]) for each in hot] == [(2, 2), (4, 2)]
-    sizes = {r["measure"]: r for r in transaction_sizes(spark, dataset.life).frame.collect()}
+    sizes = {r["measure"]: r for r in transaction_sizes(spark, dataset.incarnation).frame.collect()}
     assert (sizes["changes"]["p50"], sizes["changes"]["largest"]) == (1.0, 2)
-    rates = transaction_rates(spark, dataset.life, Span(to_lsn=512), every="month")
+    rates = transaction_rates(spark, dataset.incarnation, Span(to_lsn=512), every="month")
     assert rows(rates, "transactions", "changes") == [(2, 3)]
     shapes = schema_versions(spark, dataset).frame.collect()
     assert [(s["version"], s["added"], s["retyped"]) for s in shapes] == [
@@ -190,7 +188,7 @@ def test_masked_columns_are_null_and_marked_in_what_is_given(told, spark) -> Non
 def test_an_erased_row_breaks_no_job_and_no_other_row(told, spark, tmp_path) -> None:
     told.commit(("I", row(5, "stays", "s")), ("U", row(5, "stayed")))
     told.write()
-    wanted = Wanted(
+    wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=[("source", "slot")],
         tables={OID: [FileSpan({"id": "2"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))]},
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pyspark
 import pytest
 
 from replview.parquet.writing import targets
-from replview.parquet.writing.addresses import Address
+from replview.parquet.writing.filesystems import Address
 from replview.parquet.writing.problems import TargetProblem, problem_of
 from replview.parquet.writing.targets import Target
 from replview.spark.sessions import SparkProblem, naming_connectors

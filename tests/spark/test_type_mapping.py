@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replview.parquet.pg_values import convert, parse_array
-from replview.parquet.type_mapping import (
+from replview.parquet.slice_schemas import (
     TIMESTAMP,
     TIMESTAMPTZ,
     map_column,

@@ -67,7 +67,7 @@ def _slot(request: HttpRequest) -> Slot:
 
 def _seq_of(request: HttpRequest, slot: Slot, life: SlotIncarnation) -> int | None:
     """By the store where it still has it, else by the archive's files."""
-    from replview.parquet.archive.reading import ArchivedLife
+    from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
 
     asked = Params(request.GET)
@@ -81,7 +81,7 @@ def _seq_of(request: HttpRequest, slot: Slot, life: SlotIncarnation) -> int | No
     if mark is None:
         return None
     try:
-        read = ArchivedLife.of(mark.target, home_of(mark, slot), slot.name, life.number)
+        read = ArchivedIncarnation.of(mark.target, home_of(mark, slot), slot.name, life.number)
         return read.seq_at(int(lsn), moment)
     except TargetProblem:
         return None

@@ -17,20 +17,20 @@ from replview.store.retention import archive
 from replview.targets.policy import read_policy
 
 if TYPE_CHECKING:
-    from replview.parquet.archive.images import ArchivedChange
-    from replview.parquet.erasing.roots import Root
+    from replview.parquet.archive.changes import ArchivedChange
+    from replview.parquet.erasure.roots import Root
 
 #: What is known of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
 #: ``done``, ``left_out_by``.
-Told = dict[str, Any]
+RootState = dict[str, Any]
 _RENAMED = re.compile(r"The source (.+) is called .+ now\.")
 
 
-def roots_of(slot: Slot, row: Erasure) -> dict[str, Told]:
+def roots_of(slot: Slot, row: Erasure) -> dict[str, RootState]:
     """Every folder or URL that something of the slot was written to, with what an earlier try
     found of it.
     """
-    found: dict[str, Told] = {}
+    found: dict[str, RootState] = {}
     target = archive.chosen().target
     marks = ArchiveMark.objects.filter(incarnation__slot=slot).values_list("target", flat=True)
     for url in dict.fromkeys([*([target] if target else []), *marks]):
@@ -57,11 +57,11 @@ def homes_of(slot: Slot) -> list[tuple[str, str]]:
     return list(dict.fromkeys([(slot.source.name, slot.name), *named]))
 
 
-def reach(told: Told, work: Callable[[], None]) -> bool:
+def reach(told: RootState, work: Callable[[], None]) -> bool:
     """Work on a root; what keeps it from being read or written becomes a word about it."""
     import pyarrow as pa
 
-    from replview.parquet.erasing.roots import is_there
+    from replview.parquet.erasure.roots import is_there
     from replview.parquet.writing.problems import TargetProblem, problem_of
 
     url = str(told["root"])
@@ -96,7 +96,7 @@ class FileTrails:
     """What the files below some roots tell of the keys of one table's rows."""
 
     table: ErasedTable
-    roots: Sequence[tuple[Told, "Root"]]
+    roots: Sequence[tuple[RootState, "Root"]]
     _of: dict[Key, list[Touch]] = field(default_factory=dict)
     _linked: dict[Key, set[Key]] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ class FileTrails:
 
 
 def _touch(life: int, change: "ArchivedChange", before: Key | None, after: Key | None) -> Touch:
-    from replview.parquet.archive.images import lsn_of
+    from replview.parquet.archive.changes import lsn_of
 
     place = Place(life, lsn_of(change.lsn), change.seq, change.commit_lsn or 0)
     return Touch(

@@ -1,5 +1,5 @@
-"""What holds values of a row beside the record itself: messages that stopped a slot, filters that
-somebody saved, looks into slots, first rows of history jobs.
+"""What holds values of erased rows beside the record itself: messages that stopped a slot, filters
+that somebody saved, looks into slots, first rows of history jobs.
 
 None of these is worth a careful cut: what names an erased key goes as a whole, and is counted.
 """

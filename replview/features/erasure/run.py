@@ -21,7 +21,7 @@ from replview.features.erasure import actor as erased_actor
 from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
 from replview.features.erasure import texts as erased_texts
-from replview.features.erasure.files import FileTrails, Told, homes_of, reach, roots_of
+from replview.features.erasure.files import FileTrails, RootState, homes_of, reach, roots_of
 from replview.features.erasure.queue import Claim
 from replview.features.erasure.related_rows import FILTERS, Beside
 from replview.features.erasure.request import Unerasable
@@ -33,8 +33,8 @@ from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
 from replview.store.read.row_history.keys import tables_named
 
 if TYPE_CHECKING:
-    from replview.parquet.erasing.finding import Wanted
-    from replview.parquet.erasing.roots import Root
+    from replview.parquet.erasure.finding import FileErasure
+    from replview.parquet.erasure.roots import Root
 
 #: How long an export or a history job that is under way is waited for.
 PATIENCE_SECONDS = 60.0
@@ -57,7 +57,7 @@ class Act:
     check: Callable[[], None]
     tables: dict[str, ErasedTable] = field(default_factory=dict)
     spans: dict[str, tuple[Span, ...]] = field(default_factory=dict)
-    roots: dict[str, Told] = field(default_factory=dict)
+    roots: dict[str, RootState] = field(default_factory=dict)
 
     @classmethod
     def of(cls, row: Erasure, claim: Claim, check: Callable[[], None]) -> "Act":
@@ -189,7 +189,7 @@ class Act:
         new = erased_text(self.row.pk)
         return erased_texts.clear(self.slot, self._texts, new)
 
-    def erase_roots(self) -> list[Told]:
+    def erase_roots(self) -> list[RootState]:
         """File by file; a root that cannot be reached is told of, and the others go on. Gives
         those that are left.
         """
@@ -236,10 +236,10 @@ class Act:
                 if there is not None and there[0] is not None:
                     session.execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
 
-    def wanted(self) -> "Wanted":
+    def wanted(self) -> "FileErasure":
         """What is to be erased, as files need it."""
-        from replview.parquet.erasing.finding import Span as FileSpan
-        from replview.parquet.erasing.finding import Wanted
+        from replview.parquet.erasure.finding import FileErasure
+        from replview.parquet.erasure.finding import Span as FileSpan
 
         oids = dict(Relation.objects.filter(slot=self.slot).values_list("pk", "oid"))
         tables: dict[int, list[FileSpan]] = {}
@@ -252,7 +252,7 @@ class Act:
                 shapes = table.table.shapes.versions.values()
                 mine = [f"{v.schema}.{v.table}" for v in shapes if v.relation_id == relation]
                 names[oids[relation]] = list(dict.fromkeys([name, *mine]))
-        return Wanted(
+        return FileErasure(
             erasure=self.row.pk, day=self.day.isoformat(), homes=homes_of(self.slot),
             tables=tables, names=names, columns=self.columns,
             actor=self.actor, alias=erased_actor.alias(self.row.pk),
@@ -288,11 +288,11 @@ class Act:
     def _eraser(self) -> Eraser:
         return Eraser(self.day, self.columns, os.urandom(32))
 
-    def _asked_roots(self) -> list[tuple[str, Told]]:
+    def _asked_roots(self) -> list[tuple[str, RootState]]:
         return [(url, told) for url, told in self.roots.items() if not told.get("left_out_by")]
 
     def _root(self, url: str) -> "Root | None":
-        from replview.parquet.erasing.roots import Root
+        from replview.parquet.erasure.roots import Root
         from replview.parquet.writing.problems import TargetProblem
 
         try:
@@ -301,14 +301,14 @@ class Act:
             # Said when it is looked into.
             return None
 
-    def _look_into(self, url: str, told: Told) -> None:
-        from replview.parquet.erasing.roots import Root
+    def _look_into(self, url: str, told: RootState) -> None:
+        from replview.parquet.erasure.roots import Root
 
         standing = Root.of(url, self.wanted()).look()
         told |= {"files": len(standing.files), "rows": standing.rows}
 
-    def _erase_from(self, url: str, told: Told) -> None:
-        from replview.parquet.erasing.roots import Root
+    def _erase_from(self, url: str, told: RootState) -> None:
+        from replview.parquet.erasure.roots import Root
 
         standing = Root.of(url, self.wanted()).erase(lambda _: self.check())
         # An earlier try may have written them anew.

@@ -9,7 +9,7 @@ from replview.access.page import OPERATOR, page
 from replview.access.rights import Role, may
 from replview.access.withheld import shown_slice, shown_words, visible_exports
 from replview.features.exports.outlook import outlook_of, spark_for
-from replview.features.exports.request import Before, Wish, ask, read_wish
+from replview.features.exports.request import Before, ExportRequest, ask, read_export_request
 from replview.jobs import exports
 from replview.store.models import Export
 from replview.store.read.changes.as_json import utc_text
@@ -50,15 +50,15 @@ class SliceWords(Schema):
     name: str = Field("", max_length=100, description="to continue it later")
     since_last: bool = Field(False, description="what was committed since the last of this name")
 
-    def wish(self) -> Wish:
+    def export_request(self) -> ExportRequest:
         """The slice. Raises ``BadRequest``."""
         if self.since_last and not self.name:
             raise BadRequest("since_last continues a name", "give name")
         given = {word: text for word, text in self.dict().items() if text and isinstance(text, str)}
-        # What a wish is asked with, and no word of a filter.
+        # What a request is asked with, and no word of a filter.
         for word in ("before", "name", "to"):
             given.pop(word, None)
-        return read_wish(
+        return read_export_request(
             slot_named(self.slot),
             given,
             name=self.name,
@@ -125,11 +125,11 @@ def estimate(request: HttpRequest, words: Query[SliceWords]) -> dict[str, Any]:
     """Rows counted, bytes and seconds estimated; nothing is written."""
     try:
         read_policy().check()
-        wish = words.wish()
-        outlook = outlook_of(wish)
+        export_request = words.export_request()
+        outlook = outlook_of(export_request)
     except Refused as refused:
         raise BadRequest(refused.cause, refused.remedy) from None
-    return {"slice": wish.slice.to_json(), **outlook.facts()}
+    return {"slice": export_request.slice.to_json(), **outlook.facts()}
 
 
 @page(role=OPERATOR, exports=True)
@@ -142,14 +142,14 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
     try:
         # Before any look at the record: a switch that is off says so first.
         read_policy().check()
-        wish = wanted.wish()
+        export_request = wanted.export_request()
         row = ask(
-            wish,
+            export_request,
             wanted.to,
             by=user.get_username(),
             how=Export.How.API,
             anywhere=may_choose_anywhere(user),
-            spark=spark_for(wish),
+            spark=spark_for(export_request),
         )
     except Refused as refused:
         raise BadRequest(refused.cause, refused.remedy) from None

@@ -1,4 +1,4 @@
-"""What an export would take, in rows, bytes and seconds, before it is begun; and a trial write."""
+"""What an export would take, in rows, files, bytes and seconds, before it is begun."""
 
 import datetime as dt
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import errors, sql
 
-from replview.features.exports.request import Wish
+from replview.features.exports.request import ExportRequest
 from replview.parquet.reading import StoreProblem, connect, tables_of
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import (
@@ -130,7 +130,7 @@ class Outlook:
         return told | {"first_lsn": self.first_lsn, "last_lsn": self.last_lsn}
 
 
-def outlook_of(wish: Wish, *, patient: bool = False) -> Outlook:
+def outlook_of(export_request: ExportRequest, *, patient: bool = False) -> Outlook:
     """What this slice would take. Raises ``Refused`` where it cannot be said, or not soon enough
     for a page unless ``patient``.
     """
@@ -138,7 +138,7 @@ def outlook_of(wish: Wish, *, patient: bool = False) -> Outlook:
         with connect(store_conninfo()) as connection:
             if not patient:
                 connection.execute(sql.SQL("SET statement_timeout = {}").format(_BUDGET))
-            return _outlook(connection, wish.slice)
+            return _outlook(connection, export_request.slice)
     except StoreProblem as problem:
         raise Refused(problem.problem, problem.remedy) from None
     except errors.QueryCanceled:
@@ -148,10 +148,10 @@ def outlook_of(wish: Wish, *, patient: bool = False) -> Outlook:
         ) from None
 
 
-def spark_for(wish: Wish) -> str:
+def spark_for(export_request: ExportRequest) -> str:
     """Where Spark runs, for a slice that is large enough for it; else empty."""
     try:
-        return outlook_of(wish).spark
+        return outlook_of(export_request).spark
     except Refused:
         # What cannot be counted soon is large.
         return _spark() if spark_is_there() else ""

@@ -17,7 +17,12 @@ from replview.features.exports.reading_back import (
     reading_before,
     schema_tabs,
 )
-from replview.features.exports.request import WORDS, Wish, nothing_words, read_wish
+from replview.features.exports.request import (
+    WORDS,
+    ExportRequest,
+    nothing_words,
+    read_export_request,
+)
 from replview.features.exports.text import (
     REMOVABLE,
     UNCOUNTED_FIGURES,
@@ -61,7 +66,7 @@ class ExportPage:
     anywhere: bool
     tables: list[str]
     operations: list[tuple[str, str]]
-    wish: Wish | None = None
+    export_request: ExportRequest | None = None
     outlook: Outlook | None = None
     schema: list[SchemaTab] = field(default_factory=list)
     reading: ReadingBack | None = None
@@ -188,17 +193,19 @@ def read_export_page(
     )
     trouble = _look_ahead(page)
     _read_target(page)
-    if page.wish and page.outlook:
+    if page.export_request and page.outlook:
         page.reading = reading_before(
-            page.wish.slice, page.outlook.tables, page.target, words.get("read", "")
+            page.export_request.slice, page.outlook.tables, page.target, words.get("read", "")
         )
     page.sentence = sentence_of(
         policy=policy,
         trouble=trouble,
-        empty=nothing_words(page.wish) if page.wish and page.wish.empty else None,
+        empty=nothing_words(page.export_request)
+        if page.export_request and page.export_request.empty
+        else None,
         outlook=page.outlook,
         uncounted=page.uncounted,
-        left_out=page.wish.left_out if page.wish else (),
+        left_out=page.export_request.left_out if page.export_request else (),
         notes=sum(column.warns for tab in page.schema for column in tab.columns),
         target_trouble=page.target_trouble,
         tested=tested if tested and tested.get("target") == page.target else None,
@@ -209,10 +216,10 @@ def read_export_page(
 def _look_ahead(page: ExportPage) -> Refused | None:
     """Read the slice and count it; gives what keeps it from being exported."""
     try:
-        page.wish = wish_of(page.slot, page.words, strict=False)
-        page.target_default = default_target(page.wish.slice)
-        if not page.wish.empty:
-            page.outlook = outlook_of(page.wish)
+        page.export_request = export_request_of(page.slot, page.words, strict=False)
+        page.target_default = default_target(page.export_request.slice)
+        if not page.export_request.empty:
+            page.outlook = outlook_of(page.export_request)
             page.schema = schema_tabs(page.outlook)
     except TooLong as refused:
         page.uncounted = refused
@@ -221,11 +228,11 @@ def _look_ahead(page: ExportPage) -> Refused | None:
     return None
 
 
-def wish_of(slot: Slot, words: Mapping[str, str], *, strict: bool) -> Wish:
+def export_request_of(slot: Slot, words: Mapping[str, str], *, strict: bool) -> ExportRequest:
     """The slice the page's words ask for. Raises ``Refused``."""
     given = {name: word for name, word in words.items() if name not in OWN_WORDS}
     before = "derived" if words.get("before") == "derived" else "sent"
-    return read_wish(
+    return read_export_request(
         slot,
         given,
         name=words.get("name", "").strip()[:100],

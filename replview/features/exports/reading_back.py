@@ -1,4 +1,6 @@
-"""Programs that read an export back: one table's at a time, by what its dataset publishes."""
+"""What an export's tables look like to who reads them: their columns, and what differs on the way;
+programs that read one back, by what its dataset publishes.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from replview.parquet.writing.layout import (
     SCHEMA,
     datasets,
     decoded,
-    life_folder,
+    incarnation_folder,
     root_of,
     roots_by_dataset,
 )
@@ -48,7 +50,7 @@ def reading_before(
     named = {decoded(folders[table.relation_id]): table for table in tables}
     name = chosen if chosen in named else next(iter(named))
     table = named[name]
-    folder = f"{target}/{life_folder(part)}/{folders[table.relation_id]}"
+    folder = f"{target}/{incarnation_folder(part)}/{folders[table.relation_id]}"
     programs = snippets(folder, table_document(table, None), table.table)
     return ReadingBack(tables=list(named), table=name, snippets=programs)
 

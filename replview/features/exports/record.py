@@ -13,7 +13,7 @@ from replview.access.visibility import current_visibility
 from replview.access.withheld import shown_cells, shown_words, withheld
 from replview.features.exports.page import OWN_WORDS, export_url
 from replview.features.exports.reading_back import ReadingBack, reading_after
-from replview.parquet.archive.images import file_columns
+from replview.parquet.archive.changes import file_columns
 from replview.parquet.writing.layout import decoded
 from replview.store.models import Export
 from replview.store.read.visibility import NO_RIGHT

@@ -1,4 +1,4 @@
-"""From the words of a filter to a slice with fixed ends, and from a wish to its row.
+"""From the words of a filter to a slice with fixed ends, and from a request to its row.
 
 A slice is one of transactions of one life of a slot, narrowed by all that a page's filter asks of
 transactions. What a filter may ask of single rows (a condition on values, one row) an export is not
@@ -47,7 +47,7 @@ Before = Literal["sent", "derived"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ExportRequest:
     """What somebody wants, understood."""
 
     slot: Slot
@@ -66,7 +66,7 @@ class Wish:
         return self.slice.through_seq <= self.slice.after_seq
 
 
-def read_wish(
+def read_export_request(
     slot: Slot,
     words: Mapping[str, Any],
     *,
@@ -74,7 +74,7 @@ def read_wish(
     since_last: bool = False,
     before: Before = "sent",
     strict: bool = True,
-) -> Wish:
+) -> ExportRequest:
     """The slice these words mean now. Raises ``Refused``; without ``strict`` words that an export
     is not narrowed by are left out instead, and named.
     """
@@ -127,11 +127,13 @@ def read_wish(
     kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
     if last is not None:
         same_masks(last, found)
-    return Wish(slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last)
+    return ExportRequest(
+        slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last
+    )
 
 
 def ask(
-    wish: Wish,
+    export_request: ExportRequest,
     target: str,
     *,
     by: str,
@@ -148,18 +150,18 @@ def ask(
         refuse_token(spark)
     except SparkProblem as problem:
         raise Refused(problem.problem, problem.remedy) from None
-    if wish.empty:
-        raise Refused(*nothing_words(wish))
+    if export_request.empty:
+        raise Refused(*nothing_words(export_request))
     try:
         row = exports.request(
             Asked(
-                slot=wish.slot,
-                slice=wish.slice.to_json(),
-                words=wish.words,
+                slot=export_request.slot,
+                slice=export_request.slice.to_json(),
+                words=export_request.words,
                 target=place,
                 by=by,
                 how=how,
-                name=wish.name,
+                name=export_request.name,
                 anywhere=anywhere,
                 spark=spark,
             ),
@@ -170,17 +172,17 @@ def ask(
     note(
         "exported",
         subject=f"export {row.pk}",
-        source_id=wish.slot.source_id,
-        tables=wish.slice.tables,
+        source_id=export_request.slot.source_id,
+        tables=export_request.slice.tables,
         details={"target": place, "how": str(how)},
     )
     return row
 
 
-def nothing_words(wish: Wish) -> tuple[str, str]:
+def nothing_words(export_request: ExportRequest) -> tuple[str, str]:
     """Why there is nothing to write, and what to do."""
-    if wish.last is not None:
-        return f"nothing is new since export {wish.last.pk}", "Export again later"
+    if export_request.last is not None:
+        return f"nothing is new since export {export_request.last.pk}", "Export again later"
     return "the slice is empty", "Widen the time or LSN range"
 
 

@@ -16,9 +16,9 @@ from replview.access.withheld import visible_exports
 from replview.features.exports.outlook import spark_for
 from replview.features.exports.page import (
     ExportPage,
+    export_request_of,
     export_url,
     read_export_page,
-    wish_of,
     words_of,
 )
 from replview.features.exports.record import read_record
@@ -68,14 +68,14 @@ def new(request: HttpRequest) -> HttpResponse:
         raise Http404("there is no slot")
     try:
         read_policy().check()
-        wish = wish_of(slot, words, strict=False)
+        export_request = export_request_of(slot, words, strict=False)
         row = ask(
-            wish,
-            words.get("to", "").strip() or default_target(wish.slice),
+            export_request,
+            words.get("to", "").strip() or default_target(export_request.slice),
             by=request.user.get_username(),
             how=Export.How.PAGE,
             anywhere=may_choose_anywhere(request.user),
-            spark=spark_for(wish),
+            spark=spark_for(export_request),
         )
     except Refused as refused:
         return _render(request, slot, words, refused=refused, status=422)
@@ -94,7 +94,7 @@ def test_target(request: HttpRequest) -> HttpResponse:
     try:
         policy = read_policy()
         policy.check()
-        text = text or default_target(wish_of(slot, words, strict=False).slice)
+        text = text or default_target(export_request_of(slot, words, strict=False).slice)
         target = target_of(text, policy, anywhere=may_choose_anywhere(request.user))
         found: dict[str, Any] = {"target": target, "ok": True, "cause": "", "remedy": ""}
         try:

@@ -9,12 +9,21 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from replview.access.withheld import visible_jobs
-from replview.features.history.request import PERIODS, HistoryWish, fields_of, read_history_wish
+from replview.features.history.request import (
+    PERIODS,
+    HistoryRequest,
+    IncarnationThere,
+    Root,
+    fields_of,
+    incarnations_there,
+    known_roots,
+    read_history_request,
+    root_of,
+)
 from replview.parquet.writing.estimating import spark_is_there
 from replview.spark.history.commands import JOBS
 from replview.store.models import HistoryJob
 from replview.targets.policy import Policy, Refused, read_policy
-from replview.targets.roots import LifeThere, Root, known_roots, lives_there, root_of
 from replview.ui.sentence import Sentence, refusal
 
 _EARLIER = 8
@@ -31,11 +40,11 @@ class HistoryPage:
     sentence: Sentence
     roots: list[Root] = field(default_factory=list)
     #: Empty: what is there is not known, or it is nothing.
-    lives: list[str] = field(default_factory=list)
+    incarnations: list[str] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     #: The words that the chosen job takes.
     fields: tuple[str, ...] = ()
-    wish: HistoryWish | None = None
+    history_request: HistoryRequest | None = None
     earlier: list[HistoryJob] = field(default_factory=list)
     earlier_in_all: int = 0
     periods: tuple[str, ...] = PERIODS
@@ -106,7 +115,7 @@ def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
         page.fields = fields_of(page.words["job"])
         if page.words.get("root"):
             _look(page)
-            page.wish = read_history_wish(page.words, anywhere=anywhere)
+            page.history_request = read_history_request(page.words, anywhere=anywhere)
     except Refused as refused:
         trouble = refused
     page.sentence = _sentence(page, trouble)
@@ -117,7 +126,7 @@ def _look(page: HistoryPage) -> None:
     """Offer what is there; what is not named and the job needs is the first of it."""
     root = root_of(page.words["root"], page.policy, anywhere=page.anywhere)
     try:
-        there = lives_there(root)
+        there = incarnations_there(root)
     except Refused:
         # Both may still be written by hand.
         if page.words.get("life"):
@@ -125,26 +134,28 @@ def _look(page: HistoryPage) -> None:
         raise
     if not there:
         raise Refused("nothing is exported there", "Export a slice there first")
-    page.lives = [life.name for life in there]
-    life = _chosen_life(page, there)
-    page.tables = list(life.tables)
+    page.incarnations = [incarnation.name for incarnation in there]
+    incarnation = _chosen_incarnation(page, there)
+    page.tables = list(incarnation.tables)
     if "table" in page.fields:
-        if life.tables:
-            page.words.setdefault("table", life.tables[0])
-        if page.words.get("table") not in life.tables:
+        if incarnation.tables:
+            page.words.setdefault("table", incarnation.tables[0])
+        if page.words.get("table") not in incarnation.tables:
             named = page.words.get("table")
             cause = f"no table {named} is" if named else "no table is"
-            raise Refused(f"{cause} exported of {life.name} there", "Choose another")
+            raise Refused(f"{cause} exported of {incarnation.name} there", "Choose another")
     for name in page.chosen_tables if "tables" in page.fields else ():
-        if name not in life.tables:
-            raise Refused(f"no table {name} is exported of {life.name} there", "Choose others")
+        if name not in incarnation.tables:
+            raise Refused(
+                f"no table {name} is exported of {incarnation.name} there", "Choose others"
+            )
 
 
-def _chosen_life(page: HistoryPage, there: list[LifeThere]) -> LifeThere:
+def _chosen_incarnation(page: HistoryPage, there: list[IncarnationThere]) -> IncarnationThere:
     page.words.setdefault("life", there[0].name)
-    for life in there:
-        if life.name == page.words["life"]:
-            return life
+    for incarnation in there:
+        if incarnation.name == page.words["life"]:
+            return incarnation
     raise Refused(
         f"nothing is exported of {page.words['life']} there", "Choose another incarnation"
     )

@@ -1,22 +1,34 @@
-"""From the words of a form to a history job: which job, over which root, of what."""
+"""From the words of a form to a history job: which job, over which root (the archive, or where an
+export was written to), of what.
+"""
 
 import argparse
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from replview.access.visibility import current_visibility
 from replview.access.withheld import slot_of_life, withheld
 from replview.jobs import history_jobs
 from replview.parquet.reading.places import lsn_text
+from replview.parquet.writing.layout import decoded
+from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target
 from replview.spark.history.commands import JOBS, lsn, moment
-from replview.store.models import HistoryJob
+from replview.spark.history.datasets import Incarnation
+from replview.store.models import Export, HistoryJob
 from replview.store.read.visibility import NO_RIGHT
+from replview.store.retention import archive
 from replview.store.write.access_record import note
-from replview.targets.policy import Refused, read_policy
-from replview.targets.roots import root_of
+from replview.targets.policy import Policy, Refused, read_policy, target_of
 from replview.text.parsing import whole_number
 
+#: What a page may spend on listing folders of an object store.
+_PATIENCE_SECONDS = 5.0
+_MOST = 200
 PERIODS = ("minute", "hour", "day", "week", "month")
 #: A job's groups of options → the words of the form.
 WORDS = {
@@ -31,8 +43,86 @@ _LONGEST = 2_000
 _MOST_TOP = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder or URL that slices were written to."""
+
+    url: str
+    #: ``the archive``, ``export 12``.
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncarnationThere:
+    """One incarnation of a slot below a root: ``source/slot-number``, and its tables."""
+
+    name: str
+    tables: tuple[str, ...]
+
+
+def known_roots() -> list[Root]:
+    """The archive, and every folder that an export has filled: the newest first."""
+    found: dict[str, Root] = {}
+    if (target := archive.chosen().target) is not None:
+        found[target] = Root(target, "the archive")
+    done = Export.objects.filter(state=Export.State.DONE).exclude(target__contains="://")
+    for pk, url in done.values_list("pk", "target")[:_MOST]:
+        found.setdefault(url, Root(url, f"export {pk}"))
+    return list(found.values())
+
+
+def root_of(text: str, policy: Policy, *, anywhere: bool) -> str:
+    """A known root, or one that whoever asks could export to. Raises ``Refused``."""
+    if text in {root.url for root in known_roots()}:
+        return text
+    return target_of(text, policy, anywhere=anywhere)
+
+
+def incarnations_there(root: str) -> list[IncarnationThere]:
+    """What was exported there. Raises ``Refused``."""
+    found: list[list[IncarnationThere] | Refused] = []
+    read = threading.Thread(target=lambda: found.append(_read(root)), daemon=True, name="root")
+    read.start()
+    read.join(_PATIENCE_SECONDS)
+    if not found:
+        raise Refused(
+            f"listing what is there takes longer than {_PATIENCE_SECONDS:.0f} s",
+            "Write the incarnation and the table yourself",
+        )
+    if isinstance(found[0], Refused):
+        raise found[0]
+    if not current_visibility().restricted:
+        return found[0]
+    # Of a slot that is not there for whoever asks nothing is told, nor of a hidden table.
+    slots = {incarnation.name: slot_of_life(incarnation.name) for incarnation in found[0]}
+    hidden = {name: withheld(slot) for name, slot in slots.items() if slot is not None}
+    return [
+        IncarnationThere(
+            incarnation.name,
+            tuple(t for t in incarnation.tables if not hidden[incarnation.name].hides(t)),
+        )
+        for incarnation in found[0]
+        if incarnation.name in hidden
+    ]
+
+
+def _read(root: str) -> list[IncarnationThere] | Refused:
+    try:
+        return [
+            IncarnationThere(
+                incarnation.name,
+                tuple(sorted(decoded(each.folder) for each in incarnation.tables())),
+            )
+            for incarnation in Incarnation.all(Target.of(root))
+        ]
+    except TargetProblem as problem:
+        return Refused(problem.problem, problem.remedy)
+    except (OSError, pa.ArrowException) as error:
+        return Refused(f"it cannot be listed ({type(error).__name__})", "Check the address")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryWish:
+class HistoryRequest:
     """What somebody wants, understood."""
 
     job: str
@@ -49,7 +139,7 @@ def fields_of(job: str) -> tuple[str, ...]:
     return tuple(word for group in groups for word in WORDS.get(group, ()))
 
 
-def read_history_wish(words: Mapping[str, str], *, anywhere: bool) -> HistoryWish:
+def read_history_request(words: Mapping[str, str], *, anywhere: bool) -> HistoryRequest:
     """What these words ask for. Raises ``Refused``."""
     job = words.get("job", "")
     fields = fields_of(job)
@@ -70,7 +160,7 @@ def read_history_wish(words: Mapping[str, str], *, anywhere: bool) -> HistoryWis
     _check_rights(kept)
     if "lsn" in kept and "time" in kept:
         raise Refused("an LSN and a time are two moments", "Empty one of them")
-    return HistoryWish(job=job, root=root, words=kept)
+    return HistoryRequest(job=job, root=root, words=kept)
 
 
 def _check_rights(words: dict[str, str]) -> None:
@@ -91,18 +181,23 @@ def _check_rights(words: dict[str, str]) -> None:
         )
 
 
-def ask(wish: HistoryWish, *, by: str, anywhere: bool) -> HistoryJob:
+def ask(history_request: HistoryRequest, *, by: str, anywhere: bool) -> HistoryJob:
     """Record it; a worker begins soon. Raises ``Refused``."""
     read_policy().check()
-    row = history_jobs.request(wish.job, wish.root, wish.words, by=by, anywhere=anywhere)
-    slot = slot_of_life(wish.words.get("life", ""))
-    named = [wish.words.get("table", ""), *wish.words.get("tables", "").split(",")]
+    row = history_jobs.request(
+        history_request.job, history_request.root, history_request.words, by=by, anywhere=anywhere
+    )
+    slot = slot_of_life(history_request.words.get("life", ""))
+    named = [
+        history_request.words.get("table", ""),
+        *history_request.words.get("tables", "").split(","),
+    ]
     note(
         "exported",
         subject=f"history job {row.pk}",
         source_id=slot.source_id if slot else None,
         tables=filter(None, named),
-        details={"job": wish.job, "root": wish.root},
+        details={"job": history_request.job, "root": history_request.root},
     )
     return row
 

@@ -13,7 +13,7 @@ from replview.access.visibility import current_visibility
 from replview.access.withheld import visible_jobs
 from replview.features.history.page import history_words, read_history_page
 from replview.features.history.record import read_history_record
-from replview.features.history.request import ask, read_history_wish
+from replview.features.history.request import ask, read_history_request
 from replview.jobs import history_jobs
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, may_choose_anywhere
@@ -41,8 +41,8 @@ def new(request: HttpRequest) -> HttpResponse:
     """Ask for it, then show it; what was refused is said where it was asked for."""
     words, anywhere = history_words(request.POST), may_choose_anywhere(request.user)
     try:
-        wish = read_history_wish(words, anywhere=anywhere)
-        row = ask(wish, by=request.user.get_username(), anywhere=anywhere)
+        history_request = read_history_request(words, anywhere=anywhere)
+        row = ask(history_request, by=request.user.get_username(), anywhere=anywhere)
     except Refused as refused:
         return _render(request, words, refused=refused, status=422)
     return redirect("history-job", job_id=row.pk)

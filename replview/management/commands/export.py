@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from replview.features.exports.job import carry_out
 from replview.features.exports.outlook import Outlook, outlook_of
-from replview.features.exports.request import Wish, ask, nothing_words, read_wish
+from replview.features.exports.request import ExportRequest, ask, nothing_words, read_export_request
 from replview.jobs import exports
 from replview.live.publisher import Publisher
 from replview.management.output.changes_options import add_filters, words_of
@@ -83,21 +83,21 @@ class Command(InstanceCommand):
 
     def _export(self, slot: Slot, options: dict[str, Any]) -> None:
         read_policy().check()
-        wish, target = _wish(slot, options)
+        export_request, target = _wish(slot, options)
         if options["estimate"]:
-            for line in estimate_lines(outlook_of(wish, patient=True)):
+            for line in estimate_lines(outlook_of(export_request, patient=True)):
                 self.say(line)
             return
         if not target:
             raise CommandError("say where to: --to FOLDER or --to URL (or --estimate)")
-        if wish.empty:
-            cause, remedy = nothing_words(wish)
+        if export_request.empty:
+            cause, remedy = nothing_words(export_request)
             if options["since_last"]:
                 self.say(f"{cause}: nothing was written")
                 return
             raise Refused(cause, remedy)
-        outlook = outlook_of(wish, patient=True)
-        row = ask(wish, target, by=command_user(), how=Export.How.COMMAND, anywhere=True,
+        outlook = outlook_of(export_request, patient=True)
+        row = ask(export_request, target, by=command_user(), how=Export.How.COMMAND, anywhere=True,
                   base=Path.cwd(), spark=options["spark"] or outlook.spark)  # fmt: skip
         self._carry_out(row, outlook, options["wait"])
 
@@ -162,7 +162,7 @@ class Command(InstanceCommand):
         self.say(f"URLs, for admins and commands: {', '.join(policy.schemes) or 'none'}")
 
 
-def _wish(slot: Slot, options: dict[str, Any]) -> tuple[Wish, str]:
+def _wish(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
     """What is asked for, and where to: of a continued one what its last says, unless given."""
     name, words, target = options["name"], words_of(options), options["to"] or ""
     if options["since_last"]:
@@ -173,8 +173,10 @@ def _wish(slot: Slot, options: dict[str, Any]) -> tuple[Wish, str]:
             words = words or {k: v for k, v in last.words.items() if k != "slot"}
             target = target or last.target
     before = options["before"]
-    wish = read_wish(slot, words, name=name, since_last=options["since_last"], before=before)
-    return wish, target
+    export_request = read_export_request(
+        slot, words, name=name, since_last=options["since_last"], before=before
+    )
+    return export_request, target
 
 
 def _split(text: str) -> list[str]:

@@ -23,7 +23,7 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import (
     MANIFESTS,
     UNFINISHED,
-    life_folder,
+    incarnation_folder,
     range_of_name,
     slice_name,
 )
@@ -47,7 +47,9 @@ _BEGINS = """
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The slices of everything that stand in a life's folder: where each begins → where it ends."""
+    """The slices of everything that stand in an incarnation's folder: where each begins → where it
+    ends.
+    """
 
     whole: Mapping[int, int]
     begun: Mapping[int, int]
@@ -57,7 +59,7 @@ class Chain:
         """As the names of the manifests tell; slices of less than everything are none of it."""
         whole: dict[int, int] = {}
         begun: dict[int, int] = {}
-        for found in target.files(f"{life_folder(part)}/{MANIFESTS}"):
+        for found in target.files(f"{incarnation_folder(part)}/{MANIFESTS}"):
             name = found.path.rpartition("/")[2]
             seqs = range_of_name(name)
             if seqs is None:
@@ -75,24 +77,24 @@ class Chain:
             after = self.whole[after]
         return after
 
-    def next(self, wish: Slice) -> Slice | None:
-        """The slice that begins where the wish does and is there, or was begun; None: none is."""
-        after = wish.after_seq
+    def next(self, wanted: Slice) -> Slice | None:
+        """The slice there, or begun, that begins where the wanted one does; None: none does."""
+        after = wanted.after_seq
         through = self.begun.get(after, self.whole.get(after))
-        return None if through is None else replace(wish, through_seq=through)
+        return None if through is None else replace(wanted, through_seq=through)
 
 
-def next_slice(wish: Slice, target: Target, dsn: str | None) -> Slice:
-    """The slice that is there or was begun, else as much of the wish as one schema reads."""
-    known = Chain.of(target, wish).next(wish)
+def next_slice(wanted: Slice, target: Target, dsn: str | None) -> Slice:
+    """The slice that is there or was begun, else as much of the wanted one as one schema reads."""
+    known = Chain.of(target, wanted).next(wanted)
     if known is not None:
         return known
     with connect(dsn) as connection:
-        return before_retyping(connection, wish)
+        return before_retyping(connection, wanted)
 
 
 def everything(part: Slice, after_seq: int, through_seq: int) -> Slice:
-    """All of a life between two places."""
+    """All of an incarnation between two places."""
     return Slice(
         source=part.source, slot=part.slot, incarnation_id=part.incarnation_id,
         incarnation=part.incarnation, after_seq=after_seq, through_seq=through_seq,
@@ -100,16 +102,16 @@ def everything(part: Slice, after_seq: int, through_seq: int) -> Slice:
 
 
 def write_next(
-    wish: Slice,
+    wanted: Slice,
     target: Target,
     *,
     dsn: str | None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Manifest:
-    """Write the slice that begins where ``wish`` does, or find it there. Files of a run that was
+    """Write the slice that begins where ``wanted`` does, or find it there. Files of a run that was
     stopped stay. Raises what ``export`` raises.
     """
-    chosen = next_slice(wish, target, dsn)
+    chosen = next_slice(wanted, target, dsn)
     return export(chosen, target, dsn=dsn, cancelled=cancelled, keep=True)
 
 

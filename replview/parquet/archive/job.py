@@ -137,9 +137,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
-    wish, target = Slice.from_json(job["slice"]), Target.of(job["target"])
-    log.info("%s/%s, %s…%s", wish.source, wish.slot, wish.after_seq + 1, wish.through_seq)
-    manifest = write_next(wish, target, dsn=None, cancelled=stopped.is_set)
+    wanted, target = Slice.from_json(job["slice"]), Target.of(job["target"])
+    log.info("%s/%s, %s…%s", wanted.source, wanted.slot, wanted.after_seq + 1, wanted.through_seq)
+    manifest = write_next(wanted, target, dsn=None, cancelled=stopped.is_set)
     seqs = manifest.document["commit_seq"]
     counted = count(target, manifest)
     log.info("counted %s transactions in %s files", counted["transactions"], len(manifest.files))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from replview.parquet.archive.images import (
+from replview.parquet.archive.changes import (
     ArchivedChange,
     ArchivedTransaction,
     RowChanges,
@@ -29,7 +29,6 @@ from replview.parquet.archive.images import (
     oid_of,
     parse_cursor,
 )
-from replview.parquet.writing.half_files import told
 from replview.parquet.writing.layout import (
     MANIFESTS,
     SCHEMA,
@@ -38,14 +37,15 @@ from replview.parquet.writing.layout import (
     encoded,
     range_of_name,
 )
+from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
 _FORMAT = pads.ParquetFileFormat()
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedLife:
-    """One life of a slot below an archive's root."""
+class ArchivedIncarnation:
+    """One incarnation of a slot below an archive's root."""
 
     target: Target
     folder: str
@@ -124,7 +124,7 @@ class ArchivedLife:
         where = key_filter(dataset.schema, key)
         if where is None:
             return [], False
-        with told():
+        with raising_problems():
             places = dataset.to_table(columns=["_commit_version", "_xid", "_seq"], filter=where)
         pairs = list(dict.fromkeys(tuple(row.values()) for row in places.to_pylist()))
         pairs.reverse()
@@ -133,7 +133,7 @@ class ArchivedLife:
             return [], len(pairs) > given
         lsns = pa.array(sorted({place[0] for place in chosen}), pa.int64())
         seqs = pa.array(sorted({place[2] for place in chosen}), pa.int32())
-        with told():
+        with raising_problems():
             rows = dataset.to_table(
                 filter=pc.field("_commit_version").isin(lsns) & pc.field("_seq").isin(seqs)
             )
@@ -197,16 +197,16 @@ class ArchivedLife:
 
     def _dataset(self, path: str) -> pads.FileSystemDataset:
         address = self.target.address
-        with told():
+        with raising_problems():
             return pads.dataset(
                 f"{address.path}/{path}", filesystem=address.filesystem, format=_FORMAT
             )
 
     def _rows(self, path: str, where: pc.Expression) -> pa.Table:
-        with told():
+        with raising_problems():
             return self._dataset(path).to_table(filter=where)
 
     def _head(self, path: str, where: pc.Expression, most: int) -> list[dict[str, Any]]:
-        with told():
+        with raising_problems():
             rows: list[dict[str, Any]] = self._dataset(path).head(most, filter=where).to_pylist()
         return rows

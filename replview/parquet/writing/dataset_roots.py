@@ -21,7 +21,7 @@ from replview.parquet.writing.dataset_schemas import (
 )
 from replview.parquet.writing.layout import (
     SCHEMA,
-    life_folder,
+    incarnation_folder,
     root_folder,
     root_of,
     roots_by_dataset,
@@ -45,13 +45,13 @@ class Placed:
 
 def place(plan: Plan, target: Target) -> Placed:
     """Choose each table's root."""
-    life = life_folder(plan.part_of)
-    roots = roots_by_dataset(target.folders(life))
+    incarnation = incarnation_folder(plan.part_of)
+    roots = roots_by_dataset(target.folders(incarnation))
     folders, documents, opened = dict(plan.folders), {}, []
     for relation, table in plan.tables.items():
         first = plan.folders[relation]
         names = roots.get(first.rpartition("/")[2], [])
-        there = _candidates(plan, relation, [f"{life}/{name}" for name in names], target)
+        there = _candidates(plan, relation, [f"{incarnation}/{name}" for name in names], target)
         folder, document = _root_for(plan, table, first, there)
         folders[relation] = folder
         documents[f"{folder}/{SCHEMA}"] = written(document)

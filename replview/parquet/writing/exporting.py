@@ -13,8 +13,8 @@ from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Slice
 from replview.parquet.writing.dataset_roots import place
-from replview.parquet.writing.half_files import WRITING, named
-from replview.parquet.writing.layout import SCHEMA, life_folder
+from replview.parquet.writing.filesystems import WRITING, named
+from replview.parquet.writing.layout import SCHEMA, incarnation_folder
 from replview.parquet.writing.manifests import (
     Manifest,
     gaps_of,
@@ -135,7 +135,7 @@ class _Export:
         """Files that are there; half-written ones are swept away, another slice's are refused."""
         names = {one.path for one in plan.parts}
         there, ours = set(), names | own_paths(self.part)
-        for found in self.target.files(life_folder(self.part), deep=True):
+        for found in self.target.files(incarnation_folder(self.part), deep=True):
             folder, _, name = found.path.rpartition("/")
             if found.path in names:
                 there.add(found.path)
@@ -232,7 +232,7 @@ class _Export:
     def _take_back(self, plan: Plan) -> None:
         """Nothing of a slice stays that nobody wants."""
         ours, others = {one.path for one in plan.parts}, set()
-        for found in self.target.files(life_folder(self.part), deep=True):
+        for found in self.target.files(incarnation_folder(self.part), deep=True):
             folder, _, name = found.path.rpartition("/")
             half = name.startswith(WRITING) and f"{folder}/{named(name)}" in ours
             if half or found.path in ours:
@@ -244,7 +244,7 @@ class _Export:
         seal(self.target, self.part, None)
         for folder in {one.path.rpartition("/")[0] for one in plan.parts}:
             self.target.delete_empty(folder)
-        self.target.delete_empty(f"{life_folder(self.part)}/_manifests")
+        self.target.delete_empty(f"{incarnation_folder(self.part)}/_manifests")
 
 
 def lost_store(error: psycopg.Error) -> StoreProblem:

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replview.parquet.writing.half_files import Sink
+from replview.parquet.writing.filesystems import Sink
 from replview.parquet.writing.targets import Target
 
 _GROUP_ROWS = 131_072

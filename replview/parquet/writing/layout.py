@@ -2,7 +2,7 @@
 
 ::
 
-    <root>/<source>/<slot>-<life's number>/
+    <root>/<source>/<slot>-<incarnation's number>/
         <schema>.<table>/                    a dataset; its folder always has a dot
             _schema.json                     the schema that reads all its files
             commit_date=2026-11-20/
@@ -70,13 +70,13 @@ def decoded(text: str) -> str:
     return unquote(text.replace("~", "%"))
 
 
-def life_folder(part: Slice) -> str:
-    """Where all of a slot's life stands, seen from the root."""
+def incarnation_folder(part: Slice) -> str:
+    """Where all of a slot's incarnation stands, seen from the root."""
     return f"{encoded(part.source)}/{encoded(part.slot)}-{part.incarnation}"
 
 
 def datasets(tables: Sequence[SliceTable]) -> dict[int, str]:
-    """Relation → its dataset's folder, seen from the life's.
+    """Relation → its dataset's folder, seen from the incarnation's.
 
     Names that are equal, or on some file systems would be, get the table's oid behind them: all but
     that of the table seen first.
@@ -108,8 +108,8 @@ def root_of(folder: str) -> tuple[str, int]:
 
 
 def roots_by_dataset(names: Iterable[str]) -> dict[str, list[str]]:
-    """Of the folders in a life's, those of tables: the first root's → all that are there, in their
-    order.
+    """Of the folders of an incarnation, those of tables: the first root's → all that are there, in
+    their order.
     """
     found: dict[str, list[str]] = {}
     for name in sorted(names, key=root_of):

@@ -1,4 +1,4 @@
-"""Manifests: what a slice's files are, and whose slices stand below a root.
+"""Manifests: what a slice's files are, what it cannot have, and whose slices stand below a root.
 
 A manifest tells nothing of when or by whom it was written: the same slice gives the same bytes.
 """
@@ -17,7 +17,7 @@ from replview.parquet.writing.layout import (
     MANIFESTS,
     SUCCESS,
     UNFINISHED,
-    life_folder,
+    incarnation_folder,
     range_of_name,
     slice_name,
 )
@@ -58,7 +58,7 @@ class Manifest:
 
     @property
     def folder(self) -> str:
-        """The life's, seen from the root."""
+        """The incarnation's, seen from the root."""
         return str(self.document["folder"])
 
     @property
@@ -96,7 +96,7 @@ class Manifest:
         return cls({
             "format": 1,
             "name": slice_name(part),
-            "folder": life_folder(part),
+            "folder": incarnation_folder(part),
             "source": part.source,
             "slot": part.slot,
             "incarnation": part.incarnation,
@@ -154,11 +154,13 @@ def _file(part: Part, written: Written) -> dict[str, Any]:
 
 def path_of(part: Slice) -> str:
     """Where a slice's own manifest stands, seen from the root."""
-    return f"{life_folder(part)}/{MANIFESTS}/{slice_name(part)}.json"
+    return f"{incarnation_folder(part)}/{MANIFESTS}/{slice_name(part)}.json"
 
 
 def read_manifest(target: Target, part: Slice | str) -> Manifest | None:
-    """A slice's manifest, or the last one written in a life's folder; None: it is not whole."""
+    """A slice's manifest, or the last one written in an incarnation's folder; None: it is not
+    whole.
+    """
     if isinstance(part, str):
         data = target.read_bytes(f"{part}/{MANIFEST}")
     else:
@@ -167,7 +169,7 @@ def read_manifest(target: Target, part: Slice | str) -> Manifest | None:
 
 
 def manifests(target: Target, folder: str) -> list[str]:
-    """The names of a life's whole slices, in the order of history."""
+    """The names of an incarnation's whole slices, in the order of history."""
     found = (each.path.rpartition("/")[2] for each in target.files(f"{folder}/{MANIFESTS}"))
     names = (name for name in found if not name.endswith(UNFINISHED))
     return [name.removesuffix(".json") for name in names if range_of_name(name) is not None]
@@ -175,7 +177,7 @@ def manifests(target: Target, folder: str) -> list[str]:
 
 def refuse_overlap(target: Target, part: Slice) -> None:
     """Rows of a transaction may stand in one slice of a root only. Raises ``TargetProblem``."""
-    folder = f"{life_folder(part)}/{MANIFESTS}"
+    folder = f"{incarnation_folder(part)}/{MANIFESTS}"
     mine = slice_name(part)
     for found in target.files(folder):
         name = found.path.rpartition("/")[2]
@@ -210,8 +212,8 @@ def _overlap(one: Slice, other: Slice) -> bool:
 
 
 def mark_unfinished(target: Target, part: Slice) -> None:
-    """From now on the life's folder may hold files of a slice that is not whole."""
-    target.delete(f"{life_folder(part)}/{SUCCESS}")
+    """From now on the incarnation's folder may hold files of a slice that is not whole."""
+    target.delete(f"{incarnation_folder(part)}/{SUCCESS}")
     document = orjson.dumps({"slice": part.to_json()})
     target.write_bytes(_unfinished(part), document)
 
@@ -234,7 +236,7 @@ def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
     """End the slice: whole with its manifest, or taken back without one. ``_SUCCESS`` comes last,
     unless some other slice is still being written.
     """
-    folder = life_folder(part)
+    folder = incarnation_folder(part)
     if manifest is not None:
         target.write_bytes(path_of(part), manifest.written())
         target.write_bytes(f"{folder}/{MANIFEST}", manifest.written())

@@ -24,7 +24,7 @@ from replview.parquet.writing.layout import (
     EVENTS,
     TRANSACTIONS,
     datasets,
-    life_folder,
+    incarnation_folder,
     part_names,
 )
 from replview.parquet.writing.parts import Part
@@ -83,9 +83,10 @@ class Plan:
         ``StoreProblem``.
         """
         tables = {table.relation_id: table for table in tables_of(connection, part)}
-        life = life_folder(part)
+        incarnation = incarnation_folder(part)
         folders = {
-            relation: f"{life}/{name}" for relation, name in datasets([*tables.values()]).items()
+            relation: f"{incarnation}/{name}"
+            for relation, name in datasets([*tables.values()]).items()
         }
         sizes = sizes_of(connection, part)
         per_change = sizes.bytes_per_change
@@ -99,8 +100,8 @@ class Plan:
         parts: list[Part] = []
         for relation, ranges in zip(tables, of_tables, strict=True):
             parts += _parts("table", folders[relation], ranges, relation)
-        parts += _parts("transactions", f"{life}/{TRANSACTIONS}", transactions)
-        parts += _parts("events", f"{life}/{EVENTS}", events)
+        parts += _parts("transactions", f"{incarnation}/{TRANSACTIONS}", transactions)
+        parts += _parts("events", f"{incarnation}/{EVENTS}", events)
         return cls(part, tables, folders, tuple(parts))
 
 

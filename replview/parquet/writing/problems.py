@@ -4,7 +4,11 @@ Neither sentence holds values, addresses or secrets: what a library said is look
 """
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pyarrow as pa
 
 _AGAIN = "then run it again: finished files are kept"
 _NO_RIGHT = (
@@ -121,3 +125,12 @@ def problem_of(error: BaseException) -> TargetProblem:
         )
         known = next(found, _UNKNOWN)
     return TargetProblem(*known)
+
+
+@contextmanager
+def raising_problems() -> Iterator[None]:
+    """Raise ``TargetProblem`` in place of a file system's own errors."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise problem_of(error) from error

@@ -17,9 +17,15 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from replview.parquet.writing.addresses import Address, open_address
-from replview.parquet.writing.half_files import HalfFile, LocalHalf, Sink, StoreHalf, told
-from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.filesystems import (
+    Address,
+    HalfFile,
+    LocalHalf,
+    Sink,
+    StoreHalf,
+    open_address,
+)
+from replview.parquet.writing.problems import TargetProblem, raising_problems
 
 _TRIAL_BYTES = b"written to prove that this target can be written, and deleted again\n"
 
@@ -62,7 +68,7 @@ class Target:
             if self.is_local
             else StoreHalf(self.address, self._full(path))
         )
-        with told():
+        with raising_problems():
             sink = Sink(half.open())
         try:
             yield sink
@@ -70,7 +76,7 @@ class Target:
             sink.abandon()
             half.discard()
             raise
-        with told():
+        with raising_problems():
             half.finish()
 
     def write_bytes(self, path: str, data: bytes) -> None:
@@ -80,7 +86,7 @@ class Target:
 
     def read_bytes(self, path: str) -> bytes | None:
         """All of a small file; None: there is none."""
-        with told():
+        with raising_problems():
             try:
                 with self.address.filesystem.open_input_stream(self._full(path), None) as stream:
                     return bytes(stream.read())
@@ -89,19 +95,19 @@ class Target:
 
     def open(self, path: str) -> pa.NativeFile:
         """A file to read at any place."""
-        with told():
+        with raising_problems():
             return self.address.filesystem.open_input_file(self._full(path))
 
     def size(self, path: str) -> int | None:
         """A file's bytes; None: there is none."""
-        with told():
+        with raising_problems():
             info = self.address.filesystem.get_file_info(self._full(path))
         return info.size if info.type == pa_fs.FileType.File else None
 
     def files(self, folder: str = "", *, deep: bool = False) -> list[Found]:
         """The files of a folder, by name; none where it does not exist."""
         chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True, recursive=deep)
-        with told():
+        with raising_problems():
             found = self.address.filesystem.get_file_info(chosen)
         base = len(self.address.path) + 1
         return sorted(
@@ -112,14 +118,14 @@ class Target:
     def folders(self, folder: str = "") -> list[str]:
         """Names of the folders in a folder that hold data; none where it does not exist."""
         chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True)
-        with told():
+        with raising_problems():
             found = self.address.filesystem.get_file_info(chosen)
         names = (i.base_name for i in found if i.type == pa_fs.FileType.Directory)
         return sorted(name for name in names if not name.startswith(("_", ".")))
 
     def delete(self, path: str) -> None:
         """Delete a file, if it is there."""
-        with told(), suppress(FileNotFoundError):
+        with raising_problems(), suppress(FileNotFoundError):
             self.address.filesystem.delete_file(self._full(path))
 
     def delete_empty(self, folder: str) -> None:

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
-from replview.spark.history.churn import churn, hot_rows
-from replview.spark.history.datasets import Dataset, Life
+from replview.spark.history.activity import churn, hot_rows, transaction_rates, transaction_sizes
+from replview.spark.history.datasets import Dataset, Incarnation
 from replview.spark.history.results import Result, without_masked
-from replview.spark.history.row_versions import row_versions
-from replview.spark.history.schema_versions import schema_versions
 from replview.spark.history.snapshots import as_of
 from replview.spark.history.spans import Span
-from replview.spark.history.transactions import transaction_rates, transaction_sizes
+from replview.spark.history.versions import row_versions, schema_versions
 from replview.spark.history.who_changed import who_changed
 from replview.spark.sessions import SparkProblem
 
@@ -48,19 +46,19 @@ def _hot_rows(spark: "SparkSession", options: argparse.Namespace) -> Result:
 
 
 def _sizes(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    return transaction_sizes(spark, Life.find(options.root, options.life), _span(options))
+    return transaction_sizes(spark, Incarnation.find(options.root, options.life), _span(options))
 
 
 def _rates(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    life = Life.find(options.root, options.life)
-    return transaction_rates(spark, life, _span(options), every=options.every)
+    incarnation = Incarnation.find(options.root, options.life)
+    return transaction_rates(spark, incarnation, _span(options), every=options.every)
 
 
 def _who_changed(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    life = Life.find(options.root, options.life)
-    chosen = [life.table(name) for name in options.table or ()] or life.tables()
+    incarnation = Incarnation.find(options.root, options.life)
+    chosen = [incarnation.table(name) for name in options.table or ()] or incarnation.tables()
     if not chosen:
-        raise SparkProblem(f"no table is exported of {life.name} there",
+        raise SparkProblem(f"no table is exported of {incarnation.name} there",
                            "export a slice with changes of tables")  # fmt: skip
     return who_changed(spark, chosen, _span(options), options.masked)
 

@@ -27,26 +27,30 @@ _SPARK_SCHEMES = {"s3": "s3a", "s3n": "s3a", "gcs": "gs"}
 
 
 @dataclass(frozen=True)
-class Life:
-    """One life of a slot below an export's root: its tables, transactions, events, manifests."""
+class Incarnation:
+    """One incarnation of a slot below an export's root: its tables, transactions, events,
+    manifests.
+    """
 
     root: Target
     #: ``<source>/<slot>-<number>`` as the folders are named.
     folder: str
 
     @classmethod
-    def find(cls, root: str, life: str | None = None) -> Self:
-        """The life ``source/slot-number`` (names as they are); None: the only one there is.
+    def find(cls, root: str, incarnation: str | None = None) -> Self:
+        """The incarnation ``source/slot-number`` (names as they are); None: the only one there is.
 
         Raises ``SparkProblem``, ``TargetProblem``.
         """
         target = Target.of(root)
-        if life is not None:
-            source, _, slot = life.partition("/")
+        if incarnation is not None:
+            source, _, slot = incarnation.partition("/")
             name, _, number = slot.rpartition("-")
             chosen = cls(target, f"{layout.encoded(source)}/{layout.encoded(name)}-{number}")
             if not chosen.manifests and not target.folders(chosen.folder):
-                raise SparkProblem(f"nothing is exported of {life} there", _which(cls.all(target)))
+                raise SparkProblem(
+                    f"nothing is exported of {incarnation} there", _which(cls.all(target))
+                )
             return chosen
         found = cls.all(target)
         if not found and target.is_local and not target.has_folder():
@@ -58,7 +62,7 @@ class Life:
 
     @classmethod
     def all(cls, target: Target) -> list[Self]:
-        """All lives below a root."""
+        """All incarnations below a root."""
         return [
             cls(target, f"{source}/{slot}")
             for source in target.folders()
@@ -124,22 +128,24 @@ class Life:
 class Dataset:
     """The exported changes of one table."""
 
-    life: Life
-    #: Its first root's, seen from the life's.
+    incarnation: Incarnation
+    #: Its first root's, seen from the incarnation's.
     folder: str
     #: Of all its roots, in their order; empty: it has that one.
     folders: tuple[str, ...] = ()
 
     @classmethod
-    def find(cls, root: str, table: str, life: str | None = None) -> "Dataset":
+    def find(cls, root: str, table: str, incarnation: str | None = None) -> "Dataset":
         """The dataset of a table below an export's root. Raises ``SparkProblem``."""
-        return Life.find(root, life).table(table)
+        return Incarnation.find(root, incarnation).table(table)
 
     @cached_property
     def roots(self) -> list[DatasetRoot]:
         """Its folders."""
-        target, life = self.life.root, self.life.folder
-        return [DatasetRoot(target, f"{life}/{each}") for each in self.folders or (self.folder,)]
+        target, incarnation = self.incarnation.root, self.incarnation.folder
+        return [
+            DatasetRoot(target, f"{incarnation}/{each}") for each in self.folders or (self.folder,)
+        ]
 
     @cached_property
     def relation(self) -> SliceTable:
@@ -240,6 +246,6 @@ def spark_url(target: Target) -> str:
     return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest.partition('?')[0].rstrip('/')}"
 
 
-def _which(found: Sequence[Life]) -> str:
-    names = ", ".join(sorted(life.name for life in found))
+def _which(found: Sequence[Incarnation]) -> str:
+    names = ", ".join(sorted(incarnation.name for incarnation in found))
     return f"choose one of: {names}" if found else "export a slice there first"

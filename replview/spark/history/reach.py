@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import Slice
-from replview.spark.history.datasets import Dataset, Life
-from replview.spark.history.lives import STREAM, Truncation, placed
+from replview.spark.history.datasets import Dataset, Incarnation
+from replview.spark.history.row_intervals import STREAM, Truncation, placed
 from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _truncations(
     """Where the table was truncated, in order, and when."""
     from pyspark.sql import functions as F
 
-    events = dataset.life.events(spark).where(F.col("op") == "truncate")
+    events = dataset.incarnation.events(spark).where(F.col("op") == "truncate")
     relation = dataset.relation
     named = (F.col("schema") == relation.schema) & (F.col("table") == relation.table)
     if "relation_oid" in events.columns:
@@ -144,7 +144,7 @@ def doubts(
         )
     if reach.keyless:
         found.append(f"{reach.keyless} changes do not say which row they are of, and are left out")
-    transactions = dataset.life.transactions(spark)
+    transactions = dataset.incarnation.transactions(spark)
     low = base if base is not None else reach.first or 0
     within = committed_by(transactions.where(F.col("_commit_version") >= low), moment,
                           time="commit_time")  # fmt: skip
@@ -165,12 +165,12 @@ def doubts(
     )
     (row,) = seen.crossJoin(ends).collect()
     seqs = (row["before"] or 0, row["last"] or 0)
-    if gone := deleted(dataset.life, *seqs):
+    if gone := deleted(dataset.incarnation, *seqs):
         found.append(f"{gone} of its transactions were deleted before they were exported")
     if row["skipped"]:
         found.append(f"{row['skipped']} transactions were left out of the record")
     if base is not None and row["last"] is not None:
-        found.extend(holes(dataset.life, *seqs, dataset=dataset))
+        found.extend(holes(dataset.incarnation, *seqs, dataset=dataset))
     if moment.lsn is not None and (row["lsn"] is None or row["lsn"] < moment.lsn):
         end = "before any" if row["lsn"] is None else f"at {LSN(row['lsn'])}"
         found.append(f"what is exported ends {end}, before the moment asked for")
@@ -181,9 +181,9 @@ def doubts(
     return found
 
 
-def deleted(life: Life, after: int, last: int) -> int:
+def deleted(incarnation: Incarnation, after: int, last: int) -> int:
     """How many transactions ``after < commit_seq <= last`` the store had no more when asked."""
-    gaps = [gap for told in life.manifests for gap in told.get("gaps", [])]
+    gaps = [gap for told in incarnation.manifests for gap in told.get("gaps", [])]
     return sum(
         max(0, min(gap["through_seq"], last) - max(gap["after_seq"], after))
         for gap in gaps
@@ -191,11 +191,13 @@ def deleted(life: Life, after: int, last: int) -> int:
     )
 
 
-def holes(life: Life, after: int, last: int, *, dataset: Dataset | None = None) -> Iterator[str]:
+def holes(
+    incarnation: Incarnation, after: int, last: int, *, dataset: Dataset | None = None
+) -> Iterator[str]:
     """What the manifests do not cover of the transactions ``after < commit_seq <= last``; of one
     table's changes, or of all tables'.
     """
-    slices = life.slices
+    slices = incarnation.slices
     if not slices:
         yield "no manifest says that what is exported is whole"
         return

@@ -1,4 +1,6 @@
-"""A job's result on the terminal, as JSON for whoever started the job, or as Parquet files."""
+"""A job's result: without the values of masked columns; on the terminal, as JSON for whoever
+started the job, or as Parquet files.
+"""
 
 import base64
 import datetime as dt

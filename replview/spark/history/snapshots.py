@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.lives import (
+from replview.spark.history.reach import Moment, doubts, read_reach
+from replview.spark.history.results import Result
+from replview.spark.history.row_intervals import (
     GONE,
     NEXT,
     PLACE,
@@ -16,10 +18,8 @@ from replview.spark.history.lives import (
     in_epochs,
     key_names,
     placed,
-    with_lives,
+    with_intervals,
 )
-from replview.spark.history.reach import Moment, doubts, read_reach
-from replview.spark.history.results import Result
 from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def as_of(
     unsent = Unsent(dataset, reach.unsent)
     if reach.unsent:
         moves = some_move_unsent(rows, keys)
-        frame = unsent.filled(with_lives(in_epochs(rows, ()), keys), keys, moves=moves)
+        frame = unsent.filled(with_intervals(in_epochs(rows, ()), keys), keys, moves=moves)
         frame = frame.where(frame[NEXT].isNull() & ~frame[GONE])
     else:
         frame = _latest(rows, keys)
@@ -65,7 +65,7 @@ def as_of(
     reasons = doubts(spark, dataset, reach, moment, None if base is None else base[0])
     told: dict[str, Any] = {
         "table": dataset.name,
-        "life": dataset.life.name,
+        "life": dataset.incarnation.name,
         "shape": version.number,
         "key": list(version.key_columns),
         "begins": None if base is None else {

@@ -1,4 +1,6 @@
-"""A part of history that a job counts in: from and to commit LSNs or times."""
+"""A part of history that a job counts in, from and to commit LSNs or times; and why what is counted
+may be other than what was committed in it.
+"""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -6,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decoder.scalars import LSN
-from replview.spark.history.datasets import Dataset, Life
+from replview.spark.history.datasets import Dataset, Incarnation
 from replview.spark.history.reach import deleted, holes
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Span:
 
 
 def span_doubts(
-    spark: "SparkSession", life: Life, span: Span, datasets: Sequence[Dataset] = ()
+    spark: "SparkSession", incarnation: Incarnation, span: Span, datasets: Sequence[Dataset] = ()
 ) -> tuple[str, ...]:
     """Sentences; none: what is exported has all of the span. Of these tables, or of transactions.
 
@@ -58,7 +60,7 @@ def span_doubts(
     """
     from pyspark.sql import functions as F
 
-    own = life.transactions(spark).where(F.col("state") != "snapshot")
+    own = incarnation.transactions(spark).where(F.col("state") != "snapshot")
     within = span.of(own, time="commit_time").agg(
         F.count_if(F.col("state") == "skipped").alias("skipped"),
         F.min("commit_seq").alias("first"),
@@ -74,12 +76,12 @@ def span_doubts(
     if row["last"] is None:
         return (*found, "no transaction of that time is exported")
     seqs = (row["first"] - 1, row["last"])
-    if gone := deleted(life, *seqs):
+    if gone := deleted(incarnation, *seqs):
         found.append(f"{gone} of its transactions were deleted before they were exported")
     if row["skipped"]:
         found.append(f"{row['skipped']} transactions were left out of the record")
     for one in datasets or (None,):
-        found.extend(holes(life, *seqs, dataset=one))
+        found.extend(holes(incarnation, *seqs, dataset=one))
     # What is so of all tables is said once.
     return tuple(dict.fromkeys(found))
 

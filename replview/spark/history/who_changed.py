@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.lives import (
+from replview.spark.history.results import Result, masked_of
+from replview.spark.history.row_intervals import (
     GONE,
-    LIFE,
+    INTERVAL,
     STREAM,
     by_key,
     in_epochs,
     placed,
-    with_lives,
+    with_intervals,
 )
-from replview.spark.history.results import Result, masked_of
 from replview.spark.history.snapshots import named
 from replview.spark.history.spans import Span, span_doubts
 from replview.spark.quoting import tick
@@ -60,7 +60,7 @@ def who_changed(
         told["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
     if apart := [each.name for each in datasets if not each.tells_rows_apart]:
         told["not_compared_for_want_of_one_key"] = apart
-    reasons = span_doubts(spark, datasets[0].life, within, datasets)
+    reasons = span_doubts(spark, datasets[0].incarnation, within, datasets)
     return Result(frame.orderBy(*order), not reasons, reasons, told)
 
 
@@ -91,7 +91,7 @@ def _of_table(
     rows = dataset.changes(spark, until_lsn=span.to_lsn, until=span.until)
     # Without rows before updates none has moved to another key.
     may_move = bool(rows.where(F.col("_change_type") == "update_preimage").select(F.lit(1)).head(1))
-    rows = with_lives(in_epochs(named(placed(rows, keys), keys), ()), keys)
+    rows = with_intervals(in_epochs(named(placed(rows, keys), keys), ()), keys)
     seen = [column for column in dataset.columns if column.source_name not in hidden]
     compared = [column for column in seen if column not in keys]
     rows = _with_before(rows, keys, compared)
@@ -119,11 +119,12 @@ def _with_before(
     before = by_key(keys).rowsBetween(-(1 << 31), -1)
     added: dict[str, Any] = {}
     for n, column in enumerate(columns):
-        mine = F.struct(_digest(column).alias("digest"), F.col(LIFE).alias("life"))
+        mine = F.struct(_digest(column).alias("digest"), F.col(INTERVAL).alias("interval"))
         last = F.last(F.when(_sent(column), mine), ignorenulls=True).over(before)
         added[f"_before{n}"] = last
     return rows.withColumns(added).withColumns({
-        name: F.when(F.col(name)["life"] == F.col(LIFE), F.col(name)["digest"]) for name in added
+        name: F.when(F.col(name)["interval"] == F.col(INTERVAL), F.col(name)["digest"]) for name in
+        added
     })  # fmt: skip
 
 

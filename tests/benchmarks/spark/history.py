@@ -53,16 +53,19 @@ def _export(dsn: str, root: str) -> None:
 
 
 def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None]]:
-    from replview.spark.history.churn import churn, hot_rows
-    from replview.spark.history.datasets import Dataset, Life
-    from replview.spark.history.row_versions import row_versions
-    from replview.spark.history.schema_versions import schema_versions
+    from replview.spark.history.activity import (
+        churn,
+        hot_rows,
+        transaction_rates,
+        transaction_sizes,
+    )
+    from replview.spark.history.datasets import Dataset, Incarnation
     from replview.spark.history.snapshots import as_of
     from replview.spark.history.spans import Span
-    from replview.spark.history.transactions import transaction_rates, transaction_sizes
+    from replview.spark.history.versions import row_versions, schema_versions
     from replview.spark.history.who_changed import who_changed
 
-    life, orders = Life.find(root), Dataset.find(root, "public.orders")
+    life, orders = Incarnation.find(root), Dataset.find(root, "public.orders")
     whole = Span(None, None, None, None)
     # Commit LSNs of the store's transactions go by the thousand.
     middle = changes // PER_TRANSACTION // 2 * 1000

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 
 from replview.access.tokens import make_token
 from replview.access.visibility import reading_session
-from replview.features.exports.request import read_wish
+from replview.features.exports.request import read_export_request
 from replview.jobs import exports
 from replview.management.commands import export as by_command
 from replview.parquet.reading import connect, resolve
@@ -99,11 +99,14 @@ def in_the_export(part: Slice) -> list[int]:
 
 def test_every_filter_of_the_page_narrows_an_export(told: History) -> None:
     for words, expected in FILTERS:
-        wish = read_wish(told.slot, words)
-        assert in_the_export(wish.slice) == on_the_page(words) == expected, words
-        assert Slice.from_json(json.loads(json.dumps(wish.slice.to_json()))) == wish.slice
+        export_request = read_export_request(told.slot, words)
+        assert in_the_export(export_request.slice) == on_the_page(words) == expected, words
+        assert (
+            Slice.from_json(json.loads(json.dumps(export_request.slice.to_json())))
+            == export_request.slice
+        )
         # What was asked for can be asked for again.
-        assert read_wish(told.slot, wish.words).slice == wish.slice
+        assert read_export_request(told.slot, export_request.words).slice == export_request.slice
 
 
 def test_the_options_of_sparks_source_mean_the_same(told: History) -> None:
@@ -115,7 +118,7 @@ def test_the_options_of_sparks_source_mean_the_same(told: History) -> None:
         with connect(parsed.dsn) as store:
             part = parsed.shown(store, resolve(store, **parsed.asked))
         assert in_the_export(part) == expected, words
-        assert part == read_wish(told.slot, words).slice
+        assert part == read_export_request(told.slot, words).slice
     # A text is not looked for where its being found would tell of a value.
     hiding = Options.parse({"text": "urgent", "excluded": "public.orders", "dsn": store_conninfo()})
     told.table("items", 2, ["id"])
@@ -202,16 +205,16 @@ def test_page_api_and_command_give_the_same_files_for_the_same_filter(
 
 def test_what_is_asked_of_rows_or_of_what_has_no_place_is_refused(told: History) -> None:
     with pytest.raises(Refused, match="by a condition on values: it holds all that its trans"):
-        read_wish(told.slot, {"where": "id = 1"})
+        read_export_request(told.slot, {"where": "id = 1"})
     for strict in (True, False):
         with pytest.raises(Refused, match="no export is of transactions in the state aborted"):
-            read_wish(told.slot, {"states": "committed,aborted"}, strict=strict)
+            read_export_request(told.slot, {"states": "committed,aborted"}, strict=strict)
 
 
 def test_the_same_narrow_slice_gives_the_same_files_and_says_by_what(
     told: History, tmp_path: Path
 ) -> None:
-    part = read_wish(told.slot, {"q": "urgent", "states": "committed"}).slice
+    part = read_export_request(told.slot, {"q": "urgent", "states": "committed"}).slice
     for name in ("one", "other"):
         export(part, Target.of(str(tmp_path / name)), dsn=store_conninfo())
     assert digests(tmp_path / "one") == digests(tmp_path / "other")

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as fs
 import pytest
 
-from replview.features.exports.request import ask, read_wish
+from replview.features.exports.request import ask, read_export_request
 from replview.parquet.slices import Slice
 from replview.parquet.writing import planning, targets
 from replview.parquet.writing.exporting import export
@@ -107,7 +107,7 @@ def address(port: int) -> str:
 
 @pytest.fixture
 def whole(history: History) -> Slice:
-    return read_wish(history.slot, {}).slice
+    return read_export_request(history.slot, {}).slice
 
 
 def objects(folder: Path) -> dict[str, bytes]:
@@ -126,8 +126,8 @@ def test_an_export_is_whole_there_and_success_comes_last(
     # Not even an empty object that stands for the folder.
     assert target.has_folder() is False
 
-    wish = read_wish(history.slot, {})
-    row = ask(wish, bucket.url, by="alice", how=Export.How.PAGE, anywhere=True)
+    export_request = read_export_request(history.slot, {})
+    row = ask(export_request, bucket.url, by="alice", how=Export.How.PAGE, anywhere=True)
     assert row.target == bucket.url
     manifest = export(whole, target, dsn=store_conninfo())
     export(whole, Target.of(str(tmp_path / "here")), dsn=store_conninfo())

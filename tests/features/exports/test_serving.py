@@ -12,7 +12,7 @@ from django.db import connection
 
 from replview.features.exports import job as exporting
 from replview.features.exports.process import Job, end_leftover
-from replview.features.exports.request import ask, read_wish
+from replview.features.exports.request import ask, read_export_request
 from replview.jobs import exports, running
 from replview.store import instance_settings
 from replview.store.models import Export
@@ -54,8 +54,8 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def asked(history: History, target: str = "out", **words: str) -> Export:
-    wish = read_wish(history.slot, words)
-    return ask(wish, target, by="alice", how=Export.How.PAGE, anywhere=False)
+    export_request = read_export_request(history.slot, words)
+    return ask(export_request, target, by="alice", how=Export.How.PAGE, anywhere=False)
 
 
 def ended(row: Export, state: str) -> Export:

@@ -1,4 +1,4 @@
-"""The rows of a table through their changes: from when to when each lived under which key.
+"""The rows of a table through their changes: from when to when each stood under which key.
 
 Changes of a table take effect in the order of ``(_commit_version, in the stream, _seq)``. A
 baseline's rows (no ``_xid``) are what had committed before the position they are of, so they come
@@ -7,8 +7,8 @@ before the commit that begins there. A change that has its row before is two row
 key: where a ``delete``, or an ``update_preimage`` without its postimage, is the last of it, it is
 gone.
 
-A *life* is the time of one row under one key: from an insert (or the update that moved it there) to
-its delete, the update that moved it away, or a truncation.
+An *interval* is the time of one row under one key: from an insert (or the update that moved it
+there) to its delete, the update that moved it away, or a truncation.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 #: What ``placed`` adds: the order of rows with equal commits, and of a change's two rows.
 STREAM, RANK = "_stream", "_rank"
 PLACE = ("_commit_version", STREAM, "_seq", RANK)
-#: What ``with_lives`` adds: the place where a row's life begins, whether it ends the life, the
-#: next change of its key.
-LIFE, GONE, NEXT = "_life", "_gone", "_next"
+#: What ``with_lives`` adds: the place where a row's interval begins, whether it ends the interval,
+#: the next change of its key.
+INTERVAL, GONE, NEXT = "_interval", "_gone", "_next"
 #: Arrow types whose values always stand in their column: none of them is ever in ``_pg_raw``.
 _ALWAYS_HELD = (pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64())
 
@@ -110,7 +110,7 @@ def in_epochs(rows: "DataFrame", truncations: Sequence[Truncation]) -> "DataFram
     return rows.withColumn("_epoch", truncations_before(truncations) if truncations else F.lit(0))
 
 
-def with_lives(rows: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
+def with_intervals(rows: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
     """Rows of ``in_epochs`` with ``_life``, ``_gone``, ``_next`` and ``_next_gone``."""
     from pyspark.sql import functions as F
 
@@ -129,7 +129,7 @@ def with_lives(rows: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
     begins = (kind == "insert") | F.coalesce(F.lag(GONE).over(window), F.lit(True))
     rows = rows.withColumn("_begins", begins)
     start = F.last(F.when(F.col("_begins"), place()), ignorenulls=True).over(window)
-    return rows.withColumn(LIFE, start)
+    return rows.withColumn(INTERVAL, start)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Unsent:
         return f"_known{number}"
 
     def filled(self, rows: "DataFrame", keys: Sequence[Column], *, moves: bool) -> "DataFrame":
-        """Rows of ``with_lives`` with the last known value of each such column.
+        """Rows of ``with_intervals`` with the last known value of each such column.
 
         ``moves``: some update that moved its row to another key left one of them out; its value is
         looked for under the key before.
@@ -154,13 +154,14 @@ class Unsent:
         window = by_key(keys, "_epoch")
         latest = {}
         for n, column in enumerate(self.columns):
-            told = F.struct(self._cell(column).alias("cell"), F.col(LIFE).alias("life"))
+            told = F.struct(self._cell(column).alias("cell"), F.col(INTERVAL).alias("interval"))
             last = F.last(F.when(self.sent(column), told), ignorenulls=True).over(window)
             latest[self.known(n)] = last
         rows = rows.withColumns(latest)
         rows = rows.withColumns({
             self.known(n): F.when(
-                F.col(f"{self.known(n)}.life") == F.col(LIFE), F.col(f"{self.known(n)}.cell")
+                F.col(f"{self.known(n)}.interval") == F.col(INTERVAL),
+                F.col(f"{self.known(n)}.cell")
             )
             for n in range(len(self.columns))
         })  # fmt: skip
@@ -186,23 +187,25 @@ class Unsent:
 
         names = [self.known(n) for n in range(len(self.columns))]
         moved_in = (F.col("_change_type") == "update_postimage") & F.col("_begins")
-        here = rows.where(moved_in).select("_commit_version", "_seq", F.col(LIFE).alias("life"))
-        there = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
-            "_commit_version", "_seq", F.col(LIFE).alias("former"), *names
+        here = rows.where(moved_in).select(
+            "_commit_version", "_seq", F.col(INTERVAL).alias("interval")
         )
-        found = here.join(there, ["_commit_version", "_seq"]).select("life", "former", *names)
+        there = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
+            "_commit_version", "_seq", F.col(INTERVAL).alias("former"), *names
+        )
+        found = here.join(there, ["_commit_version", "_seq"]).select("interval", "former", *names)
         found = _follow(found.persist(), names)
         resolved = found.select(
-            F.col("life").alias(LIFE), *(F.col(n).alias(f"{n}x") for n in names)
+            F.col("interval").alias(INTERVAL), *(F.col(n).alias(f"{n}x") for n in names)
         )
-        joined = rows.join(resolved, LIFE, "left")
+        joined = rows.join(resolved, INTERVAL, "left")
         return joined.withColumns({n: F.coalesce(n, f"{n}x") for n in names}).drop(
             *(f"{n}x" for n in names)
         )
 
 
 def _follow(found: "DataFrame", names: Sequence[str]) -> "DataFrame":
-    """Life → what was known at the end of the life it came from, or of those before that.
+    """Life → what was known at the end of the interval it came from, or of those before that.
 
     Each round reaches twice as far back as the one before.
     """
@@ -213,14 +216,14 @@ def _follow(found: "DataFrame", names: Sequence[str]) -> "DataFrame":
         unknown = unknown | F.col(name).isNull()
     while True:
         back = found.select(
-            F.col("life").alias("former"),
+            F.col("interval").alias("former"),
             F.col("former").alias("further"),
             *(F.col(name).alias(f"{name}x") for name in names),
         )
         if found.where(unknown).join(back, "former", "left_semi").isEmpty():
             return found
         further = found.join(back, "former", "left").select(
-            "life",
+            "interval",
             F.col("further").alias("former"),
             *(F.coalesce(name, f"{name}x").alias(name) for name in names),
         )

@@ -2,6 +2,7 @@
 
 A value of a table's row becomes null, and its column's name stands in ``_pg_raw`` with a mark, as
 with what was masked before it was stored. The footer keeps saying whose file it is.
+``_erased.json`` beside the files names those that are written anew.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from replview.parquet.archive.images import Shapes, file_columns
-from replview.parquet.erasing.finding import Wanted, Within
+from replview.parquet.archive.changes import Shapes, file_columns
+from replview.parquet.erasure.finding import FileErasure, Within
 from replview.parquet.writing.files import write_file
-from replview.parquet.writing.half_files import told
 from replview.parquet.writing.layout import MANIFEST, MANIFESTS
 from replview.parquet.writing.parts import sha256_of
+from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
 #: The footer's key for the acts that a file was written anew for.
@@ -33,7 +34,7 @@ class Rewriter:
     """Writes files of one act anew."""
 
     target: Target
-    wanted: Wanted
+    wanted: FileErasure
 
     def table(self, path: str, shapes: Shapes, changes: set[Within]) -> int:
         """A table's file; gives how many of its rows named the actor."""
@@ -49,7 +50,7 @@ class Rewriter:
 
     def _write(self, path: str, change: Change) -> int:
         done = 0
-        with told(), self.target.open(path) as source:
+        with raising_problems(), self.target.open(path) as source:
             parquet = pq.ParquetFile(source)
             schema = parquet.schema_arrow
             metadata = dict(schema.metadata or {})
@@ -135,12 +136,12 @@ class Rewriter:
 
 def is_rewritten(target: Target, path: str, erasure: int) -> bool:
     """Whether this act has written the file anew already."""
-    with told(), target.open(path) as file:
+    with raising_problems(), target.open(path) as file:
         metadata = pq.ParquetFile(file).schema_arrow.metadata or {}
     return erasure in orjson.loads(metadata.get(ERASED_KEY, b"[]"))
 
 
-def _renamed(group: pa.Table, column: str, wanted: Wanted) -> tuple[pa.Table, int]:
+def _renamed(group: pa.Table, column: str, wanted: FileErasure) -> tuple[pa.Table, int]:
     values = group.column(column)
     hit = pc.fill_null(pc.equal(values, wanted.actor), False)
     done = pc.sum(hit).as_py() or 0
@@ -182,11 +183,11 @@ def _pieces(values: pa.ChunkedArray, rows: Mapping[int, pa.Array]) -> pa.Chunked
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Of one life's folder."""
+    """Of one incarnation's folder."""
 
     target: Target
     folder: str
-    wanted: Wanted
+    wanted: FileErasure
 
     def rewritten(self) -> list[str]:
         """Files that an earlier try of this act has written anew."""
@@ -217,7 +218,7 @@ class Notes:
             mine = [each for each in document.get("files", ()) if each["path"] in files]
             for each in mine:
                 if each["path"] not in sums:
-                    with told(), self.target.open(each["path"]) as file:
+                    with raising_problems(), self.target.open(each["path"]) as file:
                         sums[each["path"]] = sha256_of(file)
                 each["sha256"], each["bytes"] = sums[each["path"]]
             part = document.get("slice") or {}

@@ -1,9 +1,9 @@
 """A root below which slices stand: what of it is to be erased, and erasing it file by file.
 
 Each file is written beside itself and renamed, so that readers find the one or the other. Before
-the first one of a life is touched, ``_erased.json`` in its folder names those that will be; at the
-end manifests get the sizes and checksums that the files now have. A crash between leaves files that
-tell by their footers that they are done, and manifests that the next try puts right.
+the first one of an incarnation is touched, ``_erased.json`` in its folder names those that will be;
+at the end manifests get the sizes and checksums that the files now have. A crash between leaves
+files that tell by their footers that they are done, and manifests that the next try puts right.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,17 +13,18 @@ import orjson
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
-from replview.parquet.archive.images import ArchivedChange, Shapes
-from replview.parquet.erasing.finding import Key, Span, TableFile, Wanted, Within
-from replview.parquet.erasing.rewriting import Notes, Rewriter
+from replview.parquet.archive.changes import ArchivedChange, Shapes
+from replview.parquet.erasure.finding import FileErasure, Key, Span, TableFile, Within
+from replview.parquet.erasure.rewriting import Notes, Rewriter
 from replview.parquet.writing.dataset_schemas import document_oids
-from replview.parquet.writing.half_files import WRITING, told
+from replview.parquet.writing.filesystems import WRITING
 from replview.parquet.writing.layout import (
     EVENTS,
     SCHEMA,
     TRANSACTIONS,
     encoded,
 )
+from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
 
@@ -35,7 +36,7 @@ class Standing:
     files: list[str] = field(default_factory=list)
     #: Changes of tables in them, and transactions or events that name the actor.
     rows: int = 0
-    lives: list[str] = field(default_factory=list)
+    incarnations: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class _Table:
     """A dataset of a table of which rows are erased."""
 
     folder: str
-    life: int
+    incarnation: int
     shapes: Shapes
     spans: Sequence[Span]
     files: Sequence[TableFile]
@@ -59,30 +60,30 @@ class Root:
     """A folder or URL that slices were written to."""
 
     target: Target
-    wanted: Wanted
+    wanted: FileErasure
 
     @classmethod
-    def of(cls, url: str, wanted: Wanted) -> "Root":
+    def of(cls, url: str, wanted: FileErasure) -> "Root":
         """Raises ``TargetProblem`` where it cannot be an address, as all its functions do."""
         return cls(Target.of(url), wanted)
 
     def changes_under(
         self, oids: Sequence[int], keys: Sequence[Key]
     ) -> Iterator[tuple[int, ArchivedChange]]:
-        """Every change with a row under one of the keys of a table: ``(life, change)``."""
-        for life, folder in self._lives():
-            for table in self._tables(folder, life):
+        """Every change with a row under one of the keys of a table: ``(incarnation, change)``."""
+        for incarnation, folder in self._lives():
+            for table in self._tables(folder, incarnation):
                 if not {*table.oids}.isdisjoint(oids):
                     for file in table.files:
                         for change in file.changes_under(keys, table.shapes):
-                            yield life, change
+                            yield incarnation, change
 
     def look(self) -> Standing:
         """What would be touched."""
         found = Standing()
-        for life, folder in self._lives():
+        for incarnation, folder in self._lives():
             files = len(found.files)
-            for table in self._tables(folder, life):
+            for table in self._tables(folder, incarnation):
                 for file in table.files:
                     changes = file.changes_within(table.spans)
                     named = self._named(file.path, "_actor")
@@ -93,19 +94,19 @@ class Root:
                 found.files.append(path)
                 found.rows += rows
             if len(found.files) > files:
-                found.lives.append(folder)
+                found.incarnations.append(folder)
         return found
 
     def erase(self, told_of: Callable[[int], None] = lambda files: None) -> Standing:
         """Write anew what holds something of it; ``told_of`` hears of each file."""
         done = Standing()
         rewriter = Rewriter(self.target, self.wanted)
-        for life, folder in self._lives():
+        for incarnation, folder in self._lives():
             self._sweep(folder)
             notes = Notes(self.target, folder, self.wanted)
             planned = notes.rewritten()
             jobs: dict[str, tuple[_Table | None, set[Within]]] = {}
-            for table in self._tables(folder, life):
+            for table in self._tables(folder, incarnation):
                 for file in table.files:
                     changes = file.changes_within(table.spans)
                     if changes or self._named(file.path, "_actor"):
@@ -126,13 +127,13 @@ class Root:
                 told_of(1)
             notes.put_manifests_right(files)
             notes.write(files, rows, finished=True)
-            done.lives.append(folder)
+            done.incarnations.append(folder)
             done.files += files
             done.rows += rows
         return done
 
     def _lives(self) -> list[tuple[int, str]]:
-        """``(number, folder)`` of the slot's lives that stand there."""
+        """``(number, folder)`` of the slot's incarnations that stand there."""
         found = []
         for home in self.wanted.homes:
             source, slot = (encoded(part) for part in home)
@@ -142,7 +143,7 @@ class Root:
                     found.append((int(number), f"{source}/{name}"))
         return sorted(found)
 
-    def _tables(self, folder: str, life: int) -> Iterator[_Table]:
+    def _tables(self, folder: str, incarnation: int) -> Iterator[_Table]:
         """Datasets with rows that are erased, or with any, where an actor is."""
         for name in self.target.folders(folder):
             if "." not in name:
@@ -157,15 +158,17 @@ class Root:
             wanted = [oid for oid in document_oids(shapes.document) if oid in self.wanted.tables]
             spans = [span for oid in wanted for span in self.wanted.tables[oid]]
             if wanted or self.wanted.actor:
-                files = [TableFile(self.target, p, life) for p in self._files(f"{folder}/{name}")]
-                yield _Table(name, life, shapes, spans, files)
+                files = [
+                    TableFile(self.target, p, incarnation) for p in self._files(f"{folder}/{name}")
+                ]
+                yield _Table(name, incarnation, shapes, spans, files)
 
     def _schema_of_unfinished(self, dataset: str) -> bytes | None:
         """What is known of a dataset without a schema: its columns, in one shape."""
         path = next(iter(self._files(dataset)), None)
         if path is None:
             return None
-        with told(), self.target.open(path) as file:
+        with raising_problems(), self.target.open(path) as file:
             metadata = pq.ParquetFile(file).schema_arrow.metadata or {}
         known = orjson.loads(metadata.get(b"replview", b"{}"))
         table_name = str(known.get("table", "."))
@@ -193,7 +196,7 @@ class Root:
         if not name:
             return 0
         quoted = orjson.dumps(name).decode()[1:-1]
-        with told(), self.target.open(path) as file:
+        with raising_problems(), self.target.open(path) as file:
             parquet = pq.ParquetFile(file)
             there = [each for each in columns if each in parquet.schema_arrow.names]
             rows = 0
@@ -224,5 +227,5 @@ def is_there(url: str) -> bool:
     Raises ``TargetProblem``.
     """
     address = Target.of(url).address
-    with told():
+    with raising_problems():
         return bool(address.filesystem.get_file_info(address.path).type == pa_fs.FileType.Directory)

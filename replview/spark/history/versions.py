@@ -1,34 +1,45 @@
-"""Every state that rows have had, from when to when: a slowly changing dimension of type 2."""
+"""Every state that rows have had, from when to when (a slowly changing dimension of type 2), and
+the shapes of their table.
+"""
 
 import datetime as dt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
+from replview.parquet.slices import TableVersion
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.lives import (
+from replview.spark.history.reach import Moment, Reach, doubts, read_reach
+from replview.spark.history.results import Result
+from replview.spark.history.row_intervals import (
     NEXT,
     STREAM,
     Unsent,
     by_key,
     in_epochs,
     placed,
-    with_lives,
+    with_intervals,
 )
-from replview.spark.history.reach import Moment, Reach, doubts, read_reach
-from replview.spark.history.results import Result
 from replview.spark.history.snapshots import named, some_move_unsent, told_rows
+from replview.spark.history.spans import Span, span_doubts
 from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
+
 #: What stands beside a row's columns.
 MARKS = (
     "valid_from", "valid_to", "_from_version", "_to_version", "_is_current", "_ended_by",
     "_change_type", "_seq", "_xid", "_actor", "_relation_version",
 )  # fmt: skip
+_SCHEMA = (
+    "version int, first_commit_lsn string, last_commit_lsn string, first_change timestamp, "
+    "last_change timestamp, changes bigint, added array<string>, removed array<string>, "
+    "retyped array<string>, key_columns array<string>, replica_identity string, "
+    "columns array<string>"
+)
 
 
 def row_versions(
@@ -58,7 +69,7 @@ def row_versions(
     rows = in_epochs(rows, reach.truncations)
     if reach.baselines:
         rows = _without_repeats(rows, dataset, keys, reach)
-    rows = with_lives(rows, keys)
+    rows = with_intervals(rows, keys)
     unsent = Unsent(dataset, reach.unsent)
     if reach.unsent:
         rows = unsent.filled(rows, keys, moves=some_move_unsent(rows, keys))
@@ -71,7 +82,7 @@ def row_versions(
     reasons = doubts(spark, dataset, reach, moment, first)
     told = {
         "table": dataset.name,
-        "life": dataset.life.name,
+        "life": dataset.incarnation.name,
         "key": [column.name for column in keys],
         "whole_from_lsn": None if first is None else str(LSN(first)),
     }
@@ -133,3 +144,62 @@ def _without_repeats(
     same = kind.isin("insert", "update_postimage") & (~whole | (before == F.col("_hash")))
     repeats = (F.col(STREAM) == 0) & F.coalesce(same, F.lit(False))
     return rows.withColumn("_repeats", repeats).where("NOT _repeats").drop("_hash", "_repeats")
+
+
+def schema_versions(spark: "SparkSession", dataset: Dataset, span: Span | None = None) -> Result:
+    """The shapes under which changes in the span were made, in the order they came.
+
+    Rows: ``version int, first_commit_lsn, last_commit_lsn string, first_change, last_change
+    timestamp, changes bigint, added, removed, retyped array<string>`` (against the row before;
+    ``name: type → type``), ``key_columns array<string>, replica_identity string, columns
+    array<string>`` (``name type``). A shape that came back is one row, from its first change to its
+    last.
+    """
+    from pyspark.sql import functions as F
+
+    rows = (span or Span()).of(dataset.changes(spark), time="_commit_timestamp")
+    rows = rows.where(F.col("_change_type") != "update_preimage")
+    found = (
+        rows.groupBy("_relation_version")
+        .agg(
+            F.min("_commit_version").alias("first"),
+            F.max("_commit_version").alias("last"),
+            F.min("_commit_timestamp").alias("first_change"),
+            F.max("_commit_timestamp").alias("last_change"),
+            F.count("*").alias("changes"),
+        )
+        .orderBy("first")
+        .collect()
+    )
+    told: list[Any] = []
+    before: TableVersion | None = None
+    for row in found:
+        version = dataset.version(row["_relation_version"])
+        ends = [None if row[name] is None else str(LSN(row[name])) for name in ("first", "last")]
+        told.append((
+            version.number, *ends, row["first_change"], row["last_change"], row["changes"],
+            *_differences(before, version), list(version.key_columns), version.replica_identity,
+            [f"{name} {kind}" for name, kind in _types(version).items()],
+        ))  # fmt: skip
+        before = version
+    reasons = span_doubts(spark, dataset.incarnation, span or Span(), [dataset])
+    frame = spark.createDataFrame(told, _SCHEMA)
+    return Result(frame, not reasons, reasons, {"table": dataset.name})
+
+
+def _types(version: TableVersion) -> dict[str, str]:
+    return {str(each["name"]): str(each.get("type") or "") for each in version.columns}
+
+
+def _differences(
+    before: TableVersion | None, version: TableVersion
+) -> tuple[list[str], list[str], list[str]]:
+    """What came, what went, what became of another type."""
+    if before is None:
+        return [], [], []
+    old, new = _types(before), _types(version)
+    return (
+        [name for name in new if name not in old],
+        [name for name in old if name not in new],
+        [f"{n}: {old[n]} → {new[n]}" for n in new if n in old and old[n] != new[n]],
+    )

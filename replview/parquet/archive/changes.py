@@ -1,4 +1,6 @@
-"""Rows of a table's file as changes: images in the server's texts, as the store would have them."""
+"""What the archive gives back: rows of its files as changes, with images in the server's texts, as
+the store would have them.
+"""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence

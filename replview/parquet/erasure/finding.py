@@ -1,4 +1,6 @@
-"""Rows of files that are under a key: found by the columns' statistics where that is possible."""
+"""What is to be erased from files, and the rows of a file that are: found by the columns'
+statistics where that is possible.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from replview.parquet.archive.images import ArchivedChange, Shapes, changes_of, file_columns, lsn_of
+from replview.parquet.archive.changes import (
+    ArchivedChange,
+    Shapes,
+    changes_of,
+    file_columns,
+    lsn_of,
+)
 from replview.parquet.pg_values import convert, pg_text
-from replview.parquet.writing.half_files import told
+from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
 #: Life, LSN, seq, commit LSN.
@@ -46,7 +54,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class FileErasure:
     """An act of erasing, as files need it."""
 
     #: Of the act, for the note beside the files.
@@ -78,13 +86,13 @@ class TableFile:
 
     target: Target
     path: str
-    #: The number of the slot's life.
-    life: int
+    #: The number of the slot's incarnation.
+    incarnation: int
 
     def dataset(self) -> pads.FileSystemDataset:
         """To read some rows of it."""
         address = self.target.address
-        with told():
+        with raising_problems():
             return pads.dataset(
                 f"{address.path}/{self.path}", filesystem=address.filesystem, format=_FORMAT
             )
@@ -98,7 +106,7 @@ class TableFile:
         for row, key in _matching(self.dataset(), list(of_key)):
             snapshot = row["_change_type"] == "insert" and row["_xid"] is None
             commit = row["_commit_version"] or 0
-            place: Place = (self.life, lsn_of(row["_lsn"]), row["_seq"], commit)
+            place: Place = (self.incarnation, lsn_of(row["_lsn"]), row["_seq"], commit)
             if any(span.holds(place, snapshot=snapshot) for span in of_key[key]):
                 found.add((row["_commit_version"], row["_xid"], row["_seq"]))
         return found
@@ -112,7 +120,7 @@ class TableFile:
         }
         if not places:
             return []
-        with told():
+        with raising_problems():
             rows = dataset.to_table(filter=at_places(places))
         found = changes_of(rows, shapes)
         return [each for each in found if (each.commit_lsn, each.xid, each.seq) in places]
@@ -157,7 +165,7 @@ def _matching(
         for place, name in enumerate(files):
             kind = dataset.schema.field(name).type
             where &= pc.field(name).isin(pa.array({values[place] for values in plain}, kind))
-        with told():
+        with raising_problems():
             found = dataset.to_table(columns=[*_PLACE, *files], filter=where)
         for row in found.to_pylist():
             matched = plain.get(tuple(row[name] for name in files))
@@ -183,7 +191,7 @@ def _odd(
     dataset: pads.FileSystemDataset, files: Sequence[str], key: Key
 ) -> Iterator[tuple[dict[str, Any], Key]]:
     """A key that its columns cannot be asked for: every row is looked at."""
-    with told():
+    with raising_problems():
         wanted = [*_PLACE, "_pg_raw", "_not_sent", *files]
         found = dataset.to_table(columns=wanted).to_pylist(maps_as_pydicts="strict")
     kinds = [dataset.schema.field(name).type for name in files]
