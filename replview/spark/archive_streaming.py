@@ -19,6 +19,7 @@ import orjson
 
 from replview.parquet.archive.increments import Chain, next_slice
 from replview.parquet.reading import StoreProblem, connect, resolve
+from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import encoded
 from replview.parquet.writing.problems import TargetProblem
@@ -35,10 +36,8 @@ def archive(
     spark: "SparkSession",
     url: str,
     slot: str | None = None,
-    *,
-    dsn: str | None = None,
-    changes: int,
-) -> Mapping[str, int]:
+    *, dsn: str | None = None, changes: int,
+) -> Mapping[str, int]:  # fmt: skip
     """What was written: the incarnation's number → the commit_seq up to which it is there.
 
     Raises ``TargetProblem``, ``StoreProblem``, ``SparkProblem``.
@@ -54,17 +53,9 @@ def archive(
         part = resolve(connection, slot=slot)
     checkpoint = f"_checkpoints/{encoded(part.source)}/{encoded(part.slot)}"
     writer = _Increments(target, f"{part.source}/{part.slot}", dsn, checkpoint, spark)
-    stream = (
-        spark.readStream.format("replview")
-        .option("source", part.source)
-        .option("slot", part.slot)
-        .option("maxRowsPerTrigger", changes)
-    )
-    if dsn is not None:
-        stream = stream.option("dsn", dsn)
+    stream = _stream_of(spark, part, dsn, changes)
     query = (
-        stream.load()
-        .writeStream.foreachBatch(writer)
+        stream.writeStream.foreachBatch(writer)
         .option("checkpointLocation", f"{spark_url(target)}/{checkpoint}")
         .trigger(availableNow=True)
         .start()
@@ -80,6 +71,17 @@ def archive(
     finally:
         query.stop()
     return writer.done
+
+
+def _stream_of(spark: "SparkSession", part: Slice, dsn: str | None, changes: int) -> "DataFrame":
+    """All that is stored of the slot, in batches of about so many changes."""
+    stream = (
+        spark.readStream.format("replview")
+        .option("source", part.source)
+        .option("slot", part.slot)
+        .option("maxRowsPerTrigger", changes)
+    )
+    return (stream if dsn is None else stream.option("dsn", dsn)).load()
 
 
 class _Increments:

@@ -34,27 +34,22 @@ _KILLED_SECONDS = 4.0
 
 
 def write_parts(
-    session: Any,
-    writer: PartWriter,
-    parts: Sequence[Part],
-    dsn: str | None,
+    session: Any, writer: PartWriter, parts: Sequence[Part], dsn: str | None,
     cancelled: Callable[[], bool],
-) -> Iterator[Written | None]:
+) -> Iterator[Written | None]:  # fmt: skip
     """Each file when it is seen to be there, and again, with its checksum, once all are written;
     None whenever there is something to look at.
 
-    ``session`` may be a context alone, which is quicker to begin.
-    Raises what ``PartWriter.write`` raises, wherever it ran.
+    ``session`` may be a context alone, which is quicker to begin. Raises what
+    ``PartWriter.write`` raises, wherever it ran.
     """
-    tag = f"replview-{secrets.token_hex(6)}"
-    told: list[Any] = []
+    lines: list[str] = []
     failed: list[BaseException] = []
-
-    tasks = _Tasks(session, tag)
+    tasks = _Tasks(session, f"replview-{secrets.token_hex(6)}")
 
     def run() -> None:
         try:
-            told.extend(tasks.run(_task(writer, parts, dsn), len(parts)))
+            lines.extend(tasks.run(_task(writer, parts, dsn), len(parts)))
         except BaseException as error:
             failed.append(error)
 
@@ -75,7 +70,7 @@ def write_parts(
             time.sleep(_KILLED_SECONDS)
     if failed:
         raise _lacking(failed[0]) or failed[0]
-    yield from _results(told, writer)
+    yield from _results(lines, writer)
 
 
 def _lacking(error: BaseException) -> SparkProblem | None:

@@ -4,7 +4,7 @@ partitions that they ask for.
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
@@ -71,13 +71,7 @@ class Options:
     def parse(cls, told: Mapping[str, str]) -> "Options":
         """Raises ``StoreProblem`` for what cannot be meant."""
         given = {name.lower(): value for name, value in told.items()}
-        for name in given:
-            if name not in _KNOWN:
-                like = get_close_matches(name, _KNOWN, 1)
-                hint = f"did you mean {like[0]}? " if like else ""
-                raise StoreProblem(
-                    f"there is no option {name!r}", f"{hint}there are {', '.join(_KNOWN[:-1])}"
-                )
+        _refuse_unknown(given)
         relation = given.get("relation", "")
         actors = _names(given.get("actors", ""))
         if NOBODY in actors and len(actors) > 1:
@@ -111,6 +105,16 @@ class Options:
             excluded=_excluded(given.get("excluded", ""), relation),
             dsn=store_dsn(given.get("dsn")),
         )
+
+
+def _refuse_unknown(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in _KNOWN:
+            like = get_close_matches(name, _KNOWN, 1)
+            hint = f"did you mean {like[0]}? " if like else ""
+            raise StoreProblem(
+                f"there is no option {name!r}", f"{hint}there are {', '.join(_KNOWN[:-1])}"
+            )
 
 
 def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:

@@ -5,7 +5,7 @@ transactions. What a filter may ask of single rows (a condition on values, one r
 narrowed by: it is refused, or named as left out, and never forgotten in silence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,11 @@ from replview.store.connecting import store_conninfo
 from replview.store.models import Export, Relation, Slot, SlotIncarnation, Transaction
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.relation_shapes import shapes_named
-from replview.store.read.transactions.transaction_filter import OPERATIONS, UNKNOWN_ACTOR
+from replview.store.read.transactions.transaction_filter import (
+    OPERATIONS,
+    UNKNOWN_ACTOR,
+    TransactionFilter,
+)
 from replview.store.write.access_record import note
 from replview.targets.policy import Refused, read_policy, target_of
 
@@ -79,10 +83,27 @@ def read_export_request(
     is not narrowed by are left out instead, and named.
     """
     wanted = WantedChanges.from_words(slot, words)
+    left_out = tuple(_NAMES[one] for one in _NAMES if _given(words, one))
+    _refuse_unexportable(slot, wanted, left_out if strict else ())
+    last = exports.last_done(slot, name) if since_last and name else None
+    tables, hidden = permitted(slot, _tables(slot, wanted.filter.tables))
+    if hidden:
+        left_out = (*left_out, "tables you have no right to see")
+    ends = _ends(slot, wanted.transaction_id, last)
+    found = _resolved(slot, wanted.filter, tables=tables, before=before, **ends)
+    kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
+    if last is not None:
+        same_masks(last, found)
+    return ExportRequest(
+        slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last
+    )
+
+
+def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[str]) -> None:
+    """Raises ``Refused`` for words that no export can be narrowed by, or has anything of."""
     if wanted.trouble:
         raise Refused(wanted.trouble, "See how filters are written: replview help changes")
-    left_out = tuple(_NAMES[one] for one in _NAMES if _given(words, one))
-    if strict and left_out:
+    if left_out:
         raise Refused(
             f"an export cannot be narrowed by {', '.join(left_out)}: it holds all that its "
             "transactions did to a table",
@@ -95,14 +116,12 @@ def read_export_request(
         )
     if slot.incarnation is None:
         raise Refused(f"{slot} has recorded nothing yet", "Wait for its first transaction")
-    last = exports.last_done(slot, name) if since_last and name else None
-    tables, hidden = permitted(slot, _tables(slot, wanted.filter.tables))
-    if hidden:
-        left_out = (*left_out, "tables you have no right to see")
-    ends = _ends(slot, wanted.transaction_id, last)
-    asked = wanted.filter
-    actors = (asked.actor,) if asked.actor and asked.actor != UNKNOWN_ACTOR else ()
+
+
+def _resolved(slot: Slot, asked: TransactionFilter, **more: Any) -> Slice:
+    """The slice of a filter, with fixed ends and the masks in force. Raises ``Refused``."""
     narrowed = narrowing_of(slot, asked)
+    operations = () if asked.ops == OPERATIONS else [_OPERATION_OF[one] for one in asked.ops]
     try:
         with connect(store_conninfo()) as connection:
             found = resolve(
@@ -113,23 +132,13 @@ def read_export_request(
                 until=asked.until_at,
                 from_lsn=None if asked.from_lsn is None else int(asked.from_lsn),
                 to_lsn=None if asked.to_lsn is None else int(asked.to_lsn),
-                tables=tables,
-                operations=[_OPERATION_OF[letter] for letter in asked.ops]
-                if asked.ops != OPERATIONS
-                else (),
-                actors=actors,
-                before=before,
-                **ends,
+                operations=operations,
+                actors=(asked.actor,) if asked.actor and asked.actor != UNKNOWN_ACTOR else (),
+                **more,
             )
-            found = replace(with_rules(connection, found), narrowed=narrowed)
+            return replace(with_rules(connection, found), narrowed=narrowed)
     except StoreProblem as problem:
         raise Refused(problem.problem, problem.remedy) from None
-    kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
-    if last is not None:
-        same_masks(last, found)
-    return ExportRequest(
-        slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last
-    )
 
 
 def ask(
@@ -152,21 +161,12 @@ def ask(
         raise Refused(problem.problem, problem.remedy) from None
     if export_request.empty:
         raise Refused(*nothing_words(export_request))
+    asked = Asked(
+        slot=export_request.slot, slice=export_request.slice.to_json(), words=export_request.words,
+        target=place, by=by, how=how, name=export_request.name, anywhere=anywhere, spark=spark,
+    )  # fmt: skip
     try:
-        row = exports.request(
-            Asked(
-                slot=export_request.slot,
-                slice=export_request.slice.to_json(),
-                words=export_request.words,
-                target=place,
-                by=by,
-                how=how,
-                name=export_request.name,
-                anywhere=anywhere,
-                spark=spark,
-            ),
-            begun=how == Export.How.COMMAND,
-        )
+        row = exports.request(asked, begun=how == Export.How.COMMAND)
     except AlreadyRunning as error:
         raise Refused(str(error), f"Wait for export {error.export.pk}, or cancel it") from None
     note(

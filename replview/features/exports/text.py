@@ -49,16 +49,8 @@ def sentence_of(
     tested: Mapping[str, Any] | None,
 ) -> Sentence:
     """The worst first."""
-    try:
-        policy.check()
-    except Refused as refused:
-        return refusal("idle", "Exports are switched off.", refused)
-    if trouble is not None:
-        return refusal("look", "This slice cannot be exported:", trouble)
-    if empty is not None:
-        return Sentence(
-            level="idle", title="Empty slice:", cause=f"{empty[0]}.", next=as_next(empty[1])
-        )
+    if (impossible := _impossible(policy, trouble, empty)) is not None:
+        return impossible
     if outlook is None and uncounted is None:
         return Sentence(level="unknown", title="Unknown what it would take.")
     if outlook is not None and not outlook.anything:
@@ -67,24 +59,38 @@ def sentence_of(
     if target_trouble is not None:
         return refusal("look", "This target cannot be written to:", target_trouble)
     if tested is not None and not tested["ok"]:
-        told = Refused(str(tested["cause"]), str(tested["remedy"]))
-        return refusal("look", "The test write failed:", told)
-    if outlook is None:
-        assert uncounted is not None
+        failed = Refused(str(tested["cause"]), str(tested["remedy"]))
+        return refusal("look", "The test write failed:", failed)
+    if outlook is not None:
         return Sentence(
-            level="look",
-            title="Ready, rows unknown:",
-            cause=f"{uncounted.cause}; it is counted while it runs.",
-            next="export, or narrow the sentence.",
+            level="look" if left_out else "ok",
+            title=_ready_words(outlook),
+            cause=_cause(left_out, notes),
+            next="export, or edit the sentence.",
             ready=True,
         )
-    return Sentence(
-        level="look" if left_out else "ok",
-        title=_ready_words(outlook),
-        cause=_cause(left_out, notes),
-        next="export, or edit the sentence.",
-        ready=True,
-    )
+    cause = f"{uncounted.cause if uncounted else ''}; it is counted while it runs."
+    following = "export, or narrow the sentence."
+    title = "Ready, rows unknown:"
+    return Sentence(level="look", title=title, cause=cause, next=following, ready=True)
+
+
+def _impossible(
+    policy: Policy, trouble: Refused | None, empty: tuple[str, str] | None
+) -> Sentence | None:
+    """What keeps any such slice from being exported; None: nothing does."""
+    try:
+        policy.check()
+    except Refused as refused:
+        return refusal("idle", "Exports are switched off.", refused)
+    if trouble is not None:
+        return refusal("look", "This slice cannot be exported:", trouble)
+    if empty is not None:
+        cause, following = empty
+        return Sentence(
+            level="idle", title="Empty slice:", cause=f"{cause}.", next=as_next(following)
+        )
+    return None
 
 
 def _ready_words(outlook: Outlook) -> str:

@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,38 +71,48 @@ def _repeated(schema: pa.Schema) -> list[str]:
     return [each.name for each in schema if pa.types.is_string(each.type) and each.name != "_lsn"]
 
 
+class _Queue(Generic[Item]):
+    """Items on their way from one thread to another, until nobody takes them any more."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[object] = queue.Queue(_DEPTH)
+        self.stopped = threading.Event()
+
+    def put(self, item: object) -> None:
+        """Wait for room; give up once it is stopped."""
+        while not self.stopped.is_set():
+            try:
+                self._waiting.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            return
+
+    def items(self) -> Iterator[Item]:
+        """In their order, to the end."""
+        while (item := self._waiting.get()) is not _END:
+            yield cast(Item, item)
+
+
 @contextmanager
 def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
     """The items, read by a thread of its own, which ends (and closes them) with the context."""
-    waiting: queue.Queue[object] = queue.Queue(_DEPTH)
+    waiting: _Queue[Item] = _Queue()
     failed: list[BaseException] = []
-    stopped = threading.Event()
 
     def read() -> None:
         try:
             for item in items:
-                while not stopped.is_set():
-                    try:
-                        waiting.put(item, timeout=0.2)
-                        break
-                    except queue.Full:
-                        continue
-                if stopped.is_set():
+                waiting.put(item)
+                if waiting.stopped.is_set():
                     break
         except BaseException as error:
             failed.append(error)
         finally:
             _close(items, failed)
-            while not stopped.is_set():
-                try:
-                    waiting.put(_END, timeout=0.2)
-                    break
-                except queue.Full:
-                    continue
+            waiting.put(_END)
 
     def give() -> Iterator[Item]:
-        while (item := waiting.get()) is not _END:
-            yield cast(Item, item)
+        yield from waiting.items()
         if failed:
             raise failed[0]
 
@@ -111,7 +121,7 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
     try:
         yield give()
     finally:
-        stopped.set()
+        waiting.stopped.set()
         thread.join()
 
 

@@ -13,7 +13,7 @@ from replview.spark.history.row_intervals import STREAM, Truncation, placed
 from replview.spark.quoting import tick
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -132,8 +132,6 @@ def doubts(
     spark: "SparkSession", dataset: Dataset, reach: Reach, moment: Moment, base: int | None
 ) -> list[str]:
     """Why rows worked out from ``base`` to the moment may be other than they were: sentences."""
-    from pyspark.sql import functions as F
-
     found = []
     if base is None:
         found.append(
@@ -144,8 +142,23 @@ def doubts(
         )
     if reach.keyless:
         found.append(f"{reach.keyless} changes do not say which row they are of, and are left out")
-    transactions = dataset.incarnation.transactions(spark)
     low = base if base is not None else reach.first or 0
+    row = _exported(spark, dataset, moment, low)
+    seqs = (row["before"] or 0, row["last"] or 0)
+    if gone := deleted(dataset.incarnation, *seqs):
+        found.append(f"{gone} of its transactions were deleted before they were exported")
+    if row["skipped"]:
+        found.append(f"{row['skipped']} transactions were left out of the record")
+    if base is not None and row["last"] is not None:
+        found.extend(holes(dataset.incarnation, *seqs, dataset=dataset))
+    return [*found, *_beyond(moment, row)]
+
+
+def _exported(spark: "SparkSession", dataset: Dataset, moment: Moment, low: int) -> "Row":
+    """Which transactions are exported from a commit LSN to the moment; where all of them end."""
+    from pyspark.sql import functions as F
+
+    transactions = dataset.incarnation.transactions(spark)
     within = committed_by(transactions.where(F.col("_commit_version") >= low), moment,
                           time="commit_time")  # fmt: skip
     seen = within.agg(
@@ -163,22 +176,19 @@ def doubts(
             )
         ).alias("before"),
     )
-    (row,) = seen.crossJoin(ends).collect()
-    seqs = (row["before"] or 0, row["last"] or 0)
-    if gone := deleted(dataset.incarnation, *seqs):
-        found.append(f"{gone} of its transactions were deleted before they were exported")
-    if row["skipped"]:
-        found.append(f"{row['skipped']} transactions were left out of the record")
-    if base is not None and row["last"] is not None:
-        found.extend(holes(dataset.incarnation, *seqs, dataset=dataset))
+    [row] = seen.crossJoin(ends).collect()
+    return row
+
+
+def _beyond(moment: Moment, row: "Row") -> Iterator[str]:
+    """Why the moment lies beyond what is exported."""
     if moment.lsn is not None and (row["lsn"] is None or row["lsn"] < moment.lsn):
         end = "before any" if row["lsn"] is None else f"at {LSN(row['lsn'])}"
-        found.append(f"what is exported ends {end}, before the moment asked for")
+        yield f"what is exported ends {end}, before the moment asked for"
     last = None if row["time"] is None else _EPOCH + dt.timedelta(microseconds=row["time"])
     if moment.time is not None and (last is None or last < moment.time):
         end = "before any" if last is None else f"at {last.isoformat()}"
-        found.append(f"what is exported ends {end}, before the moment asked for")
-    return found
+        yield f"what is exported ends {end}, before the moment asked for"
 
 
 def deleted(incarnation: Incarnation, after: int, last: int) -> int:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
+from replview.parquet.slices import TableVersion
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.reach import Moment, doubts, read_reach
+from replview.spark.history.reach import Moment, Reach, doubts, read_reach
 from replview.spark.history.results import Result
 from replview.spark.history.row_intervals import (
     GONE,
@@ -31,12 +32,9 @@ MARKS = ("_commit_version", "_commit_timestamp", "_seq", "_xid", "_actor", "_rel
 
 
 def as_of(
-    spark: "SparkSession",
-    dataset: Dataset,
-    *,
-    lsn: int | None = None,
-    time: dt.datetime | None = None,
-) -> Result:
+    spark: "SparkSession", dataset: Dataset,
+    *, lsn: int | None = None, time: dt.datetime | None = None,
+) -> Result:  # fmt: skip
     """The table after all that had committed at or before a commit LSN, or by a time; else at the
     end of what is exported.
 
@@ -63,7 +61,17 @@ def as_of(
         frame = _latest(rows, keys)
     version = dataset.version(reach.version)
     reasons = doubts(spark, dataset, reach, moment, None if base is None else base[0])
-    told: dict[str, Any] = {
+    chosen = filled_rows(frame, dataset, dataset.columns_of(version), unsent).select(
+        *(tick(column.name) for column in dataset.columns_of(version)),
+        *MARKS, "_pg_raw", "_unknown",
+    )  # fmt: skip
+    return Result(chosen, not reasons, tuple(reasons), _said(dataset, reach, version))
+
+
+def _said(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str, Any]:
+    """What else is worth saying of a snapshot."""
+    base = reach.base
+    return {
         "table": dataset.name,
         "life": dataset.incarnation.name,
         "shape": version.number,
@@ -73,14 +81,9 @@ def as_of(
         },
         "last_commit_lsn": None if reach.last is None else str(LSN(reach.last)),
     }  # fmt: skip
-    chosen = told_rows(frame, dataset, dataset.columns_of(version), unsent).select(
-        *(tick(column.name) for column in dataset.columns_of(version)),
-        *MARKS, "_pg_raw", "_unknown",
-    )  # fmt: skip
-    return Result(chosen, not reasons, tuple(reasons), told)
 
 
-def told_rows(
+def filled_rows(
     frame: "DataFrame", dataset: Dataset, columns: list[Column], unsent: Unsent
 ) -> "DataFrame":
     """Rows with the last known values in their columns, and ``_unknown``."""

@@ -20,7 +20,7 @@ from replview.spark.history.row_intervals import (
     placed,
     with_intervals,
 )
-from replview.spark.history.snapshots import named, some_move_unsent, told_rows
+from replview.spark.history.snapshots import filled_rows, named, some_move_unsent
 from replview.spark.history.spans import Span, span_doubts
 from replview.spark.quoting import tick
 
@@ -43,12 +43,9 @@ _SCHEMA = (
 
 
 def row_versions(
-    spark: "SparkSession",
-    dataset: Dataset,
-    *,
-    lsn: int | None = None,
-    time: dt.datetime | None = None,
-) -> Result:
+    spark: "SparkSession", dataset: Dataset,
+    *, lsn: int | None = None, time: dt.datetime | None = None,
+) -> Result:  # fmt: skip
     """Each state that a row had after a commit, up to a moment (see ``as_of``), else to the end.
 
     Rows: the columns of the shape in force at the moment, then ``valid_from, valid_to timestamp``
@@ -62,8 +59,7 @@ def row_versions(
     only tells again what is known begins none. Raises ``SparkProblem`` where rows cannot be told
     apart.
     """
-    moment = Moment(lsn, time)
-    keys = dataset.keys()
+    moment, keys = Moment(lsn, time), dataset.keys()
     reach = read_reach(spark, dataset, keys, moment)
     rows = named(placed(dataset.changes(spark, until_lsn=lsn, until=time), keys), keys)
     rows = in_epochs(rows, reach.truncations)
@@ -73,9 +69,8 @@ def row_versions(
     unsent = Unsent(dataset, reach.unsent)
     if reach.unsent:
         rows = unsent.filled(rows, keys, moves=some_move_unsent(rows, keys))
-    states = _states(rows, reach)
     columns = dataset.columns_of(dataset.version(reach.version))
-    frame = told_rows(states, dataset, columns, unsent).select(
+    frame = filled_rows(_states(rows, reach), dataset, columns, unsent).select(
         *(tick(column.name) for column in columns), *MARKS, "_pg_raw", "_unknown"
     )
     first = min([lsn for lsn, _ in reach.truncations] + list(reach.baselines), default=None)
