@@ -236,7 +236,7 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 def table_schema(columns: Sequence[Column], table: str, versions: Sequence[int]) -> pa.Schema:
     """A table's file, with the types it had on the source in the file's metadata."""
-    told = {
+    document = {
         "table": table,
         "versions": list(versions),
         "columns": [
@@ -250,4 +250,4 @@ def table_schema(columns: Sequence[Column], table: str, versions: Sequence[int])
         ],
     }
     fields = [pa.field(column.name, column.arrow) for column in columns]
-    return pa.schema([*fields, *CHANGE_FIELDS], metadata={b"replview": orjson.dumps(told)})
+    return pa.schema([*fields, *CHANGE_FIELDS], metadata={b"replview": orjson.dumps(document)})

@@ -60,18 +60,18 @@ class Narrowing:
 
     def to_json(self) -> dict[str, Any]:
         """What is set, as plain values."""
-        told = {item.name: getattr(self, item.name) for item in fields(self)}
+        document = {item.name: getattr(self, item.name) for item in fields(self)}
         return {
-            item.name: list(told[item.name]) if item.name in _LISTS else told[item.name]
+            item.name: list(document[item.name]) if item.name in _LISTS else document[item.name]
             for item in fields(self)
-            if told[item.name] != item.default
+            if document[item.name] != item.default
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """What ``to_json`` told of."""
         values: dict[str, Any] = {
-            name: tuple(value) if name in _LISTS else value for name, value in told.items()
+            name: tuple(value) if name in _LISTS else value for name, value in document.items()
         }
         return cls(**values)
 
@@ -119,22 +119,22 @@ class Slice:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        told = {item.name: getattr(self, item.name) for item in fields(self)}
+        document = {item.name: getattr(self, item.name) for item in fields(self)}
         for name in ("since", "until"):
-            told[name] = None if told[name] is None else told[name].isoformat()
+            document[name] = None if document[name] is None else document[name].isoformat()
         for name in ("tables", "operations", "actors"):
-            told[name] = list(told[name])
+            document[name] = list(document[name])
         # Absent where nothing is masked or asked: such slices are those of earlier versions.
         more = {
-            "masked": {name: list(columns) for name, columns in told.pop("masked")},
-            "narrowed": told.pop("narrowed").to_json(),
+            "masked": {name: list(columns) for name, columns in document.pop("masked")},
+            "narrowed": document.pop("narrowed").to_json(),
         }
-        return told | {name: value for name, value in more.items() if value}
+        return document | {name: value for name, value in more.items() if value}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The slice that ``to_json`` told of."""
-        values = dict(told)
+        values = dict(document)
         for name in ("since", "until"):
             if values.get(name) is not None:
                 values[name] = dt.datetime.fromisoformat(values[name])
@@ -196,9 +196,9 @@ class SliceTable:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        told = {item.name: getattr(self, item.name) for item in fields(self)}
-        told["only"] = None if self.only is None else list(self.only)
-        told["versions"] = [
+        document = {item.name: getattr(self, item.name) for item in fields(self)}
+        document["only"] = None if self.only is None else list(self.only)
+        document["versions"] = [
             {
                 "id": version.id,
                 "number": version.number,
@@ -208,10 +208,10 @@ class SliceTable:
             }
             for version in self.versions
         ]
-        return told
+        return document
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The table that ``to_json`` told of."""
         versions = tuple(
             TableVersion(
@@ -221,10 +221,10 @@ class SliceTable:
                 key_columns=tuple(version["key_columns"]),
                 replica_identity=version["replica_identity"],
             )
-            for version in told["versions"]
+            for version in document["versions"]
         )
-        only = told.get("only")
-        values = {**told, "versions": versions, "only": None if only is None else tuple(only)}
+        only = document.get("only")
+        values = {**document, "versions": versions, "only": None if only is None else tuple(only)}
         return cls(**values)
 
 
@@ -245,16 +245,16 @@ class Range:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        told = {item.name: getattr(self, item.name) for item in fields(self)}
-        told["after"], told["through"] = list(self.after), list(self.through)
-        told["commit_date"] = None if self.commit_date is None else self.commit_date.isoformat()
-        return told
+        document = {item.name: getattr(self, item.name) for item in fields(self)}
+        document["after"], document["through"] = list(self.after), list(self.through)
+        document["commit_date"] = None if self.commit_date is None else self.commit_date.isoformat()
+        return document
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The range that ``to_json`` told of."""
-        values = dict(told)
-        values["after"], values["through"] = tuple(told["after"]), tuple(told["through"])
-        if told.get("commit_date") is not None:
-            values["commit_date"] = dt.date.fromisoformat(told["commit_date"])
+        values = dict(document)
+        values["after"], values["through"] = tuple(document["after"]), tuple(document["through"])
+        if document.get("commit_date") is not None:
+            values["commit_date"] = dt.date.fromisoformat(document["commit_date"])
         return cls(**values)

@@ -93,8 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (SparkProblem, TargetProblem) as error:
         print(f"replview: {error.problem}: {error.remedy}", file=sys.stderr)
         if options.json:
-            told = {"problem": error.problem, "remedy": error.remedy}
-            sys.stdout.write(orjson.dumps(told).decode() + "\n")
+            answer = {"problem": error.problem, "remedy": error.remedy}
+            sys.stdout.write(orjson.dumps(answer).decode() + "\n")
         return 1
     return 0
 
@@ -123,8 +123,8 @@ def _run(options: argparse.Namespace) -> None:
             if options.output:
                 print(f"written to {write(result, options.output)}", file=sys.stderr)
             show = as_json if options.json else as_table
-            told = show(result, options.limit)
-        sys.stdout.write((told if isinstance(told, str) else told.decode()) + "\n")
+            shown = show(result, options.limit)
+        sys.stdout.write((shown if isinstance(shown, str) else shown.decode()) + "\n")
         sys.stdout.flush()
     finally:
         spark.stop()

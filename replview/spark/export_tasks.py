@@ -116,8 +116,8 @@ class _Appearing:
         return {each.path: each.bytes for each in self._writer.target.files(folder, deep=True)}
 
 
-def _results(told: Sequence[Any], writer: PartWriter) -> Iterator[Written]:
-    results = [orjson.loads(line) for line in told]
+def _results(lines: Sequence[Any], writer: PartWriter) -> Iterator[Written]:
+    results = [orjson.loads(line) for line in lines]
     for result in results:
         if "problem" in result:
             kind = StoreProblem if result["of"] == "store" else TargetProblem
@@ -149,8 +149,10 @@ class _Tasks:
             numbers = self._session.range(0, number, 1, number)
             return [row[0] for row in numbers.mapInArrow(task, "written string").collect()]
         self._context.addJobTag(self._tag)
-        told: list[str] = self._context.parallelize(range(number), number).map(task.write).collect()
-        return told
+        details: list[str] = (
+            self._context.parallelize(range(number), number).map(task.write).collect()
+        )
+        return details
 
     def cancel(self) -> None:
         """End what runs."""
@@ -191,7 +193,7 @@ class _Task:
     def write(self, number: int) -> str:
         """The file of this number."""
         try:
-            tables = {n: SliceTable.from_json(told) for n, told in self._tables.items()}
+            tables = {n: SliceTable.from_json(problem) for n, problem in self._tables.items()}
             writer = PartWriter(Slice.from_json(self._part_of), tables, Target.of(self._url))
             # Where a task runs a second time, its file may be there already.
             part = self._parts[number]
@@ -202,8 +204,8 @@ class _Task:
             return orjson.dumps(written.to_json()).decode()
         except (StoreProblem, TargetProblem) as error:
             of = "store" if isinstance(error, StoreProblem) else "target"
-            told = {"of": of, "problem": error.problem, "remedy": error.remedy}
-            return orjson.dumps(told).decode()
+            problem = {"of": of, "problem": error.problem, "remedy": error.remedy}
+            return orjson.dumps(problem).decode()
         except psycopg.Error as error:
             # Its words may hold values: Spark shows what a task raised, and tries it again.
             raise RuntimeError(f"the store stopped answering ({error.sqlstate})") from None

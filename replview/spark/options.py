@@ -68,9 +68,9 @@ class Options:
         return replace(part, masked=self.masked)
 
     @classmethod
-    def parse(cls, told: Mapping[str, str]) -> "Options":
+    def parse(cls, document: Mapping[str, str]) -> "Options":
         """Raises ``StoreProblem`` for what cannot be meant."""
-        given = {name.lower(): value for name, value in told.items()}
+        given = {name.lower(): value for name, value in document.items()}
         _refuse_unknown(given)
         relation = given.get("relation", "")
         actors = _names(given.get("actors", ""))

@@ -57,12 +57,12 @@ class JobProcess:
         # Found again where we were found, whatever folder the job runs in.
         ours = str(Path(__file__).parent.parent.parent)
         path = os.pathsep.join(filter(None, (ours, kept.get("PYTHONPATH"))))
-        told = {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        variables = {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})}
         # Of a run before this one too: what went wrong then is still worth reading.
         with log.open("ab") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
-                env=told,
+                env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,

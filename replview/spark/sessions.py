@@ -128,8 +128,8 @@ def context(url: str, *, name: str, **settings: str) -> "SparkContext":
     except ImportError:
         raise _lacking() from None
     _set_environment()
-    told = SparkConf().setAppName(name).setAll(list(_begun(url, settings).items()))
-    found: SparkContext = _made(partial(SparkContext, conf=told))
+    conf = SparkConf().setAppName(name).setAll(list(_begun(url, settings).items()))
+    found: SparkContext = _made(partial(SparkContext, conf=conf))
     return found
 
 

@@ -59,7 +59,7 @@ def one_document(roots: Sequence[Root]) -> dict[str, Any]:
     """What a schema of all roots would publish: the last one's columns, then earlier ones'."""
     last = roots[-1][1]
     types = _types(roots)
-    found = {each["name"]: each for _, told in reversed(roots) for each in told["columns"]}
+    found = {each["name"]: each for _, details in reversed(roots) for each in details["columns"]}
     columns = [{**each, "type": _one(types[name])} for name, each in found.items()]
     return {**last, "columns": columns}
 

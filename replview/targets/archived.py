@@ -194,11 +194,11 @@ def block_of(change: "ArchivedChange", slot: Slot, of: Withheld) -> Block:
 def _did(facts: Mapping[str, Any]) -> str:
     words = (("inserts", "insert"), ("updates", "update"), ("deletes", "delete"),
              ("truncates", "truncate"), ("messages", "message"))  # fmt: skip
-    told = [plural(facts[name], word) for name, word in words if facts[name]]
-    return ", ".join(told) or "no published change"
+    counts = [plural(facts[name], word) for name, word in words if facts[name]]
+    return ", ".join(counts) or "no published change"
 
 
 def _context(text: str | None) -> list[tuple[str, str]]:
     found = orjson.loads(text) if text else None
-    told = flat_context(found) if isinstance(found, dict) else ()
-    return [(key, v if isinstance(v, str) else orjson.dumps(v).decode()) for key, v in told]
+    pairs = flat_context(found) if isinstance(found, dict) else ()
+    return [(key, v if isinstance(v, str) else orjson.dumps(v).decode()) for key, v in pairs]

@@ -59,12 +59,14 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
     for page in _pages(slot, name):
         with transaction.atomic(), connection.cursor() as cursor:
             for identifier, actor, context in page:
-                told = None if context is None else orjson.loads(context)
+                document = None if context is None else orjson.loads(context)
                 cursor.execute(
                     "UPDATE transaction SET actor = %s, context = %s::jsonb WHERE id = %s",
                     [
                         new if actor == name else actor,
-                        None if told is None else orjson.dumps(renamed(told, name, new)).decode(),
+                        None
+                        if document is None
+                        else orjson.dumps(renamed(document, name, new)).decode(),
                         identifier,
                     ],
                 )
@@ -160,13 +162,13 @@ def rename_exports(rows: Collection[Export], name: str, new: str) -> int:
     return len(rows)
 
 
-def _slice_renamed(told: dict[str, Any], name: str, new: str) -> dict[str, Any]:
+def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, Any]:
     """Where it names the actor; its source, slot and tables may be called so, too."""
-    actors = [new if each == name else each for each in told.get("actors") or []]
-    narrowed = dict(told.get("narrowed") or {})
+    actors = [new if each == name else each for each in part.get("actors") or []]
+    narrowed = dict(part.get("narrowed") or {})
     if "text" in narrowed:
         narrowed["text"] = renamed(narrowed["text"], name, new)
-    return {**told, "actors": actors, **({"narrowed": narrowed} if narrowed else {})}
+    return {**part, "actors": actors, **({"narrowed": narrowed} if narrowed else {})}
 
 
 def results_naming(name: str) -> list[int]:

@@ -39,7 +39,7 @@ def roots_of(slot: Slot, row: Erasure) -> dict[str, RootState]:
     for pk, url in exports.values_list("pk", "target"):
         found.setdefault(url, {"root": url, "what": f"export {pk}"})
     before = {each["root"]: each for each in row.roots}
-    return {url: {**told, **before.get(url, {})} for url, told in found.items()}
+    return {url: {**state, **before.get(url, {})} for url, state in found.items()}
 
 
 def homes_of(slot: Slot) -> list[tuple[str, str]]:
@@ -57,31 +57,31 @@ def homes_of(slot: Slot) -> list[tuple[str, str]]:
     return list(dict.fromkeys([(slot.source.name, slot.name), *named]))
 
 
-def reach(told: RootState, work: Callable[[], None]) -> bool:
+def reach(state: RootState, work: Callable[[], None]) -> bool:
     """Work on a root; what keeps it from being read or written becomes a word about it."""
     import pyarrow as pa
 
     from replview.parquet.erasure.roots import is_there
     from replview.parquet.writing.problems import TargetProblem, problem_of
 
-    url = str(told["root"])
-    told |= {"problem": "", "remedy": ""}
+    url = str(state["root"])
+    state |= {"problem": "", "remedy": ""}
     try:
         if is_there(url) or "://" in url:
             work()
             return True
     except TargetProblem as error:
-        told |= {"problem": error.problem, "remedy": error.remedy}
+        state |= {"problem": error.problem, "remedy": error.remedy}
         return False
     except (OSError, pa.ArrowException) as error:
         found = problem_of(error)
-        told |= {"problem": found.problem, "remedy": found.remedy}
+        state |= {"problem": found.problem, "remedy": found.remedy}
         return False
     if _was_deleted(url):
-        told |= {"files": 0, "rows": 0}
+        state |= {"files": 0, "rows": 0}
         return True
     remedy = "mount it again; if it is gone for good, leave it out"
-    told |= {"problem": "the folder is not there", "remedy": remedy}
+    state |= {"problem": "the folder is not there", "remedy": remedy}
     return False
 
 
@@ -119,8 +119,8 @@ class FileTrails:
             self._of[key], self._linked[key] = [], set()
         pks = list(self.table.table.relation_ids)
         oids = list(Relation.objects.filter(pk__in=pks).values_list("oid", flat=True))
-        for told, root in self.roots:
-            reach(told, lambda root=root: self._read_root(root, oids, wanted))  # type: ignore[misc]
+        for state, root in self.roots:
+            reach(state, lambda root=root: self._read_root(root, oids, wanted))  # type: ignore[misc]
 
     def _read_root(self, root: "Root", oids: Sequence[int], wanted: Sequence[Key]) -> None:
         for life, change in root.changes_under(oids, wanted):

@@ -41,15 +41,15 @@ class ErasureView:
 
 def erasure_view(row: Erasure) -> ErasureView:
     """As of now."""
-    told: Mapping[str, Any] = row.erased or row.found
-    days = list(told.get("days") or [])
+    counts: Mapping[str, Any] = row.erased or row.found
+    days = list(counts.get("days") or [])
     looked = row.state == Erasure.State.LOOKED
     return ErasureView(
         row=row,
         sentence=_sentence(row),
-        figures=_figures(row, told),
-        tables=[(name, count_words(n)) for name, n in (told.get("tables") or {}).items()],
-        beside=[(name, count_words(n)) for name, n in (told.get("beside") or {}).items()],
+        figures=_figures(row, counts),
+        tables=[(name, count_words(n)) for name, n in (counts.get("tables") or {}).items()],
+        beside=[(name, count_words(n)) for name, n in (counts.get("beside") or {}).items()],
         roots=[_root(row, one) for one in row.roots],
         days_words=f"{days[0]} to {days[-1]}" if len(days) > 1 else "".join(days),
         others=erasing.others_recording(row.slot, row.tables) if looked and row.slot else [],
@@ -112,11 +112,11 @@ def _sentence(row: Erasure) -> Sentence:
             return Sentence(level="idle", title="Nothing was erased:", cause=cause)
 
 
-def _figures(row: Erasure, told: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _figures(row: Erasure, counts: Mapping[str, Any]) -> list[dict[str, Any]]:
     def number(name: str) -> str | None:
-        return count_words(int(told[name])) if name in told else None
+        return count_words(int(counts[name])) if name in counts else None
 
-    days = told.get("days")
+    days = counts.get("days")
     files = [one.get("files") for one in row.roots]
     known = [int(n) for n in files if n is not None]
     return [
@@ -125,27 +125,27 @@ def _figures(row: Erasure, told: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"label": "Days", "number": None if days is None else count_words(len(days))},
         {
             "label": "Files",
-            "number": count_words(sum(known)) if known or (told and not files) else None,
+            "number": count_words(sum(known)) if known or (counts and not files) else None,
             "rest": "" if len(known) == len(files) else "of those reached",
         },
         {"label": "Keys named", "number": count_words(row.keys)},
     ]
 
 
-def _root(row: Erasure, told: Mapping[str, Any]) -> RootView:
-    left, problem = told.get("left_out_by"), told.get("problem")
-    waits = row.state == Erasure.State.UNFINISHED and not told.get("done") and not left
+def _root(row: Erasure, state: Mapping[str, Any]) -> RootView:
+    left, problem = state.get("left_out_by"), state.get("problem")
+    waits = row.state == Erasure.State.UNFINISHED and not state.get("done") and not left
     if left:
         words, level = f"left out by {left}: it still holds what it held", "look"
     elif problem:
-        remedy = str(told.get("remedy") or "")
+        remedy = str(state.get("remedy") or "")
         words, level = f"not reached: {problem}" + (f"; {remedy}" if remedy else ""), "now"
-    elif told.get("files") is None:
+    elif state.get("files") is None:
         words, level = "not looked at yet", "unknown"
     else:
-        files, rows = int(told["files"]), int(told.get("rows") or 0)
+        files, rows = int(state["files"]), int(state.get("rows") or 0)
         what = f"{plural(files, 'file')} with {plural(rows, 'change')}" if files else "nothing"
-        words, level = what + (" written anew" if told.get("done") and files else ""), "ok"
+        words, level = what + (" written anew" if state.get("done") and files else ""), "ok"
     return RootView(
-        root=str(told["root"]), what=str(told["what"]), words=words, level=level, waits=waits
+        root=str(state["root"]), what=str(state["what"]), words=words, level=level, waits=waits
     )

@@ -74,7 +74,7 @@ class Act:
             if table is None:
                 raise Unerasable(f"table {name} is not recorded any more", "")
             act.tables[name] = ErasedTable(table)
-            known = [Span.from_json(told) for told in act.plan["spans"].get(name, [])]
+            known = [Span.from_json(span) for span in act.plan["spans"].get(name, [])]
             asked = [Span(key_of(key)) for other, key in act.plan["pairs"] if other == name]
             act.spans[name] = (*known, *asked)
         act.roots = roots_of(slot, row)
@@ -109,8 +109,8 @@ class Act:
         """Every key the rows had, and how far each reaches; kept sealed."""
         for name, table in self.tables.items():
             self._step(f"following rows of {name}")
-            roots = [(told, self._root(url)) for url, told in self._asked_roots()]
-            files = FileTrails(table, [(told, root) for told, root in roots if root is not None])
+            roots = [(state, self._root(url)) for url, state in self._asked_roots()]
+            files = FileTrails(table, [(state, root) for state, root in roots if root is not None])
             known = list(self.spans[name])
             while True:
                 files.read([span.key for span in known])
@@ -127,8 +127,8 @@ class Act:
                     break
                 known = [*spans, *more]
             self.spans[name] = spans
-        told = {name: [span.to_json() for span in spans] for name, spans in self.spans.items()}
-        self.plan["spans"] = told
+        state = {name: [span.to_json() for span in spans] for name, spans in self.spans.items()}
+        self.plan["spans"] = state
         if not erasing.keep_plan(self.claim, self.plan):
             raise Stopped
 
@@ -289,7 +289,7 @@ class Act:
         return Eraser(self.day, self.columns, os.urandom(32))
 
     def _asked_roots(self) -> list[tuple[str, RootState]]:
-        return [(url, told) for url, told in self.roots.items() if not told.get("left_out_by")]
+        return [(url, state) for url, state in self.roots.items() if not state.get("left_out_by")]
 
     def _root(self, url: str) -> "Root | None":
         from replview.parquet.erasure.roots import Root
@@ -301,18 +301,18 @@ class Act:
             # Said when it is looked into.
             return None
 
-    def _look_into(self, url: str, told: RootState) -> None:
+    def _look_into(self, url: str, state: RootState) -> None:
         from replview.parquet.erasure.roots import Root
 
         standing = Root.of(url, self.wanted()).look()
-        told |= {"files": len(standing.files), "rows": standing.rows}
+        state |= {"files": len(standing.files), "rows": standing.rows}
 
-    def _erase_from(self, url: str, told: RootState) -> None:
+    def _erase_from(self, url: str, state: RootState) -> None:
         from replview.parquet.erasure.roots import Root
 
         standing = Root.of(url, self.wanted()).erase(lambda _: self.check())
         # An earlier try may have written them anew.
-        told |= {"files": len(standing.files), "rows": standing.rows or told.get("rows", 0)}
+        state |= {"files": len(standing.files), "rows": standing.rows or state.get("rows", 0)}
 
     def _pages(self, name: str, table: ErasedTable) -> Iterator[list[Found]]:
         """Every change of the rows, some at a time; a moved one may come twice."""

@@ -22,8 +22,8 @@ TEXTS = "texts that narrowed exports"
 def texts_of(slot: Slot) -> list[tuple[int, str]]:
     """The exports that were narrowed by one: ``(id, text)``."""
     rows = Export.objects.filter(slot=slot).values_list("pk", "words", "slice")
-    told = [(pk, _text(part) or str(words.get("q") or "")) for pk, words, part in rows]
-    return [(pk, text) for pk, text in told if text and not is_erased_text(text)]
+    texts = [(pk, _text(part) or str(words.get("q") or "")) for pk, words, part in rows]
+    return [(pk, text) for pk, text in texts if text and not is_erased_text(text)]
 
 
 def naming(texts: Sequence[tuple[int, str]], keys: Collection[Key]) -> set[str]:

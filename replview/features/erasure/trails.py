@@ -108,13 +108,13 @@ class Span:
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The span that ``to_json`` told of."""
         return cls(
-            key_of(told["key"]),
-            Place(*told["since"]),
-            Place(*told["until"]),
-            told.get("transaction"),
+            key_of(document["key"]),
+            Place(*document["since"]),
+            Place(*document["until"]),
+            document.get("transaction"),
         )
 
 

@@ -91,8 +91,8 @@ def same_masks(last: Export, part: Slice) -> None:
     """
     masked = last.slice.get("masked") or {}
     before, now = {name: tuple(masked[name]) for name in masked}, dict(part.masked)
-    told = (last.result or {}).get("tables") or []
-    for name in [f"{one['schema']}.{one['table']}" for one in told]:
+    tables = (last.result or {}).get("tables") or []
+    for name in [f"{one['schema']}.{one['table']}" for one in tables]:
         if before.get(name, ()) == now.get(name, ()):
             continue
         more = sorted({*now.get(name, ())} - {*before.get(name, ())})

@@ -126,8 +126,8 @@ class Outlook:
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
-        told = self.estimate.to_json()
-        return told | {"first_lsn": self.first_lsn, "last_lsn": self.last_lsn}
+        document = self.estimate.to_json()
+        return document | {"first_lsn": self.first_lsn, "last_lsn": self.last_lsn}
 
 
 def outlook_of(export_request: ExportRequest, *, patient: bool = False) -> Outlook:
@@ -168,23 +168,23 @@ def _outlook(connection: Connection, part: Slice) -> Outlook:
         ).format(lsn=PLACED_LSN, where=transactions_of(connection, part))
     ).fetchone()
     begun = time.monotonic()
-    told, tables = estimate(connection, part), tables_of(connection, part)
-    found = Outlook(estimate=told, tables=tables, first_lsn=ends[0], last_lsn=ends[1])
+    estimated, tables = estimate(connection, part), tables_of(connection, part)
+    found = Outlook(estimate=estimated, tables=tables, first_lsn=ends[0], last_lsn=ends[1])
     if time.monotonic() - begun > _MORE_BELOW_SECONDS:
         return found
     try:
         return replace(
             found,
-            files=files_of(connection, part, tables, told),
+            files=files_of(connection, part, tables, estimated),
             days=days_of(connection, part),
-            unsent=unsent_of(connection, part, tables, told),
+            unsent=unsent_of(connection, part, tables, estimated),
         )
     except errors.QueryCanceled:
         return found
 
 
 def files_of(
-    connection: Connection, part: Slice, tables: Sequence[SliceTable], told: Estimate
+    connection: Connection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
 ) -> dict[int, int]:
     """Relation → the files its rows go to: days are written apart, and so are large days."""
     found: dict[int, int] = {}
@@ -202,7 +202,7 @@ def files_of(
         where=conditions(part, None, [table.relation_id for table in tables]),
         time=PLACED_TIME,
     )
-    per_change = told.bytes / STREAM_TO_FILE / told.rows if told.rows else 1.0
+    per_change = estimated.bytes / STREAM_TO_FILE / estimated.rows if estimated.rows else 1.0
     for day in connection.execute(query):
         for table, rows in zip(tables, day, strict=True):
             each = rows_per_part(table.rows or 0, max(per_change, 1.0))
@@ -219,11 +219,11 @@ def days_of(connection: Connection, part: Slice) -> int:
 
 
 def unsent_of(
-    connection: Connection, part: Slice, tables: Sequence[SliceTable], told: Estimate
+    connection: Connection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
 ) -> Mapping[tuple[int, str], int]:
     """(relation, column) → updates that did not send it; empty where looking is not cheap."""
     found: dict[tuple[int, str], int] = {}
-    if told.rows > _LOOK_THROUGH or "update" not in wanted_operations(part):
+    if estimated.rows > _LOOK_THROUGH or "update" not in wanted_operations(part):
         return found
     for table in tables[:_TABLES]:
         names = [column.source_name for column in table.columns][:_COLUMNS]

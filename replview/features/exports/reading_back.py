@@ -143,8 +143,8 @@ def _tab(table: SliceTable, unsent: Mapping[tuple[int, str], int]) -> SchemaTab:
 def _column(table: SliceTable, column: Column, unsent: int) -> SchemaColumn:
     name, arrow = column.source_name, column.arrow
     notes, warns = [], False
-    if told := _presence(table, name):
-        notes.append(told)
+    if details := _presence(table, name):
+        notes.append(details)
         warns = True
     if unsent:
         notes.append(f"not sent {unsent:,} time{'' if unsent == 1 else 's'}, see _not_sent")

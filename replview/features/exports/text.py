@@ -111,16 +111,16 @@ def _cause(left_out: tuple[str, ...], notes: int) -> str:
 
 def figures_of(outlook: Outlook) -> list[dict[str, Any]]:
     """Rows, size, time, transactions, ends."""
-    told = outlook.estimate
-    where = "on Spark" if told.spark else "written here, no JVM"
+    estimate = outlook.estimate
+    where = "on Spark" if estimate.spark else "written here, no JVM"
     lsns = {"number": outlook.first_lsn, "rest": f"to {outlook.last_lsn}"}
     return [
-        {"label": "Rows", "number": count_words(told.rows), "rest": "counted", "main": True},
+        {"label": "Rows", "number": count_words(estimate.rows), "rest": "counted", "main": True},
         {"label": "Size", "number": bytes_words(outlook.size_bytes), "rest": "estimate"},
-        {"label": "Time", "number": age_words(max(told.seconds, 1.0)), "rest": where},
+        {"label": "Time", "number": age_words(max(estimate.seconds, 1.0)), "rest": where},
         {
             "label": "Transactions",
-            "number": count_words(told.transactions),
+            "number": count_words(estimate.transactions),
             "rest": "one slice, whole",
         },
         {"label": "Slice"} | (lsns if outlook.first_lsn else {"number": "none"}),

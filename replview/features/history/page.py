@@ -52,7 +52,7 @@ class HistoryPage:
     @property
     def jobs(self) -> list[tuple[str, str]]:
         """Every job and what it shows."""
-        return [(name, told[0]) for name, told in JOBS.items()]
+        return [(name, job[0]) for name, job in JOBS.items()]
 
     @property
     def does(self) -> str:

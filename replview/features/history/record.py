@@ -90,10 +90,10 @@ def _seen(
     columns = [str(name) for name in result.get("columns") or []]
     if row.job == COUNTS:
         shown = shown_counts(columns, result["rows"], of)
-        told = dict(result.get("told") or {})
+        said = dict(result.get("told") or {})
         if len(shown) < len(result["rows"]):
-            told["withheld"] = "columns that you may not see"
-        return {**result, "rows": shown, "told": told}
+            said["withheld"] = "columns that you may not see"
+        return {**result, "rows": shown, "told": said}
     if not table:
         return result
     if not of.hides(table):
@@ -219,21 +219,21 @@ def _counted(
     span: Mapping[str, str],
 ) -> list[Cell]:  # fmt: skip
     """Who, and what of it: in words, and the number leads to those transactions."""
-    told, at = dict(zip(columns, values, strict=True)), columns.index
+    details, at = dict(zip(columns, values, strict=True)), columns.index
     found = list(cells)
-    actor, operation, count = told["actor"], str(told["operation"]), told.get("changes")
+    actor, operation, count = details["actor"], str(details["operation"]), details.get("changes")
     if actor is None:
         found[at("actor")] = Cell("nobody named", unknown=True)
     elif slot is not None:
         found[at("actor")] = replace(cells[at("actor")], url=actor_url(slot, str(actor)))
-    if told["column"] is None:
+    if details["column"] is None:
         whole = operation in ("insert", "delete")
         found[at("column")] = Cell("the whole row" if whole else "unknown", unknown=not whole)
     if count is None:
         found[at("changes")] = Cell("withheld", unknown=True, number=True)
-    elif slot is not None and told["column"] != NO_RIGHT:
+    elif slot is not None and details["column"] != NO_RIGHT:
         letter = _LETTERS.get(operation.partition(",")[0], "")
-        wanted = {"tables": str(told["table"]), "ops": letter, **span}
+        wanted = {"tables": str(details["table"]), "ops": letter, **span}
         by = UNKNOWN_ACTOR if actor is None else str(actor)
         address = transactions_url(slot, actor=by, **{k: v for k, v in wanted.items() if v})
         found[at("changes")] = Cell(count_words(int(count)), number=True, url=address)
@@ -245,8 +245,8 @@ def _linked(
     key: Sequence[str],
 ) -> list[Cell]:  # fmt: skip
     """The row's key leads to its history, where it is what the record has."""
-    told = dict(zip(columns, values, strict=True))
-    parts = {name: told.get(name) for name in key}
+    by_column = dict(zip(columns, values, strict=True))
+    parts = {name: by_column.get(name) for name in key}
     if not all(type(part) is int or _is_plain(part) for part in parts.values()):
         return cells
     schema, _, name = table.partition(".")

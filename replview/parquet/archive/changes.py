@@ -67,8 +67,8 @@ class Shapes:
 
 def file_columns(schema: pa.Schema) -> dict[str, str]:
     """A file's own columns: name on the source → name in the file."""
-    told = orjson.loads((schema.metadata or {})[b"replview"])
-    return {each["name"]: each.get("file_name", each["name"]) for each in told["columns"]}
+    document = orjson.loads((schema.metadata or {})[b"replview"])
+    return {each["name"]: each.get("file_name", each["name"]) for each in document["columns"]}
 
 
 def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:

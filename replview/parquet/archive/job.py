@@ -158,8 +158,8 @@ def _give_up(problem: str, remedy: str) -> int:
     return PROBLEM
 
 
-def _say(told: Mapping[str, Any]) -> None:
-    sys.stdout.write(orjson.dumps(told).decode() + "\n")
+def _say(answer: Mapping[str, Any]) -> None:
+    sys.stdout.write(orjson.dumps(answer).decode() + "\n")
     sys.stdout.flush()
 
 

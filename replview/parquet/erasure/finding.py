@@ -41,9 +41,9 @@ class Span:
     until: Place
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """As ``features.erasure.trails`` tells it."""
-        return cls(dict(told["key"]), tuple(told["since"]), tuple(told["until"]))
+        return cls(dict(document["key"]), tuple(document["since"]), tuple(document["until"]))
 
     def holds(self, place: Place, *, snapshot: bool) -> bool:
         """Whether a change under the key is the row's; a baseline's row is as of a position."""

@@ -65,16 +65,16 @@ def table_document(
     versions = {each["number"]: each for each in known.get("versions", [])}
     anew = before is not None and known["table"]["oid"] != table.oid
     for version in table.versions:
-        told = _version(version)
-        if anew and versions.get(version.number, told) != told:
+        shape = _version(version)
+        if anew and versions.get(version.number, shape) != shape:
             raise Incompatible(f"{table.name} was dropped and made anew with other columns")
-        versions[version.number] = told
+        versions[version.number] = shape
     shapes = [versions[number] for number in sorted(versions)]
     columns = slice_columns([shape["columns"] for shape in reversed(shapes)])
     oids = {table.oid, *known.get("table", {}).get("oids", ())}
     if before is not None:
         oids.add(known["table"]["oid"])
-    told = {
+    document = {
         "format": 1,
         "table": {
             "schema": table.schema,
@@ -90,9 +90,9 @@ def table_document(
     }
     follows = follows or known.get("follows")
     if follows is not None:
-        told["follows"] = dict(follows)
-    _check_widening(before, told, table)
-    return told
+        document["follows"] = dict(follows)
+    _check_widening(before, document, table)
+    return document
 
 
 def document_oids(document: Mapping[str, Any]) -> list[int]:

@@ -133,10 +133,10 @@ def _by_fsspec(url: str, scheme: str) -> Address:
 
 def _options(fsspec: Any, protocol: str, url: str) -> dict[str, Any]:
     """What the address itself tells the connector, such as its host."""
-    told = fsspec.get_filesystem_class(protocol)._get_kwargs_from_urls(
+    options = fsspec.get_filesystem_class(protocol)._get_kwargs_from_urls(
         f"{protocol}{url[url.index(':') :]}"
     )
-    return {key: value for key, value in told.items() if key != "path"}
+    return {key: value for key, value in options.items() if key != "path"}
 
 
 def named(half: str) -> str:

@@ -121,10 +121,10 @@ def roots_by_dataset(names: Iterable[str]) -> dict[str, list[str]]:
 
 def slice_digest(part: Slice) -> str:
     """Tells slices apart: equal ones have equal digests, on any store and day."""
-    told = part.to_json()
+    document = part.to_json()
     # The store's own number: another store's of the same history differs.
-    del told["incarnation_id"]
-    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+    del document["incarnation_id"]
+    return hashlib.sha256(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
 
 def slice_name(part: Slice) -> str:

@@ -186,8 +186,8 @@ def refuse_overlap(target: Target, part: Slice) -> None:
             continue
         if seqs[0] >= part.through_seq or part.after_seq >= seqs[1]:
             continue
-        told = orjson.loads(target.read_bytes(found.path) or b"{}").get("slice")
-        if told is None or _overlap(part, Slice.from_json(told)):
+        other = orjson.loads(target.read_bytes(found.path) or b"{}").get("slice")
+        if other is None or _overlap(part, Slice.from_json(other)):
             half = " not finished" if name.endswith(UNFINISHED) else ""
             raise TargetProblem(
                 f"another slice{half} of the same transactions stands there, of commit_seq "
@@ -256,9 +256,9 @@ def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
     [stored] = connection.execute(_STORED, ends).fetchone() or (0,)
     if stored == part.through_seq - part.after_seq:
         return found
-    told = {"life": ends[0], "after": ends[1], "through": ends[2]}
+    between = {"life": ends[0], "after": ends[1], "through": ends[2]}
     deleted = [
         {"kind": "deleted", "after_seq": before, "through_seq": seq - 1}
-        for before, seq in connection.execute(_HOLES, told)
+        for before, seq in connection.execute(_HOLES, between)
     ]
     return deleted + found

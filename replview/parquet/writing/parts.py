@@ -58,9 +58,9 @@ class Written:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The file that ``to_json`` told of."""
-        return cls(**told)
+        return cls(**document)
 
 
 @dataclass(frozen=True, slots=True)

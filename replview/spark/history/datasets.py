@@ -84,7 +84,7 @@ class Incarnation:
     @property
     def slices(self) -> list[Slice]:
         """The slices that were exported whole."""
-        return [Slice.from_json(told["slice"]) for told in self.manifests]
+        return [Slice.from_json(details["slice"]) for details in self.manifests]
 
     def tables(self) -> list["Dataset"]:
         """Its tables, by the names of their folders; each with all its roots."""

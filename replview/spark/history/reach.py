@@ -193,7 +193,7 @@ def _beyond(moment: Moment, row: "Row") -> Iterator[str]:
 
 def deleted(incarnation: Incarnation, after: int, last: int) -> int:
     """How many transactions ``after < commit_seq <= last`` the store had no more when asked."""
-    gaps = [gap for told in incarnation.manifests for gap in told.get("gaps", [])]
+    gaps = [gap for details in incarnation.manifests for gap in details.get("gaps", [])]
     return sum(
         max(0, min(gap["through_seq"], last) - max(gap["after_seq"], after))
         for gap in gaps

@@ -88,7 +88,7 @@ def write(result: Result, url: str) -> str:
 def as_json(result: Result, limit: int) -> bytes:
     """``{"columns", "rows", "more", "complete", "reasons", "told"}``; values as text or numbers."""
     columns, rows, more = shown_rows(result, limit)
-    told = {
+    document = {
         "columns": columns,
         "rows": rows,
         "more": more,
@@ -96,7 +96,7 @@ def as_json(result: Result, limit: int) -> bytes:
         "reasons": list(result.reasons),
         "told": dict(result.told),
     }
-    return orjson.dumps(told)
+    return orjson.dumps(document)
 
 
 def as_table(result: Result, limit: int) -> str:
@@ -201,5 +201,5 @@ def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequen
     kinds = dict(frame.dtypes)
     for column in mine:
         frame = frame.withColumn(column.name, F.lit(None).cast(kinds[column.name]))
-    told = {**result.told, "masked": sorted(of)}
-    return replace(result, frame=frame, told=told)
+    details = {**result.told, "masked": sorted(of)}
+    return replace(result, frame=frame, told=details)

@@ -38,12 +38,12 @@ class DatasetRoot:
     def relation(self) -> SliceTable:
         """The table, with all shapes that the changes here were made under."""
         path = f"{self.folder}/{layout.SCHEMA}"
-        told = self.target.read_bytes(path)
-        if told is None:
+        data = self.target.read_bytes(path)
+        if data is None:
             raise SparkProblem(
                 f"{path} is missing", "export the slice again: its files say nothing without it"
             )
-        document = orjson.loads(told)
+        document = orjson.loads(data)
         table = document["table"]
         versions = tuple(
             TableVersion(
@@ -127,8 +127,8 @@ def _text_of(kind: pa.DataType) -> Callable[[Any], "Expression"]:
 
     # What kind of function it is, Spark works out from these types.
     def texts(values: pa.Array) -> pa.Array:
-        told = [pg_text(value, kind) for value in values.to_pylist()]
-        return pa.array(told, pa.string())
+        found = [pg_text(value, kind) for value in values.to_pylist()]
+        return pa.array(found, pa.string())
 
     make: Any = arrow_udf
     made: Callable[[Any], Expression] = make(texts, "string")

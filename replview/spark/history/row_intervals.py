@@ -154,8 +154,8 @@ class Unsent:
         window = by_key(keys, "_epoch")
         latest = {}
         for n, column in enumerate(self.columns):
-            told = F.struct(self._cell(column).alias("cell"), F.col(INTERVAL).alias("interval"))
-            last = F.last(F.when(self.sent(column), told), ignorenulls=True).over(window)
+            mine = F.struct(self._cell(column).alias("cell"), F.col(INTERVAL).alias("interval"))
+            last = F.last(F.when(self.sent(column), mine), ignorenulls=True).over(window)
             latest[self.known(n)] = last
         rows = rows.withColumns(latest)
         rows = rows.withColumns({
@@ -171,9 +171,9 @@ class Unsent:
         """Whether a row says what the column holds."""
         from pyspark.sql import functions as F
 
-        told = ~F.array_contains("_not_sent", column.source_name)
+        sent = ~F.array_contains("_not_sent", column.source_name)
         lacking = self.dataset.lacking(column)
-        return told & ~F.col("_relation_version").isin(lacking) if lacking else told
+        return sent & ~F.col("_relation_version").isin(lacking) if lacking else sent
 
     def _cell(self, column: Column) -> "Expression":
         from pyspark.sql import functions as F

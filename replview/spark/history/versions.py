@@ -75,13 +75,13 @@ def row_versions(
     )
     first = min([lsn for lsn, _ in reach.truncations] + list(reach.baselines), default=None)
     reasons = doubts(spark, dataset, reach, moment, first)
-    told = {
+    details = {
         "table": dataset.name,
         "life": dataset.incarnation.name,
         "key": [column.name for column in keys],
         "whole_from_lsn": None if first is None else str(LSN(first)),
     }
-    return Result(frame, not reasons, tuple(reasons), told)
+    return Result(frame, not reasons, tuple(reasons), details)
 
 
 def _states(rows: "DataFrame", reach: Reach) -> "DataFrame":
@@ -166,19 +166,19 @@ def schema_versions(spark: "SparkSession", dataset: Dataset, span: Span | None =
         .orderBy("first")
         .collect()
     )
-    told: list[Any] = []
+    details: list[Any] = []
     before: TableVersion | None = None
     for row in found:
         version = dataset.version(row["_relation_version"])
         ends = [None if row[name] is None else str(LSN(row[name])) for name in ("first", "last")]
-        told.append((
+        details.append((
             version.number, *ends, row["first_change"], row["last_change"], row["changes"],
             *_differences(before, version), list(version.key_columns), version.replica_identity,
             [f"{name} {kind}" for name, kind in _types(version).items()],
         ))  # fmt: skip
         before = version
     reasons = span_doubts(spark, dataset.incarnation, span or Span(), [dataset])
-    frame = spark.createDataFrame(told, _SCHEMA)
+    frame = spark.createDataFrame(details, _SCHEMA)
     return Result(frame, not reasons, reasons, {"table": dataset.name})
 
 

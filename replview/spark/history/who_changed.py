@@ -55,13 +55,13 @@ def who_changed(
     ]
     frame = reduce(lambda one, other: one.unionByName(other), frames)
     order = (F.col("changes").desc(), "table", "actor", "operation", "column")
-    told: dict[str, Any] = {"tables": list(hidden)}
+    details: dict[str, Any] = {"tables": list(hidden)}
     if any(hidden.values()):
-        told["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
+        details["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
     if apart := [each.name for each in datasets if not each.tells_rows_apart]:
-        told["not_compared_for_want_of_one_key"] = apart
+        details["not_compared_for_want_of_one_key"] = apart
     reasons = span_doubts(spark, datasets[0].incarnation, within, datasets)
-    return Result(frame.orderBy(*order), not reasons, reasons, told)
+    return Result(frame.orderBy(*order), not reasons, reasons, details)
 
 
 def _not_compared(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame":
@@ -97,10 +97,10 @@ def _of_table(
     rows = _with_before(rows, keys, compared)
     rows = _with_moves(rows, keys, compared) if may_move else _without_moves(rows, compared)
     rows = span.since_of(rows, time="_commit_timestamp").where(F.col(STREAM) == 1)
-    told = rows.where(F.col("_change_type") != "update_preimage").select(
+    changed = rows.where(F.col("_change_type") != "update_preimage").select(
         F.col("_actor").alias("actor"), F.explode(_events(compared, keys, seen)).alias("event")
     )
-    counted = told.groupBy("actor", "event.operation", "event.column").agg(
+    counted = changed.groupBy("actor", "event.operation", "event.column").agg(
         F.count("*").alias("changes")
     )
     return counted.select(
