@@ -1,6 +1,6 @@
 """The server's texts as Arrow arrays, a whole column at a time where all of it fits; and back.
 
-A value that does not fit its type (see ``slice_schemas``) is null in the array and stands, as it
+A value that does not fit its type (see ``type_mapping``) is null in the array and stands, as it
 was, among the ``raw`` ones. Marked values (masked, binary …) are raw, too.
 ``pg_text`` is the reverse, exact but for ``timestamp with time zone``, of which the moment is kept
 and not the zone it was written in: it stands in UTC.

@@ -24,7 +24,7 @@ from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
 from replview.features.erasure import rows as erased_rows
 from replview.features.erasure import run as erasing_act
-from replview.features.erasure.request import Unerasable, read_wish
+from replview.features.erasure.request import Unerasable, read_erasure_request
 from replview.features.erasure.rows import Found
 from replview.features.erasure.trails import Place
 from replview.features.exports.request import read_export_request
@@ -232,7 +232,7 @@ def test_an_act_that_was_interrupted_goes_on_where_it_was(clinic, exported, monk
     folders = exported("one"), exported("two")
     monkeypatch.setattr(erased_rows, "PAGE", 1)
     row = erasing.request(
-        read_wish(clinic.slot, [PERSON, ("visit", "7")]), by="alice", how="command"
+        read_erasure_request(clinic.slot, [PERSON, ("visit", "7")]), by="alice", how="command"
     )
     serving.carry_out(erasing.claim(row.pk), threading.Event())
     row.refresh_from_db()
@@ -281,7 +281,7 @@ def test_a_crash_between_two_changes_forgets_no_former_key(clinic, monkeypatch) 
     SavedFilter.objects.create(
         user=make_user("saver"), page="find", name="Zoe", query="q=PLANTED+Zoe"
     )
-    row = erasing.request(read_wish(clinic.slot, [PERSON]), by="alice", how="command")
+    row = erasing.request(read_erasure_request(clinic.slot, [PERSON]), by="alice", how="command")
     serving.carry_out(erasing.claim(row.pk), threading.Event())
     row.refresh_from_db()
     erasing.confirm(row, by="alice")
@@ -490,5 +490,5 @@ def test_a_refusal_repeats_no_key(db) -> None:
         ([], "nothing is named"),
     ):
         with pytest.raises(Unerasable, match=cause) as refused:
-            read_wish(history.slot, pairs)
+            read_erasure_request(history.slot, pairs)
         assert PLANTED not in f"{refused.value.cause} {refused.value.remedy}"

@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from replview.features.erasure.request import Wish, digest
+from replview.features.erasure.request import ErasureRequest, digest
 from replview.jobs.running import announce
 from replview.store.models import Erasure, Relation, Slot
 from replview.store.secrets import seal, unseal
@@ -50,26 +50,26 @@ _FORGET = """
 """
 
 
-def request(wish: Wish, *, by: str, how: str) -> Erasure:
+def request(erasure_request: ErasureRequest, *, by: str, how: str) -> Erasure:
     """Record it, to be looked at first: nothing is changed yet."""
-    digests = [digest(name, key) for name, key in wish.pairs]
-    if wish.actor:
-        digests.append(digest("", {"actor": wish.actor}))
+    digests = [digest(name, key) for name, key in erasure_request.pairs]
+    if erasure_request.actor:
+        digests.append(digest("", {"actor": erasure_request.actor}))
     plan = {
-        "pairs": [[name, key] for name, key in wish.pairs],
-        "columns": list(wish.columns),
-        "actor": wish.actor,
+        "pairs": [[name, key] for name, key in erasure_request.pairs],
+        "columns": list(erasure_request.columns),
+        "actor": erasure_request.actor,
         "spans": {},
     }
     made = Erasure.objects.create(
-        slot=wish.slot,
-        slot_name=str(wish.slot),
-        tables=wish.tables,
-        keys=len(wish.pairs),
-        columns=list(wish.columns),
+        slot=erasure_request.slot,
+        slot_name=str(erasure_request.slot),
+        tables=erasure_request.tables,
+        keys=len(erasure_request.pairs),
+        columns=list(erasure_request.columns),
         digests=digests,
-        names_actor=bool(wish.actor),
-        reason=wish.reason,
+        names_actor=bool(erasure_request.actor),
+        reason=erasure_request.reason,
         requested_by=by,
         requested_how=how,
         sealed_plan=seal(orjson.dumps(plan).decode()),

@@ -32,7 +32,7 @@ class Unerasable(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ErasureRequest:
     """What somebody wants erased, understood."""
 
     slot: Slot
@@ -48,14 +48,14 @@ class Wish:
         return list(dict.fromkeys(name for name, _ in self.pairs))
 
 
-def read_wish(
+def read_erasure_request(
     slot: Slot,
     pairs: Sequence[tuple[str, str]],
     *,
     columns: Sequence[str] = (),
     actor: str = "",
     reason: str = "",
-) -> Wish:
+) -> ErasureRequest:
     """From typed tables and keys. Raises ``Unerasable``, which never names a key."""
     if not pairs and not actor:
         raise Unerasable("nothing is named", "Name a table and a key, or an actor")
@@ -77,7 +77,7 @@ def read_wish(
     for column in columns:
         if column not in known:
             raise Unerasable(f"there is no column {column} in {', '.join(tables)}", "See relations")
-    return Wish(
+    return ErasureRequest(
         slot=slot, pairs=tuple(found), columns=tuple(dict.fromkeys(columns)),
         actor=actor.strip(), reason=reason.strip()[:_LONGEST_REASON],
     )  # fmt: skip

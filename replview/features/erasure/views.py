@@ -11,7 +11,7 @@ from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.page import erasure_view, list_sentence
-from replview.features.erasure.request import Unerasable, read_wish
+from replview.features.erasure.request import Unerasable, read_erasure_request
 from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import note
 
@@ -111,8 +111,10 @@ def _asked(request: HttpRequest, values: dict[str, str]) -> Erasure:
         if table:
             pairs.append((table, key.strip()))
     columns = values["columns"].replace(",", " ").split()
-    wish = read_wish(slot, pairs, columns=columns, actor=values["actor"], reason=values["why"])
-    return erasing.request(wish, by=request.user.get_username(), how="page")
+    erasure_request = read_erasure_request(
+        slot, pairs, columns=columns, actor=values["actor"], reason=values["why"]
+    )
+    return erasing.request(erasure_request, by=request.user.get_username(), how="page")
 
 
 def _show(

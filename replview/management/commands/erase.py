@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.job import carry_out
-from replview.features.erasure.request import Unerasable, read_wish
+from replview.features.erasure.request import Unerasable, read_erasure_request
 from replview.management.output.instance import InstanceCommand, find_slot, table_of
 from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import command_user, note
@@ -65,12 +65,12 @@ class Command(InstanceCommand):
 
     def _erase(self, slot: Slot, options: dict[str, Any]) -> None:
         try:
-            wish = read_wish(slot, _pairs(options), columns=options["column"],
+            erasure_request = read_erasure_request(slot, _pairs(options), columns=options["column"],
                              actor=options["actor"], reason=options["why"])  # fmt: skip
         except Unerasable as error:
             raise CommandError(_words(error.cause, error.remedy)) from None
         by = command_user()
-        row = erasing.request(wish, by=by, how="command")
+        row = erasing.request(erasure_request, by=by, how="command")
         self._work(row)
         if row.state != Erasure.State.LOOKED:
             raise CommandError(_words(row.problem_cause or "it was stopped", row.problem_remedy))
