@@ -46,7 +46,7 @@ def SeenMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AllowedMiddleware(MiddlewareMixin):
-    """Refuses by what is said of the page."""
+    """Refuses by what ``@page`` says of the view."""
 
     def process_view(
         self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]

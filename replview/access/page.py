@@ -75,7 +75,7 @@ class Page:
         return self.role if self.change is None or method in SAFE_METHODS else self.change
 
     def check_words(self, words: Mapping[str, Any]) -> None:
-        """Raise ``Http404`` for what is not visible, and for a word that nothing is said of."""
+        """Raise ``Http404`` for what is not visible, and for a word that the page does not name."""
         for word, value in words.items():
             if word not in self.of:
                 raise Http404("there is no such thing")
@@ -110,7 +110,7 @@ def page(
 
 
 def page_of(view: Any, method: str = "GET") -> Page | None:
-    """What is said of a view; None: nothing, so that nobody may open it."""
+    """What ``@page`` says of a view; None: it has none, so that nobody may open it."""
     facts = getattr(view, "replview_page", None)
     # The API answers several methods at one address, each by a function of its own.
     if isinstance(facts, dict):

@@ -42,23 +42,23 @@ _TOLD = {
     "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
 }
 _MAX_NAME = 150
-#: By issuer: until when (monotonic), and what it told.
+#: By issuer: until when (monotonic), and its configuration.
 _discovered: dict[str, tuple[float, dict[str, Any]]] = {}
 
 
 def discovered() -> dict[str, Any]:
     """What the provider tells of itself, asked once an hour; raises ``RequestException``."""
     issuer = settings.OIDC_ISSUER
-    until, told = _discovered.get(issuer, (0.0, {}))
+    until, found = _discovered.get(issuer, (0.0, {}))
     if time.monotonic() >= until:
         url = f"{issuer}/.well-known/openid-configuration"
         answer = requests.get(url, timeout=settings.OIDC_TIMEOUT, allow_redirects=False)
         answer.raise_for_status()
-        told = answer.json()
-        if str(told.get("issuer", "")).rstrip("/") != issuer:
+        found = answer.json()
+        if str(found.get("issuer", "")).rstrip("/") != issuer:
             raise requests.RequestException("the provider calls itself by another name")
-        _discovered[issuer] = (time.monotonic() + _DISCOVERED_FOR_SECONDS, told)
-    return told
+        _discovered[issuer] = (time.monotonic() + _DISCOVERED_FOR_SECONDS, found)
+    return found
 
 
 def setting(name: str, *default: Any) -> Any:
@@ -176,8 +176,8 @@ def _new_account(claims: dict[str, Any]) -> Any:
 
 
 def _groups(claims: dict[str, Any]) -> set[str]:
-    told = claims.get(settings.OIDC_GROUPS_CLAIM)
-    return {str(name) for name in told} if isinstance(told, list) else set()
+    groups = claims.get(settings.OIDC_GROUPS_CLAIM)
+    return {str(name) for name in groups} if isinstance(groups, list) else set()
 
 
 class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc]

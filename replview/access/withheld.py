@@ -36,7 +36,7 @@ def visible_exports() -> QuerySet[Export]:
 
 
 def withholds_text(row: Export) -> bool:
-    """Whether it was narrowed by a text that only whoever typed it is told again: it may be a
+    """Whether it was narrowed by a text that only whoever typed it sees again: it may be a
     value of a table that another has no right to see, or of a column that is masked by now.
     """
     visit = current_visit()
@@ -57,7 +57,7 @@ def is_erased_text(text: str) -> bool:
 
 
 def shown_words(row: Export) -> dict[str, str]:
-    """What it was narrowed by, as far as whoever asks is told."""
+    """What it was narrowed by, as far as whoever asks may see it."""
     hidden = ("q",) if withholds_text(row) else ()
     return {name: text for name, text in row.words.items() if name not in hidden}
 
@@ -66,7 +66,7 @@ def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, Any]:
     """The same of its slice, or of the one that its manifest tells."""
     if not withholds_text(row) or not part.get("narrowed"):
         return part
-    narrowed = {name: told for name, told in part["narrowed"].items() if name != "text"}
+    narrowed = {name: value for name, value in part["narrowed"].items() if name != "text"}
     return {**part, "narrowed": narrowed}
 
 
@@ -161,7 +161,7 @@ def withheld(
 
 
 def masked_for(life: str) -> dict[str, list[str]]:
-    """Tables and columns of a life that nobody is to see, as a history job is told of them."""
+    """Tables and columns of a life that nobody is to see, as a history job needs them."""
     found = withheld(slot_of_life(life)).masked
     return {name: sorted(columns) for name, columns in sorted(found.items())}
 
@@ -171,7 +171,7 @@ def shown_counts(
 ) -> list[list[Any]]:
     """Rows that count changes by ``table`` and ``column``, as they may be shown.
 
-    Of a masked column nobody is told whether it changed, and of a table without a right not which
+    Of a masked column nobody learns whether it changed, and of a table without a right not which
     of its columns did: there one row is left for all of them, without their number.
     """
     table, column = columns.index("table"), columns.index("column")

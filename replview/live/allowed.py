@@ -40,7 +40,7 @@ def guarded(route: str, application: Any) -> Application:
             await application(scope, receive, send)
             return
         await receive()
-        # A browser is told the code of a socket only once that was open.
+        # A browser learns the code of a socket only once that was open.
         await send({"type": "websocket.accept"})
         await send({"type": "websocket.close", "code": code})
 

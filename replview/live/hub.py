@@ -211,24 +211,24 @@ class Hub:
             await feed.stop()
         await self._rest()
 
-    def watch_samples(self, source_id: int, told: Callable[[int], None]) -> None:
+    def watch_samples(self, source_id: int, callback: Callable[[int], None]) -> None:
         """Tell of each new sample of a source, with the source's id."""
-        self._samplers[source_id].add(told)
+        self._samplers[source_id].add(callback)
         self._hear_on()
 
-    async def unwatch_samples(self, told: Callable[[int], None]) -> None:
+    async def unwatch_samples(self, callback: Callable[[int], None]) -> None:
         """Tell no longer, of any source."""
-        _forget(self._samplers, told)
+        _forget(self._samplers, callback)
         await self._rest()
 
-    def watch_export(self, export_id: int, told: Callable[[int], None]) -> None:
+    def watch_export(self, export_id: int, callback: Callable[[int], None]) -> None:
         """Tell whenever an export went on or ended, with its id."""
-        self._exporters[export_id].add(told)
+        self._exporters[export_id].add(callback)
         self._hear_on()
 
-    async def unwatch_exports(self, told: Callable[[int], None]) -> None:
+    async def unwatch_exports(self, callback: Callable[[int], None]) -> None:
         """Tell no longer, of any export."""
-        _forget(self._exporters, told)
+        _forget(self._exporters, callback)
         await self._rest()
 
     def _hear_on(self) -> None:
@@ -271,12 +271,12 @@ class Hub:
                     joiner.result()
                 wake = Wake.from_message(await hearing)
                 if wake.kind == SAMPLE:
-                    for told in list(self._samplers.get(wake.source_id, ())):
-                        told(wake.source_id)
+                    for callback in list(self._samplers.get(wake.source_id, ())):
+                        callback(wake.source_id)
                     continue
                 if wake.kind == EXPORT:
-                    for told in list(self._exporters.get(wake.export_id, ())):
-                        told(wake.export_id)
+                    for callback in list(self._exporters.get(wake.export_id, ())):
+                        callback(wake.export_id)
                     continue
                 feed = self._feeds.get(wake.slot_id)
                 if feed is not None:
@@ -304,10 +304,12 @@ class Hub:
                     await self._membership_changed.wait()
 
 
-def _forget(watched: dict[int, set[Callable[[int], None]]], told: Callable[[int], None]) -> None:
+def _forget(
+    watched: dict[int, set[Callable[[int], None]]], callback: Callable[[int], None]
+) -> None:
     """Tell no longer, of any of these."""
     for identifier, listening in list(watched.items()):
-        listening.discard(told)
+        listening.discard(callback)
         if not listening:
             del watched[identifier]
 

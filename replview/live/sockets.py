@@ -35,7 +35,7 @@ FILL_ROWS = 500
 _MESSAGE_LIMIT = 64_000
 
 
-class LiveSocket(AsyncWebsocketConsumer):
+class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     """One browser watching one slot."""
 
     # Sockets are woken by the hub, in memory: none has a channel of its own.

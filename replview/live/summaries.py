@@ -86,7 +86,7 @@ def summarise(
 
 
 def only_messages(rows: Iterable[TransactionRow]) -> list[int]:
-    """The transactions that are told by their message's prefix: they touch no table."""
+    """The transactions that are named by their message's prefix: they touch no table."""
     return [row.id for row in rows if row.messages and not row.relations]
 
 

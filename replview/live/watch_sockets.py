@@ -26,13 +26,13 @@ _MOST = 50
 _MESSAGE_LIMIT = 4_000
 
 
-class WatchSocket(AsyncWebsocketConsumer):
+class WatchSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     """One browser looking at some things of one kind."""
 
     #: What is watched, in ``watch`` and ``watching``.
     things = ""
-    #: The type of what is told of a change, and the name of whose.
-    told_type = ""
+    #: The type of the message about a change, and the name of what changed.
+    change_type = ""
     thing = ""
     # Sockets are woken by the hub, in memory: none has a channel of its own.
     channel_layer_alias = "none"
@@ -108,8 +108,9 @@ class WatchSocket(AsyncWebsocketConsumer):
                 self.woken.clear()
                 changed, self.waiting = self.waiting, set()
                 for identifier in sorted(changed):
-                    told = {"type": self.told_type, self.thing: identifier, "server_ms": now_ms()}
-                    await self._send(told)
+                    await self._send(
+                        {"type": self.change_type, self.thing: identifier, "server_ms": now_ms()}
+                    )
 
     async def _watch_session(self) -> None:
         await until_signed_out(self.scope)
@@ -119,7 +120,6 @@ class WatchSocket(AsyncWebsocketConsumer):
         await self.send(text_data=orjson.dumps(message).decode())
 
 
-@database_sync_to_async
 def _seen(user: Any, identifiers: list[int]) -> list[int]:
     with only_of(lambda: visible_sources(user)):
         found = set(Export.objects.filter(pk__in=identifiers).values_list("pk", flat=True))
@@ -129,12 +129,13 @@ def _seen(user: Any, identifiers: list[int]) -> list[int]:
 class ExportSocket(WatchSocket):
     """One browser looking at some exports."""
 
-    things, told_type, thing = "exports", "went_on", "export"
+    things, change_type, thing = "exports", "went_on", "export"
 
     async def shown(self, identifiers: list[int]) -> list[int]:
         """Exports of sources that are seen."""
         user = self.scope.get("user") or await get_user(self.scope)
-        return await _seen(user, identifiers)
+        found: list[int] = await database_sync_to_async(_seen)(user, identifiers)
+        return found
 
     def hear(self, hub: Hub, identifier: int) -> None:
         """Each step of an export."""
@@ -148,7 +149,7 @@ class ExportSocket(WatchSocket):
 class SampleSocket(WatchSocket):
     """One browser looking at samples of some sources."""
 
-    things, told_type, thing = "sources", "sampled", "source"
+    things, change_type, thing = "sources", "sampled", "source"
 
     async def shown(self, identifiers: list[int]) -> list[int]:
         """Sources that are seen."""

@@ -6,7 +6,7 @@ from typing import Any
 from replview.store.read.coverage import ArchiveExtent, Coverage, Gap, TableCoverage
 from replview.text.formats import plural
 
-#: Gaps told one by one; the rest is a number.
+#: Gaps named one by one; the rest is a number.
 _GAPS_SHOWN = 3
 _NAMES_SHOWN = 6
 OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}

@@ -20,7 +20,7 @@ from replview.text.parsing import clean_text
 from replview.ui.params import scope_to
 
 _OUTCOME = "managed"
-#: What may be wrong with a source, an address or a key: told, never a page of an error.
+#: What may be wrong with a source, an address or a key: the page itself shows it.
 EXPECTED = (SourceProblem, DSNError, SecretKeyChanged)
 
 
@@ -54,7 +54,7 @@ def slot_for(request: HttpRequest, source_name: str, slot_name: str, role: Role)
 
 
 def trouble_of(error: Exception) -> SourceProblem:
-    """What is told of one of ``EXPECTED``."""
+    """What a page shows of one of ``EXPECTED``."""
     if isinstance(error, SourceProblem):
         return error
     if isinstance(error, SecretKeyChanged):
@@ -67,8 +67,8 @@ def trouble_of(error: Exception) -> SourceProblem:
 def digest_of(act: Plan) -> str:
     """What was shown, to be sent back with the confirmation."""
     statements = (one.sql for one in act.statements)
-    told = "\0".join([act.title, act.typed, *act.rests_on, *statements])
-    return hashlib.sha256(told.encode()).hexdigest()[:24]
+    shown = "\0".join([act.title, act.typed, *act.rests_on, *statements])
+    return hashlib.sha256(shown.encode()).hexdigest()[:24]
 
 
 def check_confirmed(request: HttpRequest, act: Plan) -> None:
@@ -85,8 +85,8 @@ def check_confirmed(request: HttpRequest, act: Plan) -> None:
 
 def keep_outcome(request: HttpRequest, outcome: Outcome) -> None:
     """For the page that tells it."""
-    told = asdict(outcome) | {"at": timezone.now().isoformat(), "by": request.user.get_username()}
-    request.session[_OUTCOME] = told
+    kept = asdict(outcome) | {"at": timezone.now().isoformat(), "by": request.user.get_username()}
+    request.session[_OUTCOME] = kept
 
 
 def kept_outcome(request: HttpRequest) -> dict[str, Any] | None:

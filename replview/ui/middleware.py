@@ -3,7 +3,7 @@
 The Content-Security-Policy: everything from here, nothing inline, sockets to this host alone.
 
 And, of every answer, static files among them: no guessing of types, no use by other sites, no
-camera or other device, no address told elsewhere, and no copy that the browser's *back* shows
+camera or other device, no address sent elsewhere, and no copy that the browser's *back* shows
 after the sign-out (static files say for themselves how long they may be kept).
 """
 
@@ -91,7 +91,7 @@ class SlowStatementMiddleware(MiddlewareMixin):
             return None
         seconds = settings.WEB_STATEMENT_SECONDS
         if request.path.startswith("/api/"):
-            said = f"the store did not answer within {seconds} s: ask for less at once"
-            return JsonResponse({"detail": said}, status=503)
+            message = f"the store did not answer within {seconds} s: ask for less at once"
+            return JsonResponse({"detail": message}, status=503)
         # Without the request: what every page shows around would be asked of the store, too.
         return HttpResponse(render_to_string("503.html", {"seconds": seconds}), status=503)

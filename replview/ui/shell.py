@@ -117,7 +117,8 @@ _Counts = dict[str, tuple[int | None, str, bool]]
 
 
 def _counts(fleet: Fleet) -> _Counts:
-    bad = sum(1 for view in (*fleet.slots, *fleet.others) if view.level == Level.NOW)
+    levels = [slot.level for slot in fleet.slots] + [other.level for other in fleet.others]
+    bad = levels.count(Level.NOW)
     return {
         "open": (fleet.open or None, "open transactions", False),
         "slots": (bad or None, "need you now", True),

@@ -126,11 +126,13 @@ def table_rates(
     times: Sequence[float], tables: Sequence[tuple[str, Sequence[float | None]]], *, by: str
 ) -> Chart:
     """``by`` is ``changes`` or ``bytes``; tables come busiest first, the others last."""
-    lines = [
-        Line(name=name, word=name, times=times, values=values, stacked=True, area=True,
-             **style_of(number))
-        for number, (name, values) in enumerate(tables)
-    ]  # fmt: skip
+    lines = []
+    for number, (name, values) in enumerate(tables):
+        ink, dash = style_of(number)
+        lines.append(
+            Line(name=name, word=name, times=times, values=values, stacked=True, area=True,
+                 ink=ink, dash=dash)
+        )  # fmt: skip
     title = "Changes by table" if by == "changes" else "Bytes by table"
     key = "tables" if by == "changes" else "table-bytes"
     unit = "changes/s" if by == "changes" else "bytes/s"

@@ -25,7 +25,8 @@ class TokenMiddleware(MiddlewareMixin):
     def process_request(self, request: HttpRequest) -> None:
         """Nothing is read before somebody asks for the user."""
         if request.path_info.startswith("/api/") and bearer(request) is not None:
-            request.user = SimpleLazyObject(lambda: _user_of(request))
+            user: Any = SimpleLazyObject(lambda: _user_of(request))
+            request.user = user
 
 
 def bearer(request: HttpRequest) -> str | None:

@@ -151,8 +151,8 @@ def tell_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) 
         derived = deleted and name not in sent
         side, json = "old" if deleted else "new", _is_json(type_name)
         value = cell(image[name], side, derived=derived, json=json)
-        both = (value, None) if deleted else (None, value)
-        lines.append(Line(name, type_name, *both, key=name in change.key_columns))
+        before, after = (value, None) if deleted else (None, value)
+        lines.append(Line(name, type_name, before, after, key=name in change.key_columns))
     # The key stands in the block's head already.
     lines.sort(key=lambda line: line.key)
     apart = sum(line.key for line in lines)

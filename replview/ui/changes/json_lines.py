@@ -42,17 +42,17 @@ class JSONDiff:
     @property
     def words(self) -> str:
         """``2 lines changed, 1 added``."""
-        said = [
+        counts = [
             (self.changed, "changed"),
             (self.added, "added"),
             (self.removed, "removed"),
         ]
-        told = [f"{number:,} {word}" for number, word in said if number]
-        if not told:
+        parts = [f"{number:,} {word}" for number, word in counts if number]
+        if not parts:
             return "only the form differs"
-        number, _, word = told[0].partition(" ")
+        number, _, word = parts[0].partition(" ")
         lines = "line" if number == "1" else "lines"
-        return ", ".join([f"{number} {lines} {word}", *told[1:]])
+        return ", ".join([f"{number} {lines} {word}", *parts[1:]])
 
 
 def indented(text: str) -> str | None:

@@ -103,9 +103,9 @@ class MarkerLine:
 
     @property
     def text(self) -> str:
-        """The sentence, without its kind said twice."""
-        said = self.event.message
-        return said[4:].strip() if said.lower().startswith("gap:") else said
+        """The sentence, without its kind a second time."""
+        message = self.event.message
+        return message[4:].strip() if message.lower().startswith("gap:") else message
 
 
 def transaction_lines(
@@ -188,11 +188,13 @@ def _events_between(
     first, last = placed[-1], placed[0]
     low = (first.incarnation_id, first.commit_seq or 0)
     high = (last.incarnation_id, last.commit_seq or 0)
-    told = [event for event in found if event.kind in TOLD_KINDS]
-    told.sort(key=lambda one: (one.incarnation_id or 0, one.after_commit_seq, one.at), reverse=True)
+    shown = [event for event in found if event.kind in TOLD_KINDS]
+    shown.sort(
+        key=lambda one: (one.incarnation_id or 0, one.after_commit_seq, one.at), reverse=True
+    )
     return [
         event
-        for event in told
+        for event in shown
         if low <= (event.incarnation_id or 0, event.after_commit_seq)
         and (newest or (event.incarnation_id or 0, event.after_commit_seq) < high)
     ]

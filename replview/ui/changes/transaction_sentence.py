@@ -30,7 +30,7 @@ _GRADES = {
 class Sentence:
     """The heading in its parts."""
 
-    #: Whose state it is told by; empty where there is no actor to name.
+    #: Whose state the sentence names; empty where there is no actor to name.
     names_actor: bool
     #: ``changed 4 rows in 3 tables``.
     did: str

@@ -98,7 +98,7 @@ def _stations(row: TransactionRow, open_: bool) -> list[Station]:
     stations.append(Station(word, f"{end:%S}.{milliseconds}", in_wal=True))
     if row.stored_at is not None:
         after_us = (row.stored_at - end).total_seconds() * 1e6
-        # Two clocks: the source's and ours. Where they disagree no difference is told.
+        # Two clocks: the source's and ours. Where they disagree no difference is shown.
         detail = f"+{short_words(after_us)}" if after_us >= 0 else "clocks differ"
         stations.append(Station("stored", detail))
     return stations

@@ -56,8 +56,8 @@ def _seen(change: ChangeRow, *, hidden: bool, masked: Set[str] = frozenset()) ->
     if change.op == "T" or not (hidden or masked):
         return change
     if hidden and change.op == "M":
-        told = {name: v for name, v in (change.new or {}).items() if name in _MESSAGE_SHOWN}
-        return replace(change, new=told, hidden=True)
+        shown = {name: v for name, v in (change.new or {}).items() if name in _MESSAGE_SHOWN}
+        return replace(change, new=shown, hidden=True)
     if hidden:
         return replace(change, old=None, new=None, columns=[], key_columns=[], hidden=True)
     return masked_change(change, masked)

@@ -7,7 +7,7 @@ from typing import Any
 from replview.ui.charts.axes import axis
 from replview.ui.charts.values import SlotValues, Stretch
 
-#: Inks of several slots, told apart by their dashes too.
+#: Inks of several slots, distinguished by their dashes too.
 INKS = ("accent", "upd", "ins", "trn", "msg", "del", "text-2")
 DASHES = ("solid", "dash", "dot", "dashdot")
 #: What stands left of the plot, so that all charts share one time axis.
@@ -62,10 +62,9 @@ class Chart:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def style_of(number: int) -> dict[str, str]:
+def style_of(number: int) -> tuple[str, str]:
     """The ink and dash of the nth of several slots."""
-    dash = DASHES[(number // len(INKS)) % len(DASHES)]
-    return {"ink": INKS[number % len(INKS)], "dash": dash}
+    return INKS[number % len(INKS)], DASHES[(number // len(INKS)) % len(DASHES)]
 
 
 def lines_of(slots: Sequence[SlotValues], source: str, word: str = "", **single: Any) -> list[Line]:
@@ -73,11 +72,14 @@ def lines_of(slots: Sequence[SlotValues], source: str, word: str = "", **single:
     if len(slots) == 1:
         given = {"name": word or source, "word": word, **single}
         return [Line(times=slots[0].times, values=slots[0].of(source), **given)]
-    return [
-        Line(name=slot.name, times=slot.times, values=slot.of(source), word=slot.name,
-             **style_of(number))
-        for number, slot in enumerate(slots)
-    ]  # fmt: skip
+    lines = []
+    for number, slot in enumerate(slots):
+        ink, dash = style_of(number)
+        lines.append(
+            Line(name=slot.name, times=slot.times, values=slot.of(source), word=slot.name,
+                 ink=ink, dash=dash)
+        )  # fmt: skip
+    return lines
 
 
 def chart(
