@@ -109,7 +109,7 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
         typed_for=typed_for, typed_most=typed_most, asked=asked if loss else None, loss=loss,
         error=error,
     )  # fmt: skip
-    return render(request, "slots/keeping.html", {"page": page}, status=422 if error else 200)
+    return render(request, "slots/retention.html", {"page": page}, status=422 if error else 200)
 
 
 def _choose(request: HttpRequest, slot: Slot, asked: Keeping) -> HttpResponse:

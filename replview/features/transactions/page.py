@@ -211,8 +211,8 @@ def empty_words(row: TransactionRow, shown: Shown, changes: Changes) -> dict[str
     why = {
         "receiving": "Its first changes are on their way.",
         "streaming": "Its first changes are on their way.",
-        "aborted": "They never came to count and were swept away. The slot’s option keep_aborted "
-        "keeps such changes.",
+        "aborted": "The transaction did not commit, and its changes were deleted. The slot’s "
+        "option keep_aborted keeps such changes.",
         "skipped": "They were left out of the record by somebody’s decision.",
     }
     why["rolled back"] = why["aborted"]
@@ -229,7 +229,7 @@ def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
         kept = (
             "shown among the changes, struck through"
             if slot.keep_aborted
-            else "hidden, and swept away once the transaction has ended"
+            else "hidden, and deleted once the transaction has ended"
         )
         said.append(f"{what} rolled back to a savepoint: {kept}.")
     else:

@@ -282,7 +282,7 @@ def test_changes_that_were_swept_away_are_said_to_be(signed_in: Client, scene: S
     AbortedSubtransaction.objects.create(transaction_id=row.pk, subxid=row.xid, swept=True)
     said = plain(signed_in.get(f"/in-flight/{row.pk}/drawer/"))
 
-    assert "Its changes were swept away" in said
+    assert "its changes were deleted" in said
     assert "none of them counts" in said
 
 
