@@ -16,7 +16,7 @@ from replview.jobs import intentions
 from replview.store.dsn import resolve, set_dsn
 from replview.store.models import SavedFilter, Slot, Source
 from replview.store.reachable import check_address
-from replview.store.retention.archive_homes import keep_homes
+from replview.store.retention.archive import keep_homes
 
 #: Words of addresses under /sources/.
 _TAKEN = {"new"}

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from replview.health.conditions import loss_seconds
 from replview.health.findings_wal import BEHIND_BYTES, behind, lost, of_wal, reader_holds
-from replview.health.resolving import next_step_of_prepared
+from replview.health.open_transactions import next_step_of_prepared
 from replview.health.states import Health, Level, Prepared, Reading, worst
-from replview.health.wal_limits import loss_seconds
 from replview.store.models import Slot, Source
 from replview.store.retention.size import STOPPED as STORE_FULL
 from replview.store.slot_control import DROPPED, GIVEN_UP

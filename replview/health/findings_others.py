@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from replview.health.conditions import loss_seconds
 from replview.health.findings_wal import BEHIND_BYTES, behind, lost, of_wal
 from replview.health.server_slot import ServerSlot
 from replview.health.states import Health, Level, Reading, worst
-from replview.health.wal_limits import loss_seconds
 from replview.text.formats import age_words, bytes_words
 
 #: A reader that reconnects takes this long.

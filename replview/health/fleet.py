@@ -7,11 +7,8 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from replview.health.alert_counts import AlertCounts
 from replview.health.findings import slot_health, source_health
-from replview.health.open_counts import read_open
-from replview.health.registered import read_registered
-from replview.health.samples import read_present
+from replview.health.queries import AlertCounts, read_open, read_present, read_registered
 from replview.health.server_slot import ServerSlot
 from replview.health.states import Health, Level, Reading, urgency, worst
 from replview.health.watched import OtherView, Watched, read_watched, reading_of_ours
@@ -94,6 +91,11 @@ class SourceView:
         return self.health.level
 
     @property
+    def views(self) -> list[SlotView | OtherView]:
+        """replview's own slots, then others'."""
+        return [*self.slots, *self.others]
+
+    @property
     def retained_wal_bytes(self) -> int | None:
         """What the slot furthest behind retains: slots share WAL, so they do not add up.
 
@@ -101,7 +103,7 @@ class SourceView:
         """
         known = [
             slot.reading.retained_wal_bytes
-            for slot in (*self.slots, *self.others)
+            for slot in self.views
             if slot.present_known or not self.present_known
         ]
         return max((size for size in known if size is not None), default=None)
@@ -109,7 +111,7 @@ class SourceView:
     @property
     def worst_first(self) -> list[SlotView | OtherView]:
         """Its slots, ours before others' that are as bad."""
-        return sorted((*self.slots, *self.others), key=lambda view: urgency(view.health))
+        return sorted(self.views, key=lambda view: urgency(view.health))
 
     @property
     def chips(self) -> list[OtherView]:
@@ -124,7 +126,7 @@ class SourceView:
     @property
     def lost_words(self) -> str:
         """``lost``, where one of its slots is: said where no other number is known."""
-        return "lost" if any(view.lost for view in (*self.slots, *self.others)) else ""
+        return "lost" if any(view.lost for view in self.views) else ""
 
     @property
     def others_words(self) -> str:
@@ -257,16 +259,19 @@ def _source_view(
 ) -> SourceView:
     slots.sort(key=lambda view: urgency(view.health))
     others = watched.others.get(source.pk, [])
+    views: list[SlotView | OtherView] = [*slots, *others]
     # Others' slots speak for the source where they are in trouble, or nobody else can.
-    speak = [view for view in others if not slots or view.level in (Level.NOW, Level.LOOK)]
+    speaking = [view for view in others if not slots or view.level in (Level.NOW, Level.LOOK)]
     signs = [source.checked_at]
-    signs += [view.reading.sampled_at for view in (*slots, *others)]
+    signs += [view.reading.sampled_at for view in views]
     signs += [view.slot.heartbeat_at for view in slots if view.slot.state == Slot.State.STREAMING]
     return SourceView(
         source=source,
         slots=slots,
         others=others,
-        health=source_health(source, [view.health for view in (*slots, *speak)], now),
+        health=source_health(
+            source, [view.health for view in slots] + [view.health for view in speaking], now
+        ),
         checked_at=max((sign for sign in signs if sign), default=None),
-        present_known=any(view.present_known for view in (*slots, *others)),
+        present_known=any(view.present_known for view in views),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
+from replview.health.conditions import lost_reason
 from replview.health.states import STALE_AFTER
 from replview.store.models import Source, WatchedSlot
 
@@ -106,19 +107,3 @@ def server_slot(watched: WatchedSlot) -> ServerSlot:
         inactive_since=watched.inactive_since,
         facts=watched.facts if isinstance(watched.facts, dict) else {},
     )
-
-
-def lost_reason(facts: Mapping[str, Any], server_version: int | None) -> str:
-    """``invalidation_reason``, or what an older server says in its place; empty: not lost.
-
-    17 names the reason. 16 tells only whether a recovery conflict was it (``conflicting``), and
-    before there was no other reason than removed WAL.
-    Source: PostgreSQL, slotfuncs.c, ``pg_get_replication_slots()``.
-    """
-    if reason := facts.get("invalidation_reason"):
-        return str(reason)
-    if facts.get("conflicting") is True:
-        return "conflicting"
-    if facts.get("wal_status") == "lost":
-        return "wal_removed" if server_version and server_version < 170000 else "lost"
-    return ""

@@ -139,8 +139,9 @@ def feeds_of(fleet: Fleet) -> dict[str, list[Feed]]:
     not told (its address is nobody's to see): a slot of its name on exactly one other source.
     """
     slots: dict[str, set[str]] = defaultdict(set)
-    for view in (*fleet.slots, *fleet.others):
-        source, _, name = view.full_name.rpartition("/")
+    names = [view.full_name for view in fleet.slots] + [view.full_name for view in fleet.others]
+    for full_name in names:
+        source, _, name = full_name.rpartition("/")
         slots[name].add(source)
     found: dict[str, list[Feed]] = defaultdict(list)
     for row in WatchedSubscription.objects.filter(gone_at=None).select_related("source"):

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from shlex import quote
 
+from replview.health.conditions import limit_of
 from replview.health.findings_others import forgotten
-from replview.health.findings_wal import BEHIND_BYTES
-from replview.health.holders import Holder, open_on_source
-from replview.health.lost_words import explain
-from replview.health.resolving import ends_of_prepared, next_step_of_prepared
+from replview.health.findings_wal import BEHIND_BYTES, explain
+from replview.health.holding import Holder, open_on_source
+from replview.health.open_transactions import ends_of_prepared, next_step_of_prepared
 from replview.health.server_slot import ServerSlot
 from replview.health.source_looks import Look
 from replview.health.states import Reading
-from replview.health.wal_limits import limit_of
 from replview.store.models import Slot
 from replview.store.read.sql_text import string
 

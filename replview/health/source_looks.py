@@ -7,9 +7,12 @@ from typing import Any
 
 from replview.catalog.state.holders import RUNNING_LIMIT
 from replview.health.states import STALE_AFTER
+from replview.store.instance_settings import read_number
 from replview.store.models import SourceLook, Transaction
 
 _XIDS = 1 << 32
+#: So many looks may be missed before the last one is of the past.
+_LOOKS_MISSED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +105,11 @@ class Look:
 def pairs(look: Look) -> Iterable[tuple[str, int]]:
     """(gid, xid) of all that are prepared on the source."""
     return ((row["gid"], row["xid"]) for row in look.prepared or ())
+
+
+def stale_after() -> timedelta:
+    """How old a look may be and still tell of the present, also where ``sampling.seconds`` sets
+    looks far apart.
+    """
+    every = read_number("sampling.seconds", 5, least=1, most=3600)
+    return max(STALE_AFTER, timedelta(seconds=_LOOKS_MISSED * every))

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from replview.health.findings_others import watched_health
-from replview.health.samples import Pace
+from replview.health.queries import Pace
 from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.states import Health, Level, Reading, urgency
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot

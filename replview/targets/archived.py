@@ -19,7 +19,7 @@ from replview.access.withheld import Withheld, withheld
 from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Slot, SlotIncarnation
 from replview.store.read.rows import ChangeRow
-from replview.store.retention.archive_homes import home_of
+from replview.store.retention.archive import home_of
 from replview.store.retention.archived import Place
 from replview.text.formats import plural
 from replview.ui.changes.cells import Block

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from replview.store.retention.archive import Choice, chosen
-from replview.store.retention.archive_choices import MOST, former_target
-from replview.store.retention.archived import Standing
+from replview.store.retention.archived import MOST, Standing, former_target
 from replview.text.formats import bytes_words, plural
 
 

@@ -5,6 +5,14 @@ import re
 from replview.catalog.doctor.findings import Finding
 from replview.catalog.problems import SourceProblem
 
+#: What a baseline asks of its source.
+BASELINE_COST = (
+    "Each table is read once from beginning to end by one walsender, under ACCESS SHARE: reading "
+    "and writing go on, but ALTER TABLE, TRUNCATE and VACUUM FULL wait until it is read, and so "
+    "does vacuum for rows that die meanwhile (the snapshot holds back xmin). To begin, a temporary "
+    "replication slot is made, and dropped at once: it needs a free slot, and waits up to five "
+    "minutes, holding WAL, for the transactions that are open on the server, prepared ones too."
+)
 #: A text as the catalog writes it → the same for somebody who sees the steps.
 _SAID = (
     (r" \(--no-two-phase\)", ""),

@@ -14,8 +14,8 @@ from django.utils.functional import SimpleLazyObject
 from replview.access.page import Nav, navigation, page_named, page_of
 from replview.access.rights import Role, role_of
 from replview.access.rights import may as may_role
+from replview.health.findings_wal import lost_short
 from replview.health.fleet import Fleet, SlotView, read_fleet
-from replview.health.lost_words import lost_short
 from replview.health.states import Level
 from replview.health.watched import OtherView
 from replview.text.addresses import in_flight_url, of_slot, slot_page_url, stream_url

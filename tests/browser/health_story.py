@@ -2,7 +2,7 @@
 
 import datetime as dt
 
-from replview.features.alerts.rules.built_in import ensure
+from replview.features.alerts.built_in import ensure
 from replview.store.models import Alert, AlertRule, Delivery, Slot, WatchedSlot, Webhook
 from tests.browser.lag_story import GB, tell_story
 

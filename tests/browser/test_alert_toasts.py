@@ -7,7 +7,7 @@ from django.db import connection
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from replview.features.alerts.rules.built_in import ensure
+from replview.features.alerts.built_in import ensure
 from replview.store.models import Alert, AlertRule, Slot
 from tests.browser.conftest import Server
 from tests.browser.health_story import OTHER, tell_health

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from decoder.scalars import LSN
+from replview.health.conditions import limit_of, loss_seconds, lost_reason
 from replview.health.findings import slot_health
 from replview.health.findings_others import forgotten, watched_health
 from replview.health.findings_wal import behind_words
-from replview.health.samples import Pace
-from replview.health.server_slot import ServerSlot, lost_reason, server_slot
+from replview.health.queries import Pace
+from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.slot_steps import steps_of
 from replview.health.source_looks import Look
 from replview.health.states import Health, Level, Reading
-from replview.health.wal_limits import limit_of, loss_seconds
 from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
 from tests.pages.watched_scene import COLUMNS_15, COLUMNS_18, LOST_15, LOST_16, LOST_18, unread

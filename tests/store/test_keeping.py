@@ -33,7 +33,7 @@ from replview.store.retention import forecast
 from replview.store.retention import policy as keeping
 from replview.store.retention import shares as retention_shares
 from replview.store.retention import size as store_size
-from replview.store.retention.loss import loss_of
+from replview.store.retention.forecast import loss_of
 from replview.store.retention.policy import (
     DaySum,
     Keeping,

@@ -8,13 +8,14 @@ from django.views.decorators.http import require_GET
 
 from replview.access.page import ADMIN, page
 from replview.access.reading import read, walk
-from replview.features.access_record.filters import choices, wanted_of
 from replview.features.access_record.page import (
     PAGE_RECORDS,
     AccessPage,
     Line,
+    choices,
     csv_pieces,
     json_pieces,
+    wanted_of,
 )
 from replview.store.write.access_record import Action, first_look, note
 from replview.ui.streaming import stream

@@ -13,10 +13,12 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from replview.features.alerts.payload import body_of, id_of
-from replview.features.alerts.queries import claim_delivery, due_deliveries
-from replview.features.alerts.rules import outbox
-from replview.features.alerts.sending import Refused, post
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from replview.features.alerts import messages
+from replview.features.alerts.messages import body_of, id_of
+from replview.features.alerts.webhooks import Refused, post
 from replview.store.connecting import orm_connection
 from replview.store.models import Delivery
 from replview.store.secrets import SecretKeyChanged, unseal
@@ -39,10 +41,37 @@ _lock = threading.Lock()
 _busy: set[int] = set()
 
 
+def due_deliveries(now: dt.datetime, *, whatever: str) -> QuerySet[Delivery]:
+    """Those to be tried now. Deliveries of a webhook that is switched off wait; the event
+    ``whatever`` does not.
+    """
+    waiting = Delivery.objects.filter(delivered_at=None, given_up_at=None, next_try_at__lte=now)
+    return waiting.filter(Q(webhook__enabled=True) | Q(event=whatever))
+
+
+def claim_delivery(due: QuerySet[Delivery], until: dt.datetime) -> Delivery | None:
+    """Take the first that nobody else holds, and let nobody else take it until then."""
+    with transaction.atomic():
+        found = (
+            due.select_for_update(skip_locked=True, of=("self",))
+            .order_by("next_try_at", "pk")
+            .first()
+        )
+        if found is None:
+            return None
+        found.attempts += 1
+        found.next_try_at = until
+        found.save(update_fields=["attempts", "next_try_at"])
+    related = Delivery.objects.select_related(
+        "webhook", "alert__rule", "alert__source", "alert__slot"
+    )
+    return related.filter(pk=found.pk).first()
+
+
 def deliver_due(now: dt.datetime | None = None) -> list[Future[None]]:
     """Begin to deliver all that is due; returns at once."""
     now = now or dt.datetime.now(dt.UTC)
-    webhooks = set(due_deliveries(now, whatever=outbox.TEST).values_list("webhook_id", flat=True))
+    webhooks = set(due_deliveries(now, whatever=messages.TEST).values_list("webhook_id", flat=True))
     begun = []
     for webhook_id in webhooks:
         with _lock:
@@ -57,7 +86,7 @@ def deliver_next(webhook_id: int, now: dt.datetime | None = None) -> Delivery | 
     """Try the webhook's first delivery that is due; None: none is."""
     now = now or dt.datetime.now(dt.UTC)
     delivery = claim_delivery(
-        due_deliveries(now, whatever=outbox.TEST).filter(webhook_id=webhook_id), now + _CLAIM
+        due_deliveries(now, whatever=messages.TEST).filter(webhook_id=webhook_id), now + _CLAIM
     )
     if delivery is None:
         return None
@@ -65,7 +94,7 @@ def deliver_next(webhook_id: int, now: dt.datetime | None = None) -> Delivery | 
     delivery.status, delivery.problem = status, problem
     if not problem:
         delivery.delivered_at, delivery.next_try_at = now, None
-    elif now - delivery.created_at >= GIVE_UP_AFTER or delivery.event == outbox.TEST:
+    elif now - delivery.created_at >= GIVE_UP_AFTER or delivery.event == messages.TEST:
         # A test that fails is seen by whoever asked for it.
         delivery.given_up_at, delivery.next_try_at = now, None
         log.warning("webhook %s: a delivery is given up: %s", delivery.webhook.pk, problem)

@@ -8,18 +8,17 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
-from replview.features.alerts import events
-from replview.features.alerts.lifecycle import advance, begin
-from replview.features.alerts.measured import Measured
-from replview.features.alerts.measuring import Measures
+from django.db import connection, transaction
+
+from replview.features.alerts import built_in, messages, schema_changes
+from replview.features.alerts.kinds import kind_of
+from replview.features.alerts.lifecycle import Precedence, advance, begin, furthest_first
+from replview.features.alerts.measures import Measured, Measures
 from replview.features.alerts.messages import fired_message
-from replview.features.alerts.precedence import Standing, furthest_first
-from replview.features.alerts.queries import apart, one_evaluator
-from replview.features.alerts.rules import built_in, outbox
-from replview.features.alerts.rules.kinds import kind_of
-from replview.features.alerts.snapshot import Sight
+from replview.features.alerts.snapshot import Snapshot
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule
 
@@ -43,13 +42,32 @@ def evaluate(now: dt.datetime | None = None) -> list[Alert]:
             return []
         try:
             with apart():
-                told = _evaluate(now, each=nullcontext)
+                changed = _evaluate(now, each=nullcontext)
         except Exception:
             # Once more, each by itself: a rule that fails is left out.
-            told = _evaluate(now, each=_apart_and_logged)
+            changed = _evaluate(now, each=_apart_and_logged)
         # Pages say so where nobody evaluates any more.
         instance_settings.write(EVALUATED_AT, now.isoformat(), "")
-        return told
+        return changed
+
+
+#: Of the advisory locks: there is one evaluator.
+EVALUATE_LOCK = 0x7265706C616C32
+
+
+@contextmanager
+def one_evaluator() -> Iterator[bool]:
+    """A transaction that only one process is in; yields False where another one is."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [EVALUATE_LOCK])
+            (mine,) = cursor.fetchone()
+        yield bool(mine)
+
+
+def apart() -> AbstractContextManager[None]:
+    """What fails inside is undone alone."""
+    return transaction.atomic()
 
 
 @contextmanager
@@ -70,17 +88,17 @@ def _evaluate(
     for rule in rules:
         if rule.overrides_id is not None and rule.slot_id is not None:
             overridden.setdefault(rule.overrides_id, set()).add(rule.slot_id)
-    measures = Measures(Sight(now))
+    measures = Measures(Snapshot(now))
     open_alerts: dict[int, list[Alert]] = {}
     for alert in Alert.objects.filter(state__in=[_State.PENDING, _State.FIRING]):
         open_alerts.setdefault(alert.rule_id, []).append(alert)
-    told: list[Alert] = []
-    standing = Standing()
+    changed: list[Alert] = []
+    precedence = Precedence()
     for rule in furthest_first(rules):
         known, others = open_alerts.get(rule.pk, []), overridden.get(rule.pk, set())
         with each(rule):
-            told += _one_rule(rule, known, others, measures, now, standing)
-    return told
+            changed += _one_rule(rule, known, others, measures, now, precedence)
+    return changed
 
 
 def _one_rule(
@@ -89,51 +107,69 @@ def _one_rule(
     others: set[int],
     measures: Measures,
     now: dt.datetime,
-    standing: Standing,
+    precedence: Precedence,
 ) -> list[Alert]:
     for alert in known:
         alert.rule = rule
     if not rule.enabled:
         return _end_all(known, now)
     if kind_of(rule).event:
-        begun, further = events.schema_changes(rule, others, now)
+        begun, further = schema_changes.schema_changes(rule, others, now)
         return _store(begun, further, [alert for alert in begun if _describe(alert, rule)], now)
+    run = _RuleRun(rule, now, precedence)
     by_subject = {alert.subject: alert for alert in known}
-    begun, moved, told = [], [], []
     for measured in measures.of(rule, others):
-        if standing.stands_for(rule, measured.subject):
-            continue
-        value = _finite(measured.value)
-        alert = by_subject.pop(measured.subject, None)
+        if not precedence.stands_for(rule, measured.subject):
+            run.take(measured, by_subject.pop(measured.subject, None))
+    for alert in by_subject.values():
+        run.end(alert)
+    precedence.note(rule, [*run.begun, *known])
+    return _store(run.begun, run.moved, run.changed, now)
+
+
+@dataclass
+class _RuleRun:
+    """One rule taken one step on."""
+
+    rule: AlertRule
+    now: dt.datetime
+    precedence: Precedence
+    begun: list[Alert] = field(default_factory=list)
+    moved: list[Alert] = field(default_factory=list)
+    #: Alerts that fired or were cleared.
+    changed: list[Alert] = field(default_factory=list)
+
+    def take(self, measured: Measured, alert: Alert | None) -> None:
+        """One subject's value, and its open alert where it has one."""
+        before = _State.PENDING if alert is None else _State(alert.state)
         if alert is None:
             # Infinite is far beyond any threshold, and nothing to keep.
-            alert = begin(rule, measured.subject, measured.value, now)
+            alert = begin(self.rule, measured.subject, measured.value, self.now)
             if alert is None:
-                continue
-            begun.append(alert)
-            before = _State.PENDING
+                return
+            self.begun.append(alert)
+        elif _step(alert, self.rule, measured, self.now):
+            self.moved.append(alert)
         else:
-            before = _State(alert.state)
-            if not _step(alert, rule, measured, now):
-                continue
-            moved.append(alert)
-        _take(alert, measured)
+            return
+        _describe_subject(alert, measured)
         if alert.state == _State.FIRING and before == _State.PENDING:
-            alert.message = fired_message(rule, measured.name, value, measured.detail)
-            _describe(alert, rule)
-            told.append(alert)
+            value = _finite(measured.value)
+            alert.message = fired_message(self.rule, measured.name, value, measured.detail)
+            _describe(alert, self.rule)
+            self.changed.append(alert)
         elif alert.state == _State.CLEARED and before == _State.FIRING:
-            told.append(alert)
-    for alert in by_subject.values():  # no longer there, or told by a graver rule
+            self.changed.append(alert)
+
+    def end(self, alert: Alert) -> None:
+        """Its subject is no longer there, or a graver rule's alert stands for this one."""
         was = alert.state
-        if graver := standing.stands_for(rule, alert.subject):
+        if graver := self.precedence.stands_for(self.rule, alert.subject):
             alert.detail["over_because"] = f"“{graver.name}” now stands for it"
-        advance(alert, rule, None, now, gone=True)
-        moved.append(alert)
+        advance(alert, self.rule, None, self.now, gone=True)
+        self.moved.append(alert)
         if alert.state == _State.CLEARED and was == _State.FIRING:
-            told.append(alert)
-    standing.note(rule, [*begun, *known])
-    return _store(begun, moved, told, now)
+            self.changed.append(alert)
 
 
 def _step(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -> bool:
@@ -146,7 +182,7 @@ def _step(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -
     return before != (alert.state, alert.value_last, alert.over_since)
 
 
-def _take(alert: Alert, measured: Measured) -> None:
+def _describe_subject(alert: Alert, measured: Measured) -> None:
     alert.source_id, alert.slot_id = measured.source_id, measured.slot_id
     if alert.state != _State.CLEARED:  # of a cleared one, what it was about while it fired
         alert.detail = {"name": measured.name, **measured.detail}
@@ -168,19 +204,19 @@ def _describe(alert: Alert, rule: AlertRule) -> bool:
 
 def _end_all(known: list[Alert], now: dt.datetime) -> list[Alert]:
     """The rule was switched off."""
-    told = []
+    changed = []
     for alert in known:
         if alert.state == _State.FIRING:
             alert.detail["over_because"] = "the rule was switched off"
-            told.append(alert)
+            changed.append(alert)
         alert.state, alert.cleared_at = _State.CLEARED, now
-    return _store([], known, told, now)
+    return _store([], known, changed, now)
 
 
 def _store(
-    begun: list[Alert], moved: list[Alert], told: list[Alert], now: dt.datetime
+    begun: list[Alert], moved: list[Alert], changed: list[Alert], now: dt.datetime
 ) -> list[Alert]:
-    """Store what has moved; forget what never fired; leave word of what fired or was cleared."""
+    """Store what has moved; forget what never fired; announce what fired or was cleared."""
     for alert in begun:
         alert.save()
     forgotten = [a.pk for a in moved if a.state == _State.CLEARED and a.fired_at is None]
@@ -189,9 +225,9 @@ def _store(
     kept = [alert for alert in moved if alert.fired_at is not None or alert.state != _State.CLEARED]
     if kept:
         Alert.objects.bulk_update(kept, _MOVING)
-    for alert in told:
-        outbox.tell(alert, now)
-    return told
+    for alert in changed:
+        messages.announce(alert, now)
+    return changed
 
 
 def _finite(value: float | None) -> float | None:

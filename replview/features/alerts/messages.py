@@ -1,14 +1,19 @@
 """One plain sentence about an alert, with its numbers; never a value of the source's tables."""
 
+import datetime as dt
 from typing import Any
 
-from replview.features.alerts.rules.amounts import amount_words
-from replview.features.alerts.rules.kinds import Unit, kind_of
-from replview.store.models import Alert, AlertRule
+import orjson
+
+from replview.features.alerts import messages
+from replview.features.alerts.kinds import KINDS, Unit, amount_words, kind_of
+from replview.store.models import Alert, AlertRule, Delivery, Slot, SlotEvent, Webhook
 
 _K = AlertRule.Kind
 _LOST = {
     "wal_removed": "the source removed WAL that it still needed",
+    # The server has not named its reason yet.
+    "lost": "the source removed WAL that it still needed",
     "rows_removed": "rows that it still needed were vacuumed away",
     "wal_level_insufficient": "wal_level is no longer high enough",
     "idle_timeout": "nobody read it for longer than idle_replication_slot_timeout",
@@ -78,3 +83,108 @@ def _problem(detail: dict[str, Any]) -> str:
 def _lost(detail: dict[str, Any]) -> str:
     reason = str(detail.get("reason") or "")
     return _LOST.get(reason, reason or "the server does not say why")
+
+
+FIRED, CLEARED, TEST = "fired", "cleared", "test"
+
+
+def announce(alert: Alert, now: dt.datetime) -> None:
+    """Of an alert that has just fired or is just over."""
+    event = CLEARED if alert.state == Alert.State.CLEARED else FIRED
+    severity = alert.rule_was.get("severity")
+    Delivery.objects.bulk_create(
+        Delivery(webhook=webhook, alert=alert, event=event, created_at=now, next_try_at=now)
+        for webhook in Webhook.objects.filter(enabled=True)
+        if not webhook.severities or severity in webhook.severities
+    )
+    _log(alert, event, now)
+
+
+def cleared_sentence(alert: Alert) -> str:
+    """That it is over, and why where that is not its own end."""
+    because = alert.detail.get("over_because")
+    return cleared_message(alert, why=f"because {because}" if because else "")
+
+
+def _log(alert: Alert, event: str, now: dt.datetime) -> None:
+    """A line in the log of a slot of ours."""
+    if alert.slot_id is None:
+        return
+    # A slot of ours has the number of its watched slot.
+    slot = Slot.objects.filter(pk=alert.slot_id).select_related("incarnation").first()
+    if slot is None:
+        return
+    SlotEvent.objects.create(
+        slot=slot,
+        incarnation=slot.incarnation,
+        at=now,
+        kind="alert" if event == FIRED else "alert_cleared",
+        message=alert.message if event == FIRED else cleared_sentence(alert),
+        detail={"alert": alert.pk, "rule": alert.rule_was.get("name")},
+        after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
+    )
+
+
+def body_of(delivery: Delivery) -> bytes:
+    """The body of one delivery, the same however often it is tried."""
+    if delivery.webhook.format == Webhook.Format.SLACK:
+        return orjson.dumps({"text": _slack_text(delivery)})
+    told: dict[str, Any] = {
+        "version": 1,
+        "delivery": id_of(delivery),
+        "event": delivery.event,
+        "at": delivery.created_at,
+        "message": sentence_of(delivery),
+        "alert": None if delivery.alert is None else _alert(delivery.alert),
+    }
+    return orjson.dumps(told, option=orjson.OPT_UTC_Z)
+
+
+def id_of(delivery: Delivery) -> str:
+    """Names a delivery: whoever gets the same twice can tell."""
+    return f"replview-{delivery.pk}-{int(delivery.created_at.timestamp() * 1000)}"
+
+
+def sentence_of(delivery: Delivery) -> str:
+    """What is said of it."""
+    alert = delivery.alert
+    if alert is None:
+        return "A test message from replview: this webhook works."
+    return messages.cleared_sentence(alert) if delivery.event == messages.CLEARED else alert.message
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    was = alert.rule_was
+    kind = KINDS.get(str(was.get("kind")))
+    return {
+        "id": alert.pk,
+        "rule": was.get("name"),
+        "kind": was.get("kind"),
+        "severity": was.get("severity"),
+        "state": alert.state,
+        "subject": alert.detail.get("name"),
+        "source": alert.source.name if alert.source else None,
+        "slot": alert.slot.name if alert.slot else None,
+        "unit": kind.unit if kind else None,
+        "threshold": was.get("threshold"),
+        "value_fired": alert.value_fired,
+        "value_worst": alert.value_worst,
+        "value_last": alert.value_last,
+        "began_at": alert.began_at,
+        "fired_at": alert.fired_at,
+        "cleared_at": alert.cleared_at,
+    }
+
+
+def _slack_text(delivery: Delivery) -> str:
+    text = sentence_of(delivery)
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(character, entity)
+    if delivery.alert is None:
+        return text
+    was = delivery.alert.rule_was
+    if delivery.event == messages.CLEARED:
+        return f":white_check_mark: {text}"
+    if was.get("severity") == "now":
+        return f":rotating_light: *Needs you now*: {text}"
+    return f":warning: *Needs a look*: {text}"

@@ -6,8 +6,7 @@ from django import template
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from replview.features.alerts.pages.lines import AlertLine
-from replview.features.alerts.pages.rules_page import out_of_reach
+from replview.features.alerts.lines import AlertLine, out_of_reach
 from replview.store.models import Alert, AlertRule
 from replview.ui.templatetags.permitted import disabled, lacking
 

@@ -6,7 +6,7 @@ from django.views.decorators.http import require_GET
 
 from replview.access.page import ROWS, VIEWER, page
 from replview.store.models import ArchiveMark, Relation, Slot, SlotIncarnation, Transaction
-from replview.store.retention.archive_homes import home_of
+from replview.store.retention.archive import home_of
 from replview.store.retention.archived import place_at
 from replview.targets.archived import archived_transaction, read_row
 from replview.ui.params import Params

@@ -17,14 +17,6 @@ USUAL_RATE = 10_000
 UNCLAIMED_SECONDS = 10
 WIDTH = 1000
 
-COST = (
-    "Each table is read once from beginning to end by one walsender, under ACCESS SHARE: reading "
-    "and writing go on, but ALTER TABLE, TRUNCATE and VACUUM FULL wait until it is read, and so "
-    "does vacuum for rows that die meanwhile (the snapshot holds back xmin). To begin, a temporary "
-    "replication slot is made, and dropped at once: it needs a free slot, and waits up to five "
-    "minutes, holding WAL, for the transactions that are open on the server, prepared ones too."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:

@@ -6,10 +6,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from replview.access.page import OF_SLOT, OPERATOR, VIEWER, page
-from replview.features.baselines.text import COST, RATES, BaselineForm, rows_of, sentence
+from replview.features.baselines.text import RATES, BaselineForm, rows_of, sentence
 from replview.jobs import baselines as store
 from replview.store.models import Baseline, Slot
 from replview.ui.params import Params, scope_to
+from replview.ui.plan_text import BASELINE_COST
 
 #: Baselines listed, the newest first.
 SHOWN = 100
@@ -36,7 +37,7 @@ def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpRes
         "slot": slot,
         "rows": rows,
         "form": form,
-        "cost": COST,
+        "cost": BASELINE_COST,
         "sentence": sentence(slot, rows),
         "moving": any(row.waits for row in rows),
         "refusal": _refusal(slot),

@@ -8,10 +8,14 @@ from replview.features.in_flight import queries as store
 from replview.features.in_flight.page import Scope, in_flight_rows
 from replview.features.in_flight.rows import EndedRow, InFlightRow
 from replview.features.in_flight.text import database_of
-from replview.health.holders import vacuum_holder
-from replview.health.holding import Holding, holding_of
-from replview.health.open_transactions import Touched, touched_by
-from replview.health.resolving import Statement, end_of_session, ends_of_prepared
+from replview.health.holding import Holding, holding_of, vacuum_holder
+from replview.health.open_transactions import (
+    Statement,
+    Touched,
+    end_of_session,
+    ends_of_prepared,
+    touched_by,
+)
 from replview.health.source_looks import Look
 from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of

@@ -8,8 +8,14 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 
 from replview.features.in_flight.queries import Aborted
-from replview.health.open_transactions import LONG, OpenRow, Touched, bar_of
-from replview.health.resolving import Statement, ends_of_prepared
+from replview.health.open_transactions import (
+    LONG,
+    OpenRow,
+    Statement,
+    Touched,
+    bar_of,
+    ends_of_prepared,
+)
 from replview.health.source_looks import OnSource
 from replview.store.models import Slot, Source, Transaction
 from replview.ui.changes.stages import Life

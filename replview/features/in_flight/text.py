@@ -5,8 +5,7 @@ from datetime import datetime
 
 from replview.features.in_flight.page import InFlight, Numbers, Scope
 from replview.features.in_flight.rows import ElsewhereRow, InFlightRow
-from replview.health.open_transactions import LONG
-from replview.health.resolving import Statement, end_of_session, ends_of_prepared
+from replview.health.open_transactions import LONG, Statement, end_of_session, ends_of_prepared
 from replview.health.states import Level
 from replview.text.formats import bytes_words, plural
 

@@ -21,6 +21,7 @@ from replview.features.monitoring.exposition import (
     labels_text,
     with_label,
 )
+from replview.health.conditions import lost_reason
 from replview.store.models import Slot, WatchedSlot
 
 #: How soon what was committed last was stored, of slots that are ours.
@@ -148,8 +149,7 @@ def _lost(facts: dict[str, Any]) -> bool | None:
     """None where nothing is known of the slot."""
     if not facts:
         return None
-    invalidated = bool(facts.get("invalidation_reason")) or facts.get("conflicting") is True
-    return invalidated or facts.get("wal_status") == "lost"
+    return bool(lost_reason(facts))
 
 
 def _number(slot: SlotNow, name: str) -> Value:

@@ -14,9 +14,9 @@ from replview.catalog.state.wal_budget import (
     parse_budget,
     size_words,
 )
-from replview.features.baselines.text import COST
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
+from replview.ui.plan_text import BASELINE_COST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class OptionForm:
     @property
     def baseline_cost(self) -> str:
         """What reading the tables once means for the source."""
-        return COST
+        return BASELINE_COST
 
 
 def form_of(facts: ServerFacts, answers: Mapping[str, Any]) -> OptionForm:

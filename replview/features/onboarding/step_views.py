@@ -15,7 +15,7 @@ from replview.features.onboarding import (
     checking,
     column_choice,
     option_choice,
-    reviewing,
+    plan_page,
     steps,
     table_choice,
 )
@@ -133,7 +133,7 @@ def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @at_step("review")
 def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Every statement that will run; POST agrees to these, and to no others."""
-    found = reviewing.review(draft)
+    found = plan_page.review(draft)
     changed = False
     if request.method == "POST" and found.trouble is None:
         if request.POST.get("digest") == found.digest:
@@ -144,7 +144,7 @@ def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         **page_of(draft.kind, "review", draft),
         "review": found,
         "changed": changed,
-        "chosen": reviewing.chosen_words(draft.answers),
+        "chosen": plan_page.chosen_words(draft.answers),
         "wants_baseline": bool((draft.answers.get("options") or {}).get("baseline")),
         "failed": draft.state == SourceDraft.State.FAILED,
         "mended_at": steps.step_url(draft, found.mended_in)

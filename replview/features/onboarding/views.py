@@ -22,8 +22,8 @@ from replview.features.onboarding.address_form import (
     known_as,
     read_form,
 )
-from replview.features.onboarding.carried_out import carried_out, next_address
 from replview.features.onboarding.checking import Checked, check, view_of
+from replview.features.onboarding.plan_page import carried_out, next_address
 from replview.features.onboarding.steps import gone, page_of
 from replview.jobs import drafts
 from replview.store.dsn import full_conninfo

@@ -23,6 +23,7 @@ from replview.catalog.connections import connected
 from replview.catalog.plan.carry_out import waiting_for
 from replview.catalog.plan.new_slot import SlotPlan
 from replview.catalog.slots import read_slots
+from replview.jobs.baselines import cancel_all
 from replview.live.publisher import Publisher
 from replview.receiver.run import Listeners, receive
 from replview.store.dsn import set_dsn
@@ -139,5 +140,5 @@ class Watching:
         Slot.objects.filter(source=source).update(desired=Slot.Desired.REMOVING, lease_owner="")
         with tidy.alone() as mine:
             if mine:
-                tidy.remove_slots(time.monotonic() + _FORGET_SECONDS)
+                tidy.remove_slots(time.monotonic() + _FORGET_SECONDS, cancel_all)
         store.close()

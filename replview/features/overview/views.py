@@ -12,12 +12,10 @@ from django.views.decorators.http import require_GET
 
 from replview.access.page import VIEWER, Nav, page
 from replview.access.rights import Role, may
-from replview.features.overview.figures import figures
-from replview.health.alert_counts import AlertCounts
+from replview.features.overview.page import figures
 from replview.health.fleet import Fleet, SourceView
-from replview.health.open_counts import OPEN_STATES
 from replview.health.open_transactions import OpenRow
-from replview.health.samples import read_history, read_window
+from replview.health.queries import OPEN_STATES, AlertCounts, read_history, read_window
 from replview.health.states import Level
 from replview.store.models import SlotEvent, Transaction
 from replview.text.formats import age_words, plural

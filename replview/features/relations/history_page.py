@@ -8,10 +8,11 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils import timezone
 
-from replview.features.relations.identity_text import IdentityWords, identity_words
-from replview.features.relations.published_tables import (
+from replview.features.relations.identity_text import (
+    IdentityWords,
     PublishedTable,
     PublishedTables,
+    identity_words,
     tables_of_look,
 )
 from replview.features.relations.rename_evidence import values_carried

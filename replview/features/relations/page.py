@@ -12,8 +12,12 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from replview.features.relations.filters import RANGES, SORTS, Wanted
-from replview.features.relations.identity_text import IdentityWords, identity_words
-from replview.features.relations.published_tables import PublishedTables, tables_of_look
+from replview.features.relations.identity_text import (
+    IdentityWords,
+    PublishedTables,
+    identity_words,
+    tables_of_look,
+)
 from replview.store.models import Relation, Slot
 from replview.store.publication_looks import latest_look
 from replview.store.sums.relation_sums import (

@@ -12,6 +12,7 @@ import orjson
 from django.db import IntegrityError, connection, transaction
 
 from replview.catalog.state.slot_states import SlotStates
+from replview.health.conditions import lost_reason
 from replview.store.models import Source, SourceSample, WatchedSubscription
 from replview.store.retention.tidy import make_partitions
 from replview.store.watched_slots import Known, identify, update_seen
@@ -198,14 +199,9 @@ def slot_facts(states: SlotStates, name: str) -> dict[str, Any] | None:
     walsender = states.walsenders.get(slot["active_pid"] or 0)
     if walsender is not None:
         facts |= {key: walsender[key] for key in _WALSENDER if key in walsender}
-    if is_lost(facts):
+    if lost_reason(facts):
         facts["retained_wal_bytes"] = facts["unconfirmed_wal_bytes"] = None
     return {key: _plain(value) for key, value in facts.items()}
-
-
-def is_lost(facts: dict[str, Any]) -> bool:
-    """Whether the slot can deliver no more: its WAL, or rows it needs, are gone."""
-    return facts.get("wal_status") == "lost" or facts.get("invalidation_reason") is not None
 
 
 def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str, Any]:

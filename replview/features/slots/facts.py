@@ -8,13 +8,12 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.features.alerts.snapshot import Sight
-from replview.health.failover_words import Failover, failover_of
+from replview.health.failover import Failover, failover_of
 from replview.health.findings_wal import BEHIND_BYTES
-from replview.health.holders import Holder, open_on_source
+from replview.health.holding import Holder, open_on_source
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import steps_of
-from replview.health.source_looks import Look
+from replview.health.source_looks import Look, stale_after
 from replview.health.states import Reading
 from replview.store.failover_readiness import read_standbys
 from replview.store.fields import LSN
@@ -76,8 +75,8 @@ def same_slot(source: Source, name: str) -> SameSlot | None:
     same = [row for row in rows if server is not None and server_of(row.source, looks) == server]
     if len(same) < 2:
         return None
-    sight = Sight(timezone.now())
-    [first], _ = one_a_slot(same, looks, lambda row: sight.fresh(row.last_seen_at))
+    fresh_since = timezone.now() - stale_after()
+    [first], _ = one_a_slot(same, looks, lambda row: row.last_seen_at > fresh_since)
     return SameSlot(
         others=[
             (str(row), reverse("slot", args=[row.source.name, row.name]))

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
-from replview.health.failover_words import WAITS_FOR_NONE
+from replview.health.failover import WAITS_FOR_NONE
 from replview.health.findings_others import forgotten
+from replview.health.findings_wal import lost_short
 from replview.health.fleet import Fleet, SlotView
-from replview.health.lost_words import lost_short
-from replview.health.samples import Pace
+from replview.health.queries import Pace
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import drop_statement
 from replview.health.states import Level, urgency

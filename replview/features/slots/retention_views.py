@@ -10,8 +10,7 @@ from django.views.decorators.http import require_http_methods
 from replview.access.page import ADMIN, OF_SLOT, VIEWER, page
 from replview.features.slots import views as slot_page
 from replview.store.models import Slot
-from replview.store.retention.forecast import SlotForecast, of_slot
-from replview.store.retention.loss import Loss, loss_of
+from replview.store.retention.forecast import Loss, SlotForecast, loss_of, of_slot
 from replview.store.retention.policy import DaySum, Keeping, all_alike, change_keeping, days_of
 from replview.store.write.access_record import Action, note
 from replview.ui.retention_text import (

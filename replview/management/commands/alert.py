@@ -6,11 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.features.alerts.pages.rules_page import condition_words
-from replview.features.alerts.rules import built_in
-from replview.features.alerts.rules.amounts import AmountError, amount_words, parse_amount
-from replview.features.alerts.rules.kinds import KINDS, Unit
-from replview.features.alerts.rules.trying import try_rule
+from replview.features.alerts import built_in
+from replview.features.alerts.kinds import KINDS, AmountError, Unit, amount_words, parse_amount
+from replview.features.alerts.lines import condition_words
+from replview.features.alerts.trial import try_rule
 from replview.management.output.instance import InstanceCommand, find_source, table_of
 from replview.store.models import Alert, AlertRule, WatchedSlot
 from replview.text.formats import NO_BREAK

@@ -7,10 +7,11 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.acts.publications import look_at_publications
-from replview.features.baselines.text import COST, BaselineRow, rows_of
+from replview.features.baselines.text import BaselineRow, rows_of
 from replview.jobs import baselines
 from replview.management.output.instance import InstanceCommand, find_slot, table_of
 from replview.store.models import Baseline, Slot
+from replview.ui.plan_text import BASELINE_COST
 
 _TURN_SECONDS = 0.5
 
@@ -142,7 +143,7 @@ def cost_lines(tables: list[tuple[str, str]]) -> list[str]:
     """What taking baselines of these tables means for the source."""
     names = ", ".join(f"{schema}.{table}" for schema, table in tables[:8])
     more = f" and {len(tables) - 8} more" if len(tables) > 8 else ""
-    return [f"a baseline of {names}{more}:", f"  costs: {COST}",
+    return [f"a baseline of {names}{more}:", f"  costs: {BASELINE_COST}",
             "  needs: SELECT on the tables, and a replication connection"]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from replview.management.output.instance import InstanceCommand
 from replview.store import instance_settings
 from replview.store.models import Slot
 from replview.store.retention import archive, archived
-from replview.store.retention.archive_choices import (
+from replview.store.retention.archived import (
     MOST,
     ask_now,
     choose_number,

@@ -24,7 +24,7 @@ from replview.management.fleet.declared import DeclaredSlot
 from replview.management.fleet.new_slots import chosen_names, columns_matching
 from replview.management.fleet.plans import BY, Item
 from replview.store.models import Slot
-from replview.store.retention.loss import loss_of
+from replview.store.retention.forecast import loss_of
 from replview.store.retention.policy import Keeping, change_keeping
 from replview.store.slot_control import change_budget, reopen
 

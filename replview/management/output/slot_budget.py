@@ -15,8 +15,7 @@ from replview.catalog.state.wal_budget import (
 )
 from replview.management.output.instance import PlainCommand, find_slot
 from replview.store.models import Slot
-from replview.store.retention.forecast import of_slot
-from replview.store.retention.loss import loss_of
+from replview.store.retention.forecast import loss_of, of_slot
 from replview.store.retention.policy import Keeping, change_keeping, check
 from replview.store.slot_control import change_budget
 from replview.store.write.access_record import Action, note

@@ -47,7 +47,7 @@ class AlertRule(models.Model):
     enabled = models.BooleanField(default=True)
     #: Came with replview: may be changed and switched off, not deleted.
     built_in = models.BooleanField(default=False)
-    #: Which of replview's own it is (``features.alerts.rules.built_in``), whatever was changed of
+    #: Which of replview's own it is (``features.alerts.built_in``), whatever was changed of
     #: it.
     key = models.CharField(max_length=40, default="", blank=True)
     #: Only for this slot, instead of the rule it overrides; both None: for all.

@@ -27,8 +27,34 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from replview.store import instance_settings
-from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation
-from replview.store.retention.archive_homes import home_of, new_home
+from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation, Source
+
+
+def home_of(mark: ArchiveMark, slot: Slot) -> str:
+    """The source's name in the folders of a life."""
+    return mark.home or slot.source.name
+
+
+def new_home(life: SlotIncarnation, slot: Slot, target: str) -> str:
+    """For a life of which nothing is there yet: no other source's life of this slot's name and
+    number may lie there.
+    """
+    others = ArchiveMark.objects.filter(
+        target=target, incarnation__number=life.number, incarnation__slot__name=slot.name
+    ).exclude(incarnation__slot__source=slot.source)
+    taken = {
+        home_of(mark, mark.incarnation.slot)
+        for mark in others.select_related("incarnation__slot__source")
+    }
+    name = slot.source.name
+    return f"{name}-{slot.source.pk}" if name in taken else name
+
+
+def keep_homes(source: Source, former: str) -> None:
+    """The source has another name now: what it archived stays where it is."""
+    marks = ArchiveMark.objects.filter(incarnation__slot__source=source, home="")
+    marks.update(home=former)
+
 
 #: A slice has about so many changes, and so many transactions at most.
 MOST_CHANGES = 2_000_000

@@ -2,7 +2,7 @@
 
 A day is the transactions first seen on it (``store.write.partitions``). It goes with all that
 belongs to it: transactions, their transitions, subtransactions and large values, the baselines read
-in them, their share of the sums (``store.sums.recounting``), and at last its partition of changes.
+in them, their share of the sums (``store.sums.activity``), and at last its partition of changes.
 What is left is a record that begins later; ``retention.slots`` tells coverage of each slot
 
 ``since``, ``life``, ``lsn``
@@ -48,7 +48,7 @@ from replview.store.retention import archived
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import notices as retention_telling
 from replview.store.retention import shares as retention_shares
-from replview.store.sums.recounting import recount
+from replview.store.sums.activity import recount
 
 log = logging.getLogger(__name__)
 

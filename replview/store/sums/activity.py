@@ -1,7 +1,7 @@
 """Summing up the record behind the receivers: blocks of history, tables, actors.
 
 A block is rolled once all its thousand places are given out. What has a place is final, so nothing
-is ever taken back (but ``store.sums.recounting``, where days were deleted), and blocks' sums and
+is ever taken back (but ``store.sums.activity``, where days were deleted), and blocks' sums and
 the mark that says they are there move in one store transaction. What follows the mark is read from
 ``transaction`` itself (``store.read.transactions.listing``).
 """
@@ -231,3 +231,55 @@ def _roll_some(life: int) -> int:
         cursor.execute(_ADD_TABLES_AND_ACTORS, values)
         cursor.execute(_MOVE_MARK, values)
     return count
+
+
+_CHANGED = """
+    SELECT b.block, n.left_over FROM history_block b CROSS JOIN LATERAL (
+        SELECT count(*) AS left_over FROM transaction t
+        WHERE t.incarnation_id = b.incarnation_id AND t.commit_seq BETWEEN b.block * %(size)s
+              AND b.block * %(size)s + %(size)s - 1) n
+    WHERE b.incarnation_id = %(life)s AND b.block BETWEEN %(first)s AND %(last)s
+      AND n.left_over <> b.transactions
+"""
+_OF_DAY = """
+    SELECT min(block), max(block) FROM history_block
+    WHERE incarnation_id = %s AND last_time >= %s AND first_time < %s
+"""
+
+
+def recount(life: int, first: int, last: int, days: Sequence[dt.date]) -> None:
+    """Make the sums of a life true again, of its blocks from ``first`` to ``last`` and its actors'
+    days; to be repeated at will.
+    """
+    with transaction.atomic():
+        mark = ActivityMark.objects.select_for_update().filter(pk=life).first()
+        if mark is None:
+            return
+        _blocks(life, first, min(last, next_block(mark.rolled_seq) - 1))
+        if days:
+            _actors(life, sorted(days))
+
+
+def _blocks(life: int, first: int, last: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_CHANGED, values_of(life, first, last))
+        changed = dict(cursor.fetchall())
+        for sums in (HistoryBlock, RelationActivity):
+            sums.objects.filter(incarnation_id=life, block__in=list(changed)).delete()
+        for block in sorted(block for block, left in changed.items() if left):
+            cursor.execute(ADD_BLOCKS, values_of(life, block, block))
+            cursor.execute(ADD_TABLES, values_of(life, block, block))
+
+
+def _actors(life: int, days: list[dt.date]) -> None:
+    """From the blocks that have something of a day, day by day: what committed long after the
+    others of its day was counted on another, and between the two lies all of the record.
+    """
+    ActorActivity.objects.filter(incarnation_id=life, day__in=days).delete()
+    with connection.cursor() as cursor:
+        for day in days:
+            begin = dt.datetime.combine(day, dt.time(), tzinfo=dt.UTC)
+            cursor.execute(_OF_DAY, [life, begin, begin + dt.timedelta(days=1)])
+            first, last = cursor.fetchone()
+            if first is not None:
+                cursor.execute(ADD_ACTORS, values_of(life, first, last, [day]))

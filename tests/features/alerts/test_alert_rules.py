@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from replview.access.rights import Role, set_role
-from replview.features.alerts.rules.built_in import BUILT_IN, ensure
+from replview.features.alerts.built_in import BUILT_IN, ensure
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
 from replview.store.write.partitions import ensure_partitions
 from tests.features.alerts.conftest import GB, Told, told

@@ -10,12 +10,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from replview.features.alerts import delivery, sending
+from replview.features.alerts import delivery, webhooks
 from replview.features.alerts.delivery import deliver_due, deliver_next, pause_after
 from replview.features.alerts.evaluation import evaluate
-from replview.features.alerts.rules.outbox import tell
-from replview.features.alerts.rules.webhooks import NotAWebhook, add_webhook, send_test
-from replview.features.alerts.sending import Refused, is_public, post, signature
+from replview.features.alerts.messages import announce
+from replview.features.alerts.webhooks import (
+    NotAWebhook,
+    Refused,
+    add_webhook,
+    is_public,
+    post,
+    send_test,
+    signature,
+)
 from replview.store.models import AccessRecord, Delivery, Webhook
 from tests.features.alerts.conftest import GB, Told
 
@@ -173,7 +180,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to(hook: Hook, monkey
         connected.append(address)
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(sending.socket, "create_connection", create_connection)
+    monkeypatch.setattr(webhooks.socket, "create_connection", create_connection)
     answers = iter([["93.184.215.14"], ["127.0.0.1"]])
 
     def resolve(host: str, port: int) -> list[str]:
@@ -241,7 +248,7 @@ def test_address_and_secret_are_sealed_and_not_logged(told: Told, hook: Hook, ca
 
 @pytest.mark.django_db(transaction=True)
 def test_one_webhook_that_hangs_does_not_delay_another(hook: Hook, monkeypatch) -> None:
-    monkeypatch.setattr(sending, "TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(webhooks, "TIMEOUT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         slow, _ = add_webhook("slow", f"http://127.0.0.1:{hanging.getsockname()[1]}/", by="a",
                               allow_private=True)  # fmt: skip
@@ -265,5 +272,5 @@ def test_nothing_is_told_twice_by_evaluating_again(told: Told, hook: Hook) -> No
     (alert,) = told.look(wal_status="lost")
     evaluate(told.now)
     assert Delivery.objects.count() == 1
-    tell(alert, told.now)
+    announce(alert, told.now)
     assert Delivery.objects.count() == 2

@@ -5,9 +5,8 @@ import datetime as dt
 import pytest
 
 from replview.features.alerts import evaluation
-from replview.features.alerts.evaluation import evaluate
-from replview.features.alerts.queries import EVALUATE_LOCK
-from replview.features.alerts.rules.built_in import BUILT_IN, ensure
+from replview.features.alerts.built_in import BUILT_IN, ensure
+from replview.features.alerts.evaluation import EVALUATE_LOCK, evaluate
 from replview.store.models import (
     Alert,
     AlertRule,

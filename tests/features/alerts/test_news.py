@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from replview.features.alerts.rules.built_in import ensure
+from replview.features.alerts.built_in import ensure
 from replview.store.models import Alert, AlertRule, Source
 from replview.ui import shell
 from tests.pages.scene import Scene

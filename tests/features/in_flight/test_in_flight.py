@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from decoder.scalars import LSN
-from replview.health.resolving import literal
+from replview.health.open_transactions import literal
 from replview.store.models import (
     AbortedSubtransaction,
     Relation,

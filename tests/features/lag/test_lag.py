@@ -15,7 +15,7 @@ from django.db import connection
 from django.http import QueryDict
 from django.test import Client
 
-from replview.features.lag.series_of_record import read_table_rates, read_transaction_sizes
+from replview.features.lag.charts import read_table_rates, read_transaction_sizes
 from replview.store.models import (
     Alert,
     AlertRule,

@@ -13,7 +13,7 @@ import yaml
 from django.core.management import call_command
 from django.test import Client
 
-from replview.features.alerts.rules.built_in import BUILT_IN
+from replview.features.alerts.built_in import BUILT_IN
 from replview.features.monitoring.files import FILES, text_of
 from tests.features.monitoring.scrapes import Scrape
 

@@ -5,10 +5,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from replview.features.alerts.events import matches
+from replview.features.alerts.kinds import KINDS, Unit, amount_words
 from replview.features.alerts.lifecycle import advance, begin, worse
-from replview.features.alerts.rules.past import TRIED, Point, Series, read_past
+from replview.features.alerts.past import TRIED, Point, Series, read_past
+from replview.features.alerts.schema_changes import matches
 from replview.store.models import Alert, AlertRule, Quarantine, Relation, SlotEvent
+from replview.text.formats import age_words, plural
 
 WINDOW = dt.timedelta(hours=1)
 _K = AlertRule.Kind
@@ -138,3 +140,107 @@ def _poison_changes(since: dt.datetime, until: dt.datetime) -> Iterator[Episode]
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else float(value)
+
+
+WIDTH, HEIGHT, PAD = 720, 112, 6
+EPISODES_SHOWN = 50
+#: Samples further apart than this leave a gap.
+_GAP = dt.timedelta(seconds=60)
+#: Points drawn at most: two a pixel say nothing more.
+_POINTS = 720
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeLine:
+    """One time it would have fired."""
+
+    episode: Episode
+    duration: str
+    worst: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Coordinates in a box of WIDTH by HEIGHT."""
+
+    lines: tuple[str, ...]
+    threshold_y: float | None
+    #: ``(x, width)`` of the episodes of what is drawn.
+    spans: tuple[tuple[float, float], ...]
+    highest: str
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """What trying gave, in words."""
+
+    trial: Trial
+    lines: list[EpisodeLine]
+    more: int
+    sentence: str
+    drawing: Drawing | None
+
+
+def trial_view(rule: AlertRule, now: dt.datetime | None = None) -> TrialView:
+    """Try the rule, and say what came of it."""
+    trial, unit = try_rule(rule, now), KINDS[rule.kind].unit
+    lines = [
+        EpisodeLine(
+            episode,
+            "" if episode.cleared_at is None else age_words(episode.cleared_at - episode.fired_at),
+            "" if unit == Unit.YES_NO else amount_words(episode.worst, unit),
+        )
+        for episode in trial.episodes[:EPISODES_SHOWN]
+    ]
+    more = max(len(trial.episodes) - EPISODES_SHOWN, 0)
+    drawing = _draw(rule, trial) if unit != Unit.YES_NO and trial.points else None
+    return TrialView(trial, lines, more, _sentence(rule, trial), drawing)
+
+
+def _sentence(rule: AlertRule, trial: Trial) -> str:
+    if trial.refusal:
+        return trial.refusal
+    named = KINDS[rule.kind].event or rule.kind == AlertRule.Kind.POISON_CHANGE
+    if not trial.subjects and not named:
+        return "There are no samples of the past hour to try it against."
+    of = "" if named else f" on {plural(trial.subjects, 'subject')} looked at"
+    if not trial.episodes:
+        return f"In the past hour it would not have fired{of}."
+    return f"In the past hour it would have fired {plural(len(trial.episodes), 'time')}{of}."
+
+
+def _draw(rule: AlertRule, trial: Trial) -> Drawing | None:
+    known = [value for _, value in trial.points if value is not None]
+    if not known:
+        return None
+    top = max(*known, rule.threshold or 0, 1e-9) * 1.08
+    length = (trial.until - trial.since).total_seconds()
+
+    def x(at: dt.datetime) -> float:
+        return round(min(max((at - trial.since).total_seconds() / length, 0), 1) * WIDTH, 1)
+
+    def y(value: float) -> float:
+        return round(HEIGHT - PAD - (HEIGHT - 2 * PAD) * min(value / top, 1), 1)
+
+    runs: list[list[str]] = [[]]
+    before: dt.datetime | None = None
+    step = max(len(trial.points) // _POINTS, 1)
+    for at, value in trial.points[::step]:
+        if value is None or (before is not None and at - before > _GAP * step):
+            runs.append([])
+        if value is not None:
+            runs[-1].append(f"{x(at)},{y(value)}")
+            before = at
+    spans = [
+        (x(one.fired_at), max(round(x(one.cleared_at or trial.until) - x(one.fired_at), 1), 2))
+        for one in trial.episodes
+        if one.name == trial.shown
+    ]
+    return Drawing(
+        lines=tuple(" ".join(run) for run in runs if len(run) > 1),
+        threshold_y=None if rule.threshold is None else y(rule.threshold),
+        spans=tuple(spans),
+        highest=amount_words(max(known), KINDS[rule.kind].unit),
+    )

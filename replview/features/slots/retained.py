@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 
+from django.urls import reverse
+
+from replview.health.conditions import WalLimit, limit_of
+from replview.health.findings_wal import lost_short
 from replview.health.fleet import SlotView
-from replview.health.lost_words import lost_short
 from replview.health.states import Health, Level, Reading
-from replview.health.wal_limits import WalLimit, limit_of
 from replview.health.watched import OtherView
 from replview.store.models import Slot, Source
 from replview.text.formats import age_words, bytes_words
+from replview.ui.charts.query import CHARTS, LagQuery
 
 #: The bar's own units; it is stretched to the width there is.
 BAR_WIDTH = 1000
@@ -81,3 +84,40 @@ def _left(reading: Reading, health: Health, retained: int | None, limit: WalLimi
 def _width(retained: int, limit: int) -> int:
     share = retained / limit if limit else 1.0
     return min(max(round(share * BAR_WIDTH), 3 if retained else 0), BAR_WIDTH)
+
+
+#: Of every slot, replview's or not; what is unknown of one says so.
+SHOWN = ("retained", "lag", "throughput")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotCharts:
+    """What the template needs."""
+
+    #: ``source/slot``.
+    slot: str
+    source_id: int
+
+    @property
+    def titles(self) -> list[str]:
+        """As they are called before they are drawn."""
+        return [CHARTS[key] for key in SHOWN]
+
+    @property
+    def page_url(self) -> str:
+        """The slot's lag page."""
+        return self._query.url()
+
+    @property
+    def data_url(self) -> str:
+        """What is drawn."""
+        return f"{reverse('lag-data')}?{self._query.words(charts=','.join(SHOWN))}"
+
+    @property
+    def csv_url(self) -> str:
+        """The same as a file."""
+        return f"{reverse('lag-csv')}?{self._query.words(charts=','.join(SHOWN))}"
+
+    @property
+    def _query(self) -> LagQuery:
+        return LagQuery(slots=(self.slot,))

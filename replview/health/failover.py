@@ -63,7 +63,10 @@ def failover_of(server: ServerSlot, standbys: Standbys) -> Failover:
         made.words = "no: its failover option is off"
         made.steps.append(_switch_on(server))
         return made
-    found = standbys.of(server.name)
+    return _of_primary(made, standbys.of(server.name))
+
+
+def _of_primary(made: Failover, found: list[OnStandby]) -> Failover:
     made.lines = [_line(one) for one in found]
     made.steps += _mends(found)
     if not found:

@@ -4,17 +4,24 @@ The address that was checked is the one connected to: a name that answers differ
 time gains nothing. Redirects are not followed, what is answered is not read.
 """
 
+import datetime as dt
 import hashlib
 import hmac
 import http.client
 import ipaddress
+import secrets
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from urllib.parse import SplitResult, urlsplit
+
+from replview.features.alerts import messages
+from replview.store.models import AlertRule, Delivery, Webhook
+from replview.store.secrets import seal
+from replview.store.write.access_record import Action, note
 
 TIMEOUT_SECONDS = 5.0
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -166,3 +173,92 @@ class _Pinned(http.client.HTTPConnection):
             if found is not None:
                 with suppress(OSError):
                     found.shutdown(socket.SHUT_RDWR)
+
+
+_NAME_LIMIT = 100
+_SECRET_LIMIT = 200
+
+
+class NotAWebhook(ValueError):
+    """A webhook cannot be made of this; ``field`` says of which part."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+def add_webhook(
+    name: str,
+    url: str,
+    *,
+    by: str,
+    secret: str = "",
+    format: str = Webhook.Format.JSON,
+    allow_private: bool = False,
+    severities: Iterable[str] = (),
+) -> tuple[Webhook, str]:
+    """Make one; returns it and the secret that signs (made here where none is given).
+
+    Raises ``NotAWebhook``.
+    """
+    name, secret = name.strip(), secret.strip()
+    if not name or len(name) > _NAME_LIMIT:
+        raise NotAWebhook("name", f"Give it a name of at most {_NAME_LIMIT} characters")
+    if Webhook.objects.filter(name=name).exists():
+        raise NotAWebhook("name", "There is a webhook of this name already")
+    host = _checked(url, allow_private)
+    if format not in Webhook.Format.values:
+        raise NotAWebhook("format", "Choose one of the formats")
+    if len(secret) > _SECRET_LIMIT:
+        raise NotAWebhook("secret", f"At most {_SECRET_LIMIT} characters")
+    chosen = [value for value in AlertRule.Severity.values if value in set(severities)]
+    secret = secret or secrets.token_urlsafe(32)
+    webhook = Webhook.objects.create(
+        name=name,
+        sealed_url=seal(url.strip()),
+        host=host,
+        format=format,
+        sealed_secret=seal(secret),
+        allow_private=allow_private,
+        severities=chosen if len(chosen) < len(AlertRule.Severity.values) else [],
+        created_by=by,
+    )
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {name}: added")
+    return webhook, secret
+
+
+def switch_webhook(webhook: Webhook, *, on: bool) -> None:
+    """Have it told of what fires from now on, or no more."""
+    webhook.enabled = on
+    webhook.save(update_fields=["enabled"])
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: {'on' if on else 'off'}")
+
+
+def remove_webhook(webhook: Webhook) -> None:
+    """It goes, and what it was told."""
+    webhook.delete()
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: removed")
+
+
+def send_test(webhook: Webhook) -> Delivery:
+    """Put a test message into the outbox; it is tried once."""
+    now = dt.datetime.now(dt.UTC)
+    note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: tested")
+    return Delivery.objects.create(
+        webhook=webhook, event=messages.TEST, created_at=now, next_try_at=now
+    )
+
+
+def _checked(url: str, allow_private: bool) -> str:
+    """The host; a private address written as such is refused at once, a name when it is called."""
+    try:
+        parts, host = parse_url(url), host_of(url)
+    except Refused as error:
+        raise NotAWebhook("url", f"{str(error)[:1].upper()}{str(error)[1:]}") from None
+    try:
+        public = is_public(parts.hostname or "")
+    except ValueError:
+        public = parts.hostname != "localhost"
+    if not public and not allow_private:
+        raise NotAWebhook("url", "This is a private address: allow private addresses to use it")
+    return host

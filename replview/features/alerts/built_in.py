@@ -1,9 +1,11 @@
 """The rules that come with replview, on at once; a changed one is never overwritten."""
 
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from replview.features.alerts.queries import insert_rules, known_keys
-from replview.store.models import AlertRule
+from django.db import connection, transaction
+
+from replview.store.models import AlertRule, WatchedSlot
 
 _K = AlertRule.Kind
 _NOW, _LOOK = AlertRule.Severity.NOW, AlertRule.Severity.LOOK
@@ -47,6 +49,36 @@ BUILT_IN: tuple[dict[str, Any], ...] = (
     _rule("store_size", "Store near its budget", _K.STORE_SIZE, _LOOK, 0.8, clear_threshold=0.75),
     _rule("failover", "Unsafe failover", _K.UNSAFE_FAILOVER, _LOOK),
 )  # fmt: skip
+
+
+#: Of the advisory locks: rules are inserted once.
+INSERT_LOCK = 0x7265706C616C31
+
+
+def insert_rules(rules: Collection[AlertRule]) -> None:
+    """Insert those whose key is not there yet; two that begin at once insert each once."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [INSERT_LOCK])
+        known = known_keys(rule.key for rule in rules)
+        AlertRule.objects.bulk_create(rule for rule in rules if rule.key not in known)
+
+
+def known_keys(keys: Iterator[str] | Collection[str]) -> set[str]:
+    """Which of these rules are there."""
+    return set(AlertRule.objects.filter(key__in=list(keys)).values_list("key", flat=True))
+
+
+def own_rule(base: AlertRule, slot: WatchedSlot) -> AlertRule:
+    """The slot's own rule instead of one for all: the one it has, else a copy, not saved yet."""
+    known = AlertRule.objects.filter(overrides=base, slot=slot).first()
+    if known is not None:
+        return known
+    own = AlertRule.objects.get(pk=base.pk)
+    own.pk, own._state.adding = None, True
+    own.overrides_id, own.slot = base.pk, slot
+    own.built_in, own.key = False, ""
+    return own
 
 
 def ensure() -> None:

@@ -1,5 +1,6 @@
 """The SQL that reads samples for pages; a query each, for all slots at once."""
 
+import datetime as dt
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +9,27 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from replview.health.states import Reading
+from replview.health.states import Level, Prepared, Reading
+from replview.store.models import Slot, Source, Transaction
+from replview.store.models.seen import seen_ids
+
+
+@dataclass(frozen=True, slots=True)
+class AlertCounts:
+    """Of the alerts that fire."""
+
+    firing: int = 0
+    #: Those that need somebody now.
+    now: int = 0
+    newest_at: dt.datetime | None = None
+
+    @property
+    def level(self) -> Level:
+        """The worst of them."""
+        if self.now:
+            return Level.NOW
+        return Level.LOOK if self.firing else Level.OK
+
 
 #: Of each slot: what the last sample said of its WAL (a lost slot has no position and retains
 #: nothing, so that may not be the next one); the last sample that tells retained WAL, one up to
@@ -168,3 +189,65 @@ def read_window(now: datetime) -> timedelta:
         if age <= window:
             return window
     return longest
+
+
+OPEN_STATES = (Transaction.State.STREAMING, Transaction.State.PREPARED)
+
+#: By incarnation: how many are open, and the one prepared for longest.
+Open = dict[int | None, tuple[int, Prepared | None]]
+
+# The alerts first.
+_OPEN = """
+SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL, max(fired_at)
+  FROM alert WHERE state = 'firing'
+   AND (%(seen)s::bigint[] IS NULL OR source_id IS NULL OR source_id = ANY(%(seen)s))
+ UNION ALL
+SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
+  FROM (SELECT incarnation_id, count(*) AS number, bool_or(state = 'prepared') AS prepared
+          FROM transaction WHERE state IN ('streaming', 'prepared') GROUP BY 1) o
+  LEFT JOIN LATERAL (
+       SELECT gid, prepared_at FROM transaction
+        WHERE o.prepared AND state = 'prepared' AND incarnation_id = o.incarnation_id
+          AND prepared_at IS NOT NULL
+        ORDER BY prepared_at LIMIT 1) oldest ON true
+"""
+
+
+def read_open() -> tuple[Open, AlertCounts]:
+    """What is open now, and what fires."""
+    with connection.cursor() as cursor:
+        # Open transactions are looked up by the lives of the slots that are seen.
+        cursor.execute(_OPEN, {"seen": seen_ids()})
+        (_, firing, now, _, newest_at), *rows = cursor.fetchall()
+    found: Open = {
+        incarnation: (
+            number,
+            Prepared(gid=gid or "", prepared_at=since) if since is not None else None,
+        )
+        for _, incarnation, number, gid, since in rows
+    }
+    return found, AlertCounts(firing, now, newest_at)
+
+
+_SOURCE = [field.attname for field in Source._meta.concrete_fields]
+_SOURCE_ID = _SOURCE.index("id")
+_SLOT = [field.attname for field in Slot._meta.concrete_fields]
+_OF_SLOT = [f"slots__{name}" for name in _SLOT]
+
+
+def read_registered() -> tuple[dict[int, Source], list[Slot]]:
+    """Sources by their id, whether they have slots or not; and all slots, each with its source."""
+    rows = Source.objects.order_by("name", "slots__name")
+    sources: dict[int, Source] = {}
+    slots: list[Slot] = []
+    for row in rows.values_list(*_SOURCE, *_OF_SLOT):
+        told, values = row[: len(_SOURCE)], row[len(_SOURCE) :]
+        # A source stands in the row of each of its slots.
+        source = sources.get(told[_SOURCE_ID])
+        if source is None:
+            source = sources[told[_SOURCE_ID]] = Source.from_db(rows.db, _SOURCE, told)
+        if values[0] is not None:
+            slot = Slot.from_db(rows.db, _SLOT, values)
+            slot.source = source
+            slots.append(slot)
+    return sources, slots

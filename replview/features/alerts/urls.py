@@ -2,13 +2,11 @@
 
 from django.urls import path
 
-from replview.features.alerts.pages import news
-from replview.features.alerts.pages import rule_views as alert_rules
-from replview.features.alerts.pages import views as alerts
-from replview.features.alerts.pages import webhook_views as webhooks
+from replview.features.alerts import rule_views as alert_rules
+from replview.features.alerts import views as alerts
 
 urlpatterns = [
-    path("shell/health/", news.shell_health, name="shell-health"),
+    path("shell/health/", alerts.shell_health, name="shell-health"),
     path("alerts/", alerts.alerts, name="alerts"),
     path("alerts/seen/", alerts.all_seen, name="alerts-seen"),
     path("alerts/<int:alert_id>/", alerts.alert, name="alert"),
@@ -18,6 +16,6 @@ urlpatterns = [
     path("alerts/rules/try/", alert_rules.attempt, name="alert-rule-try"),
     path("alerts/rules/<int:rule_id>/", alert_rules.rule, name="alert-rule"),
     path("alerts/rules/<int:rule_id>/change/", alert_rules.change, name="alert-rule-change"),
-    path("alerts/webhooks/", webhooks.webhooks, name="webhooks"),
-    path("alerts/webhooks/<int:webhook_id>/", webhooks.change, name="webhook-change"),
+    path("alerts/webhooks/", alerts.webhooks, name="webhooks"),
+    path("alerts/webhooks/<int:webhook_id>/", alerts.change, name="webhook-change"),
 ]

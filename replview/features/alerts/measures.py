@@ -1,0 +1,296 @@
+"""What each kind of rule measures now, of every subject; None is unknown.
+
+A subject that is absent has nothing to be measured: its alerts are over.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from django.db import connection
+
+from replview.features.alerts.snapshot import Snapshot
+from replview.health.conditions import (
+    MEASURES,
+    Observation,
+    concerns,
+    lost_reason,
+    share_limit_bytes,
+)
+from replview.store.instance_settings import read
+from replview.store.models import AlertRule, Quarantine, Slot, Source, SourceLook, WatchedSlot
+from replview.store.slot_control import DROPPED
+
+_K = AlertRule.Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured of a subject at one moment."""
+
+    #: ``slot:12``, ``source:3``, ``store``, ``relation:7``.
+    subject: str
+    #: In the kind's unit; None: unknown.
+    value: float | None
+    #: What a message calls it.
+    name: str
+    source_id: int | None = None
+    #: A ``WatchedSlot``'s.
+    slot_id: int | None = None
+    #: Further values that an alert keeps: never a value of the source's tables.
+    detail: dict[str, Any] = field(default_factory=dict)
+    #: Told only to a rule that is this slot's own.
+    only_own_rule: bool = False
+
+
+def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
+    """What ``health.conditions`` measures of the slots that are there and not lost."""
+    rows = [row for row in _present(snapshot) if concerns(kind, row, own_rule=True)]
+    growth = snapshot.growth([row.pk for row in rows]) if kind == _K.TIME_TO_LOSS and rows else {}
+    for row in rows:
+        seen = Observation(
+            at=snapshot.now,
+            facts=row.facts if _fresh(snapshot, row) else {},
+            inactive_since=row.inactive_since,
+            growth_bytes_per_second=growth.get(row.pk),
+        )
+        yield _of_slot(
+            row,
+            MEASURES[kind](row, seen),
+            detail=_detail(kind, row, seen),
+            only_own_rule=not concerns(kind, row, own_rule=False),
+        )
+
+
+def _detail(kind: str, row: WatchedSlot, seen: Observation) -> dict[str, Any]:
+    retained = seen.number("retained_wal_bytes")
+    if kind == _K.RETAINED_SHARE:
+        return {"retained_wal_bytes": retained, "limit_bytes": share_limit_bytes(row)}
+    if kind == _K.TIME_TO_LOSS:
+        growth = seen.growth_bytes_per_second
+        return {"retained_wal_bytes": retained, "growth_bytes_per_second": growth}
+    if kind == _K.SLOT_INACTIVE:
+        return {"inactive_since": row.inactive_since and row.inactive_since.isoformat()}
+    return {}
+
+
+def slot_lost(snapshot: Snapshot) -> Iterator[Measured]:
+    """Of every slot; one of ours that is gone without our doing is lost, too."""
+    for row in snapshot.slots:
+        if row.gone_at is not None:
+            ours = row.slot
+            if ours is not None and ours.problem_code == DROPPED:
+                yield _of_slot(row, 1.0, detail={"reason": "dropped at its WAL budget"})
+            elif ours is not None and ours.desired == Slot.Desired.RUNNING and not ours.temporary:
+                yield _of_slot(row, 1.0, detail={"reason": "gone"})
+            continue
+        reason = lost_reason(row.facts, row.source.server_version) or None
+        value = float(reason is not None) if reason or _fresh(snapshot, row) else None
+        detail = {"reason": reason, "wal_status": row.facts.get("wal_status")}
+        yield _of_slot(row, value, detail=detail)
+
+
+def unsafe_failover(snapshot: Snapshot) -> Iterator[Measured]:
+    """Of slots that are to survive a failover, on a server that does not wait for its standbys."""
+    for row in _present(snapshot):
+        look = snapshot.looks.get(row.source_id)
+        if row.facts.get("failover") is not True or row.facts.get("synced") is True:
+            continue
+        fresh = look is not None and snapshot.fresh(look.looked_at)
+        holders = (look.holders or {}) if look is not None and fresh else {}
+        names = (holders.get("failover_settings") or {}).get("synchronized_standby_slots")
+        yield _of_slot(row, None if names is None else float(not str(names).strip()))
+
+
+def _present(snapshot: Snapshot) -> Iterator[WatchedSlot]:
+    """Those that are there and not lost."""
+    for row in snapshot.slots:
+        if row.gone_at is None and not lost_reason(row.facts, row.source.server_version):
+            yield row
+
+
+def _fresh(snapshot: Snapshot, row: WatchedSlot) -> bool:
+    return snapshot.fresh(row.last_seen_at)
+
+
+def _of_slot(row: WatchedSlot, value: float | None, **more: Any) -> Measured:
+    return Measured(
+        subject=f"slot:{row.pk}",
+        value=value,
+        name=f"{row.source.name}/{row.name}",
+        source_id=row.source_id,
+        slot_id=row.pk,
+        **more,
+    )
+
+
+def prepared_age(snapshot: Snapshot) -> Iterator[Measured]:
+    """Seconds since the oldest prepared transaction was prepared; 0: there is none."""
+    for source in snapshot.servers:
+        rows = _rows(snapshot, source, "prepared")
+        ages = [(_age(snapshot, row.get("prepared_at")), row) for row in rows or []]
+        known = [(age, row) for age, row in ages if age is not None]
+        if not known:
+            yield _of_source(source, None if rows is None or rows else 0.0)
+            continue
+        age, oldest = max(known, key=lambda pair: pair[0])
+        detail = {name: oldest.get(name) for name in ("gid", "owner", "database")}
+        yield _of_source(source, age, detail={**detail, "prepared": len(rows or [])})
+
+
+def long_transaction(snapshot: Snapshot) -> Iterator[Measured]:
+    """Seconds since the oldest running transaction began; 0: there is none.
+
+    A role that may not see others' sessions does not learn when they began: then only those it
+    may see count, and none of them shows that all is well.
+    """
+    for source in snapshot.servers:
+        rows = _rows(snapshot, source, "running")
+        ages = [(_age(snapshot, row.get("xact_started_at")), row) for row in rows or []]
+        known = [(age, row) for age, row in ages if age is not None]
+        if not known:
+            yield _of_source(source, None if rows is None or rows else 0.0)
+            continue
+        age, oldest = max(known, key=lambda pair: pair[0])
+        names = ("pid", "role", "application_name", "database", "state")
+        yield _of_source(source, age, detail={name: oldest.get(name) for name in names})
+
+
+def source_unreachable(snapshot: Snapshot) -> Iterator[Measured]:
+    """Seconds since a source that does not answer last did; 0: it answers."""
+    silent = [source.pk for source in snapshot.sources if source.problem_code]
+    reached = snapshot.reached_at(silent) if silent else {}
+    for source in snapshot.sources:
+        # Where nobody looks any more, nothing is known.
+        value = 0.0 if snapshot.fresh(source.checked_at) else None
+        if source.problem_code:
+            since = reached.get(source.pk, source.created_at)
+            value = max((snapshot.now - since).total_seconds(), 0.0)
+        yield _of_source(source, value, detail={"problem": source.problem_code})
+
+
+def _rows(snapshot: Snapshot, source: Source, name: str) -> list[dict[str, Any]] | None:
+    look: SourceLook | None = snapshot.looks.get(source.pk)
+    if look is None or not snapshot.fresh(look.looked_at):
+        return None
+    rows: list[dict[str, Any]] | None = getattr(look, name)
+    return rows
+
+
+def _age(snapshot: Snapshot, moment: str | None) -> float | None:
+    if not moment:
+        return None
+    return max((snapshot.now - dt.datetime.fromisoformat(moment)).total_seconds(), 0.0)
+
+
+def _of_source(source: Source, value: float | None, **more: Any) -> Measured:
+    return Measured(
+        subject=f"source:{source.pk}", value=value, name=source.name, source_id=source.pk, **more
+    )
+
+
+#: A receiver that connects anew is no trouble yet: until then it is not known to be one.
+_CONNECTING_SECONDS = 10.0
+
+
+def receiver_down(snapshot: Snapshot) -> Iterator[Measured]:
+    """Seconds without a receiver, or without its sign of life; 0: it streams."""
+    for slot in snapshot.ours:
+        if slot.desired == Slot.Desired.RUNNING:
+            detail = {"state": slot.state, "problem": slot.problem_code}
+            yield _of_our_slot(slot, _silent_seconds(snapshot, slot), detail=detail)
+
+
+def _silent_seconds(snapshot: Snapshot, slot: Slot) -> float | None:
+    streams = slot.state == Slot.State.STREAMING
+    since = slot.heartbeat_at if streams else slot.state_since
+    if since is None:
+        return None
+    seconds = max((snapshot.now - since).total_seconds(), 0.0)
+    if streams or slot.state == Slot.State.FAILED:
+        return seconds
+    return seconds if seconds >= _CONNECTING_SECONDS else None
+
+
+def poison_change(snapshot: Snapshot) -> Iterator[Measured]:
+    """Whether a change stops the slot until somebody decides about it."""
+    stopped: dict[int, int] = dict(
+        Quarantine.objects.filter(settled_at=None).values_list("slot_id", "pk")
+    )
+    for slot in snapshot.ours:
+        detail = {"quarantine": stopped.get(slot.pk)}
+        yield _of_our_slot(slot, float(slot.pk in stopped), detail=detail)
+
+
+def store_size(snapshot: Snapshot) -> Iterator[Measured]:
+    """What the store occupies, of its budget; without a budget there is nothing to measure."""
+    budget = read("store.budget_bytes", None)
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or budget <= 0:
+        return
+    size = _store_bytes()
+    detail = {"store_bytes": size, "budget_bytes": budget}
+    yield Measured(subject="store", value=size / budget, name="The store", detail=detail)
+
+
+def _of_our_slot(slot: Slot, value: float | None, **more: Any) -> Measured:
+    watched = getattr(slot, "watched", None)
+    return Measured(
+        subject=f"slot:{slot.pk}",
+        value=value,
+        name=str(slot),
+        source_id=slot.source_id,
+        slot_id=watched.pk if watched is not None else None,
+        **more,
+    )
+
+
+def _store_bytes() -> int:
+    """What the store's database occupies."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_database_size(current_database())")
+        (size,) = cursor.fetchone()
+    return int(size)
+
+
+_MEASURES: dict[str, Callable[[Snapshot], Iterator[Measured]]] = {
+    **{kind: partial(of_slots, kind) for kind in MEASURES},
+    _K.SLOT_LOST: slot_lost,
+    _K.UNSAFE_FAILOVER: unsafe_failover,
+    _K.RECEIVER_DOWN: receiver_down,
+    _K.POISON_CHANGE: poison_change,
+    _K.STORE_SIZE: store_size,
+    _K.PREPARED_AGE: prepared_age,
+    _K.LONG_TRANSACTION: long_transaction,
+    _K.SOURCE_UNREACHABLE: source_unreachable,
+}
+
+
+@dataclass
+class Measures:
+    """Measures each kind once, for all rules of that kind."""
+
+    snapshot: Snapshot
+    _found: dict[str, list[Measured]] = field(default_factory=dict)
+
+    def of(self, rule: AlertRule, overridden: set[int]) -> list[Measured]:
+        """What concerns this rule: not the slots that have a rule of their own instead."""
+        if rule.kind not in self._found:
+            found = _MEASURES[rule.kind](self.snapshot)
+            self._found[rule.kind] = [self._named_fully(measured) for measured in found]
+        measured_of_kind = self._found[rule.kind]
+        if rule.slot_id is not None:
+            return [measured for measured in measured_of_kind if measured.slot_id == rule.slot_id]
+        return [
+            measured
+            for measured in measured_of_kind
+            if measured.slot_id not in overridden and not measured.only_own_rule
+        ]
+
+    def _named_fully(self, measured: Measured) -> Measured:
+        """A slot that several sources lead to is named with all of its names."""
+        also = self.snapshot.also_seen_as.get(measured.slot_id) if measured.slot_id else None
+        if not also:
+            return measured
+        return replace(measured, detail={**measured.detail, "also_seen_as": ", ".join(also)})

@@ -1,1 +1,0 @@
-"""Alert rules: kinds, amounts, trials."""
