@@ -1,0 +1,1 @@
+"""Reading the record, held against a naive replay of it."""
