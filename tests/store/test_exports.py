@@ -4,7 +4,8 @@ import pytest
 from django.db import connection
 
 from replview.jobs import exports
-from replview.jobs.exports import AlreadyRunning, Asked, Claim
+from replview.jobs.exports import AlreadyRunning, Asked
+from replview.jobs.rows import Claim
 from replview.store.models import Export
 from tests.store.history_rows import History
 
@@ -33,7 +34,7 @@ def test_one_worker_alone_has_it(history: History) -> None:
     claim = exports.claim()
 
     assert claim is not None
-    assert claim.export_id == row.pk
+    assert claim.job_id == row.pk
     assert exports.claim() is None
     assert exports.beat(claim, rows=7)
     assert Export.objects.get().rows == 7
@@ -114,7 +115,7 @@ def test_a_name_has_one_export_at_a_time(history: History) -> None:
 
     last = exports.last_done(history.slot, "nightly")
     assert last is not None
-    assert last.pk == claim.export_id
+    assert last.pk == claim.job_id
 
 
 def test_the_record_outlives_the_slot(history: History) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 from django.db import OperationalError, connection
 
 from replview.features.erasure import queue as erasing
-from replview.features.erasure.queue import Claim
 from replview.features.erasure.request import Unerasable
 from replview.features.erasure.run import Act, Stopped
+from replview.jobs.rows import Claim
 from replview.jobs.running import Kind, register
 from replview.store.connecting import connect_store, orm_connection
 from replview.store.models import Erasure
@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 60.0
 
 def carry_out(claim: Claim, stop: threading.Event) -> None:
     """Look, or erase, as far as it can be done now."""
-    row = Erasure.objects.select_related("slot__source").get(pk=claim.erasure_id)
+    row = Erasure.objects.select_related("slot__source").get(pk=claim.job_id)
     beating = _Beating(claim)
 
     def check() -> None:
@@ -117,7 +117,7 @@ def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 def _give_back(claim: Claim) -> None:
     """Another goes on at once."""
-    mine = Erasure.objects.filter(pk=claim.erasure_id, started_at=claim.started_at)
+    mine = Erasure.objects.filter(pk=claim.job_id, started_at=claim.started_at)
     mine.filter(state=Erasure.State.RUNNING).update(state=Erasure.State.WAITING, step="")
     mine.filter(state=Erasure.State.LOOKING).update(heartbeat_at=None, step="")
 

@@ -8,7 +8,6 @@ stand sealed in its row; then they are forgotten, and a keyed digest of each sta
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from replview.features.erasure.request import ErasureRequest, digest
+from replview.jobs.rows import Claim
 from replview.jobs.running import announce
 from replview.store.models import Erasure, Relation, Slot
 from replview.store.secrets import seal, unseal
@@ -84,7 +84,7 @@ def plan_of(row: Erasure) -> dict[str, Any]:
     return told
 
 
-def keep_plan(claim: "Claim", plan: Mapping[str, Any]) -> bool:
+def keep_plan(claim: Claim, plan: Mapping[str, Any]) -> bool:
     """Sealed; False where another has the act."""
     return beat(claim, sealed_plan=seal(orjson.dumps(plan).decode()))
 
@@ -135,14 +135,6 @@ def try_again(row: Erasure) -> bool:
     return wanted == 1
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to carry out one act, until somebody takes it away."""
-
-    erasure_id: int
-    started_at: dt.datetime
-
-
 def anything_waits() -> bool:
     """One look at a partial index."""
     states = [Erasure.State.LOOKING, Erasure.State.WAITING, Erasure.State.RUNNING,
@@ -170,7 +162,7 @@ def forget_unconfirmed() -> None:
 
 def beat(claim: Claim, **values: Any) -> bool:
     """A sign of life, and how far it is; False where another has it."""
-    mine = Erasure.objects.filter(pk=claim.erasure_id, started_at=claim.started_at)
+    mine = Erasure.objects.filter(pk=claim.job_id, started_at=claim.started_at)
     return mine.update(heartbeat_at=Now(), **values) == 1
 
 

@@ -22,12 +22,12 @@ from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
 from replview.features.erasure import texts as erased_texts
 from replview.features.erasure.files import FileTrails, RootState, homes_of, reach, roots_of
-from replview.features.erasure.queue import Claim
 from replview.features.erasure.related_rows import FILTERS, Beside
 from replview.features.erasure.request import Unerasable
 from replview.features.erasure.rows import ErasedTable, Found
 from replview.features.erasure.trails import Key, Span, key_of, spans_of
 from replview.features.erasure.values import Eraser, Tally, erased_mark
+from replview.jobs.rows import Claim
 from replview.store.connecting import connect_store
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
 from replview.store.read.row_history.keys import tables_named

@@ -18,7 +18,8 @@ from django.db import OperationalError, connection
 
 from replview.features.exports.process import Job, end_leftover
 from replview.jobs import exports
-from replview.jobs.exports import LOST_SECONDS, Claim
+from replview.jobs.exports import LOST_SECONDS
+from replview.jobs.rows import Claim
 from replview.jobs.running import Kind, register
 from replview.live.publisher import publisher
 from replview.store.models import Export
@@ -47,7 +48,7 @@ class Wakes(Protocol):
 
 def carry_out(claim: Claim, wakes: Wakes, stop: threading.Event, told: Told | None = None) -> None:
     """Do what was claimed, and keep what became of it; ``told`` hears of progress too."""
-    row = Export.objects.get(pk=claim.export_id)
+    row = Export.objects.get(pk=claim.job_id)
     host = socket.gethostname()
     end_leftover(row, host)
     try:
@@ -76,7 +77,7 @@ def carry_out(claim: Claim, wakes: Wakes, stop: threading.Event, told: Told | No
         _conclude(job, claim, wakes)
     elif after is _After.STOPPED:
         exports.give_back(claim)
-    wakes.export_changed(claim.export_id)
+    wakes.export_changed(claim.job_id)
 
 
 class _After(enum.Enum):
@@ -104,7 +105,7 @@ def _follow(
         at = now
         try:
             if not exports.beat(claim, **_columns(progress)):
-                gone = exports.is_cancelled(claim.export_id)
+                gone = exports.is_cancelled(claim.job_id)
                 return _After.CANCELLED if gone else _After.LOST
         except OperationalError:
             connection.close()
@@ -113,7 +114,7 @@ def _follow(
             continue
         heard, stored = now, progress
         if news:
-            wakes.export_changed(claim.export_id)
+            wakes.export_changed(claim.job_id)
             if told is not None:
                 told(progress)
     return _After.ENDED
@@ -146,9 +147,9 @@ def _conclude(job: Job, claim: Claim, wakes: Wakes) -> None:
 
 
 def _fail(claim: Claim, wakes: Wakes, cause: str, remedy: str) -> None:
-    log.warning("export %s: %s", claim.export_id, cause)
+    log.warning("export %s: %s", claim.job_id, cause)
     exports.fail(claim, cause, remedy)
-    wakes.export_changed(claim.export_id)
+    wakes.export_changed(claim.job_id)
 
 
 def _columns(progress: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from django.db import OperationalError, connection
 
 from replview.access.withheld import masked_for
 from replview.jobs import history_jobs
-from replview.jobs.history_jobs import LOST_SECONDS, Claim
+from replview.jobs.history_jobs import LOST_SECONDS
+from replview.jobs.rows import Claim
 from replview.jobs.running import Kind, register
 from replview.spark.processes import JobProcess
 from replview.store.models import Export, HistoryJob

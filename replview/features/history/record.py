@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from replview.access.withheld import Withheld, shown_cells, shown_counts, slot_of_life, withheld
 from replview.features.history.page import history_url
-from replview.jobs.history_jobs import WAITING
+from replview.jobs.rows import WAITING
 from replview.store.models import HistoryJob, Slot
 from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR
 from replview.store.read.visibility import NO_RIGHT
