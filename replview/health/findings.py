@@ -99,10 +99,11 @@ def _gone(slot: Slot, reading: Reading) -> Health | None:
     )
 
 
-def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health]:
+def _stopped(slot: Slot) -> Health:
+    """Nobody is to receive it, and why."""
     problem = _clause(slot.problem_cause)
-    if slot.desired == Slot.Desired.STOPPED and slot.problem_code in (DROPPED, STORE_FULL):
-        yield Health(
+    if slot.problem_code in (DROPPED, STORE_FULL):
+        return Health(
             level=Level.NOW,
             title=f"{slot.name} was dropped at its WAL budget."
             if slot.problem_code == DROPPED
@@ -110,20 +111,25 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
             cause=f"{problem[:1].upper()}{problem[1:]}." if problem else "",
             next_step=_step(slot.problem_remedy),
         )
-    elif slot.desired == Slot.Desired.STOPPED and slot.problem_code == GIVEN_UP:
-        yield Health(
+    if slot.problem_code == GIVEN_UP:
+        return Health(
             level=Level.IDLE,
             title=f"{slot.name} was dropped on its source; its record is kept.",
             cause=f"{problem[:1].upper()}{problem[1:]}. The source keeps nothing for it.",
             next_step="start it to create it anew, or remove it with its record.",
         )
-    elif slot.desired == Slot.Desired.STOPPED:
-        yield Health(
-            level=Level.LOOK,
-            title=f"{slot.name} is stopped.",
-            cause="Nobody reads it, and the source keeps WAL for it.",
-            next_step="start it or remove it.",
-        )
+    return Health(
+        level=Level.LOOK,
+        title=f"{slot.name} is stopped.",
+        cause="Nobody reads it, and the source keeps WAL for it.",
+        next_step="start it or remove it.",
+    )
+
+
+def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health]:
+    problem = _clause(slot.problem_cause)
+    if slot.desired == Slot.Desired.STOPPED:
+        yield _stopped(slot)
     elif slot.problem_code == QUARANTINED and not _streams(slot):
         yield Health(
             level=Level.NOW,

@@ -1,4 +1,4 @@
-"""An open transaction as a row: since when, how much, how much WAL it holds."""
+"""An open transaction as a row: since when, how much WAL it holds, and the SQL that ends it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The SQL that reads samples for pages; a query each, for all slots at once."""
+"""The SQL that reads slots, samples, open transactions and alerts for health; a query each."""
 
 import datetime as dt
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What each kind of rule measures, of what, in which unit, and what to do when it fires."""
+"""Kinds of rules: what each measures, in which unit, what to do when it fires; amounts as text."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The course of one alert: from the moment its condition holds until it is over. Pure.
+"""The lifecycle of one alert, from the moment its condition holds until it is over. Pure.
 
 A value that is unknown (None) changes nothing: it neither fires nor clears.
 """

@@ -1,4 +1,4 @@
-"""Alerts as pages show them: what fired, on what, the values, and where to look."""
+"""Alerts and rules as pages list them: what fired, on what, the values, when a rule fires."""
 
 import datetime as dt
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""One plain sentence about an alert, with its numbers; never a value of the source's tables."""
+"""What an alert says: its sentence, the line in the slot's log, what is sent to a webhook.
+
+With its numbers, and never a value of the source's tables.
+"""
 
 import datetime as dt
 from typing import Any

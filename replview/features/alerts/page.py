@@ -1,4 +1,4 @@
-"""The alerts page: what fires, worst first, then what is over, newest first."""
+"""The alerts page and its filters: what fires, worst first, then what is over, newest first."""
 
 import datetime as dt
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Rules of alerts: list, switch, change, one for a slot, and try before saving."""
+"""Rules of alerts and their form: list, switch, change, one for a slot, try before saving."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

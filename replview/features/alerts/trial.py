@@ -1,4 +1,4 @@
-"""A rule tried against the past hour: when it would have fired, and on what. Changes nothing."""
+"""A rule tried against the past hour, and its chart: when it would have fired, and on what."""
 
 import datetime as dt
 import math

@@ -1,4 +1,4 @@
-"""Alerts: what fires and what has fired, one of them, and that somebody has seen it."""
+"""Alerts: what fires and has fired, that somebody has seen it, webhooks, the header's health."""
 
 import datetime as dt
 import itertools

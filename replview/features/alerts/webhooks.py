@@ -1,4 +1,4 @@
-"""One POST to one webhook: signed, bounded in time, and only to an address that may be called.
+"""Webhooks: made, switched, removed, and called by one POST that is signed and bounded in time.
 
 The address that was checked is the one connected to: a name that answers differently the second
 time gains nothing. Redirects are not followed, what is answered is not read.

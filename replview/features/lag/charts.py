@@ -1,4 +1,4 @@
-"""The lag page's charts: reads what they need in one statement, and has them drawn."""
+"""The lag page's charts and their CSV: reads what they need in one statement."""
 
 import csv
 import datetime as dt

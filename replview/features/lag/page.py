@@ -1,4 +1,4 @@
-"""What stands around the lag page's charts: its sentence, its choices, its links."""
+"""The lag page around its charts: its slots, its sentence, its choices, what happened when."""
 
 import datetime as dt
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The form of an address: fields or a connection string, each error beside the field it is of."""
+"""The form of an address, each error beside its field, and the connection test."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

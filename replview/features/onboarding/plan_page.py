@@ -1,4 +1,4 @@
-"""What will run: every statement with its rights and its cost, and what follows in the store."""
+"""A plan before it runs, every statement with its rights and its cost; then how each step went."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The steps of each way to begin: which there are, how far a draft is, where it goes on."""
+"""The steps of each way to begin: which there are, how far a draft is, which it may enter."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

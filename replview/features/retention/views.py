@@ -1,4 +1,4 @@
-"""The store's own size: what it consists of, how fast it grows, what gives way first."""
+"""The store's own size and what gives way first; what is archived, and where."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render

@@ -1,4 +1,4 @@
-"""What an operator does to a slot: start, stop, change its tables, adopt, drop."""
+"""What an operator does to a slot: start, stop, change its tables and columns, adopt, drop."""
 
 from typing import Any
 from urllib.parse import urlencode

@@ -1,4 +1,4 @@
-"""What a server tells of a slot, as a list of facts; what its version does not tell, says so."""
+"""What a server says of a slot: its facts, failover, its other names, what is to be done."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

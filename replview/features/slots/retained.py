@@ -1,4 +1,4 @@
-"""Retained WAL against its limit: the number that says how long there is."""
+"""Retained WAL against its limit, in words and as a chart."""
 
 from dataclasses import dataclass
 

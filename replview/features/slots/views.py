@@ -1,4 +1,4 @@
-"""A slot's own page: its state, its lives, what stops it, and what happened to it."""
+"""Slots: the list, one slot's page, and changing what a slot may cost its source."""
 
 import re
 from shlex import quote

@@ -1,4 +1,4 @@
-"""The transactions page: all that is stored, by any filter, from any place."""
+"""The transactions page, and the jump to a transaction by LSN, xid, gid or moment."""
 
 from urllib.parse import urlencode
 

@@ -1,4 +1,4 @@
-"""A transaction's page, and the drawers' view of it: its head and its changes, a page at a time."""
+"""A transaction's page, its drawer, and each of its changes as JSON, SQL or undo."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is in the archive and may go from the store, and where it is found after that."""
+"""What is in the archive and may go from the store, where it is found then, whose it is."""
 
 import datetime as dt
 from collections.abc import Collection, Sequence
