@@ -5,6 +5,7 @@ from django.urls import reverse
 
 from replview.store.read.key_hash import signed_hash
 from replview.store.retention.tidy import make_partitions
+from tests.pages.reading import spaced
 from tests.store.history_rows import History, insert
 
 
@@ -27,7 +28,7 @@ def get(client, **words):
 def text(client, **words) -> str:
     answer = get(client, **words)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return spaced(answer.content.decode())
 
 
 def found(client, **words) -> int:
@@ -104,7 +105,7 @@ def test_pages_follow_each_other(signed_in, history) -> None:
     html = text(signed_in)
     assert html.count('class="found"') == 50
     older = html.split('rel="next"')[0].rsplit('href="', 1)[1].split('"')[0].replace("&amp;", "&")
-    assert signed_in.get(older).content.decode().count('class="found"') == 12
+    assert spaced(signed_in.get(older).content.decode()).count('class="found"') == 12
 
 
 def test_changes_that_nobody_knows_of_are_told(signed_in, history) -> None:

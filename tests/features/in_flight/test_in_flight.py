@@ -20,13 +20,14 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
+from tests.pages.reading import spaced
 from tests.pages.scene import MB, Scene
 
 EVIL = "<img src=x onerror=\"alert('1')\">"
 
 
 def text_of(response) -> str:
-    return response.content.decode()
+    return spaced(response.content.decode())
 
 
 def plain(response) -> str:
@@ -291,7 +292,7 @@ def test_all_that_ended_are_listed_a_page_at_a_time(signed_in: Client, scene: Sc
         _ended(scene, "committed", gid=f"g{number:03}", commit_seq=1000 + number,
                stored_at=scene.now - timedelta(seconds=number // 3))  # fmt: skip
     first = text_of(signed_in.get("/in-flight/"))
-    assert ">More</a>" in first
+    assert "More </a>" in first
     address, seen = "/in-flight/ended/?source=shop", []
     while address:
         page = text_of(signed_in.get(address))

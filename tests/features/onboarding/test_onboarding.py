@@ -33,6 +33,7 @@ from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source
 from replview.ui.plan_text import for_page
 from tests.catalog.test_plan import left_on
 from tests.conftest import SourceDatabase
+from tests.pages.reading import spaced
 from tests.people import make_user
 from tests.receiver.pooler import pooler
 
@@ -65,7 +66,7 @@ def address(source: SourceDatabase, **other: str) -> dict[str, str]:
 def begin(client: Client, source: SourceDatabase, kind: str = "record", **other: str) -> str:
     """Connect and check; the address of the draft."""
     answer = client.post(f"/sources/new/{kind}/", address(source, **other))
-    assert answer.status_code == 302, html.unescape(answer.content.decode())
+    assert answer.status_code == 302, html.unescape(spaced(answer.content.decode()))
     assert client.get(answer.url).status_code == 200
     return answer.url.removesuffix("check/")
 
@@ -82,7 +83,7 @@ def up_to_review(client: Client, source: SourceDatabase, **columns: str) -> str:
 
 def agree(client: Client, draft: str) -> None:
     """Read the statements and agree to them."""
-    page = client.get(f"{draft}{REVIEW}").content.decode()
+    page = spaced(client.get(f"{draft}{REVIEW}").content.decode())
     digest = re.search(r'name="digest" value="([0-9a-f]+)"', page)
     assert digest, html.unescape(page)
     client.post(f"{draft}{REVIEW}", {"digest": digest[1]})
@@ -120,7 +121,7 @@ def test_each_error_stands_beside_its_field(
 ) -> None:
     settings.SERVES_PAGES = True
     answer = admin.post("/sources/new/record/", address(source, **other))
-    page = html.unescape(answer.content.decode())
+    page = html.unescape(spaced(answer.content.decode()))
 
     assert answer.status_code == 422
     beside = page[page.index(f'id="e-{field}"') :][:400]
@@ -138,7 +139,7 @@ def test_the_password_is_sealed_and_never_shown_again(admin: Client, source) -> 
 
     assert row.sealed_password
     assert source.server.password not in str(vars(row))
-    assert source.server.password not in admin.get(f"{draft}connection/").content.decode()
+    assert source.server.password not in spaced(admin.get(f"{draft}connection/").content.decode())
     # Empty: it is kept for the same server and role, and goes to no other.
     again = address(source, password="")
     assert admin.post(f"{draft}connection/", again).status_code == 302
@@ -162,7 +163,7 @@ def test_a_connection_string_does_as_well_and_is_kept_without_its_password(
 ) -> None:
     sent = {"how": "string", "dsn": source.dsn, "name": "shop"}
     draft = admin.post("/sources/new/watch/", sent).url.removesuffix("check/")
-    page = admin.get(f"{draft}connection/").content.decode()
+    page = spaced(admin.get(f"{draft}connection/").content.decode())
 
     assert f"dbname={source.name}" in page
     assert source.server.password not in page
@@ -186,7 +187,7 @@ def test_who_is_no_admin_adds_none(source) -> None:
 
     assert client.get("/sources/new/").status_code == 403
     assert client.post("/sources/new/record/", address(source)).status_code == 403
-    assert "Record a database" not in client.get("/").content.decode()
+    assert "Record a database" not in spaced(client.get("/").content.decode())
 
 
 def test_a_step_is_not_seen_before_those_before_it(admin: Client, source) -> None:
@@ -205,9 +206,9 @@ def test_what_lacks_is_said_with_what_mends_it(admin: Client, source) -> None:
     try:
         role = {"user": "poor", "password": "geheim"}
         draft = begin(admin, source, "record", **role)
-        page = html.unescape(admin.get(f"{draft}check/").content.decode())
+        page = html.unescape(spaced(admin.get(f"{draft}check/").content.decode()))
         monitor = begin(admin, source, "monitor", **role)
-        monitoring = html.unescape(admin.get(f"{monitor}check/").content.decode())
+        monitoring = html.unescape(spaced(admin.get(f"{monitor}check/").content.decode()))
         step = admin.get(f"{draft}tables/").url
     finally:
         source.run("DROP OWNED BY poor", "DROP ROLE poor")
@@ -225,7 +226,9 @@ def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
     with pooler(source) as dsn:
         sent = {"how": "string", "dsn": dsn}
         record, watch = (
-            html.unescape(admin.get(admin.post(f"/sources/new/{kind}/", sent).url).content.decode())
+            html.unescape(
+                spaced(admin.get(admin.post(f"/sources/new/{kind}/", sent).url).content.decode())
+            )
             for kind in ("record", "watch")
         )
 
@@ -239,7 +242,7 @@ def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
 def test_a_deferrable_key_is_told_with_what_does(admin: Client, source) -> None:
     source.run("CREATE TABLE moved (id int, part int, note text, "
                "PRIMARY KEY (id, part) DEFERRABLE)")  # fmt: skip
-    page = html.unescape(admin.get(f"{begin(admin, source)}tables/").content.decode())
+    page = html.unescape(spaced(admin.get(f"{begin(admin, source)}tables/").content.decode()))
     mend = re.search(r'data-copy="(CREATE UNIQUE INDEX .+?;)" ', page)
 
     assert "deferrable key: inserts only" in page
@@ -256,18 +259,18 @@ def test_names_that_look_personal_are_suggested_and_nothing_more(admin: Client, 
     draft = begin(admin, source)
     admin.post(f"{draft}tables/", {"through": "tables", "tables": "public.orders\npublic.audit"})
     with CaptureQueriesContext(connection) as asked:
-        page = admin.get(f"{draft}columns/").content.decode()
+        page = spaced(admin.get(f"{draft}columns/").content.decode())
 
     looks = sum("mask_rule" in one["sql"] for one in asked)
     assert looks < 3, "the rules are not read for each table"
     assert "autofocus" not in page
-    of_orders = admin.get(f"{draft}columns/?table=public.orders").content.decode()
+    of_orders = spaced(admin.get(f"{draft}columns/?table=public.orders").content.decode())
     assert '<h2 tabindex="-1" autofocus>' in of_orders, "whoever chose a table goes on there"
     assert 'name="public.orders|email" value="keep" checked' in page
     assert "masked by a rule" not in page
     assert "public.orders|note" not in page
     MaskRule.objects.create(table_pattern="orders", column_pattern="e*", when="ingest")
-    assert "masked by a rule" in admin.get(f"{draft}columns/").content.decode()
+    assert "masked by a rule" in spaced(admin.get(f"{draft}columns/").content.decode())
     admin.post(f"{draft}columns/", {"all": "mask"})
     assert SourceDraft.objects.get().answers["columns"] == {"public.orders": {"email": "mask"}}
     assert [looks_like(name) for name in ("userEmail", "postal_code", "id", "status", "name")] == [
@@ -292,9 +295,9 @@ def test_all_of_it_is_made_and_masks_are_handed_over(admin: Client, source) -> N
     records = AccessRecord.objects.filter(user_name="root", action__startswith="changed_")
     assert set(records.values_list("action", flat=True)) == {"changed_source", "changed_slot"}
     assert [line["state"] for line in done.progress] == ["done"] * 5
-    assert 'data-follow="/live/?slot=' in admin.get(f"{draft}progress/").content.decode() or (
-        "The receiver connects" in admin.get(f"{draft}progress/").content.decode()
-    )
+    assert 'data-follow="/live/?slot=' in spaced(
+        admin.get(f"{draft}progress/").content.decode()
+    ) or ("The receiver connects" in spaced(admin.get(f"{draft}progress/").content.decode()))
 
 
 def test_a_schema_with_a_dot_in_its_name_is_chosen_like_any_other(admin: Client, source) -> None:
@@ -302,7 +305,7 @@ def test_a_schema_with_a_dot_in_its_name_is_chosen_like_any_other(admin: Client,
         *TABLES, 'CREATE SCHEMA "odd.one" CREATE TABLE orders (id int PRIMARY KEY, note text)'
     )
     draft = begin(admin, source)
-    page = html.unescape(admin.get(f"{draft}tables/").content.decode())
+    page = html.unescape(spaced(admin.get(f"{draft}tables/").content.decode()))
     assert 'value=""odd.one".orders" checked' in page
     admin.post(f"{draft}tables/", {"through": "tables", "tables": '"odd.one".orders'})
     shown = admin.post(f"{draft}columns/", {"show": '"odd.one".orders'}).url
@@ -323,23 +326,25 @@ def test_all_tables_also_later_ones_only_where_the_danger_was_seen(admin: Client
     source.run(*TABLES)
     draft = begin(admin, source)
     address_of, everything = f"{draft}tables/", {"through": "all"}
-    page = html.unescape(admin.get(address_of).content.decode())
+    page = html.unescape(spaced(admin.get(address_of).content.decode()))
     assert "UPDATE and DELETE would fail on the source, for everybody, on 1 table of 2" in page
     seen = re.search(r'name="breaking" value="(\w+)"', page)
     assert seen
     refused = admin.post(address_of, everything)
     assert refused.status_code == 422
-    assert "Give each a key" in refused.content.decode()
+    assert "Give each a key" in spaced(refused.content.decode())
 
     source.run("CREATE TABLE later (at timestamptz)")
     assert admin.post(address_of, {**everything, "breaking": seen[1]}).status_code == 422
     source.run("DROP TABLE later")
     admin.post(address_of, {**everything, "breaking": seen[1]})
-    columns = html.unescape(admin.get(f"{draft}columns/?table=public.orders").content.decode())
+    columns = html.unescape(
+        spaced(admin.get(f"{draft}columns/?table=public.orders").content.decode())
+    )
     assert "FOR ALL TABLES sends every column: mask it instead" in columns
     admin.post(f"{draft}columns/?table=public.orders", {"public.orders|email": "drop"})
     admin.post(f"{draft}options/", {"slot_name": "replview", "wal_budget": "10 GB"})
-    review = html.unescape(admin.get(f"{draft}{REVIEW}").content.decode())
+    review = html.unescape(spaced(admin.get(f"{draft}{REVIEW}").content.decode()))
     assert (
         "On the source UPDATE and DELETE fail from then on, for everybody, on public.audit"
         in review
@@ -358,10 +363,10 @@ def test_who_is_no_superuser_is_told_why_all_tables_cannot_be(admin: Client, sou
                "ALTER TABLE orders OWNER TO owner")  # fmt: skip
     try:
         draft = begin(admin, source, user="owner", password="geheim")
-        page = admin.get(f"{draft}tables/").content.decode()
+        page = spaced(admin.get(f"{draft}tables/").content.decode())
         refused = admin.post(f"{draft}tables/", {"through": "all"})
         source.run(f"REVOKE CREATE ON DATABASE {source.name} FROM owner")
-        poorer = html.unescape(admin.get(f"{draft}tables/").content.decode())
+        poorer = html.unescape(spaced(admin.get(f"{draft}tables/").content.decode()))
     finally:
         source.run("DROP OWNED BY owner", "DROP ROLE owner")
 
@@ -394,7 +399,7 @@ def test_what_fails_in_the_middle_is_taken_back(admin: Client, source) -> None:
     assert (done.state, done.problem_code) == ("failed", "name_taken")
     assert [line["state"] for line in done.progress[:3]] == ["taken back"] * 3
     assert left_on(source) == (set(), set())
-    page = html.unescape(admin.get(f"{draft}progress/").content.decode())
+    page = html.unescape(spaced(admin.get(f"{draft}progress/").content.decode()))
     assert "Nothing was left on it" in page
     assert done.sealed_password, "it can be tried again"
 
@@ -425,7 +430,7 @@ def test_what_cannot_be_taken_back_is_told_with_its_statement(admin: Client, sou
     drafts.beat(draft)
     SourceDraft.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
     take_back_lost()
-    page = html.unescape(admin.get(f"{address_of}progress/").content.decode())
+    page = html.unescape(spaced(admin.get(f"{address_of}progress/").content.decode()))
 
     assert "Something is left on it" in page
     assert 'DROP PUBLICATION "not there"' in page
@@ -468,7 +473,7 @@ def test_what_an_earlier_attempt_left_is_not_forgotten_by_the_next(admin: Client
         SourceProblem("away", "the source does not answer", "Try")
     )
 
-    page = html.unescape(admin.get(f"/sources/new/{draft.pk}/progress/").content.decode())
+    page = html.unescape(spaced(admin.get(f"/sources/new/{draft.pk}/progress/").content.decode()))
     assert "Something is left on it" in page
     assert undo[0] in page
 
@@ -494,7 +499,7 @@ def test_monitoring_adds_the_source_alone(admin: Client, source) -> None:
 
     assert Source.objects.get().name == "shop"
     assert left_on(source) == (set(), set())
-    page = admin.get(f"{draft}progress/").content.decode()
+    page = spaced(admin.get(f"{draft}progress/").content.decode())
     assert 'data-follow="/sources/shop/slots/"' in page
 
 
@@ -504,7 +509,7 @@ def test_a_source_that_is_known_gets_a_slot_without_its_address_again(
     source.run(*TABLES)
     Source.objects.create(name="shop", conninfo=source.dsn)
     draft = admin.post("/sources/new/record/?source=shop").url.removesuffix("check/")
-    page = admin.get(f"{draft}check/").content.decode()
+    page = spaced(admin.get(f"{draft}check/").content.decode())
 
     assert "/connection/" not in page
     assert source.server.password not in page
@@ -515,7 +520,7 @@ def test_a_source_that_is_known_gets_a_slot_without_its_address_again(
         conninfo=f"host=127.0.0.1 port={source.server.port} dbname={source.name} user=other",
         system_identifier=identifier,
     )
-    told = admin.get(f"{begin(admin, source)}check/").content.decode()
+    told = spaced(admin.get(f"{begin(admin, source)}check/").content.decode())
     assert "This database is the source <b>shop</b> already" in told
     assert admin.post(f"{draft}check/").url == f"{draft}tables/"
 
@@ -525,7 +530,7 @@ def test_the_health_check_of_a_source(source) -> None:
     client.force_login(make_user("alice", "operator"))
     source.run(*TABLES)
     Source.objects.create(name="shop", conninfo=source.dsn)
-    page = html.unescape(client.get("/sources/shop/doctor/").content.decode())
+    page = html.unescape(spaced(client.get("/sources/shop/doctor/").content.decode()))
 
     assert "shop can be replicated." in page
     assert 'ALTER TABLE "public"."audit" ADD PRIMARY KEY' in page

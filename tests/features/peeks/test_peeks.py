@@ -15,12 +15,13 @@ from replview.jobs import peeks
 from replview.runtime.binaries import debian_postgres15
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotPeek, Source
+from tests.pages.reading import spaced
 
 EVIL = "<img src=x onerror=alert(1)>"
 
 
 def text_of(response) -> str:
-    return response.content.decode()
+    return spaced(response.content.decode())
 
 
 @pytest.fixture
@@ -406,4 +407,4 @@ def test_other_plugins_are_looked_into_too(
     page = text_of(signed_in.get(address))
     assert "1 transaction waits." in page
     assert "public.orders" in page
-    assert "What this plugin does not tell" in page
+    assert "What this plugin does not send" in page

@@ -8,6 +8,7 @@ from django.test import Client
 
 from replview.store.models import Slot, SlotEvent, Transaction
 from replview.store.quarantine import open_quarantine
+from tests.pages.reading import spaced
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
 
@@ -65,7 +66,7 @@ def test_a_skip_on_the_page_lets_the_slot_go_on(
     kinds = set(SlotEvent.objects.values_list("kind", flat=True))
     assert {"quarantined", "skipped"} <= kinds
     page = signed_in.get(f"/slots/{recording.slot}/").content.decode()
-    assert "<b>skipped</b> by alice" in page
+    assert "<b>skipped</b> by alice" in spaced(page)
 
 
 def test_trying_again_after_the_cause_is_mended_loses_nothing(

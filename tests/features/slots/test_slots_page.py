@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from replview.store.models import Slot, Source, WatchedSlot
 from tests.pages import watched_scene
+from tests.pages.reading import spaced
 from tests.pages.scene import GB, Scene
 from tests.pages.watched_scene import LOST_16, subscription, watch
 
@@ -24,7 +25,7 @@ def text_of(response) -> str:
 
 
 def names(page: str) -> list[str]:
-    return re.findall(r'id="slot-link-[^"]+" href="[^"]+">([^<]+)', page)
+    return re.findall(r'id="slot-link-[^"]+" href="[^"]+">([^<]+)', spaced(page))
 
 
 def row_of(page: str, name: str) -> str:

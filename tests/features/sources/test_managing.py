@@ -23,6 +23,7 @@ from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, So
 from replview.store.reachable import DSNError
 from replview.store.retention.tidy import make_partitions, remove_slots
 from tests.catalog.test_plan import left_on
+from tests.pages.reading import spaced
 from tests.people import make_user
 
 pytestmark = pytest.mark.django_db
@@ -77,13 +78,13 @@ def sampled(shop: Source) -> None:
 
 def text_of(answer) -> str:
     """Without the markup, quotes as they are read."""
-    text = re.sub(r"<[^>]+>", "", answer.content.decode())
+    text = re.sub(r"<[^>]+>", "", spaced(answer.content.decode()))
     return text.replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
 
 
 def confirmed(client: Client, address: str, typed: str = "", **sent: object):
     """The page, then the confirmation of what it showed."""
-    page = client.get(address, sent).content.decode()
+    page = spaced(client.get(address, sent).content.decode())
     shown = re.search(r'name="shown" value="(\w+)"', page)
     assert shown, page
     form = {**sent, "shown": shown.group(1), "typed": typed}
@@ -157,7 +158,7 @@ def test_tables_are_changed_as_shown_and_a_baseline_is_offered(operator, slot, s
     text = text_of(done)
     assert 'ALTER PUBLICATION "mine" ADD TABLE "public"."customers";' in text
     assert 'ALTER PUBLICATION "mine" DROP TABLE "public"."orders";' in text
-    assert "/slots/shop/mine/baselines/?table=public.customers" in done.content.decode()
+    assert "/slots/shop/mine/baselines/?table=public.customers" in spaced(done.content.decode())
     with source.connect() as connection:
         published = connection.execute("SELECT tablename FROM pg_publication_tables").fetchall()
     assert published == [("customers",)]
@@ -179,7 +180,7 @@ def test_columns_of_a_published_table_are_changed_as_shown(admin, slot, source) 
     )
     address, chosen = "/slots/shop/mine/columns/", {"table": "public.orders", "show": "1"}
     assert "public.orders" in text_of(admin.get(address))
-    page = admin.get(address, {"table": "public.orders"}).content.decode()
+    page = spaced(admin.get(address, {"table": "public.orders"}).content.decode())
     assert 'name="column note" value="keep" checked' in page
     assert re.search(r'name="column id" value="drop" disabled', page), "it tells rows apart"
 
@@ -325,7 +326,7 @@ def test_a_slot_received_through_another_source_of_the_server_is_no_others_there
     for one in (shop, again):
         sampled(one)
 
-    page = operator.get("/sources/again/").content.decode()
+    page = spaced(operator.get("/sources/again/").content.decode())
     assert "pg_drop_replication_slot" not in page
     assert "Adopt" not in page
     assert operator.get("/slots/again/mine/").headers["Location"] == "/slots/shop/mine/"
@@ -335,8 +336,8 @@ def test_a_slot_received_through_another_source_of_the_server_is_no_others_there
 
     stranger = Client()
     stranger.force_login(make_user("cy", "operator", sources=[again]))
-    page = stranger.get("/sources/again/").content.decode()
-    own = stranger.get("/slots/again/mine/").content.decode()
+    page = spaced(stranger.get("/sources/again/").content.decode())
+    own = spaced(stranger.get("/slots/again/mine/").content.decode())
     refused = text_of(stranger.get("/slots/again/mine/adopt/?publication=mine"))
     assert "pg_drop_replication_slot" not in page + own
     assert "Adopt" not in page
@@ -365,7 +366,7 @@ def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, so
 
         assert wrong.status_code == 422
         assert "refused the password of role keeper" in text_of(wrong)
-        assert "geheim" not in wrong.content.decode()
+        assert "geheim" not in spaced(wrong.content.decode())
         shop.refresh_from_db()
         assert shop.sealed_password == before
 
@@ -379,7 +380,7 @@ def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, so
         assert (shop.credentials_by, slot.epoch) == ("the_admin", 1)
         pages = [right, admin.get(address), admin.get("/sources/shop/"),
                  admin.get("/api/v1/sources/shop"), admin.get("/slots/shop/mine/")]  # fmt: skip
-        assert not any("geheim" in page.content.decode() for page in pages)
+        assert not any("geheim" in spaced(page.content.decode()) for page in pages)
         told = [str(one.details) for one in AccessRecord.objects.all()]
         assert not any("geheim" in one for one in told)
         # A whole address of another database is no new credential.
@@ -410,7 +411,7 @@ def test_a_move_within_the_cluster_goes_on(admin, slot, shop, source) -> None:
     page = text_of(tried)
     assert "It is the same cluster." in page
     assert "goes on where its record ends" in page
-    assert source.server.password not in tried.content.decode()
+    assert source.server.password not in spaced(tried.content.decode())
     assert "Type" not in page, "nothing is destroyed"
 
     done = confirmed(admin, "/sources/shop/move/", action="move")
@@ -459,7 +460,7 @@ def test_a_source_on_which_a_slot_is_being_made_is_not_forgotten(admin, shop) ->
 
     page = admin.get("/sources/shop/remove/")
     assert "half is being made on shop, or was by a process that was lost" in text_of(page)
-    assert 'href="?leave=on"' in page.content.decode()
+    assert 'href="?leave=on"' in spaced(page.content.decode())
     with pytest.raises(SourceProblem, match="is being made"):
         remove_source(shop, by="bo", with_slots=True)
 
@@ -481,7 +482,7 @@ def test_a_move_to_another_cluster_says_what_begins_anew(
     assert "It is another cluster." in text
     assert "There is no slot mine there" in text
     assert confirmed(admin, "/sources/shop/move/", "no", action="move").status_code == 422
-    shown = re.search(r'name="shown" value="(\w+)"', page.content.decode())
+    shown = re.search(r'name="shown" value="(\w+)"', spaced(page.content.decode()))
     with connect(elsewhere, read_only=False) as there:
         there.execute("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
         sent = {"action": "move", "typed": "shop", "shown": shown and shown.group(1)}
@@ -541,14 +542,14 @@ def test_the_page_of_a_source_lists_publications_and_what_was_done(operator, slo
 def test_an_operator_does_not_change_a_source(operator, shop, act) -> None:
     assert operator.get(f"/sources/shop/{act}/").status_code == 403
     assert operator.post(f"/sources/shop/{act}/", {"name": "x"}).status_code == 403
-    assert f"/sources/shop/{act}/" not in operator.get("/sources/shop/").content.decode()
+    assert f"/sources/shop/{act}/" not in spaced(operator.get("/sources/shop/").content.decode())
 
 
 def test_a_viewer_sees_and_does_nothing(shop) -> None:
     Slot.objects.create(source=shop, name="mine")
     viewer = signed_in_as("viewer")
 
-    page = viewer.get("/sources/shop/").content.decode()
+    page = spaced(viewer.get("/sources/shop/").content.decode())
 
     assert "/slots/shop/mine/stop/" not in page
     assert viewer.post("/slots/shop/mine/stop/").status_code == 403

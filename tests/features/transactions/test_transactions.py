@@ -174,7 +174,7 @@ def test_a_filter_is_saved_under_a_name_for_oneself_and_forgotten(signed_in, his
 
     assert answer.url == "/transactions/?actor=alice&slot=shop/replview"
     shown = text_of(signed_in.get(answer.url))
-    assert 'aria-current="true"><span class="cut">Hers</span>' in shown
+    assert 'aria-current="true"> <span class="cut">Hers</span>' in shown
     other = Client()
     other.force_login(make_user("bob"))
     saved = SavedFilter.objects.get()
