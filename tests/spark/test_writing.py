@@ -149,6 +149,8 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(whole, store_dsn, tmp_pa
     # One of them is cut off, as by a disk that lost it; and a half-written one of the killed run.
     left[0].write_bytes(left[0].read_bytes()[:-9])
     left[0].with_name(f"_writing-{left[0].name}-0a1b2c3d").write_bytes(b"half")
+    [schema, *_] = tmp_path.rglob("_schema.json")
+    schema.with_name("_writing-_schema.json-0a1b2c3d").write_bytes(b"half")
     before = {path: path.stat().st_mtime_ns for path in left[1:]}
 
     with pytest.raises(TargetProblem, match="not finished"):

@@ -12,7 +12,7 @@ import psycopg
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Slice
-from replview.parquet.writing.dataset_roots import place
+from replview.parquet.writing.dataset_roots import Placed, place
 from replview.parquet.writing.filesystems import WRITING, named
 from replview.parquet.writing.layout import SCHEMA, incarnation_folder
 from replview.parquet.writing.manifests import (
@@ -101,7 +101,7 @@ class _Export:
         placed = place(counted, self.target)
         plan = placed.plan
         writer = PartWriter(self.part, plan.tables, self.target)
-        done = self._kept(plan, writer)
+        done = self._kept(placed, writer)
         mark_unfinished(self.target, self.part)
         # What others write meanwhile sees by the schema which root this one fills.
         for path in placed.opened:
@@ -131,10 +131,15 @@ class _Export:
         seal(self.target, self.part, manifest)
         return manifest
 
-    def _kept(self, plan: Plan, writer: PartWriter) -> dict[str, Written]:
+    def _kept(self, placed: Placed, writer: PartWriter) -> dict[str, Written]:
         """Files that are there; half-written ones are swept away, another slice's are refused."""
+        plan = placed.plan
         names = {one.path for one in plan.parts}
         there, ours = set(), names | own_paths(self.part)
+        if is_unfinished(self.target, self.part):
+            # An earlier run may have been killed while it wrote a schema. Other slices write the
+            # same schemas, so what they are writing now is left alone otherwise.
+            ours |= placed.schemas.keys()
         for found in self.target.files(incarnation_folder(self.part), deep=True):
             folder, _, name = found.path.rpartition("/")
             if found.path in names:
