@@ -102,6 +102,21 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> So
         return cut_off()
     if isinstance(error, errors.ConfigurationLimitExceeded):
         return _too_few(text)
+    refused = _of_output_plugin(error, text, slot)
+    if refused is not None:
+        return refused
+    if error.sqlstate and error.sqlstate[:2] not in _ABOUT_CONNECTING:
+        # The text of such an error may quote a value.
+        return SourceProblem(
+            "stream_failed",
+            f"the server could not send the stream (SQLSTATE {error.sqlstate})",
+            "See the server's log, which names the cause; replview tries again",
+        )
+    return None
+
+
+def _of_output_plugin(error: psycopg.Error, text: str, slot: str) -> SourceProblem | None:
+    """What the slot's output plugin cannot do there: be loaded, or write what was asked for."""
     if "may not be used as an output plugin" in text:
         # The newest minor releases have a list of what may.
         return SourceProblem(
@@ -122,13 +137,6 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> So
             "binary_refused",
             "a column's type has no binary form, which ends a binary stream at this change",
             "Receive the slot as text: remove binary from its options",
-        )
-    if error.sqlstate and error.sqlstate[:2] not in _ABOUT_CONNECTING:
-        # The text of such an error may quote a value.
-        return SourceProblem(
-            "stream_failed",
-            f"the server could not send the stream (SQLSTATE {error.sqlstate})",
-            "See the server's log, which names the cause; replview tries again",
         )
     return None
 

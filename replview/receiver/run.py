@@ -181,18 +181,7 @@ class Receiver:
             conninfo = self._conninfo_of(slot.source_id)
             with leases.kept(connect_store, self._lease):
                 opened = open_session(self._store, self._lease, slot, conninfo)
-            began = opened.incarnation.checkpoint_lsn
-            self._log = logging.LoggerAdapter(log, facts_for_logs(slot, self._lease, began))
-            self._log.info("slot %s: streaming from %s", slot.id, began)
-            if isinstance(opened.session, ReplicationSession):
-                opened.session.silence.answer_seconds = patience_seconds(self._silences)
-            self._obey(
-                say_streaming(
-                    self._store, self._lease, opened.incarnation, again=bool(self._last_code)
-                )
-            )
-            self._last_code = ""
-            self._listeners.slot_changed(slot.id)
+            self._say_streaming(slot, opened)
             record(opened, self._store, self._lease, slot, self._stop, self._listeners, before)
         except (Fenced, StoreFailed):
             raise
@@ -200,25 +189,45 @@ class Receiver:
             if self._store.closed:
                 raise StoreFailed(type(error).__name__) from error
             if (culprit := self._culprit(error)) is not None:
-                quarantine(self._store, self._lease, slot, culprit)
-                known = culprit.xid is not None or culprit.tag == "M"
-                if known and slot.plugin == "pgoutput":
-                    # What stood before it in the same batch is still to be stored.
-                    self._before = Before(culprit.xid, culprit.final_lsn, culprit.lsn)
+                self._quarantine(slot, culprit)
                 return None
-            trouble = name_trouble(
-                error, conninfo=conninfo, slot=slot.name, publications=slot.publications
-            )
-            self._silences += trouble.code == "silent"
-            if trouble.code == "internal":
-                self._log.error("slot %s: %s", slot.id, where_it_failed(error))
-            return trouble
+            return self._trouble(error, slot, conninfo)
         finally:
             if opened is not None:
                 if opened.made_progress:
                     self._attempt = self._silences = 0
                 opened.close()
         return None
+
+    def _say_streaming(self, slot: SlotRow, opened: OpenSession) -> None:
+        """Tell the log, the store and the listeners that the stream has started, and from where."""
+        began = opened.incarnation.checkpoint_lsn
+        self._log = logging.LoggerAdapter(log, facts_for_logs(slot, self._lease, began))
+        self._log.info("slot %s: streaming from %s", slot.id, began)
+        if isinstance(opened.session, ReplicationSession):
+            opened.session.silence.answer_seconds = patience_seconds(self._silences)
+        again = bool(self._last_code)
+        self._obey(say_streaming(self._store, self._lease, opened.incarnation, again=again))
+        self._last_code = ""
+        self._listeners.slot_changed(slot.id)
+
+    def _quarantine(self, slot: SlotRow, culprit: Culprit) -> None:
+        """Keep apart what cannot be stored; the next session stops just before it."""
+        quarantine(self._store, self._lease, slot, culprit)
+        known = culprit.xid is not None or culprit.tag == "M"
+        if known and slot.plugin == "pgoutput":
+            # What stood before it in the same batch is still to be stored.
+            self._before = Before(culprit.xid, culprit.final_lsn, culprit.lsn)
+
+    def _trouble(self, error: Exception, slot: SlotRow, conninfo: str) -> SourceProblem:
+        """The named problem that ended the session."""
+        trouble = name_trouble(
+            error, conninfo=conninfo, slot=slot.name, publications=slot.publications
+        )
+        self._silences += trouble.code == "silent"
+        if trouble.code == "internal":
+            self._log.error("slot %s: %s", slot.id, where_it_failed(error))
+        return trouble
 
     def _culprit(self, error: Exception) -> Culprit | None:
         """What cannot be stored, if that is what ended the session.

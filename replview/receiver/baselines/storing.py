@@ -132,17 +132,7 @@ class BaselineWriter:
             type_names=lambda wanted: snapshot.type_names,
             column_rules=column_rules,
         )
-        row = TransactionRow(
-            id=identifier,
-            incarnation_id=claim.incarnation_id,
-            received_at_us=now_us(),
-            xid=None,
-            state="copying",
-            first_lsn=snapshot.lsn,
-            commit_lsn=snapshot.lsn,
-            end_lsn=snapshot.lsn,
-        )
-        row.set_commit_time(snapshot.taken_at_us)
+        row = _hidden_row(identifier, claim.incarnation_id, snapshot)
         with self._store.transaction():
             self._fence()
             self._lock_slot_for_shape()
@@ -247,3 +237,19 @@ class BaselineWriter:
             detail={"table": f"{claim.schema}.{claim.table}", "rows": self.rows,
                     "transaction": self._row.id if self._row else None},
         )  # fmt: skip
+
+
+def _hidden_row(identifier: int, incarnation_id: int, snapshot: Snapshot) -> TransactionRow:
+    """The transaction that holds the rows: nothing shows it until it has a place in history."""
+    row = TransactionRow(
+        id=identifier,
+        incarnation_id=incarnation_id,
+        received_at_us=now_us(),
+        xid=None,
+        state="copying",
+        first_lsn=snapshot.lsn,
+        commit_lsn=snapshot.lsn,
+        end_lsn=snapshot.lsn,
+    )
+    row.set_commit_time(snapshot.taken_at_us)
+    return row

@@ -22,7 +22,7 @@ from replview.receiver.addresses import polling_conninfo
 from replview.receiver.encodings import codec_of, encodings_for
 from replview.receiver.options import StreamOptions, choose
 from replview.receiver.peeks.findings import Findings
-from replview.receiver.plugins import new_decoder, plugin_arguments
+from replview.receiver.plugins import Decoder, new_decoder, plugin_arguments
 from replview.receiver.problems import in_use, lost, missing, name_trouble
 from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.simple_queries import SimpleQueries
@@ -175,15 +175,7 @@ class _Looking:
         client_encoding, encoding = encodings_for(server_encoding)
         if self.plugin != "pgoutput":
             encoding = codec_of(server_encoding)
-        tables = NamedTables(self.catalog.named_table)
-        decoder = new_decoder(
-            self.plugin,
-            stream,
-            encoding,
-            wanted=self.options,
-            tables=tables,
-            user_types={},
-        )
+        decoder = self._new_decoder(stream, encoding)
         version = self.connection.info.server_version
         settings = functions.settings(version, client_encoding, on_linux=False)
         self.queries.send(functions.query_string([*settings, wanted]))
@@ -205,6 +197,17 @@ class _Looking:
             found.stop("changes")
         found.end(decoder.open_streams)
         return True
+
+    def _new_decoder(self, stream: StreamOptions, encoding: str) -> Decoder:
+        """For one peek, which begins a portion of its own."""
+        return new_decoder(
+            self.plugin,
+            stream,
+            encoding,
+            wanted=self.options,
+            tables=NamedTables(self.catalog.named_table),
+            user_types={},
+        )
 
     def _cancel(self) -> None:
         """End the query on the server; where it does not end in time, we hang up."""

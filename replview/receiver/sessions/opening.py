@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 
 from decoder.binary import UserType
+from decoder.scalars import LSN
 from replview.catalog.connections import cut_after
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
@@ -79,61 +80,73 @@ def open_session(
     try:
         server, facts = catalog.facts(slot.name)
         _check(server, facts, slot)
-        client_encoding, encoding = encodings_for(server.encoding)
-        if slot.plugin != "pgoutput":
-            # It writes in the database's encoding, whatever the session's is.
-            encoding = codec_of(server.encoding)
+        client_encoding, encoding = _encodings(server, slot)
         session = _connect(slot, conninfo, client_encoding)
         with cut_after(_ANSWER_SECONDS, session.connection):
             identity = _identified(session.identify(), slot)
         _note_server(store, slot, server, identity)
         _note_publications(store, slot, catalog)
         if isinstance(session, ReplicationSession) and slot.temporary:
-            two_phase = bool(slot.options.get("two_phase", True)) and server.version >= 150000
-            two_phase = two_phase and server.max_prepared_transactions > 0
-            started = session.create_temporary_slot(slot.name, two_phase=two_phase)
+            two_phase, started = _create_temporary_slot(session, slot, server)
             incarnation = temporary_life(store, lease, slot, identity, started)
         else:
             facts = _free(catalog, slot, facts)
-            two_phase = bool(facts.two_phase)
+            two_phase, recovering = bool(facts.two_phase), bool(server.in_recovery)
+            fork_of = partial(session.fork_point, identity.timeline)
             incarnation = life_of(
-                store,
-                lease,
-                slot,
-                identity,
-                facts,
-                in_recovery=bool(server.in_recovery),
-                fork_of=partial(session.fork_point, identity.timeline),
+                store, lease, slot, identity, facts, in_recovery=recovering, fork_of=fork_of
             )
-        options = choose(
-            server.version,
-            slot.publications,
-            slot.options,
-            slot_two_phase=two_phase,
-            owned=slot.owned,
-        )
+        options = _options(server, slot, two_phase=two_phase)
         binary = options.binary and slot.plugin == "pgoutput"
         user_types = catalog.user_types() if binary else {}
-        arguments = plugin_arguments(slot.plugin, options, slot.options)
-        with cut_after(_ANSWER_SECONDS, session.connection):
-            session.start(slot.name, incarnation.checkpoint_lsn, arguments)
+        _start(session, slot, incarnation, options)
     except BaseException:
         if session is not None:
             session.close()
         catalog.close()
         raise
     return OpenSession(
-        session,
-        options,
-        incarnation,
-        identity.system_identifier,
-        encoding,
-        catalog,
-        slot.plugin,
+        session, options, incarnation, identity.system_identifier, encoding, catalog,
+        slot.plugin, slot.options, NamedTables(catalog.named_table), user_types,
+    )  # fmt: skip
+
+
+def _encodings(server: ServerFacts, slot: SlotRow) -> tuple[str, str]:
+    """The session's encoding, and Python's name of the one that text arrives in."""
+    client_encoding, encoding = encodings_for(server.encoding)
+    if slot.plugin != "pgoutput":
+        # It writes in the database's encoding, whatever the session's is.
+        encoding = codec_of(server.encoding)
+    return client_encoding, encoding
+
+
+def _create_temporary_slot(
+    session: ReplicationSession, slot: SlotRow, server: ServerFacts
+) -> tuple[bool, LSN]:
+    """Whether the slot that is made for this session is a two-phase one, and where it begins."""
+    two_phase = bool(slot.options.get("two_phase", True)) and server.version >= 150000
+    two_phase = two_phase and server.max_prepared_transactions > 0
+    return two_phase, session.create_temporary_slot(slot.name, two_phase=two_phase)
+
+
+def _options(server: ServerFacts, slot: SlotRow, *, two_phase: bool) -> StreamOptions:
+    """What to ask the server for; ``two_phase``: the slot is a two-phase one."""
+    return choose(
+        server.version,
+        slot.publications,
         slot.options,
-        NamedTables(catalog.named_table),
-        user_types,
+        slot_two_phase=two_phase,
+        owned=slot.owned,
     )
+
+
+def _start(
+    session: Session, slot: SlotRow, incarnation: Incarnation, options: StreamOptions
+) -> None:
+    """Have the server stream from where the store ends."""
+    arguments = plugin_arguments(slot.plugin, options, slot.options)
+    with cut_after(_ANSWER_SECONDS, session.connection):
+        session.start(slot.name, incarnation.checkpoint_lsn, arguments)
 
 
 def _connect(slot: SlotRow, conninfo: str, client_encoding: str) -> Session:
