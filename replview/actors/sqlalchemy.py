@@ -92,7 +92,7 @@ def install(target: Any, actor: Actor | None = None) -> Callable[[], None]:
     """
     engine = _engine(target)
     hook = _Hook(actor)
-    listeners = [
+    listeners: list[tuple[str, Callable[..., object]]] = [
         ("before_cursor_execute", hook.before),
         ("after_cursor_execute", hook.after),
         ("handle_error", hook.failed),

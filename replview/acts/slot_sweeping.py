@@ -124,7 +124,7 @@ class _Sweep:
                     return False
             else:
                 # Composed by psycopg when the step was planned.
-                self._connection.execute(sql.SQL(one["undo"]))  # type: ignore[arg-type]
+                self._connection.execute(sql.SQL(one["undo"]))
         except psycopg.Error as error:
             if error.sqlstate is None:
                 raise
@@ -141,7 +141,7 @@ def _tell_draft(intention: SlotIntention) -> None:
     rows = intentions.of_draft(intention.draft)
     left = [one["undo"] for row in rows for one in row.begun]
     columns = {"undo": left} if left else {"undo": left, "problem_remedy": "Try again"}
-    failed = SourceDraft.objects.filter(pk=intention.draft_id, state=SourceDraft.State.FAILED)
+    failed = SourceDraft.objects.filter(pk=intention.draft.pk, state=SourceDraft.State.FAILED)
     failed.update(**columns)
 
 

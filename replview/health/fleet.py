@@ -170,6 +170,11 @@ class Fleet:
         return (slot for source in self.sources for slot in source.others)
 
     @property
+    def views(self) -> list[SlotView | OtherView]:
+        """replview's own slots, then others'."""
+        return [*self.slots, *self.others]
+
+    @property
     def open(self) -> int:
         """Streaming and prepared transactions of all slots."""
         return sum(slot.open for slot in self.slots)
@@ -210,7 +215,7 @@ class Fleet:
 
     def slot_count(self) -> str:
         """``9 slots on 5 sources.``"""
-        slots = plural(len([*self.slots, *self.others]), "slot")
+        slots = plural(len(self.views), "slot")
         return f"{slots} on {plural(len(self.sources), 'source')}."
 
     def find_slot(self, name: str) -> SlotView | None:

@@ -6,7 +6,7 @@ would first write a body of any length to disk. This stands before it, under ASG
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from django.urls import get_resolver
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 30.0
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -43,7 +43,7 @@ class BoundedRequests:
         body = _Body(receive, self._most_bytes, self._patience_seconds)
         begun = False
 
-        async def watch(message: dict[str, Any]) -> None:
+        async def watch(message: Mapping[str, Any]) -> None:
             nonlocal begun
             if body.refused:
                 return  # what was refused is answered below

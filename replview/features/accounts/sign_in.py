@@ -62,8 +62,9 @@ class SignIn(LoginView):
         """Try, unless it was tried too often."""
         name = request.POST.get("username", "")[:_LONGEST_NAME]
         # What is counted is as long as what can be kept.
-        request.POST = request.POST.copy()  # type: ignore[assignment]
-        request.POST["username"] = name  # type: ignore[index]
+        sent = request.POST.copy()
+        sent["username"] = name
+        request.POST = sent  # type: ignore[assignment]
         until = locked_until(request, name)
         if until is None:
             answer = super().post(request, *args, **kwargs)

@@ -164,7 +164,8 @@ def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
         act(user)
     except AccountProblem as problem:
         return _show(request, user, problem=problem)
-    if user == request.user and not request.session.exists(request.session.session_key):
+    key = request.session.session_key
+    if user == request.user and (key is None or not request.session.exists(key)):
         # One's own, ended with the rest: nothing of it is to be saved.
         request.session.flush()
     return redirect("account", user_id=user_id)

@@ -4,7 +4,7 @@ import datetime as dt
 from typing import Any
 
 from django.http import Http404, HttpRequest
-from ninja import Query, Router
+from ninja import P, QueryEx, Router
 
 from replview.access.page import VIEWER, page
 from replview.access.visibility import reading_session
@@ -36,7 +36,7 @@ def actors(
     q: str = "",
     since: dt.date | None = None,
     until: dt.date | None = None,
-    sort: str = Query("last", pattern=f"^({'|'.join(SORTS)})$"),
+    sort: QueryEx[str, P(pattern=f"^({'|'.join(SORTS)})$")] = "last",
 ) -> dict[str, Any]:
     """Who changed something in a slot's record, whole days (UTC), the greatest first; an empty
     `actor` stands for nobody named. At most 1,000; narrow it with `q`.

@@ -1,6 +1,6 @@
 """A slot's baselines as their page shows them: how far each is, and what may be asked for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -167,7 +167,7 @@ class BaselineForm:
     """The tables that may be asked for, and what is chosen."""
 
     #: ``PublicationLook.facts["tables"]``.
-    tables: list[Mapping[str, Any]]
+    tables: Sequence[Mapping[str, Any]]
     #: Those that have a baseline of the slot's present life.
     done: set[str]
     chosen: set[str]

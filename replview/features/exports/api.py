@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.http import Http404, HttpRequest
-from ninja import Field, Query, Router, Schema, Status
+from ninja import Field, P, Query, QueryEx, Router, Schema, Status
 
 from replview.access.page import OPERATOR, page
 from replview.access.rights import Role, may
@@ -159,7 +159,7 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
 @page(role=OPERATOR, exports=True)
 @router.get("/exports", response=list[ExportOut], summary="What was exported, and by whom")
 def all_exports(
-    request: HttpRequest, slot: str = "", limit: int = Query(50, ge=1, le=_MOST)
+    request: HttpRequest, slot: str = "", limit: QueryEx[int, P(ge=1, le=_MOST)] = 50
 ) -> list[dict[str, Any]]:
     """The newest first; without their files."""
     rows = visible_exports().defer("result")

@@ -104,7 +104,8 @@ def _page(content: InFlight) -> dict[str, Any]:
 
 def _sources(content: InFlight) -> list[dict[str, Any]]:
     """The menu of sources and their slots."""
-    filters, found = content.filters, {}
+    filters = content.filters
+    found: dict[int, dict[str, Any]] = {}
     for slot in content.scope.all_slots:
         entry = found.setdefault(
             slot.source_id,

@@ -151,7 +151,7 @@ def _choices(fleet: Fleet, names: Sequence[str]) -> list[dict[str, Any]]:
         slots = [
             {"name": view.full_name, "word": view.name, "level": view.level,
              "on": view.full_name in names, "ours": isinstance(view, SlotView)}
-            for view in (*source.slots, *source.others)
+            for view in source.views
         ]  # fmt: skip
         if slots:
             groups.append({"source": source.source.name, "slots": slots})
@@ -220,7 +220,8 @@ def read_checkpoints(
         source_id__in=sources, sampled_at__gte=since, sampled_at__lt=until + _SEEN_WITHIN,
         checkpointed_at__gte=since, checkpointed_at__lt=until,
     )  # fmt: skip
-    found = set(seen.values_list("source_id", "checkpointed_at").distinct())
+    pairs = seen.values_list("source_id", "checkpointed_at").distinct()
+    found = {(source_id, at) for source_id, at in pairs if at is not None}
     if len(found) > MOST_CHECKPOINTS:
         return [], len(found)
     events = [

@@ -193,7 +193,7 @@ def _take_back(draft: SourceDraft) -> list[str]:
 
 #: State of a step → what it is once nothing goes on any more.
 _ENDED = {"running": "failed", "waiting": "not begun"}
-_STORED = {
+_STORED: dict[str, str] = {
     SourceDraft.Kind.WATCH: "Read it through a temporary slot",
     SourceDraft.Kind.MONITOR: "Add the source, and look at it every few seconds",
     SourceDraft.Kind.RECORD: "Add source and slot, and begin to receive",

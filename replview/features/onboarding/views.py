@@ -73,6 +73,7 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
         raise Http404(f"there is no way to begin that is called {kind!r}")
     if name := request.GET.get("source", ""):
         return _begin_for(request, kind, name)
+    assert request.user.is_authenticated  # the page has a role
     draft = SourceDraft(user=request.user, kind=kind)
     if request.method == "POST":
         form = read_form(request.POST)

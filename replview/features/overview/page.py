@@ -35,17 +35,17 @@ def figures(fleet: Fleet) -> list[Figure]:
 def _loss(fleet: Fleet) -> Figure:
     losses = [
         view.health.loss_seconds
-        for view in (*fleet.slots, *fleet.others)
+        for view in fleet.views
         if view.health.loss_seconds is not None and view.level in (Level.NOW, Level.LOOK)
     ]
     label = "Shortest time to loss"
     if losses:
-        danger = any(view.level == Level.NOW for view in (*fleet.slots, *fleet.others))
+        danger = any(view.level == Level.NOW for view in fleet.views)
         return Figure(label=label, number=age_words(min(losses)), main=True, danger=danger)
-    lost = any(view.lost for view in (*fleet.slots, *fleet.others))
+    lost = any(view.lost for view in fleet.views)
     if lost:
         return Figure(label=label, number="lost", main=True, danger=True)
-    known = any(view.present_known for view in (*fleet.slots, *fleet.others))
+    known = any(view.present_known for view in fleet.views)
     return Figure(label=label, number="none at risk" if known else None, main=True)
 
 

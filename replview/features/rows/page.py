@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -143,13 +144,13 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     column = str(words.get("column", ""))
     cursor = str(words.get("cursor", "")) or None
     scan = BackwardScan(reading_session(), slot, start.table, start.table.hashes(start.key))
-    asked = {"limit": PAGE_CHANGES, "actor": actor, "column": column or None}
+    read = partial(history_of, scan, limit=PAGE_CHANGES, actor=actor, column=column or None)
     try:
-        history = history_of(scan, cursor=cursor, **asked)
+        history = read(cursor=cursor)
     except CursorError:
         # An address somebody cut short: it begins anew.
         cursor = None
-        history = history_of(scan, **asked)
+        history = read()
     if cursor is not None or actor is not None or column:
         scan.newest = None
     relation = start.table.relation

@@ -4,6 +4,7 @@ Each call that changes something answers, with ``dry_run``, what it would do, an
 needs a token of the scope ``operate``, or a browser's session with its CSRF token.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -152,9 +153,13 @@ def drop_slot(
 ) -> dict[str, Any]:
     """With its publications; its record is kept or deleted; `confirm` is the slot's name."""
     slot = _slot(request, source_name, slot_name)
-    how = {"keep_record": asked.record == "keep", "leave_on_source": asked.leave_on_source}
-    return _act(request, asked, lambda: dropping.plan_drop(slot, **how),
-                lambda by: dropping.drop_slot(slot, **how, by=by))  # fmt: skip
+    keep, leave = asked.record == "keep", asked.leave_on_source
+    return _act(
+        request,
+        asked,
+        lambda: dropping.plan_drop(slot, keep_record=keep, leave_on_source=leave),
+        lambda by: dropping.drop_slot(slot, keep_record=keep, leave_on_source=leave, by=by),
+    )
 
 
 @page(role=ADMIN, of={"name": None})
@@ -173,11 +178,12 @@ def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked)
 def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, Any]:
     """Another cluster than before: `confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
-    typed = {"password_ref": asked.password_ref, "keep_password": asked.keep_password}
     tried: list[Move] = []
 
     def plan() -> Plan:
-        tried.append(plan_move(row, asked.dsn, **typed))
+        tried.append(
+            plan_move(row, asked.dsn, asked.password_ref, keep_password=asked.keep_password)
+        )
         return tried[0].act
 
     return _act(request, asked, plan, lambda by: carry_out_move(row, tried[0], by=by))
@@ -197,16 +203,25 @@ def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any
 def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, Any]:
     """`confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
-    how = {"with_slots": asked.with_slots, "leave_on_source": asked.leave_on_source}
-    return _act(request, asked, lambda: plan_remove(row, **how),
-                lambda by: remove_source(row, **how, by=by))  # fmt: skip
+    slots, leave = asked.with_slots, asked.leave_on_source
+    return _act(
+        request,
+        asked,
+        lambda: plan_remove(row, with_slots=slots, leave_on_source=leave),
+        lambda by: remove_source(row, with_slots=slots, leave_on_source=leave, by=by),
+    )
 
 
-def _act(request: HttpRequest, asked: Asked | None, plan: Any, do: Any) -> dict[str, Any]:
+def _act(
+    request: HttpRequest,
+    asked: Asked | None,
+    plan: Callable[[], Plan],
+    do: Callable[[str], object],
+) -> dict[str, Any]:
     """Plan it; do it unless it was only asked for."""
     asked = asked or Asked()
     try:
-        act: Plan = plan()
+        act = plan()
         if asked.dry_run:
             return {**json_of(act), "done": False}
         act.check_typed(asked.confirm)

@@ -61,8 +61,10 @@ class Asked(Schema):
 
     model_config = {"extra": "forbid"}
 
-    dry_run: bool = Field(False, description="tell what would be done, and do nothing")
-    confirm: str = Field("", description="of an act that destroys something: its name, typed")
+    dry_run: bool = Field(default=False, description="tell what would be done, and do nothing")
+    confirm: str = Field(
+        default="", description="of an act that destroys something: its name, typed"
+    )
 
 
 class TablesAsked(Asked):

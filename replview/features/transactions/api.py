@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.http import Http404, HttpRequest
-from ninja import Field, Query, Router, Schema
+from ninja import Field, P, Query, QueryEx, Router, Schema
 
 from replview.access.page import VIEWER, page
 from replview.access.visibility import reading_session
@@ -37,7 +37,7 @@ def transactions(
     request: HttpRequest,
     words: Query[FilterWords],
     paging: Query[Paging],
-    backwards: bool = Query(False, description="the page before the cursor, not behind it"),
+    backwards: QueryEx[bool, P(description="the page before the cursor, not behind it")] = False,
 ) -> dict[str, Any]:
     """All transactions that pass the filter, in whatever state, newest first."""
     wanted = transaction_filter(words)

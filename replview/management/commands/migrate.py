@@ -6,13 +6,12 @@ itself, so each step gives up after a moment, lets the others pass, and tries ag
 """
 
 import time
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, CommandParser
 from django.core.management.commands.migrate import Command as DjangoMigrate
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -33,7 +32,7 @@ class Command(DjangoMigrate):
         "Django's command of this name, too."
     )
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         """Django's options, and how patient to be."""
         super().add_arguments(parser)
         option = parser.add_argument

@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.core.management.base import CommandError
 from django.utils import timezone
 
@@ -90,7 +90,7 @@ class Command(InstanceCommand):
         self.say(f"token {options['name']} is revoked")
 
 
-def _user(name: str | None) -> AbstractBaseUser:
+def _user(name: str | None) -> User:
     users = get_user_model().objects.filter(is_active=True)
     if name:
         user = users.filter(username=name).first()
