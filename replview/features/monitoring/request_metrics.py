@@ -20,7 +20,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 #: Ours alone: what other libraries put into the default one is not replview's to tell.
 REGISTRY = CollectorRegistry()
 ProcessCollector(namespace="replview_web", registry=REGISTRY)
