@@ -35,35 +35,11 @@ def group_batches(
     cells: Cells | None,
 ) -> Iterator[tuple[Group, pa.RecordBatch]]:
     """The rows of each group's query, whose columns are ``fields``, in order."""
-    server = connection.pgconn
-    packed = written_once(connection, packing(fields))
-
-    def ask(group: Group) -> None:
-        whole = (
-            sql.SQL("SELECT {} FROM ({}) AS packed").format(packed, query(group))
-            if cells is None
-            else cells.query(group)
-        )
-        _send(server, whole.as_bytes(connection))
-
-    asked = False
+    packed = _PackedGroups(connection, query, fields, cells)
     try:
         group = next(groups, None)
         while group is not None:
-            batch = None
-            if group.packs:
-                if not asked:
-                    ask(group)
-                rows, values = _answer(server)
-                if cells is not None and not cells.suffice(rows, values):
-                    cells = None
-                    ask(group)
-                    rows, values = _answer(server)
-                asked = False
-                if cells is not None:
-                    batch = partial(cells.batch, rows, values)
-                elif fit(values, fields, rows):
-                    batch = partial(_batch, rows, values, fields)
+            rows, batch = packed.read(group) if group.packs else (0, None)
             if batch is None:
                 plain = {name: each.arrow for name, each in fields.items()}
                 for some in copied(connection, query(group), plain):
@@ -72,16 +48,69 @@ def group_batches(
                 continue
             following = next(groups, None)
             if following is not None and following.packs:
-                ask(following)
-                asked = True
+                packed.ask_ahead(following)
             if rows:
                 yield group, batch()
             group = following
     finally:
-        if asked:
-            server.get_cancel().cancel()
-            while server.get_result() is not None:
+        packed.close()
+
+
+class _PackedGroups:
+    """Asks the server for groups that are packed: for one, or for the next one in advance."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        query: Callable[[Group], sql.Composable],
+        fields: Fields,
+        cells: Cells | None,
+    ) -> None:
+        self._connection = connection
+        self._server = connection.pgconn
+        self._query = query
+        self._fields = fields
+        #: None once something looked like a mark.
+        self._cells = cells
+        self._packed = written_once(connection, packing(fields))
+        #: The group that is read next was asked for already.
+        self._asked = False
+
+    def ask_ahead(self, group: Group) -> None:
+        """Ask for the group that ``read`` is called with next."""
+        self._ask(group)
+        self._asked = True
+
+    def read(self, group: Group) -> tuple[int, Callable[[], pa.RecordBatch] | None]:
+        """The number of rows, and what converts them; None where they have to be copied."""
+        if not self._asked:
+            self._ask(group)
+        rows, values = _answer(self._server)
+        if self._cells is not None and not self._cells.suffice(rows, values):
+            self._cells = None
+            self._ask(group)
+            rows, values = _answer(self._server)
+        self._asked = False
+        if self._cells is not None:
+            return rows, partial(self._cells.batch, rows, values)
+        if fit(values, self._fields, rows):
+            return rows, partial(_batch, rows, values, self._fields)
+        return rows, None
+
+    def close(self) -> None:
+        """Cancel what was asked for in advance and not read."""
+        if self._asked:
+            self._server.get_cancel().cancel()
+            while self._server.get_result() is not None:
                 pass
+
+    def _ask(self, group: Group) -> None:
+        whole = (
+            sql.SQL("SELECT {} FROM ({}) AS packed").format(self._packed, self._query(group))
+            if self._cells is None
+            else self._cells.query(group)
+        )
+        _send(self._server, whole.as_bytes(self._connection))
 
 
 def _batch(rows: int, values: Sequence[bytes | None], fields: Fields) -> pa.RecordBatch:

@@ -59,11 +59,7 @@ def resolve(
     ``source`` and ``slot`` may be left out where the store has but one; ``incarnation`` is the
     life's number, by default the current one. Raises ``StoreProblem``.
     """
-    for operation in operations:
-        if operation not in OPERATIONS:
-            raise StoreProblem(
-                f"there is no operation {operation!r}", f"choose of {', '.join(OPERATIONS)}"
-            )
+    _check_operations(operations)
     source, slot, life, number = _life(connection, source, slot, incarnation)
     row = connection.execute(_LAST, [life]).fetchone()
     last = int(row[0]) if row else 0
@@ -77,6 +73,14 @@ def resolve(
         from_lsn=from_lsn, to_lsn=to_lsn, tables=tuple(tables), operations=tuple(operations),
         actors=tuple(actors), before=before, narrowed=narrowed,
     )  # fmt: skip
+
+
+def _check_operations(operations: Sequence[str]) -> None:
+    for operation in operations:
+        if operation not in OPERATIONS:
+            raise StoreProblem(
+                f"there is no operation {operation!r}", f"choose of {', '.join(OPERATIONS)}"
+            )
 
 
 def _life(

@@ -139,30 +139,19 @@ class ReplicationSession:
         pgconn, get = self._pgconn, self._pgconn.get_copy_data
         while len(frames) < max_frames and size < max_bytes:
             length, buffer = get(1)
-            if length > 0:
-                frame = bytes(buffer)
-                if frame[0] == _XLOGDATA:
-                    frames.append(frame)
-                    size += length
-                else:
-                    self._take_keepalive(frame)
-            elif length == 0:
+            if length == 0:
                 pgconn.consume_input()
                 length, buffer = get(1)
-                if length == 0:
-                    break
+            if length <= 0:
                 if length < 0:
                     self._end_of_stream(frames)
-                    break
-                frame = bytes(buffer)
-                if frame[0] == _XLOGDATA:
-                    frames.append(frame)
-                    size += length
-                else:
-                    self._take_keepalive(frame)
-            else:
-                self._end_of_stream(frames)
                 break
+            frame = bytes(buffer)
+            if frame[0] == _XLOGDATA:
+                frames.append(frame)
+                size += length
+            else:
+                self._take_keepalive(frame)
         now = time.monotonic()
         if frames:
             self.silence.heard(now)

@@ -193,16 +193,8 @@ class Recorder:
             self._aborted(portion, event)
         elif isinstance(event, TransactionPrepared):
             self._prepared(portion, event)
-        elif isinstance(event, PreparedCommitted):
-            if event.end_lsn > portion.checkpoint_lsn:
-                portion.checkpoint_lsn = event.end_lsn
-                portion.committed.append(event)
-                portion.open_changed = True
-        elif isinstance(event, PreparedRolledBack):
-            if event.rollback_end_lsn > portion.checkpoint_lsn:
-                portion.checkpoint_lsn = event.rollback_end_lsn
-                portion.rolled_back.append(event)
-                portion.open_changed = True
+        elif isinstance(event, PreparedCommitted | PreparedRolledBack):
+            self._prepared_ended(portion, event)
         elif isinstance(event, StandaloneMessage):
             self._message(portion, event, received_at_us)
         # UnknownAborted: nothing was kept of it, so there is nothing to undo.
@@ -253,6 +245,20 @@ class Recorder:
         if row.left_out is not None:
             # Its end may come in another session: now is when it went by.
             self._settle(portion, row, event.prepare_lsn)
+
+    def _prepared_ended(
+        self, portion: Portion, event: PreparedCommitted | PreparedRolledBack
+    ) -> None:
+        """COMMIT or ROLLBACK PREPARED, unless the checkpoint covers it already."""
+        end_lsn = event.end_lsn if isinstance(event, PreparedCommitted) else event.rollback_end_lsn
+        if end_lsn <= portion.checkpoint_lsn:
+            return
+        portion.checkpoint_lsn = end_lsn
+        portion.open_changed = True
+        if isinstance(event, PreparedCommitted):
+            portion.committed.append(event)
+        else:
+            portion.rolled_back.append(event)
 
     def _message(self, portion: Portion, event: StandaloneMessage, received_at_us: int) -> None:
         """A message outside any transaction; its LSN is where its WAL record *ends*."""

@@ -65,7 +65,7 @@ class ChangeEncoder:
         """Hand over what is left."""
         if self._parts:
             self._write(b"".join(self._parts))
-            self._parts = []
+            self._parts.clear()
             self._size_bytes = 0
 
     def encode(self, row: TransactionRow, changes: list[Change]) -> None:
@@ -73,8 +73,7 @@ class ChangeEncoder:
         head = row_head(row.id)
         parts = self._parts
         plan: TablePlan | None = None
-        #: The plan, where a change takes the hot road.
-        plain: TablePlan | None = None
+        plain: TablePlan | None = None  # The plan, where a change takes the hot road.
         relation, op, table, started = None, "", b"", 0
         for index, change in enumerate(changes):
             seq, lsn, subxid, change_relation, change_op, _kind, _old, new = change
@@ -82,11 +81,9 @@ class ChangeEncoder:
                 count(row, plan, op, index - started)
                 relation, op, started = change_relation, change_op, index
                 plan = None if relation is None else self._plans.get(relation)
-                plain = None
-                if plan is not None:
-                    table = plan.heads[op]
-                    if op in _WHOLE_ROWS:
-                        plain = plan
+                plain = plan if op in _WHOLE_ROWS else None
+                if plain is not None:
+                    table = plain.heads[op]
             if plain is not None and subxid is None:
                 # The hot road: a whole new row and nothing else.
                 whole = dict(zip(plain.names, new))  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
@@ -100,19 +97,15 @@ class ChangeEncoder:
                         hashed = pack_hash(8, _digest(value.encode()))
                     else:
                         hashed = _hashed(plain, new, None)  # type: ignore[arg-type]
-                    parts += (
-                        head, pack_seq_lsn(4, seq, 8, lsn), table, hashed, NULL, _NO_OLD,
-                        pack_jsonb(size + 1, 1), document, NULL,
-                    )  # fmt: skip
+                    parts += (head, pack_seq_lsn(4, seq, 8, lsn), table, hashed, NULL, _NO_OLD,
+                              pack_jsonb(size + 1, 1), document, NULL)  # fmt: skip
                     self._size_bytes += size + 80
                     if self._size_bytes > PIECE_BYTES:
                         self.flush()
-                        parts = self._parts
                     continue
             self._encode_any(row, head, plan, change)
             if self._size_bytes > PIECE_BYTES:
                 self.flush()
-                parts = self._parts
         count(row, plan, op, len(changes) - started)
 
     def encode_message(self, row: TransactionRow, lsn: int, document: dict[str, Any]) -> None:

@@ -158,15 +158,11 @@ class StoreWriter:
 
     def _write(self, portion: Portion, server_lsn: int) -> str:
         self._partitions.ready_for(self._connection, portion.rows)
-        shapes: list[tuple[RelationSeen, StoredShape]] = []
         with self._connection.transaction():
             desired = self._fence(portion, server_lsn)
             commit_seq = self.commit_seq
             self._store_types(portion)
-            for seen in portion.relations:
-                stored = self._plan(seen)
-                if stored is not None:
-                    shapes.append((seen, stored))
+            shapes = self._store_shapes(portion)
             if portion.runs or any(isinstance(entry, MessageRow) for entry in portion.committed):
                 self._copy_changes(portion)
             self._store_tombstones(portion)
@@ -183,10 +179,7 @@ class StoreWriter:
                     "UPDATE slot_incarnation SET commit_seq = %s WHERE id = %s",
                     [self.commit_seq, self._incarnation_id],
                 )
-            for seen, stored in shapes:
-                self._on_shape(seen, stored, self.commit_seq)
-            for note in portion.notes:
-                self._on_note(note, self.commit_seq)
+            self._tell(shapes, portion.notes)
         for row in portion.rows.values():
             row.stored = True
         # Only now: changes of a former shape may have stood in this very portion.
@@ -236,6 +229,20 @@ class StoreWriter:
             return None
         _, stored = self._plans.make(self._connection, seen.relation, lsn=seen.lsn, xid=seen.xid)
         return stored
+
+    def _store_shapes(self, portion: Portion) -> list[tuple[RelationSeen, StoredShape]]:
+        """Have a plan for each relation of the portion; returns those that are new."""
+        planned = [(seen, self._plan(seen)) for seen in portion.relations]
+        return [(seen, stored) for seen, stored in planned if stored is not None]
+
+    def _tell(
+        self, shapes: Sequence[tuple[RelationSeen, StoredShape]], notes: Sequence[Note]
+    ) -> None:
+        """Tell the listeners, once the portion's places in history are given out."""
+        for seen, stored in shapes:
+            self._on_shape(seen, stored, self.commit_seq)
+        for note in notes:
+            self._on_note(note, self.commit_seq)
 
     def _store_types(self, portion: Portion) -> None:
         for seen in portion.types:

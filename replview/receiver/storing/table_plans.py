@@ -150,13 +150,31 @@ class TablePlans:
             plan = replace(known[0], relation=relation)
             self._plans[id(relation)] = plan
             return plan, replace(known[1], is_new=False)
+        shape = self._shape(relation)
+        stored = store_shape(
+            connection,
+            self._slot_id,
+            self._system_identifier,
+            shape,
+            lsn=lsn,
+            xid=xid,
+            in_force=in_force,
+        )
+        names = connection.execute(_NAMES, [stored.relation_id]).fetchall()
+        plan = _plan(relation, stored, shape, names)
+        self._apply(plan)
+        self._plans[id(relation)] = plan
+        self._current[_table(relation)] = plan, stored
+        return plan, stored
+
+    def _shape(self, relation: Relation) -> Shape:
+        """The relation as the store keeps it, with what only the source's catalog knows of it."""
         key_columns = self._key_columns(relation)
         columns = relation.columns
         if not relation.oid:
             columns = tuple(self._named.column_of(relation, column) for column in columns)
-        wanted = [(c.type_oid, c.typmod) for c in columns]
-        type_names = self._type_names(wanted)
-        shape = Shape(
+        type_names = self._type_names([(c.type_oid, c.typmod) for c in columns])
+        return Shape(
             oid=self._named.oid_of(relation),
             schema=relation.namespace,
             table=relation.name,
@@ -173,21 +191,6 @@ class TablePlans:
             ],
             key_columns=key_columns,
         )
-        stored = store_shape(
-            connection,
-            self._slot_id,
-            self._system_identifier,
-            shape,
-            lsn=lsn,
-            xid=xid,
-            in_force=in_force,
-        )
-        names = connection.execute(_NAMES, [stored.relation_id]).fetchall()
-        plan = _plan(relation, stored, shape, names)
-        self._apply(plan)
-        self._plans[id(relation)] = plan
-        self._current[_table(relation)] = plan, stored
-        return plan, stored
 
     def _key_columns(self, relation: Relation) -> Sequence[str]:
         """The identity's columns; under FULL, where all carry the flag, and where nobody told,
