@@ -12,7 +12,7 @@ from replview.catalog.plan.column_rules import known_columns, must_be_sent
 from replview.catalog.plan.slot_request import parse_columns, refuse
 from replview.catalog.publications import read_members
 from replview.catalog.published import Published, read_published
-from replview.catalog.tables import read_tables
+from replview.catalog.tables import TableFacts, read_tables
 from replview.store.dsn import full_conninfo
 from replview.store.masks import masked_columns
 from replview.store.models import Slot
@@ -63,25 +63,8 @@ class ColumnChoices:
 def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
     """Raises ``SourceProblem`` and what a DSN may raise."""
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
-        publications, published = read_published(connection, slot.publications)
         tables = read_tables(connection)
-        by_name = {(table.schema, table.name): table for table in tables}
-        ours = made_by_us(slot)
-        named = {
-            member.key
-            for one in publications
-            if one.name in ours
-            for member in read_members(connection, one.name)
-        }
-        unsent = {key: unsent_columns(one) for key, one in published.items()}
-        found = [
-            PublishedTable(
-                name=by_name[key].text,
-                ruled=len(unsent[key] | set(slot.column_rules.get(".".join(key), {}))),
-                ours=key in named,
-            )
-            for key in sorted(published)
-        ]
+        found, unsent = _published_tables(connection, slot, tables)
         table = next((one for one in found if one.name == chosen), None)
         if table is None:
             return ColumnChoices(tables=tuple(found))
@@ -107,6 +90,31 @@ def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
         ),
         at_source=modern and table.ours,
     )
+
+
+def _published_tables(
+    connection: Connection, slot: Slot, tables: Sequence[TableFacts]
+) -> tuple[list[PublishedTable], dict[tuple[str, str], set[str]]]:
+    """The tables that the slot records, and the columns that each one's publication leaves out."""
+    publications, published = read_published(connection, slot.publications)
+    by_name = {(table.schema, table.name): table for table in tables}
+    ours = made_by_us(slot)
+    named = {
+        member.key
+        for one in publications
+        if one.name in ours
+        for member in read_members(connection, one.name)
+    }
+    unsent = {key: unsent_columns(one) for key, one in published.items()}
+    found = [
+        PublishedTable(
+            name=by_name[key].text,
+            ruled=len(unsent[key] | set(slot.column_rules.get(".".join(key), {}))),
+            ours=key in named,
+        )
+        for key in sorted(published)
+    ]
+    return found, unsent
 
 
 KEEP, MASK, DROP = "keep", "mask", "drop"

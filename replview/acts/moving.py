@@ -18,7 +18,7 @@ from replview.store.write.incarnations import SlotRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class SlotOutcome:
     """What becomes of one slot."""
 
     name: str
@@ -60,39 +60,35 @@ def identity_of(tried: Tried) -> SystemIdentity:
     return SystemIdentity(server.system_identifier or "", server.timeline or 0, LSN(0))
 
 
-def fate_of(row: SlotRow, tried: Tried) -> Fate:
+def outcome_of(row: SlotRow, tried: Tried) -> SlotOutcome:
     """As ``receiver.incarnation`` will decide, if nothing changes until it connects."""
     name = row.name
     facts = tried.slots.get(name)
     if facts is None:
-        return Fate(
+        return SlotOutcome(
             name=name,
             word="missing",
             sentence=f"There is no slot {name} there: nothing is received until it is started "
             "again, which creates it anew and leaves a gap.",
         )
     if facts.database != tried.server.database:
-        return Fate(
+        return SlotOutcome(
             name=name,
             word="other database",
             sentence=f"The slot {name} there is of database {facts.database or 'unknown'}: it "
             "cannot be received from this address.",
         )
     if facts.wal_status == "lost" or facts.invalidation_reason:
-        return Fate(
+        return SlotOutcome(
             name=name,
             word="lost",
             sentence=f"The slot {name} there is lost: it can never be read again.",
         )
-    identity = identity_of(tried)
-    if not identity.system_identifier:
-        identity = SystemIdentity(
-            row.system_identifier or "unknown", identity.timeline, identity.xlog_position
-        )
-    if not identity.timeline:
-        identity = SystemIdentity(
-            identity.system_identifier, row.timeline or 0, identity.xlog_position
-        )
+    return _outcome_of_incarnation(row, tried, facts.confirmed_flush_lsn or LSN(0))
+
+
+def _outcome_of_incarnation(row: SlotRow, tried: Tried, confirmed: LSN) -> SlotOutcome:
+    """Of a slot that can be received: whether its record goes on, or has a gap."""
 
     def fork_of(timeline: int) -> LSN | None:
         fork = tried.forks.get(timeline)
@@ -100,21 +96,32 @@ def fate_of(row: SlotRow, tried: Tried) -> Fate:
 
     # What SQL alone tells has no position: never taken for WAL that ends before our record.
     in_recovery = tried.server.in_recovery or tried.identity is None
-    life = new_life(
-        row, identity, facts.confirmed_flush_lsn or LSN(0), in_recovery=in_recovery, fork_of=fork_of
-    )
+    identity = _known_identity(row, tried)
+    life = new_life(row, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
+    name = row.name
     if life is None or life.reason in ("created", "adopted"):
-        return Fate(name=name, word="goes on", sentence=f"Slot {name} goes on where its record "
-                    "ends.")  # fmt: skip
+        return SlotOutcome(
+            name=name, word="goes on", sentence=f"Slot {name} goes on where its record ends."
+        )
     if life.shared_until is not None and life.shared_until >= life.started:
-        return Fate(
+        return SlotOutcome(
             name=name,
             word="goes on",
             sentence=f"Slot {name} continues in a new incarnation: both share their history up to "
             f"{life.shared_until}.",
         )
     sentence = f"Slot {name} begins a new incarnation at {life.started}. {GAPS[life.reason]}"
-    return Fate(name=name, word="gap", sentence=sentence)
+    return SlotOutcome(name=name, word="gap", sentence=sentence)
+
+
+def _known_identity(row: SlotRow, tried: Tried) -> SystemIdentity:
+    """The server's identity; what it does not tell is taken from the slot's record."""
+    identity = identity_of(tried)
+    return SystemIdentity(
+        identity.system_identifier or row.system_identifier or "unknown",
+        identity.timeline or row.timeline or 0,
+        identity.xlog_position,
+    )
 
 
 #: Ways to prove a password without letting the server read it, or none at all.
@@ -131,7 +138,7 @@ class Move:
     #: ``same``: the same cluster and timeline; ``timeline``: the same cluster on another one, as
     #: after a failover; ``other``: another cluster; ``unknown``: one of both does not tell.
     kind: str
-    fates: tuple[Fate, ...]
+    outcomes: tuple[SlotOutcome, ...]
     tried: Tried
 
 
@@ -188,9 +195,9 @@ def carry_out_move(source: Source, move: Move, *, by: str) -> None:
         encoding=server.encoding,
         max_slot_wal_keep_bytes=server.max_slot_wal_keep_bytes,
     )
-    fates = {fate.name: fate.word for fate in move.fates}
+    outcomes = {outcome.name: outcome.word for outcome in move.outcomes}
     write_down(source, by, "move", "The source was moved to another address.", kind=move.kind,
-               slots=fates)  # fmt: skip
+               slots=outcomes)  # fmt: skip
 
 
 def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool) -> Source:
@@ -221,19 +228,19 @@ def _plan(source: Source, candidate: Source) -> Move:
     if tried.replication is not None:
         raise tried.replication.anew()
     kind = _kind(source, tried)
-    fates = tuple(fate_of(row, tried) for row in rows)
+    outcomes = tuple(outcome_of(row, tried) for row in rows)
     act = Plan(
         title=f"Move {source} to another address",
         on=source.name,
-        consequences=(_words(source, kind, tried), *(fate.sentence for fate in fates)),
+        consequences=(_words(source, kind, tried), *(outcome.sentence for outcome in outcomes)),
         typed="" if kind == "same" else source.name,
         rests_on=(
             kind,
             identity_of(tried).system_identifier,
-            *(f"{fate.name} {fate.word}" for fate in fates),
+            *(f"{outcome.name} {outcome.word}" for outcome in outcomes),
         ),
     )
-    return Move(act=act, candidate=candidate, kind=kind, fates=fates, tried=tried)
+    return Move(act=act, candidate=candidate, kind=kind, outcomes=outcomes, tried=tried)
 
 
 def _kind(source: Source, tried: Tried) -> str:

@@ -1,7 +1,8 @@
 """Making a slot, on the source and in the store together: for commands, pages and ``apply``."""
 
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.db import DatabaseError, transaction
@@ -51,47 +52,63 @@ def make_slot(
     """
     if not plan.owned:
         check_unrecorded(source, plan.slot_name)
+    desired = Slot.Desired.STOPPED if stopped else Slot.Desired.RUNNING
+    slot = Slot(interface=interface, options=options, keep_aborted=keep_aborted, desired=desired)
     intention = intentions.begin(source, plan.slot_name, plan.position, draft)
-    told = _noting(intention, on_step)
+    noting = _noting(intention, on_step)
+    with _ended_on_error(intention):
+        done = carry_out(conninfo, plan, say, stop=stop, on_step=noting)
     try:
-        done = carry_out(conninfo, plan, say, stop=stop, on_step=told)
+        _store(slot, source, plan, intention, draft)
     except BaseException as error:
+        undo(conninfo, done, say, noting)
         _came_to_nothing(intention, error)
-        raise
-    try:
-        with transaction.atomic():
-            intentions.fulfil(intention)
-            if source.pk is None:
-                source.save()
-            slot = Slot.objects.create(
-                source=source,
-                name=plan.slot_name,
-                plugin=plan.plugin,
-                interface=interface,
-                publications=list(plan.publications),
-                options=options,
-                owned=plan.owned,
-                column_rules=plan.column_rules,
-                keep_aborted=keep_aborted,
-                wal_budget_bytes=plan.wal_budget_bytes,
-                protect=plan.protect,
-                heartbeat_seconds=plan.heartbeat_seconds,
-                desired=Slot.Desired.STOPPED if stopped else Slot.Desired.RUNNING,
-            )
-            record_made(slot, plan)
-            if draft is not None:
-                # Its worker may be lost before it says so, and the source be renamed meanwhile.
-                SourceDraft.objects.filter(pk=draft.pk).update(source=source, slot=slot)
-    except BaseException as error:
-        undo(conninfo, done, say, told)
-        _came_to_nothing(intention, error)
-        if isinstance(error, intentions.Swept):
-            raise _SWEPT.anew() from None
         raise
     # At once: what is published from the beginning on is part of what the record can vouch for.
     look_at_publications(source)
     announce(PROPOSE_RECEIVERS)
     return slot
+
+
+@contextmanager
+def _ended_on_error(intention: SlotIntention) -> Iterator[None]:
+    """Where the statements fail, the intention ends with them."""
+    try:
+        yield
+    except BaseException as error:
+        _came_to_nothing(intention, error)
+        raise
+
+
+def _store(
+    slot: Slot,
+    source: Source,
+    plan: SlotPlan,
+    intention: SlotIntention,
+    draft: SourceDraft | None,
+) -> None:
+    """Save the slot, with its source where that is new, and fulfil the intention, all at once."""
+    try:
+        with transaction.atomic():
+            intentions.fulfil(intention)
+            if source.pk is None:
+                source.save()
+            slot.source = source
+            slot.name = plan.slot_name
+            slot.plugin = plan.plugin
+            slot.publications = list(plan.publications)
+            slot.owned = plan.owned
+            slot.column_rules = plan.column_rules
+            slot.wal_budget_bytes = plan.wal_budget_bytes
+            slot.protect = plan.protect
+            slot.heartbeat_seconds = plan.heartbeat_seconds
+            slot.save(force_insert=True)
+            record_made(slot, plan)
+            if draft is not None:
+                # Its worker may be lost before it says so, and the source be renamed meanwhile.
+                SourceDraft.objects.filter(pk=draft.pk).update(source=source, slot=slot)
+    except intentions.Swept:
+        raise _SWEPT.anew() from None
 
 
 def check_unrecorded(source: Source, name: str) -> None:

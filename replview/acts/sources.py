@@ -98,27 +98,16 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
 
     What somebody who is gone left on the source would never be taken back after it: refused.
     """
-    title = f"Remove {source}"
     slots = list(Slot.objects.filter(source=source, temporary=False).order_by("name"))
-    wanted = [slot for slot in slots if slot.desired != Slot.Desired.REMOVING]
-    refusal = None
-    if source.removing_at is not None:
-        refusal = SourceProblem("removing", f"{source} is being removed", "Nothing to do")
-    elif wanted and not with_slots:
-        names = ", ".join(slot.name for slot in wanted)
-        refusal = SourceProblem(
-            "has_slots",
-            f"source {source} still has slots ({names}), which hold WAL on it",
-            f"Remove each first with 'replview slot remove {source} SLOT', or all of them with "
-            "the source (--with-slots)",
-        )
+    remaining = [slot for slot in slots if slot.desired != Slot.Desired.REMOVING]
+    refusal = _removal_refusal(source, [] if with_slots else remaining)
     making, undo = intentions.left_on(source)
     if making and not leave_on_source and refusal is None:
         refusal = _being_made(source, making, undo)
-    acts = [plan_drop(slot, leave_on_source=leave_on_source) for slot in wanted]
+    acts = [plan_drop(slot, leave_on_source=leave_on_source) for slot in remaining]
     consequences = [
         f"{slot.name}: {sentence}"
-        for slot, act in zip(wanted, acts, strict=True)
+        for slot, act in zip(remaining, acts, strict=True)
         for sentence in act.consequences
     ]
     if undo:
@@ -126,7 +115,7 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
             f"Left on {source} by whoever was making {', '.join(making)}, to be run there by you: "
             f"{'; '.join(undo)}. Until then it is there, and a slot holds WAL."
         )
-    if not wanted:
+    if not remaining:
         consequences.append(f"Nothing is changed on the server of {source}.")
     consequences.append(
         "Its samples, its alerts and what was read of others' slots are deleted. It is gone once "
@@ -135,12 +124,27 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
         else "Its samples, its alerts and what was read of others' slots are deleted at once."
     )
     return Plan(
-        title=title,
+        title=f"Remove {source}",
         on=source.name,
         statements=tuple(statement for act in acts for statement in act.statements),
         consequences=tuple(consequences),
         typed=source.name,
         refusal=refusal,
+    )
+
+
+def _removal_refusal(source: Source, in_the_way: list[Slot]) -> SourceProblem | None:
+    """It is being removed already, or these slots would have to be removed before it."""
+    if source.removing_at is not None:
+        return SourceProblem("removing", f"{source} is being removed", "Nothing to do")
+    if not in_the_way:
+        return None
+    names = ", ".join(slot.name for slot in in_the_way)
+    return SourceProblem(
+        "has_slots",
+        f"source {source} still has slots ({names}), which hold WAL on it",
+        f"Remove each first with 'replview slot remove {source} SLOT', or all of them with "
+        "the source (--with-slots)",
     )
 
 

@@ -90,7 +90,7 @@ def test_the_synchronised_slot_goes_on_without_a_gap(
     promoted = pair.fail_over()
 
     move = plan_move(shop, promoted.dsn("shop"))
-    assert (move.kind, [fate.word for fate in move.fates]) == ("timeline", ["goes on"])
+    assert (move.kind, [outcome.word for outcome in move.outcomes]) == ("timeline", ["goes on"])
     assert "the same cluster on another timeline" in move.act.consequences[0]
     assert move.act.typed == "shop"
     move_source(shop, promoted.dsn("shop"), by="alice", agreed=move.kind)
@@ -111,7 +111,7 @@ def test_a_slot_the_standby_never_had_is_said_to_be_missing_and_leaves_a_gap(
     there = SourceDatabase(promoted, "shop")
 
     move = plan_move(shop, promoted.dsn("shop"))
-    assert (move.kind, [fate.word for fate in move.fates]) == ("timeline", ["missing"])
+    assert (move.kind, [outcome.word for outcome in move.outcomes]) == ("timeline", ["missing"])
     move_source(shop, promoted.dsn("shop"), by="alice", agreed=move.kind)
 
     def is_missing() -> bool:

@@ -68,37 +68,55 @@ def make_plan(connection: Connection, wish: Wish, *, remade: Sequence[Statement]
         publications, notes = publication_steps(connection, wish, server, remade)
     else:
         publications, notes = [], [_without_publications(wish, plugin)]
-    steps = list(publications)
-    waits_for: tuple[OpenTransaction, ...] = ()
-    two_phase = failover = False
-    if existing is not None:
-        two_phase = bool(existing.two_phase)
-        notes.append("the slot is adopted as it is: replview reads and advances it, never drops it")
-    elif not wish.temporary:
-        failover, more = failover_of(wish, server)
-        notes += more
-        two_phase, more = two_phase_of(wish, server, failover=failover)
-        notes += more
-        steps.append(slot_step(wish.slot_name, server, two_phase=two_phase, failover=failover))
-        waits_for = tuple(read_open_transactions(connection))
-    budget_bytes, protect, more = _budget(wish, server, adopted=existing is not None)
-    notes += [*more, *heartbeat_notes(wish, server)]
-    made = [step.name for step in publications]
+    creation = _creation(connection, wish, server, existing)
+    budget_bytes, protect, budget_notes = _budget(wish, server, adopted=existing is not None)
+    notes += [*creation.notes, *budget_notes, *heartbeat_notes(wish, server)]
     return SlotPlan(
         slot_name=wish.slot_name,
-        statements=tuple(steps),
-        publications=wish.publications or tuple(made),
+        statements=(*publications, *creation.statements),
+        publications=wish.publications or tuple(step.name for step in publications),
         column_rules=rules_for_slot(wish),
         plugin=plugin,
-        two_phase=two_phase,
+        two_phase=creation.two_phase,
         owned=existing is None,
-        failover=failover,
+        failover=creation.failover,
         wal_budget_bytes=budget_bytes,
         protect=protect,
         heartbeat_seconds=wish.heartbeat_seconds,
         notes=tuple(notes),
         position=read_position(connection),
-        waits_for=waits_for,
+        waits_for=creation.waits_for,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Creation:
+    """How the slot itself comes to be; no statement where it is adopted or temporary."""
+
+    statements: tuple[Statement, ...] = ()
+    two_phase: bool = False
+    failover: bool = False
+    notes: tuple[str, ...] = ()
+    waits_for: tuple[OpenTransaction, ...] = ()
+
+
+def _creation(
+    connection: Connection, wish: Wish, server: ServerFacts, existing: SlotFacts | None
+) -> _Creation:
+    if existing is not None:
+        note = "the slot is adopted as it is: replview reads and advances it, never drops it"
+        return _Creation(two_phase=bool(existing.two_phase), notes=(note,))
+    if wish.temporary:
+        return _Creation()
+    failover, failover_notes = failover_of(wish, server)
+    two_phase, two_phase_notes = two_phase_of(wish, server, failover=failover)
+    step = slot_step(wish.slot_name, server, two_phase=two_phase, failover=failover)
+    return _Creation(
+        statements=(step,),
+        two_phase=two_phase,
+        failover=failover,
+        notes=(*failover_notes, *two_phase_notes),
+        waits_for=tuple(read_open_transactions(connection)),
     )
 
 

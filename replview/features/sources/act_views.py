@@ -105,12 +105,15 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
     request.session.pop(_DRAFT, None)
     outcome = Outcome(
         title=f"{source} is read at its new address.",
-        lines=[fate.sentence for fate in found.fates] or ["It has no slot of replview's."],
+        lines=[one.sentence for one in found.outcomes] or ["It has no slot of replview's."],
         links=_links(source)
         + [
-            (f"Create {fate.name} there", reverse("slot-start", args=[source.name, fate.name]))
-            for fate in found.fates
-            if fate.word == "missing"
+            (
+                f"Create {one.name} there",
+                reverse("slot-start", args=[source.name, one.name]),
+            )
+            for one in found.outcomes
+            if one.word == "missing"
         ],
     )
     return _done(request, outcome)
