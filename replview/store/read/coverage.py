@@ -272,22 +272,45 @@ def coverage_of(
     Two reads with a table, (schema, table), one without; more where its sampling has stopped or it
     has a baseline.
     """
-    schema, name = table or ("", "")
-    wanted = {
-        "slot": slot.pk,
-        "schema": schema,
-        "table": name,
-        "checkpoint": _text(slot.checkpoint_lsn),
-        "samples": _SAMPLES,
-        "since": dt.datetime.now(dt.UTC) - _LATELY,
-        "gaps_since": since or _BEGINNING,
-        "gaps": MOST_GAPS + 1,
-    }
+    wanted = _extent_parameters(slot, table, since)
     rows = session.rows(_EXTENT, wanted)
     extent = next((row for row in rows if not row[0]), None)
     _, _, started_at, lsn, _, lives, first_commit, baseline_id, sampled_at, kept, archive = (
         extent or _NOTHING
     )
+    recorded_since, lsn = _beginning(started_at, first_commit, lsn, kept)
+    gaps, known_since = _gaps([row[:7] for row in rows if row[0]], since, until)
+    if extent is not None and sampled_at is None:
+        sampled_at = session.rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
+    return Coverage(
+        slot=slot, lives=int(lives), recorded_since=recorded_since, recorded_since_lsn=lsn,
+        stored_until=_stored_until(slot, sampled_at) if lives else None,
+        stored_until_lsn=_text(slot.checkpoint_lsn),
+        gaps=gaps, gaps_known_since=known_since, since=since, until=until,
+        origin_filtered=slot.options.get("origin") == "none",
+        table=None if table is None else _table(session, slot, *table, until, baseline_id),
+        archive=_archive_extent(archive),
+    )  # fmt: skip
+
+
+def _extent_parameters(
+    slot: Slot, table: tuple[str, str] | None, since: dt.datetime | None
+) -> dict[str, Any]:
+    """The parameters of ``_EXTENT``."""
+    schema, name = table or ("", "")
+    return {
+        "slot": slot.pk, "schema": schema, "table": name,
+        "checkpoint": _text(slot.checkpoint_lsn), "samples": _SAMPLES,
+        "since": dt.datetime.now(dt.UTC) - _LATELY,
+        "gaps_since": since or _BEGINNING, "gaps": MOST_GAPS + 1,
+    }  # fmt: skip
+
+
+def _beginning(
+    started_at: dt.datetime | None, first_commit: dt.datetime | None,
+    lsn: str | None, kept: str | None,
+) -> tuple[dt.datetime | None, str | None]:  # fmt: skip
+    """Since when and which LSN the record is kept; ``kept``: what retention told of it, as JSON."""
     moments = [moment for moment in (started_at, first_commit) if moment is not None]
     recorded_since = min(moments, default=None)
     if kept is not None and recorded_since is not None:
@@ -295,24 +318,7 @@ def coverage_of(
         told = orjson.loads(kept)
         recorded_since = max(recorded_since, dt.datetime.fromisoformat(told["since"]))
         lsn = told["lsn"] or lsn
-    gaps, known_since = _gaps([row[:7] for row in rows if row[0]], since, until)
-    if extent is not None and sampled_at is None:
-        sampled_at = session.rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
-    return Coverage(
-        slot=slot,
-        lives=int(lives),
-        recorded_since=recorded_since,
-        recorded_since_lsn=lsn,
-        stored_until=_stored_until(slot, sampled_at) if lives else None,
-        stored_until_lsn=_text(slot.checkpoint_lsn),
-        gaps=gaps,
-        gaps_known_since=known_since,
-        since=since,
-        until=until,
-        origin_filtered=slot.options.get("origin") == "none",
-        table=None if table is None else _table(session, slot, *table, until, baseline_id),
-        archive=_archive_extent(archive),
-    )
+    return recorded_since, lsn
 
 
 def _stored_until(slot: Slot, sampled_at: dt.datetime | None) -> dt.datetime | None:

@@ -116,16 +116,20 @@ def find_changes(
         now = time.monotonic()
         if len(found) <= limit and now > deadline:
             break
-        # As much as the rest of the time is enough for, going by the window just read.
-        factor = min((deadline - now) / max(now - began, 0.001), _FASTER)
-        least, most = _FIRST_WINDOW[bool(wanted.text)] // 2, _LARGEST_WINDOW[bool(wanted.text)]
-        window = min(max(int(window * factor), least), most)
+        window = _next_window(window, wanted, took=now - began, left=deadline - now)
     more = len(found) > limit
     done = edge <= 1 if backwards else edge >= last
     page = found[:limit]
     if backwards:
         page.reverse()
     return ChangePage(page, more, None if more or done else edge)
+
+
+def _next_window(window: int, wanted: ChangeFilter, *, took: float, left: float) -> int:
+    """As much as the rest of the time is enough for, going by the window just read."""
+    factor = min(left / max(took, 0.001), _FASTER)
+    least, most = _FIRST_WINDOW[bool(wanted.text)] // 2, _LARGEST_WINDOW[bool(wanted.text)]
+    return min(max(int(window * factor), least), most)
 
 
 def _window(
@@ -139,22 +143,13 @@ def _window(
     backwards: bool,
 ) -> list[ChangeRow]:
     """The first matching changes between two places, both left out, in the direction of reading."""
-    conditions = ["c.seq > %(low)s", "c.seq < %(high)s"]
-    if not wanted.with_aborted:
-        conditions.append("a.subxid IS NULL")
-    if wanted.relation_id is not None:
-        conditions.append("c.relation_id = %(relation)s")
-    if wanted.ops:
-        conditions.append('c.op = ANY(%(ops)s::"char"[])')
     limits = TextLimits()
     if wanted.text:
         limits = text_limits(
             session, tables_of(session, [transaction_id]), transaction_id=transaction_id
         )
-        of_value = limits.of_value("t")
-        conditions.append(_TEXT.format(of_value=of_value, of_change=limits.of_change))
     order = "DESC" if backwards else "ASC"
-    sql = f"{_CUT_ROW} AND {' AND '.join(conditions)} ORDER BY c.seq {order} LIMIT %(limit)s"
+    sql = f"{_CUT_ROW} AND {_condition(wanted, limits)} ORDER BY c.seq {order} LIMIT %(limit)s"
     escaped = wanted.text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     return _change_rows(
         session,
@@ -172,6 +167,21 @@ def _window(
             **limits.parameters,
         },
     )
+
+
+def _condition(wanted: ChangeFilter, limits: TextLimits) -> str:
+    """What a change must be to match, as SQL; ``limits``: where its text may be looked for."""
+    conditions = ["c.seq > %(low)s", "c.seq < %(high)s"]
+    if not wanted.with_aborted:
+        conditions.append("a.subxid IS NULL")
+    if wanted.relation_id is not None:
+        conditions.append("c.relation_id = %(relation)s")
+    if wanted.ops:
+        conditions.append('c.op = ANY(%(ops)s::"char"[])')
+    if wanted.text:
+        of_value = limits.of_value("t")
+        conditions.append(_TEXT.format(of_value=of_value, of_change=limits.of_change))
+    return " AND ".join(conditions)
 
 
 def one_change(session: ReadSession, transaction_id: int, seq: int) -> ChangeRow | None:

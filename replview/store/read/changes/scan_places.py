@@ -127,7 +127,6 @@ def _blocks(
     forwards: bool,
 ) -> list[tuple[int, int]]:
     """``[(block, transactions)]`` in scanning order."""
-    asked = wanted.filter
     conditions = conditions_on_transactions(session, wanted)
     limits = conditions.block_sql
     values = {
@@ -145,10 +144,7 @@ def _blocks(
             ORDER BY b.block {order} LIMIT {_BLOCKS_AT_ONCE}
         """  # noqa: S608 (words of this module)
     else:
-        touched = ""
-        if asked.ops != OPERATIONS or wanted.where:
-            kinds = " + ".join(f"a.{_COLUMNS[op]}" for op in wanted.ops if op != "M")
-            touched = f"AND {kinds or '0'} > 0"
+        touched = _touched(wanted)
         sql = f"""
             SELECT a.block, sum(a.transactions)::bigint FROM relation_activity a
             JOIN history_block b ON b.incarnation_id = a.incarnation_id AND b.block = a.block
@@ -158,3 +154,11 @@ def _blocks(
         """  # noqa: S608
         values["relations"] = relation_ids
     return [(row[0], row[1]) for row in session.rows(sql, values)]
+
+
+def _touched(wanted: WantedChanges) -> str:
+    """The condition that a block has changes of a wanted operation; empty where all are wanted."""
+    if wanted.filter.ops == OPERATIONS and not wanted.where:
+        return ""
+    kinds = " + ".join(f"a.{_COLUMNS[op]}" for op in wanted.ops if op != "M")
+    return f"AND {kinds or '0'} > 0"

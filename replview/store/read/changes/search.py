@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from replview.store.read.changes.batches import Batching, ChangeReader
-from replview.store.read.changes.scan import ChangeScan, Found
+from replview.store.read.changes.scan import Batch, ChangeScan, Found
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.before_images import Before, Shared
@@ -93,41 +93,61 @@ def find_changes(
     started = time.monotonic()
     first = _FIRST_READ if wanted.where else min(max(limit * 2, 100), _FIRST_READ)
     batching = Batching(first, _MOST_READ if wanted.where else _FIRST_READ)
-    found: list[Found] = []
-    unknown = 0
-    back_to: dt.datetime | None = None
-    lives: dict[int, int] = {}
     scan = ChangeScan(
         session, wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1
     )
 
-    def told(older: Place | None, *, complete: bool = False) -> FoundChanges:
-        reader = scan.reader
-        before = reader.before if reader else {}
-        shared = reader.shared if reader else None
-        return FoundChanges(found[:limit], older, back_to, complete, unknown, before, shared)
-
+    search = _Search(scan, limit)
     last = started
     for batch in scan.batches():
-        found += batch.found
-        scan.enough = max(limit + 1 - len(found), 1)
-        if batch.row is not None:
-            lives[batch.row.incarnation_id] = batch.place.life
-        unknown += batch.unknown
-        back_to = _moment(batch.row) or back_to
-        if len(found) > limit:
-            # The next page begins behind the last change of this one.
-            row, change = found[limit - 1]
-            back_to = _moment(row)
-            return told(Place(lives.get(row.incarnation_id, 0), row.commit_seq or 0, change.seq))
+        search.take(batch)
+        if len(search.found) > limit:
+            return search.full_page()
         now = time.monotonic()
         if now - last > _LONG_READ_SECONDS:
             batching.stay()
         # One more would end after the time: batches grow while nothing is found.
         if now - started + 2 * (now - last) >= budget_seconds:
-            return told(batch.place)
+            return search.result(batch.place)
         last = now
-    return told(None, complete=True)
+    return search.result(None, complete=True)
+
+
+@dataclass(slots=True)
+class _Search:
+    """What a search has found so far, newest first."""
+
+    scan: ChangeScan
+    limit: int
+    found: list[Found] = field(default_factory=list)
+    unknown: int = 0
+    back_to: dt.datetime | None = None
+    #: The numbers of the incarnations that were looked at, by their identifiers.
+    lives: dict[int, int] = field(default_factory=dict)
+
+    def take(self, batch: Batch) -> None:
+        """Add what one step of the scan found."""
+        self.found += batch.found
+        self.scan.enough = max(self.limit + 1 - len(self.found), 1)
+        if batch.row is not None:
+            self.lives[batch.row.incarnation_id] = batch.place.life
+        self.unknown += batch.unknown
+        self.back_to = _moment(batch.row) or self.back_to
+
+    def full_page(self) -> FoundChanges:
+        """As many as were asked for; the next page begins behind the last of them."""
+        row, change = self.found[self.limit - 1]
+        self.back_to = _moment(row)
+        life = self.lives.get(row.incarnation_id, 0)
+        return self.result(Place(life, row.commit_seq or 0, change.seq))
+
+    def result(self, older: Place | None, *, complete: bool = False) -> FoundChanges:
+        """What was found, to go on from ``older``."""
+        reader = self.scan.reader
+        before = reader.before if reader else {}
+        shared = reader.shared if reader else None
+        rows = self.found[: self.limit]
+        return FoundChanges(rows, older, self.back_to, complete, self.unknown, before, shared)
 
 
 def _moment(row: TransactionRow | None) -> dt.datetime | None:

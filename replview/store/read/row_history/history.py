@@ -113,19 +113,27 @@ def history_of(
         scan.newest = steps
     looked_at = len(steps) if ended else max(len(steps) - LOOK_BACK, 0)
     page = RowHistory(scan)
-    last = 0
-    for entry in entries[:looked_at]:
-        last += 1
-        if _matches(entry, actor, column, scan.table.key_columns):
-            page.entries.append(entry)
-        if len(page.entries) == limit:
-            break
+    last = _take_matching(page, entries[:looked_at], limit, actor, column)
     if last < len(steps):
         page.older = cursor_text(scan, steps[last - 1], left[last - 1])
         page.searched_back_to = steps[last - 1].commit_time if filtered else None
     page.complete = cursor is None and page.older is None and not filtered
     _arrange(page, first=cursor is None, filtered=filtered)
     return page
+
+
+def _take_matching(
+    page: RowHistory, entries: Sequence[Entry], limit: int, actor: str | None, column: str | None
+) -> int:
+    """Fill the page up to its limit; returns how many of the entries were looked at."""
+    last = 0
+    for entry in entries:
+        last += 1
+        if _matches(entry, actor, column, page.scan.table.key_columns):
+            page.entries.append(entry)
+        if len(page.entries) == limit:
+            break
+    return last
 
 
 def _entries(scan: BackwardScan, steps: Sequence[Step]) -> list[Entry]:

@@ -20,7 +20,7 @@ from replview.store.read.transactions.cursor import (
     cursor_at_lsn,
     cursor_at_time,
 )
-from replview.store.read.transactions.reading import Reader, time_at
+from replview.store.read.transactions.reading import FoundLife, Reader, time_at
 from replview.store.read.transactions.streams import PlacedStream, Stream, UnplacedStream
 from replview.store.read.transactions.transaction_filter import (
     ENDED_STATES,
@@ -82,8 +82,26 @@ def find_transactions(
     reader = Reader(session, wanted, backwards=backwards, limit=limit, tables_most=tables_most)
     at = cursor or Cursor()
     lives = reader.lives(at.seqs)
+    streams = _streams(reader, lives, wanted.wanted_states, at)
+    rows, complete = _merge(reader, streams, limit, deadline)
+    there = _cursor(at, streams) if any(stream.has_more for stream in streams) else None
+    return Found(
+        rows=rows[::-1] if backwards else rows,
+        older=at if backwards else there,
+        newer=there if backwards else cursor,
+        searched_back_to=None if complete else _searched(session, streams),
+        complete=complete,
+        slots={found.life.id: (found.life.slot, found.life.number) for found in lives},
+        tables=reader.tables,
+    )
+
+
+def _streams(
+    reader: Reader, lives: Sequence[FoundLife], states: frozenset[str], at: Cursor
+) -> list[Stream]:
+    """What the page is merged of: of each life its places and its ends, and all that is open."""
+    backwards = reader.backwards
     streams: list[Stream] = []
-    states = wanted.wanted_states
     for rank, found in enumerate(reversed(lives), start=1):
         life = found.life
         if states.intersection(PLACED_STATES):
@@ -97,17 +115,7 @@ def find_transactions(
     reader.open_lives = [found.life.id for found in lives]
     if states.intersection(OPEN_STATES) and lives:
         streams.append(UnplacedStream(backwards, 2 * len(lives) + 2, cut=at.open))
-    rows, complete = _merge(reader, streams, limit, deadline)
-    there = _cursor(at, streams) if any(stream.has_more for stream in streams) else None
-    return Found(
-        rows=rows[::-1] if backwards else rows,
-        older=at if backwards else there,
-        newer=there if backwards else cursor,
-        searched_back_to=None if complete else _searched(session, streams),
-        complete=complete,
-        slots={found.life.id: (found.life.slot, found.life.number) for found in lives},
-        tables=reader.tables,
-    )
+    return streams
 
 
 def _merge(
