@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from replview.access.rights import Role, role_of, visible_sources
 from replview.store.models import ApiToken
+from replview.text.problem import CodedProblem
 
 Scope = ApiToken.Scope
 
@@ -33,8 +34,10 @@ NEEDED = {
 }
 
 
-class ScopeRefused(Exception):
+class ScopeRefused(CodedProblem):
     """The scope is more than its user may."""
+
+    code_of_all = "refused_scope"
 
 
 def check_scope(user: AbstractBaseUser, scope: str) -> None:

@@ -57,7 +57,7 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> None:
     try:
         done = archive(spark, options.target, options.slot, changes=options.changes)
     except StoreProblem as error:
-        raise SparkProblem(error.problem, error.remedy) from error
+        raise SparkProblem(error.cause, error.remedy) from error
     told = ", ".join(
         f"life {incarnation} up to commit_seq {seq}" for incarnation, seq in done.items()
     )
@@ -91,9 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _run(options)
     except (SparkProblem, TargetProblem) as error:
-        print(f"replview: {error.problem}: {error.remedy}", file=sys.stderr)
+        print(f"replview: {error.cause}: {error.remedy}", file=sys.stderr)
         if options.json:
-            answer = {"problem": error.problem, "remedy": error.remedy}
+            answer = {"problem": error.cause, "remedy": error.remedy}
             sys.stdout.write(orjson.dumps(answer).decode() + "\n")
         return 1
     return 0

@@ -1,8 +1,8 @@
 """``python -m replview.spark.artefact FOLDER``: what ``spark-submit`` takes along to a cluster.
 
 ``replview-spark.zip`` (for ``--py-files``) holds the decoder, ``replview.parquet``,
-``replview.spark`` and ``replview.store.read``, nothing of Django; ``replview-spark.py`` is the
-program that ``spark-submit`` starts::
+``replview.spark``, ``replview.store.read`` and ``replview.text.problem``, nothing of Django;
+``replview-spark.py`` is the program that ``spark-submit`` starts::
 
     spark-submit --master yarn --py-files replview-spark.zip replview-spark.py as-of --root s3://…
 
@@ -51,6 +51,9 @@ def _contents() -> Iterator[tuple[str, bytes]]:
     # The project's own __init__ may import what a cluster has not.
     yield "replview/__init__.py", b""
     yield "replview/store/__init__.py", b""
+    yield "replview/text/__init__.py", b""
+    problem = "replview/text/problem.py"
+    yield problem, (root / problem).read_bytes()
     for package in ("decoder", "replview/parquet", "replview/spark", "replview/store/read"):
         for path in sorted((root / package).rglob("*.py")):
             yield path.relative_to(root).as_posix(), path.read_bytes()

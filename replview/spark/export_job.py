@@ -89,14 +89,14 @@ def main(arguments: list[str] | None = None) -> int:
         _say({"event": "cancelled"})
         return CANCELLED
     except (TargetProblem, StoreProblem, SparkProblem) as error:
-        return _give_up(error.problem, error.remedy, error.__cause__)
+        return _give_up(error.cause, error.remedy, error.__cause__)
     except BrokenPipeError:
         # Whoever asked is gone: finished files stay for whoever asks again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PROBLEM
     except psycopg.Error as error:
         lost = lost_store(error)
-        return _give_up(lost.problem, lost.remedy, error)
+        return _give_up(lost.cause, lost.remedy, error)
     except Exception as error:
         # Nothing of its words: they may hold values.
         _log_place(error)

@@ -204,7 +204,7 @@ class _Task:
             return orjson.dumps(written.to_json()).decode()
         except (StoreProblem, TargetProblem) as error:
             of = "store" if isinstance(error, StoreProblem) else "target"
-            problem = {"of": of, "problem": error.problem, "remedy": error.remedy}
+            problem = {"of": of, "problem": error.cause, "remedy": error.remedy}
             return orjson.dumps(problem).decode()
         except psycopg.Error as error:
             # Its words may hold values: Spark shows what a task raised, and tries it again.

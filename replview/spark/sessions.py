@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from replview.spark.artefact import carried
+from replview.text.problem import CodedProblem
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -65,16 +66,13 @@ _LIBRARY = re.compile(r"(?:NoClassDefFoundError|ClassNotFoundException): softwar
 _SCHEMES_OF_CLASSES = {"azurebfs": "abfss", "azure": "wasbs", "aliyun": "oss"}
 
 
-class SparkProblem(Exception):
+class SparkProblem(CodedProblem):
     """Spark cannot do what was asked for; ``remedy`` says what to do."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(f"{problem}: {remedy}")
-        self.problem = problem
-        self.remedy = remedy
+    code_of_all = "spark"
 
-    def __reduce__(self) -> Any:
-        return type(self), (self.problem, self.remedy)
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.remedy}"
 
 
 def session(

@@ -26,6 +26,8 @@ import psycopg
 from django.conf import settings
 from psycopg import conninfo as libpq
 
+from replview.text.problem import CodedProblem
+
 _ENVIRONMENT, _FILE = "env:", "file:"
 #: Parameters of libpq that name a file or a folder to read.
 _FILES = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "servicefile")
@@ -44,8 +46,10 @@ _OPTION = re.compile(
 _OURS = re.compile(r"REPLVIEW_(?!SOURCE_)|DJANGO_")
 
 
-class DSNError(ValueError):
+class DSNError(CodedProblem, ValueError):
     """The DSN cannot be used; the text says why without repeating it."""
+
+    code_of_all = "bad_dsn"
 
 
 def check_address(conninfo: str) -> None:

@@ -5,6 +5,7 @@ that a key is changed without a moment in which nothing can be read: ``replview 
 """
 
 import base64
+from typing import Self
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -13,21 +14,27 @@ from django.apps import apps
 from django.conf import settings
 from django.db import models, transaction
 
+from replview.text.problem import Problem
+
 #: Names the use, so that no other key derived from the same secret is ever equal.
 _PURPOSE = b"replview: passwords of sources"
 #: Every text field of the store that begins so holds what ``seal`` made, or nothing.
 _SEALED = "sealed_"
 
 
-class SecretKeyChanged(Exception):
+class SecretKeyChanged(Problem):
     """What was sealed was sealed with another REPLVIEW_SECRET_KEY."""
 
     def __init__(self) -> None:
         super().__init__(
+            "secret_key",
             "the password was sealed with another REPLVIEW_SECRET_KEY: name that one in "
             "REPLVIEW_SECRET_KEYS_OLD and run 'replview secrets rotate', or give the source its "
-            "password again with 'replview source credentials'"
+            "password again with 'replview source credentials'",
         )
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        return type(self), ()
 
 
 def seal(secret: str) -> str:

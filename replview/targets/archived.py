@@ -96,7 +96,7 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
         life = ArchivedIncarnation.of(place.target, place.source, place.slot, place.life.number)
         found = life.transaction(place.commit_seq, after=after, limit=PAGE_CHANGES)
     except TargetProblem as error:
-        page.problem, page.remedy = error.problem, error.remedy
+        page.problem, page.remedy = error.cause, error.remedy
         return page
     if found is None:
         page.problem = "the archive's files do not have this transaction"
@@ -135,7 +135,7 @@ def read_row(
                 oids, key, cursor=cursor if not place else None, limit=PAGE_CHANGES
             )
         except TargetProblem as error:
-            page.problem, page.remedy = error.problem, error.remedy
+            page.problem, page.remedy = error.cause, error.remedy
             return page
         page.lines += [_line(change, slot, life.number, of) for change in found.changes]
         former = [each.number for each in known[place + 1 :]]

@@ -22,6 +22,7 @@ from django.conf import settings
 
 from replview.access.rights import Role, may
 from replview.store import instance_settings
+from replview.text.problem import CodedProblem
 
 if TYPE_CHECKING:
     from replview.parquet.slices import Slice
@@ -34,12 +35,13 @@ _LONGEST = 1000
 _SECRETS = re.compile(r"(?i)(secret|password|token|key|sig|signature)=")
 
 
-class Refused(Exception):
+class Refused(CodedProblem):
     """An export that is not to be; ``remedy`` says what to do instead."""
 
-    def __init__(self, cause: str, remedy: str = "") -> None:
-        super().__init__(cause)
-        self.cause, self.remedy = cause, remedy
+    code_of_all = "refused_target"
+
+    def __str__(self) -> str:
+        return self.cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,4 +162,4 @@ def try_target(target: str) -> None:
     try:
         test_write(Target.of(target))
     except TargetProblem as problem:
-        raise Refused(problem.problem, problem.remedy) from None
+        raise Refused(problem.cause, problem.remedy) from None

@@ -4,7 +4,8 @@ A library raises a ``Problem`` or keeps one (a slot's state, a plan that is refu
 shows its parts in its own way.
 """
 
-from typing import Self
+from copy import copy
+from typing import ClassVar, Self
 
 
 class Problem(Exception):
@@ -33,4 +34,16 @@ class Problem(Exception):
 
     def anew(self) -> Self:
         """The same, to be raised: one that is kept must not collect the traces of each raise."""
-        return type(self)(*self.args)
+        return copy(self)
+
+
+class CodedProblem(Problem):
+    """One whose class is its code: it is raised with a cause, and a remedy where there is one."""
+
+    code_of_all: ClassVar[str]
+
+    def __init__(self, cause: str, remedy: str = "") -> None:
+        super().__init__(self.code_of_all, cause, remedy)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (self.cause, self.remedy)

@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said_before_spark_starts(root, tmp_path) -> None:
     ):
         with pytest.raises((SparkProblem, TargetProblem)) as told:
             check(parser().parse_args(["as-of", *words]))
-        assert said in told.value.problem
+        assert said in told.value.cause
     check(parser().parse_args(["as-of", "--root", root, "--table", "t"]))
     with pytest.raises(SystemExit):
         main(["hot-rows", "--root", root, "--table", "t", "--top", "0"])

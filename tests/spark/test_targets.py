@@ -30,17 +30,17 @@ def test_a_local_folder_is_tried_and_left_as_it_was(tmp_path) -> None:
 
 def test_what_cannot_be_written_says_what_to_mend(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("x")
-    assert "part of the path is a file" in refusal(str(tmp_path / "file" / "x")).problem
-    assert "proc" not in refusal("/proc/replview").problem
-    assert "nothing here can write" in refusal("gopher://x/y").problem
+    assert "part of the path is a file" in refusal(str(tmp_path / "file" / "x")).cause
+    assert "proc" not in refusal("/proc/replview").cause
+    assert "nothing here can write" in refusal("gopher://x/y").cause
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     assert refusal("oss://bucket/x").remedy == "pip install fsspec ossfs"
     assert refusal("az://box/x").remedy == "pip install fsspec adlfs"
     for secret in ("s3://AKIA:hidden@b/x", "s3://b/x?secret_key=hidden", "abfs://b/x?sas_token=h"):
         told = refusal(secret)
-        assert "credentials" in told.problem
+        assert "credentials" in told.cause
         assert "hidden" not in str(told)
-    assert "cannot be read" in refusal("s3://b/x?no_such_option=1").problem
+    assert "cannot be read" in refusal("s3://b/x?no_such_option=1").cause
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
@@ -55,7 +55,7 @@ def test_a_folder_without_permission(tmp_path) -> None:
         try:
             targets.test_write(Target.of(str(tmp_path / "x")))
         except TargetProblem as error:
-            os._exit(7 if "no permission" in error.problem else 8)
+            os._exit(7 if "no permission" in error.cause else 8)
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
@@ -69,7 +69,7 @@ def test_an_object_store_is_told_apart_by_its_words() -> None:
         ("something of key hunter2", "cannot be written"),
     ):
         problem = problem_of(OSError(words))
-        assert told in problem.problem
+        assert told in problem.cause
         assert "hunter2" not in str(problem)
         assert "'secret'" not in str(problem)
 
@@ -91,7 +91,7 @@ def test_an_object_store_is_told_apart_by_its_words() -> None:
 def test_a_connector_that_spark_lacks_is_named_with_its_package(words, scheme, package) -> None:
     with pytest.raises(SparkProblem) as told, naming_connectors():
         raise RuntimeError(words)
-    assert told.value.problem == f"Spark has no connector for {scheme}://"
+    assert told.value.cause == f"Spark has no connector for {scheme}://"
     assert package in told.value.remedy
     with pytest.raises(ZeroDivisionError), naming_connectors():
         raise ZeroDivisionError

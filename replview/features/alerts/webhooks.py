@@ -22,6 +22,7 @@ from replview.features.alerts import messages
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.secrets import seal
 from replview.store.write.access_record import Action, note
+from replview.text.problem import CodedProblem
 
 TIMEOUT_SECONDS = 5.0
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -31,8 +32,10 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], list[str]]
 
 
-class Refused(Exception):
+class Refused(CodedProblem):
     """The webhook may not, or cannot, be called; the text says why and holds no secret."""
+
+    code_of_all = "refused_webhook"
 
 
 def parse_url(url: str) -> SplitResult:

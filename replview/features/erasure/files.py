@@ -71,11 +71,11 @@ def reach(state: RootState, work: Callable[[], None]) -> bool:
             work()
             return True
     except TargetProblem as error:
-        state |= {"problem": error.problem, "remedy": error.remedy}
+        state |= {"problem": error.cause, "remedy": error.remedy}
         return False
     except (OSError, pa.ArrowException) as error:
         found = problem_of(error)
-        state |= {"problem": found.problem, "remedy": found.remedy}
+        state |= {"problem": found.cause, "remedy": found.remedy}
         return False
     if _was_deleted(url):
         state |= {"files": 0, "rows": 0}

@@ -44,11 +44,10 @@ def carry_out(claim: Claim, stop: threading.Event) -> None:
             else:
                 _erase(act)
         except (Unerasable, SecretKeyChanged) as error:
-            remedy = error.remedy if isinstance(error, Unerasable) else ""
             if row.state == Erasure.State.LOOKING:
-                erasing.refuse(claim, str(error), remedy)
+                erasing.refuse(claim, error.cause, error.remedy)
             else:
-                erasing.stay_unfinished(claim, str(error), remedy)
+                erasing.stay_unfinished(claim, error.cause, error.remedy)
         except Stopped:
             _give_back(claim)
 

@@ -17,18 +17,20 @@ from replview.store.read.row_history.keys import (
     parse_values,
     tables_named,
 )
+from replview.text.problem import CodedProblem
 
 MOST_KEYS = 10_000
 _LONGEST_REASON = 1_000
 _PURPOSE = b"replview: keys of erased rows"
 
 
-class Unerasable(ValueError):
+class Unerasable(CodedProblem, ValueError):
     """What is asked for cannot be erased; ``remedy`` says what to do instead."""
 
-    def __init__(self, cause: str, remedy: str = "") -> None:
-        super().__init__(cause)
-        self.cause, self.remedy = cause, remedy
+    code_of_all = "unerasable"
+
+    def __str__(self) -> str:
+        return self.cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,7 +140,7 @@ def outlook_of(export_request: ExportRequest, *, patient: bool = False) -> Outlo
                 connection.execute(sql.SQL("SET statement_timeout = {}").format(_BUDGET))
             return _outlook(connection, export_request.slice)
     except StoreProblem as problem:
-        raise Refused(problem.problem, problem.remedy) from None
+        raise Refused(problem.cause, problem.remedy) from None
     except errors.QueryCanceled:
         raise TooLong(
             f"counting this slice takes longer than {_BUDGET}",

@@ -138,7 +138,7 @@ def _resolved(slot: Slot, asked: TransactionFilter, **more: Any) -> Slice:
             )
             return replace(with_rules(connection, found), narrowed=narrowed)
     except StoreProblem as problem:
-        raise Refused(problem.problem, problem.remedy) from None
+        raise Refused(problem.cause, problem.remedy) from None
 
 
 def ask(
@@ -158,7 +158,7 @@ def ask(
     try:
         refuse_token(spark)
     except SparkProblem as problem:
-        raise Refused(problem.problem, problem.remedy) from None
+        raise Refused(problem.cause, problem.remedy) from None
     if export_request.empty:
         raise Refused(*nothing_words(export_request))
     asked = Asked(

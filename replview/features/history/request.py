@@ -116,7 +116,7 @@ def _read(root: str) -> list[IncarnationThere] | Refused:
             for incarnation in Incarnation.all(Target.of(root))
         ]
     except TargetProblem as problem:
-        return Refused(problem.problem, problem.remedy)
+        return Refused(problem.cause, problem.remedy)
     except (OSError, pa.ArrowException) as error:
         return Refused(f"it cannot be listed ({type(error).__name__})", "Check the address")
 

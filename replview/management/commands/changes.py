@@ -105,7 +105,7 @@ class Command(InstanceCommand):
         except OSError as error:
             raise CommandError(f"{target} cannot be written: {error.strerror}") from None
         except TargetProblem as error:
-            raise CommandError(f"{target} cannot be written: {error.problem}") from None
+            raise CommandError(f"{target} cannot be written: {error.cause}") from None
 
     def _one_file(self, selection: Selection, target: Path, limit: int | None) -> None:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".replview-") as folder:

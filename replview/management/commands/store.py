@@ -61,7 +61,7 @@ def _target(text: str) -> str:
         target = Target.of(text)
         test_write(target)
     except TargetProblem as problem:
-        raise CommandError(f"{problem.problem}: {problem.remedy}") from None
+        raise CommandError(f"{problem.cause}: {problem.remedy}") from None
     return target.url
 
 

@@ -9,11 +9,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, handle_default_options
 from django.db import OperationalError, ProgrammingError, connection, connections
 
-from replview.catalog.problems import SourceProblem
 from replview.store.instance_identity import store_system_identifier
 from replview.store.models import Slot, Source
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
+from replview.text.problem import Problem
 
 __all__ = [
     "NO_INSTANCE",
@@ -62,7 +60,7 @@ class PlainCommand(BaseCommand):
         """Run; what a source, a DSN or a store may refuse becomes a ``CommandError``."""
         try:
             return super().execute(*args, **options)
-        except (SourceProblem, DSNError, SecretKeyChanged) as error:
+        except Problem as error:
             raise CommandError(str(error)) from None
         except ProgrammingError as error:
             if not isinstance(error.__cause__, psycopg.errors.UndefinedTable):

@@ -119,10 +119,10 @@ def main(arguments: list[str] | None = None) -> int:
         log.info("stopped")
         return STOPPED
     except (TargetProblem, StoreProblem) as error:
-        return _give_up(error.problem, error.remedy)
+        return _give_up(error.cause, error.remedy)
     except psycopg.Error as error:
         lost = lost_store(error)
-        return _give_up(lost.problem, lost.remedy)
+        return _give_up(lost.cause, lost.remedy)
     except Exception as error:
         # Nothing of its words: they may hold values.
         step = error.__traceback__

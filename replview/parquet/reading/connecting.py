@@ -5,6 +5,8 @@ from typing import Any
 
 import psycopg
 
+from replview.text.problem import CodedProblem
+
 #: Where the store is, unless said otherwise.
 ENVIRONMENT = "REPLVIEW_STORE_URL"
 
@@ -20,16 +22,13 @@ _SETTINGS = (
 )
 
 
-class StoreProblem(Exception):
+class StoreProblem(CodedProblem):
     """The store does not give what was asked for; ``remedy`` says what to do."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(f"{problem}: {remedy}")
-        self.problem = problem
-        self.remedy = remedy
+    code_of_all = "store"
 
-    def __reduce__(self) -> Any:
-        return type(self), (self.problem, self.remedy)
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.remedy}"
 
 
 def store_dsn(dsn: str | None = None) -> str:

@@ -6,9 +6,10 @@ Neither sentence holds values, addresses or secrets: what a library said is look
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
+
+from replview.text.problem import CodedProblem
 
 _AGAIN = "then run it again: finished files are kept"
 _NO_RIGHT = (
@@ -95,16 +96,13 @@ _UNKNOWN = (
 )
 
 
-class TargetProblem(Exception):
+class TargetProblem(CodedProblem):
     """The slice cannot be written there; ``remedy`` says what to do."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(f"{problem}: {remedy}")
-        self.problem = problem
-        self.remedy = remedy
+    code_of_all = "target"
 
-    def __reduce__(self) -> Any:
-        return type(self), (self.problem, self.remedy)
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.remedy}"
 
 
 class Cancelled(Exception):

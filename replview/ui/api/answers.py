@@ -6,13 +6,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, ValidationError
 
+from replview.text.problem import CodedProblem, Problem
 
-class BadRequest(Exception):
+
+class BadRequest(CodedProblem):
     """A parameter that cannot be used; ``remedy`` says how to write it."""
 
-    def __init__(self, cause: str, remedy: str = "") -> None:
-        super().__init__(cause)
-        self.cause, self.remedy = cause, remedy
+    code_of_all = "bad_request"
+    status = 400
 
 
 class Refusal(Exception):
@@ -38,9 +39,9 @@ def add_answers(api: NinjaAPI) -> None:
     def refused(request: HttpRequest, error: Any) -> HttpResponse:
         return answer(request, 403, str(error), "ask an admin of this replview")
 
-    @api.exception_handler(BadRequest)
-    def bad_request(request: HttpRequest, error: Any) -> HttpResponse:
-        return answer(request, 400, error.cause, error.remedy)
+    @api.exception_handler(Problem)
+    def problem(request: HttpRequest, error: Any) -> HttpResponse:
+        return answer(request, error.status, error.cause, error.remedy)
 
     @api.exception_handler(ValidationError)
     def not_valid(request: HttpRequest, error: Any) -> HttpResponse:

@@ -39,7 +39,7 @@ def within(monkeypatch, store_dsn_of_test: str) -> None:
         try:
             return 0, job._run(order, stop)
         except job.TargetProblem as error:
-            return 1, {"problem": error.problem, "remedy": error.remedy}
+            return 1, {"problem": error.cause, "remedy": error.remedy}
 
     monkeypatch.setenv("REPLVIEW_STORE_URL", store_dsn_of_test)
     monkeypatch.setattr(archiving, "_written", written)

@@ -172,7 +172,7 @@ def test_what_the_store_refuses_says_what_to_mend(
         with pytest.raises(TargetProblem) as told:
             targets.test_write(Target.of(address))
         assert SECRET not in str(told.value)
-        return told.value.problem
+        return told.value.cause
 
     with served(command, port, tmp_path / "log"):
         # A server that is older than Amazon's newest checksums.

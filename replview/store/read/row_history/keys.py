@@ -10,6 +10,7 @@ from replview.store.read.row_history.shapes import Shapes, Version
 from replview.store.read.rows import Relation, Slot
 from replview.store.read.seen import withheld_reason
 from replview.store.read.session import ReadSession
+from replview.text.problem import CodedProblem
 
 #: A key's text in an address or a box is no longer than this.
 KEY_CHARACTERS = 2000
@@ -20,8 +21,10 @@ _PAIR = re.compile(
 _VALUE = re.compile(r"""\s*(?:'((?:[^']|'')*)'|([^,]*))\s*(?:,|$)""")
 
 
-class KeyProblem(ValueError):
+class KeyProblem(CodedProblem, ValueError):
     """The typed key cannot be a key of that table; the message says why and what would be."""
+
+    code_of_all = "bad_key"
 
 
 @dataclass(frozen=True, slots=True)
