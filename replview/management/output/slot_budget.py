@@ -75,6 +75,19 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
         _run_retention(command, slot, options)
         if not any(options[name] for name in ("wal_budget", "protect", "heartbeat")):
             return
+    slot = change_budget(slot, _changes(slot, options), by="the command line")
+    for line in budget_lines(slot.name, slot.wal_budget_bytes, slot.protect):
+        command.say(f"slot {slot}: {line}")
+    if slot.protect == DATABASE and slot.wal_budget_bytes is not None and not slot.owned:
+        command.say("replview did not create this slot and may drop it now, as you asked")
+    if slot.heartbeat_seconds is None:
+        command.say("no heartbeat is written")
+    else:
+        command.say(heartbeat_line(slot.heartbeat_seconds))
+
+
+def _changes(slot: Slot, options: dict[str, Any]) -> dict[str, Any]:
+    """The options as values of the slot's fields. Raises ``CommandError`` for what cannot be."""
     changed: dict[str, Any] = {}
     if options["wal_budget"] is not None:
         changed["wal_budget_bytes"] = _budget(options["wal_budget"])
@@ -89,15 +102,7 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
         raise CommandError(f"slot {slot} is a temporary one: it goes with its connection")
     if changed.get("heartbeat_seconds") and slot.source.in_recovery:
         raise CommandError(f"{slot.source} is a standby: no heartbeat can be written there")
-    slot = change_budget(slot, changed, by="the command line")
-    for line in budget_lines(slot.name, slot.wal_budget_bytes, slot.protect):
-        command.say(f"slot {slot}: {line}")
-    if slot.protect == DATABASE and slot.wal_budget_bytes is not None and not slot.owned:
-        command.say("replview did not create this slot and may drop it now, as you asked")
-    if slot.heartbeat_seconds is None:
-        command.say("no heartbeat is written")
-    else:
-        command.say(heartbeat_line(slot.heartbeat_seconds))
+    return changed
 
 
 def _budget(text: str) -> int | None:
