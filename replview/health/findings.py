@@ -130,23 +130,8 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
     problem = _clause(slot.problem_cause)
     if slot.desired == Slot.Desired.STOPPED:
         yield _stopped(slot)
-    elif slot.problem_code == QUARANTINED and not _streams(slot):
-        yield Health(
-            level=Level.NOW,
-            title=f"{slot.name} is stopped by a change that could not be stored.",
-            cause=f"{problem[:1].upper()}{problem[1:]}. Nothing after it is received."
-            if problem
-            else "Nothing after it is received.",
-            next_step="on the slot's page, try again once that is mended, or skip the transaction.",
-        )
     elif slot.problem_code and slot.problem_code not in CUT_OFF and not _streams(slot):
-        failed = slot.state == Slot.State.FAILED
-        yield Health(
-            level=Level.NOW if failed else Level.LOOK,
-            title=f"{slot.name} does not receive: {problem or slot.problem_code}.",
-            cause=_retry(slot, now) or "It is not tried again by itself.",
-            next_step=_step(slot.problem_remedy),
-        )
+        yield _held_up(slot, problem, now)
     elif slot.heartbeat_at is None:
         yield Health(
             level=Level.UNKNOWN,
@@ -169,6 +154,26 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
         )
     else:
         yield _streaming(slot, reading, now)
+
+
+def _held_up(slot: Slot, problem: str, now: datetime) -> Health:
+    """It does not receive, and the server or the store said why."""
+    if slot.problem_code == QUARANTINED:
+        return Health(
+            level=Level.NOW,
+            title=f"{slot.name} is stopped by a change that could not be stored.",
+            cause=f"{problem[:1].upper()}{problem[1:]}. Nothing after it is received."
+            if problem
+            else "Nothing after it is received.",
+            next_step="on the slot's page, try again once that is mended, or skip the transaction.",
+        )
+    failed = slot.state == Slot.State.FAILED
+    return Health(
+        level=Level.NOW if failed else Level.LOOK,
+        title=f"{slot.name} does not receive: {problem or slot.problem_code}.",
+        cause=_retry(slot, now) or "It is not tried again by itself.",
+        next_step=_step(slot.problem_remedy),
+    )
 
 
 def _streams(slot: Slot) -> bool:

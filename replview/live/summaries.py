@@ -46,16 +46,7 @@ def summarise(
 
     ``after_seq`` places one that has no place of its own: after that commit.
     """
-    tables = sorted(
-        (
-            (
-                ".".join(names.get(int(key), ("unknown", key))),
-                *((0, 0, 0, 0, counts[0]) if row.state == "snapshot" else counts),
-            )
-            for key, counts in row.relations.items()
-        ),
-        key=lambda table: -sum(table[1:]),
-    )
+    tables = _tables(row, names)
     data = {
         "id": str(row.id),
         "inc": row.incarnation_id,
@@ -83,6 +74,18 @@ def summarise(
         "aborted": row.aborted_changes,
     }
     return Summary(row=row, tables=tables, data=data)
+
+
+def _tables(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> list[tuple[Any, ...]]:
+    """As ``Summary.tables``."""
+    tables = (
+        (
+            ".".join(names.get(int(key), ("unknown", key))),
+            *((0, 0, 0, 0, counts[0]) if row.state == "snapshot" else counts),
+        )
+        for key, counts in row.relations.items()
+    )
+    return sorted(tables, key=lambda table: -sum(table[1:]))
 
 
 def only_messages(rows: Iterable[TransactionRow]) -> list[int]:

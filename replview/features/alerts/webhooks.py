@@ -109,7 +109,23 @@ def post(
     """
     parts = parse_url(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    host = parts.hostname or ""
+    address = _allowed_address(parts.hostname or "", port, resolve, allow_private)
+    headers = _headers(body, secret, delivery_id)
+    connection = _Pinned(parts, port, address, timeout_seconds)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        connection.request("POST", target, body, headers)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        if connection.ran_out:
+            raise TimeoutError(f"no answer within {timeout_seconds:g} s") from error
+        raise
+    finally:
+        connection.close()
+
+
+def _allowed_address(host: str, port: int, resolve: Resolve, allow_private: bool) -> str:
+    """The first of the host's addresses to which may be sent. Raises ``Refused``."""
     try:
         addresses = resolve(host, port)
     except (OSError, UnicodeError):
@@ -117,6 +133,11 @@ def post(
     allowed = [found for found in addresses if allow_private or is_public(found)]
     if not allowed:
         raise Refused("the host has no public address, and private ones are not allowed")
+    return allowed[0]
+
+
+def _headers(body: bytes, secret: str, delivery_id: str) -> dict[str, str]:
+    """The headers of a delivery that is sent now, signed where there is a secret."""
     timestamp = int(time.time())
     headers = {
         "Content-Type": "application/json",
@@ -128,17 +149,7 @@ def post(
     }
     if secret:
         headers["Replview-Signature"] = signature(secret, timestamp, body)
-    connection = _Pinned(parts, port, allowed[0], timeout_seconds)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    try:
-        connection.request("POST", target, body, headers)
-        return connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
-        if connection.ran_out:
-            raise TimeoutError(f"no answer within {timeout_seconds:g} s") from error
-        raise
-    finally:
-        connection.close()
+    return headers
 
 
 class _Pinned(http.client.HTTPConnection):

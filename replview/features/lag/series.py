@@ -199,13 +199,6 @@ def _rows(
 ) -> list[tuple[Any, ...]]:
     """Buckets: slot, number, time, then a value for a gauge and the end and least of a counter."""
     values: dict[str, Any] = {"slots": list(slot_ids), "step": step}
-    wanted = ["extract(epoch FROM max(at))::float8"]
-    for name in fields:
-        if name in GAUGES:
-            wanted.append(GAUGES[name])
-        else:
-            column = COUNTERS[name]
-            wanted += [_number(f"{least}({column})", name) for least in ("max", "min")]
     columns = ", ".join(sorted(set(_columns(fields))))
     parts = []
     pieces = boundaries(period, since, until)
@@ -224,12 +217,24 @@ def _rows(
     binned = "date_bin(make_interval(secs => %(step)s), sampled_at, 'epoch'::timestamptz)"
     sql = (
         f"SELECT slot_id, extract(epoch FROM {binned})::bigint / %(step)s AS bucket, "  # noqa: S608 (of constants)
-        f"{', '.join(wanted)} FROM ({' UNION ALL '.join(parts)}) samples"
+        f"{', '.join(_aggregates(fields))} FROM ({' UNION ALL '.join(parts)}) samples"
         f" GROUP BY slot_id, {binned} ORDER BY slot_id, {binned}"
     )
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         return list(cursor.fetchall())
+
+
+def _aggregates(fields: Iterable[str]) -> Iterator[str]:
+    """What is selected of a bucket: its time, then each field's value or values."""
+    yield "extract(epoch FROM max(at))::float8"
+    for name in fields:
+        if name in GAUGES:
+            yield GAUGES[name]
+        else:
+            column = COUNTERS[name]
+            for function in ("max", "min"):
+                yield _number(f"{function}({column})", name)
 
 
 def _columns(fields: Iterable[str]) -> Iterator[str]:

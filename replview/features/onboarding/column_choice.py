@@ -99,41 +99,41 @@ def read_choice(
     columns = read_columns(connection, [table.oid for table in tables])
     former: Rules = answers.get("columns") or {}
     in_force = current_rules()
-    rules = {
-        table.oid: masked_by(
-            in_force, source_id, table.schema, table.name, columns.get(table.oid, [])
-        )
-        for table in tables
-    }
-    rows = {
-        table.text: [
+    rows: dict[str, list[ColumnRow]] = {}
+    for table in tables:
+        found, chosen = columns.get(table.oid, []), former.get(table.text, {})
+        masks = masked_by(in_force, source_id, table.schema, table.name, found)
+        rows[table.text] = [
             ColumnRow(
                 table=table.text,
                 column=column.name,
                 type_name=column.type_name,
                 looks=looks_like(column.name),
-                chosen=former.get(table.text, {}).get(column.name, KEEP),
+                chosen=chosen.get(column.name, KEEP),
                 must_be_sent=_EVERYTHING
                 if everything
                 else column_rules.must_be_sent(table, known, column.name),
-                by_rule=rules[table.oid].get(column.name, ""),
+                by_rule=masks.get(column.name, ""),
             )
-            for column in columns.get(table.oid, [])
+            for column in found
         ]
-        for table in tables
-    }
-    still = {
-        name: {column: rule for column, rule in rules.items()
-               if any(row.column == column for row in rows.get(name, []))}
-        for name, rules in former.items()
-    }  # fmt: skip
     return ColumnChoice(
         tables=rows,
         shown=shown if shown in rows else SUGGESTED,
         at_source=connection.info.server_version >= 150000 and answers.get("through") == "tables",
         everything=everything,
-        rules={name: rules for name, rules in still.items() if rules},
+        rules=_rules_of_present(former, rows),
     )
+
+
+def _rules_of_present(former: Rules, rows: Mapping[str, list[ColumnRow]]) -> Rules:
+    """The rules that were chosen before, without those of tables and columns that are gone."""
+    found: Rules = {}
+    for name, rules in former.items():
+        present = {row.column for row in rows.get(name, [])}
+        if still := {column: rule for column, rule in rules.items() if column in present}:
+            found[name] = still
+    return found
 
 
 def read_form(choice: ColumnChoice, sent: QueryDict) -> Rules:

@@ -165,6 +165,11 @@ def _usual(facts: ServerFacts) -> tuple[Option, ...]:
 
 
 def _further(facts: ServerFacts) -> tuple[Option, ...]:
+    return (*_when_shown(facts), *_what_is_received(facts), *_how_it_is_read(facts))
+
+
+def _when_shown(facts: ServerFacts) -> tuple[Option, ...]:
+    """When transactions are shown that are not committed at once."""
     prepared = facts.max_prepared_transactions > 0
     return (
         Option(
@@ -194,6 +199,12 @@ def _further(facts: ServerFacts) -> tuple[Option, ...]:
             if not prepared
             else "sent from PostgreSQL 15 on",
         ),
+    )  # fmt: skip
+
+
+def _what_is_received(facts: ServerFacts) -> tuple[Option, ...]:
+    """Messages, and changes that came from elsewhere."""
+    return (
         Option(
             name="messages",
             label="Logical messages",
@@ -214,6 +225,12 @@ def _further(facts: ServerFacts) -> tuple[Option, ...]:
             ),
             refusal="" if facts.version >= 160000 else "told apart from PostgreSQL 16 on",
         ),
+    )
+
+
+def _how_it_is_read(facts: ServerFacts) -> tuple[Option, ...]:
+    """The slot on its server and the connection; what is kept of a rollback."""
+    return (
         Option(
             name="failover",
             label="Survive a failover",
@@ -248,4 +265,4 @@ def _further(facts: ServerFacts) -> tuple[Option, ...]:
                 ("yes", "Keep it, marked", "it takes place in the store"),
             ),
         ),
-    )  # fmt: skip
+    )

@@ -58,17 +58,13 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
     """The page's content."""
     shown = Shown.from_words(request.GET)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
-    transitions = (
-        transitions_of(reading_session(), [row.id]).get(row.id, ())
-        if row.streamed or row.gid
-        else ()
-    )
+    staged = row.streamed or row.gid
+    transitions = transitions_of(reading_session(), [row.id]).get(row.id, ()) if staged else ()
     entries = table_entries(row, names, shown)
     relations = {e.value: e.relation_id for e in entries if e.relation_id is not None}
     spots, last = first_spots(reading_session(), row.id, _SPOTS)
     changes = read_changes(row, slot, shown, relations, last)
     of_table = table_of(entries)
-    letters = _letters(row)
     return {
         "slot": slot,
         "row": row,
@@ -83,15 +79,7 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "more_entries": max(len(entries) - _TABLES_SHOWN, 0),
         "changes": changes,
         "blocks": changes.blocks,
-        "ops": [(letter, letter in (shown.ops or letters),
-                 shown.query(ops=shown.toggled(letter, letters)), OPERATION_NAMES[letter])
-                for letter in letters],
-        "neighbours_query": shown.query(ops="", text="", table=""),
-        "url_side": shown.query(stay=True, inline=False),
-        "url_inline": shown.query(stay=True, inline=True),
-        "url_changed": shown.query(stay=True, all_columns=False),
-        "url_all": shown.query(stay=True, all_columns=True),
-        "url_unfiltered": shown.query(table="", ops="", text=""),
+        **_choices(shown, _letters(row)),
         "actor_link": actor_url(slot, row.actor) if row.actor else "",
         "coverage_url": slot_page_url(slot),
         "download_query": urlencode({"slot": str(slot), "transaction": row.id}, safe="/,"),
@@ -103,6 +91,21 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "neighbours": _neighbours(row, of_table),
         "apart": apart_words(row, slot),
         "not_undone": _not_undone(row, changes),
+    }
+
+
+def _choices(shown: Shown, letters: str) -> dict[str, Any]:
+    """How the changes may be shown otherwise, each with its address."""
+    return {
+        "ops": [(letter, letter in (shown.ops or letters),
+                 shown.query(ops=shown.toggled(letter, letters)), OPERATION_NAMES[letter])
+                for letter in letters],
+        "neighbours_query": shown.query(ops="", text="", table=""),
+        "url_side": shown.query(stay=True, inline=False),
+        "url_inline": shown.query(stay=True, inline=True),
+        "url_changed": shown.query(stay=True, all_columns=False),
+        "url_all": shown.query(stay=True, all_columns=True),
+        "url_unfiltered": shown.query(table="", ops="", text=""),
     }  # fmt: skip
 
 
