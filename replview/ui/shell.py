@@ -171,22 +171,12 @@ def _scope(
     shown = slot or other
     entries = [Entry(word="All sources", url=reverse(here), current=shown is None)]
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
-        entries.append(
-            Entry(
-                word=source.source.name,
-                url=f"{reverse('sources')}#source-{source.source.pk}",
-                level=source.level,
-            )
-        )
+        url = f"{reverse('sources')}#source-{source.source.pk}"
+        entries.append(Entry(word=source.source.name, url=url, level=source.level))
         for view in sorted(source.slots, key=lambda view: view.slot.name):
+            url, current = slot_url(view.slot), view is slot
             entries.append(
-                Entry(
-                    word=view.slot.name,
-                    url=slot_url(view.slot),
-                    level=view.level,
-                    within=True,
-                    current=view is slot,
-                )
+                Entry(word=view.slot.name, url=url, level=view.level, within=True, current=current)
             )
         if other is not None and other in source.others:
             entries.append(

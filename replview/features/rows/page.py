@@ -140,6 +140,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     assert start.table is not None
     assert start.key is not None
     address = _Address(slot, start, words)
+    relation = start.table.relation
     actor = str(words["actor"]) if "actor" in words else None
     column = str(words.get("column", ""))
     cursor = str(words.get("cursor", "")) or None
@@ -153,35 +154,48 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
         history = read()
     if cursor is not None or actor is not None or column:
         scan.newest = None
-    relation = start.table.relation
     now = row_as_of(reading_session(), slot, relation.pk, start.key, scan=scan)
     coverage = coverage_of(reading_session(), slot, table=(relation.schema, relation.table))
     as_of = read_as_of(scan, start, words, now, history)
-    lines = [_line(item, address, history) for item in history.items]
-    _open(lines, history, str(words.get("open", "")))
     return Page(
         history=history,
         sentence=sentence_of(start, history, now, coverage),
-        lines=lines,
+        lines=_lines(history, address, str(words.get("open", ""))),
         strip=strip_of(history, coverage, as_of.at, timezone.now()),
         as_of=as_of,
         coverage=coverage,
-        older_url=address.url(cursor=history.older, open=None) if history.older else "",
-        newest_url=address.url(cursor=None, open=None) if cursor else "",
-        row_url=address.url(**dict.fromkeys((*_KEPT, "actor"))),
         column=column,
         actor=actor,
         columns=_columns(start, column, address),
         actors=_actors(history, actor, address),
         relation_url=relation_url(relation.pk),
         kept=[(n, v) for n, v in address.words.items() if n not in ("as_of", "before", "cursor")],
-        clear_url=address.url(actor=None, column=None, cursor=None),
-        any_column_url=address.url(column=None, cursor=None),
-        any_actor_url=address.url(actor=None, cursor=None),
-        before_url=f"{address.url(before=as_of.before_last, as_of=None)}#as-of",
-        yesterday_url=f"{address.url(as_of=as_of.yesterday, before=None)}#as-of",
-        now_url=address.url(as_of=None, before=None),
+        **_addresses(address, history, as_of, cursor),
     )
+
+
+def _lines(history: RowHistory, address: _Address, opened: str) -> list[Line]:
+    """A line a change, one of them open where the address says so."""
+    lines = [_line(item, address, history) for item in history.items]
+    _open(lines, history, opened)
+    return lines
+
+
+def _addresses(
+    address: _Address, history: RowHistory, as_of: AsOf, cursor: str | None
+) -> dict[str, str]:
+    """Where the page's links lead, by the names of ``Page``."""
+    return {
+        "older_url": address.url(cursor=history.older, open=None) if history.older else "",
+        "newest_url": address.url(cursor=None, open=None) if cursor else "",
+        "row_url": address.url(**dict.fromkeys((*_KEPT, "actor"))),
+        "clear_url": address.url(actor=None, column=None, cursor=None),
+        "any_column_url": address.url(column=None, cursor=None),
+        "any_actor_url": address.url(actor=None, cursor=None),
+        "before_url": f"{address.url(before=as_of.before_last, as_of=None)}#as-of",
+        "yesterday_url": f"{address.url(as_of=as_of.yesterday, before=None)}#as-of",
+        "now_url": address.url(as_of=None, before=None),
+    }
 
 
 def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> Line:

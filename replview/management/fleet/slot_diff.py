@@ -1,6 +1,6 @@
 """A declared slot that replview has: what differs, what changes it, and what cannot be changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replview.acts.columns import change_columns, plan_columns
@@ -15,7 +15,7 @@ from replview.catalog.plan.column_rules import check_columns, rules_for_slot
 from replview.catalog.plan.slot_request import Wish
 from replview.catalog.plan.slot_step import two_phase_of
 from replview.catalog.problems import SourceProblem
-from replview.catalog.publications import read_members, read_publications
+from replview.catalog.publications import Publication, read_members, read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.state.wal_budget import size_words
@@ -103,10 +103,25 @@ def _compare_tables(
         cause = "its publication is not FOR ALL TABLES, and is not made so in place"
         item.refuse(SourceProblem("fixed", cause, remedy))
         return
-    wish = Wish(slot_name=slot.name, tables=chosen_names(declared, tables))
-    server_version = connection.info.server_version
-    chosen = wishes.chosen_tables(wish, tables, server_version)
     members = {(m.schema, m.name): p for p in ours for m in read_members(connection, p.name)}
+    wish = Wish(slot_name=slot.name, tables=chosen_names(declared, tables))
+    chosen = wishes.chosen_tables(wish, tables, connection.info.server_version)
+    add, remove = _membership_changes(chosen, members, tables)
+    if not add and not remove:
+        return
+    item.change("tables", f"{len(members)} published", _difference(add, remove))
+    item.take(
+        plan_tables(slot, add=add, remove=remove),
+        lambda say: change_tables(slot, add=add, remove=remove, by=BY),
+    )
+
+
+def _membership_changes(
+    chosen: Sequence[TableFacts],
+    members: Mapping[tuple[str, str | None], Publication],
+    tables: list[TableFacts],
+) -> tuple[list[str], list[str]]:
+    """The tables that must join the slot's publications, and those that must leave them."""
     wanted = {(table.schema, table.name) for table in chosen}
     # Those that have a usable identity by now join the publication of updates, too.
     add = [
@@ -118,13 +133,7 @@ def _compare_tables(
     remove = [
         table_text(schema, name or "") for schema, name in members if (schema, name) not in wanted
     ]
-    if not add and not remove:
-        return
-    item.change("tables", f"{len(members)} published", _difference(add, remove))
-    item.take(
-        plan_tables(slot, add=add, remove=remove),
-        lambda say: change_tables(slot, add=add, remove=remove, by=BY),
-    )
+    return add, remove
 
 
 def _compare_row(item: Item, slot: Slot, declared: DeclaredSlot) -> None:

@@ -49,6 +49,13 @@ def add_filters(parser: ArgumentParser) -> None:
         choices=states,
         help="committed, message or snapshot (a baseline's rows)",
     )
+    _add_transaction_filters(parser)
+    _add_place_filters(parser)
+
+
+def _add_transaction_filters(parser: ArgumentParser) -> None:
+    """What asks of the transaction as a whole."""
+    option = parser.add_argument
     option("--xid", type=int, metavar="XID", help="of this transaction")
     option("--gid", metavar="GID", help="of this two-phase transaction")
     option("--transaction", type=number, metavar="ID", help="of this one, as its page's address")
@@ -66,6 +73,11 @@ def add_filters(parser: ArgumentParser) -> None:
         metavar="SECONDS",
         help="of two-phase transactions that were prepared for so long or longer",
     )
+
+
+def _add_place_filters(parser: ArgumentParser) -> None:
+    """What asks of a place in history, of values and of a row."""
+    option = parser.add_argument
     option("--since", metavar="TIME", help="an ISO time (else UTC), or an age like 2h, 7d")
     option("--until", metavar="TIME", help="the same, excluded")
     option("--from-lsn", type=_lsn, metavar="LSN", help="commits at or after it")

@@ -241,6 +241,14 @@ def actors_of(
     )
 
 
+def _parts(*, all_tables: bool) -> str:
+    if all_tables:
+        return f"{_WHOLE} UNION ALL {_TABLES}"
+    # By the index of days: by that of actors each of their tables' rows would be read too.
+    whole = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
+    return f"{whole} UNION ALL {_TABLES_ON}"
+
+
 def doings_of(
     span: Span, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
 ) -> dict[str, Doings]:
@@ -250,11 +258,7 @@ def doings_of(
     """
     if not actors:
         return {}
-    parts = f"{_WHOLE} UNION ALL {_TABLES}"
-    if tables_on is not None:
-        # By the index of days: by that of actors each of their tables' rows would be read too.
-        whole = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
-        parts = f"{whole} UNION ALL {_TABLES_ON}"
+    parts = _parts(all_tables=tables_on is None)
     sql = f"""{_activity(parts, span, actors=True)}, summed AS (
         SELECT actor, part, CASE WHEN part = 0 THEN day END AS day, {_COUNTS}, {_GRADES},
                min(first_time), max(last_time)

@@ -110,7 +110,7 @@ def note(
     facts = dict(details or {})
     if len(ids) + len(named) > MOST_RELATIONS:
         facts["relations"] = len(ids) + len(named)
-    values = [
+    _add(
         Action(action).value,
         user_id,
         _clean(user_name),
@@ -123,7 +123,10 @@ def note(
         ids[:MOST_RELATIONS],
         [_clean(name) for name in named[: max(0, MOST_RELATIONS - len(ids))]],
         _json(facts),
-    ]
+    )
+
+
+def _add(*values: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_ADD, values)
 

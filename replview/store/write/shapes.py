@@ -77,6 +77,12 @@ class StoredShape:
     is_new: bool
 
 
+_BACK_IN_FORCE = """
+    UPDATE relation_version SET intervals = intervals || %s
+    WHERE id = %s AND id <> (SELECT current_version_id FROM relation WHERE id = %s)
+"""
+
+
 def store_shape(
     connection: psycopg.Connection[Any],
     slot_id: int,
@@ -104,13 +110,7 @@ def store_shape(
         stored = StoredShape(relation_id, found[0], found[1], is_new=False)
     elif found is not None:
         # Back in force only if another version was in force in between.
-        connection.execute(
-            """
-            UPDATE relation_version SET intervals = intervals || %s
-            WHERE id = %s AND id <> (SELECT current_version_id FROM relation WHERE id = %s)
-            """,
-            [interval, found[0], relation_id],
-        )
+        connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         stored = StoredShape(relation_id, found[0], found[1], is_new=False)
     else:
         stored = _new_version(connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid)

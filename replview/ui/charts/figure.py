@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.ui.charts.axes import axis
+from replview.ui.charts.axes import Axis, axis
 from replview.ui.charts.values import SlotValues, Stretch
 
 #: Inks of several slots, distinguished by their dashes too.
@@ -97,7 +97,25 @@ def chart(
     marks = axis(unit, highest)
     data = [_hatched(stretch) for stretch in unknown]
     data += [_trace(line, unit) for line in lines]
-    layout = {
+    legend = [{"name": line.name, "ink": line.ink, "dash": line.dash} for line in lines]
+    legend += [{"name": level.name, "ink": level.ink, "dash": "dash"} for level in levels]
+    return Chart(
+        key=key,
+        title=title,
+        unit=unit,
+        figure={"data": data, "layout": _layout(marks, levels)},
+        legend=legend,
+        note=note if any_known(lines) else (note or "Nothing is known of this stretch of time."),
+        unknown=[
+            {"since": one.since, "until": one.until, "why": one.why, "open": one.open}
+            for one in unknown
+        ],
+    )
+
+
+def _layout(marks: Axis, levels: Sequence[Level]) -> dict[str, Any]:
+    """Plotly's layout: an axis from zero, a second one for what spans the whole height."""
+    return {
         "margin": dict(MARGIN),
         "showlegend": False,
         "hovermode": False,
@@ -112,20 +130,6 @@ def chart(
         "shapes": [_level_line(level) for level in levels],
         "annotations": [_level_words(level) for level in levels],
     }  # fmt: skip
-    legend = [{"name": line.name, "ink": line.ink, "dash": line.dash} for line in lines]
-    legend += [{"name": level.name, "ink": level.ink, "dash": "dash"} for level in levels]
-    return Chart(
-        key=key,
-        title=title,
-        unit=unit,
-        figure={"data": data, "layout": layout},
-        legend=legend,
-        note=note if any_known(lines) else (note or "Nothing is known of this stretch of time."),
-        unknown=[
-            {"since": one.since, "until": one.until, "why": one.why, "open": one.open}
-            for one in unknown
-        ],
-    )
 
 
 def any_known(lines: Iterable[Line]) -> bool:
