@@ -7,7 +7,11 @@ Of what hypothesis thinks up it tries a few (``--hypothesis-profile quick``).
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("quick", max_examples=20, deadline=None)
+# Tests run side by side on few processors: how long an example takes says nothing there.
+_PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("patient", **_PATIENT)
+hypothesis.settings.register_profile("quick", max_examples=20, **_PATIENT)
+hypothesis.settings.load_profile("patient")
 
 #: Whatever takes one of these takes its time: a server besides the store, a receiver at work.
 _FIXTURES = {
