@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 
 from replview.store.models import AccessRecord
-from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.records import utc_text
 from replview.store.write.access_record import Action, note
 from replview.text.parsing import whole_number
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from channels_redis.core import RedisChannelLayer
 
-from replview.store.instance_identity import redis_prefix
+from replview.store.connecting import redis_prefix
 
 
 class InstanceChannelLayer(RedisChannelLayer):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from decoder.messages import LogicalMessage
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.write.copy_rows import TransactionRow
 
 CLAIM, STAMP = "replview", "replview.stamp"
 #: Prefix → how well the actor is known.

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from decoder.errors import ProtocolError
 from decoder.events import (
@@ -19,15 +18,12 @@ from decoder.events import (
 from decoder.timestamps import now_us
 from replview.receiver.storing.encoding import ChangeEncoder, message_document
 from replview.receiver.storing.table_plans import TablePlans
-from replview.store.write import change_rows
+from replview.store.write import copy_rows
+from replview.store.write.copy_rows import TransactionRow
 from replview.store.write.partitions import TransactionIds
-from replview.store.write.transaction_rows import TransactionRow
 
 #: Bytes of an XLogData frame before the message.
 _HEADER_BYTES = 25
-_COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
-    sql.SQL(", ").join(map(sql.Identifier, change_rows.COPY_COLUMNS))
-)
 #: SQLSTATE classes that blame what is stored rather than the state of the store: data exception,
 #: integrity constraint violation, program limit exceeded, a check of the user's own.
 _ABOUT_DATA = ("22", "23", "54", "P0", "44")
@@ -145,9 +141,9 @@ class Trial:
         try:
             with (
                 self._connection.transaction(force_rollback=True),
-                self._connection.cursor().copy(_COPY_CHANGES) as copy,
+                self._connection.cursor().copy(copy_rows.COPY_CHANGES) as copy,
             ):
-                copy.write(change_rows.COPY_HEADER)
+                copy.write(copy_rows.COPY_HEADER)
                 encoder = ChangeEncoder(self._plans, copy.write)
                 for transaction, change in changes:
                     row = rows[id(transaction)]
@@ -157,7 +153,7 @@ class Trial:
                     else:
                         encoder.encode(row, [change])
                 encoder.flush()
-                copy.write(change_rows.COPY_TRAILER)
+                copy.write(copy_rows.COPY_TRAILER)
         except psycopg.Error as error:
             if self._connection.closed:
                 raise

@@ -9,8 +9,13 @@ from typing import Any
 
 import psycopg
 
-from replview.store.read.globs import table_readings
-from replview.store.read.mask_rules import NamedColumn, Rule, masked_by, rules_of_rows
+from replview.store.read.mask_rules import (
+    NamedColumn,
+    Rule,
+    masked_by,
+    rules_of_rows,
+    table_readings,
+)
 
 #: ``{"schema.table": {"column": "drop" | "mask"}}``.
 ColumnRules = Mapping[str, Mapping[str, str]]

@@ -8,8 +8,7 @@ import psycopg
 from django.db import DatabaseError, DataError, connection, transaction
 
 from replview.store.models.seen import seen_ids
-from replview.store.read.prepared import Parameters
-from replview.store.read.session import ReadSession
+from replview.store.read.session import Parameters, ReadSession
 from replview.store.read.visibility import Grants, Visibility, read_rules
 
 

@@ -23,7 +23,7 @@ def fill(waiting: int) -> int:
 
     from decoder.scalars import LSN
     from replview.store import models
-    from replview.store.read.transaction_ids import transaction_id
+    from replview.store.read.days import transaction_id
     from replview.store.write.partitions import ensure_partitions
 
     now = dt.datetime.now(dt.UTC)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from decoder.scalars import LSN
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, Transaction
-from replview.store.read.transaction_ids import transaction_id
+from replview.store.read.days import transaction_id
 from replview.store.write.partitions import ensure_partitions
 
 MB, GB = 1 << 20, 1 << 30

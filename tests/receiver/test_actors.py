@@ -9,7 +9,7 @@ from django.core.management import call_command
 from decoder.messages import LogicalMessage
 from decoder.scalars import LSN
 from replview.receiver.actors import MAX_CONTEXT_BYTES, note_actor
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.write.copy_rows import TransactionRow
 
 STAMP = {"actor": "app", "application_name": "till", "client_address": "10.0.0.7"}
 

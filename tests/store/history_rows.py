@@ -13,7 +13,7 @@ from replview.store.models import (
     Source,
     Transaction,
 )
-from replview.store.read.transaction_ids import transaction_id
+from replview.store.read.days import transaction_id
 
 WHEN = dt.datetime(2026, 11, 20, 7, 57, 11, 369827, tzinfo=dt.UTC)
 _KINDS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}

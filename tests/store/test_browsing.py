@@ -10,10 +10,10 @@ import pytest
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, SlotIncarnation, Source, Transaction
+from replview.store.read.days import transaction_id
 from replview.store.read.history import transactions_by_id
 from replview.store.read.history_places import IncarnationPlaces
 from replview.store.read.rows import TransactionRow
-from replview.store.read.transaction_ids import transaction_id
 from replview.store.read.transactions import streams as browsing_streams
 from replview.store.read.transactions.listing import (
     Cursor,

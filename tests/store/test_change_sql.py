@@ -7,12 +7,11 @@ import psycopg
 import pytest
 
 from replview.access.visibility import reading_session
-from replview.store.read.changes.as_sql import change_as_sql, undo_sql
+from replview.store.read.changes.as_sql import change_as_sql, undo_sql, undo_transaction
 from replview.store.read.changes.of_transaction import first_changes_whole
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import KEY_WORDS, identifier, literal, string
-from replview.store.read.transactions.transaction_undo import undo_transaction
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
 from tests.receiver.conftest import record as record  # a fixture

@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.store.read.globs import glob
+from replview.store.read.mask_rules import glob
 
 
 @given(pattern=st.text("ab*.", max_size=8), name=st.text("ab.\n", max_size=9))

@@ -25,8 +25,8 @@ from replview.store.models import (
     Transaction,
 )
 from replview.store.read.coverage import coverage_of
+from replview.store.read.days import first_id_of
 from replview.store.read.row_history.as_of import row_as_of
-from replview.store.read.transaction_ids import first_id_of
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import deletion as retention
 from replview.store.retention import forecast

@@ -9,7 +9,7 @@ from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from replview.store.django_session import DjangoSession
-from replview.store.read import prepared
+from replview.store.read import session
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def _own_session() -> Iterator[None]:
     connection.close()
     yield
-    prepared._pooled.clear()
+    session._pooled.clear()
     connection.close()
 
 
@@ -116,7 +116,7 @@ def test_behind_a_pooler_that_forgets_it_runs_plainly_and_prepares_no_more() -> 
 
 def test_a_session_where_another_client_prepared_it_is_used_as_it_is() -> None:
     DjangoSession().prepared_rows("SELECT %s::int", [1])
-    prepared._prepared.clear()
+    session._prepared.clear()
 
     assert DjangoSession().prepared_rows("SELECT %s::int", [2]) == [(2,)]
     assert len(_names()) == 1

@@ -6,8 +6,8 @@ from replview.access.visibility import reading_session
 from replview.store.models import Relation
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.backward_scan import BackwardScan
-from replview.store.read.row_history.cursors import CursorError
 from replview.store.read.row_history.history import (
+    CursorError,
     Mark,
     RowHistory,
     changed_columns,

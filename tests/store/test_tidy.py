@@ -14,7 +14,7 @@ from replview.store.models import (
     Source,
     Transaction,
 )
-from replview.store.read.transaction_ids import transaction_id
+from replview.store.read.days import transaction_id
 from replview.store.retention import tidy
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ from ninja import P, QueryEx, Router
 from replview.access.page import VIEWER, page
 from replview.access.visibility import reading_session
 from replview.store.read import history
-from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.records import utc_text
 from replview.store.sums.actor_sums import (
     SORTS,
     ActorSum,

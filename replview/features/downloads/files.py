@@ -15,8 +15,7 @@ from replview.access.visibility import reading_session
 from replview.features.downloads.typed_records import TypedRecords
 from replview.parquet.writing.files import row_groups, write_file
 from replview.parquet.writing.targets import Target
-from replview.store.read.changes.as_csv import csv_lines
-from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.records import csv_lines, utc_text
 from replview.store.read.changes.scan import Found
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import RecordWriter

@@ -80,7 +80,7 @@ class TypedRecords:
         whole_old: bool = False,
         derived: Mapping[str, Any] | None = None,
     ) -> None:
-        """One change as JSON (``store.read.changes.as_json``), with its table's columns.
+        """One change as JSON (``store.read.changes.records``), with its table's columns.
 
         ``transaction`` is what the transactions file says of its transaction; ``whole_old``: the
         server sent the whole old row; ``derived``: the row before an update, from the record.

@@ -23,8 +23,7 @@ from replview.features.downloads.files import (
 from replview.store.models import Slot
 from replview.store.read.changes.search import WhereError, check_where
 from replview.store.read.changes.selections import Selection
-from replview.store.write.access_record import Action, note
-from replview.store.write.search_records import searched_changes
+from replview.store.write.access_record import Action, note, searched_changes
 from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream
 

@@ -16,7 +16,7 @@ import orjson
 from django.db import connection, transaction
 
 from replview.features.erasure.rows import Found
-from replview.store.read.transaction_ids import day_of
+from replview.store.read.days import day_of
 
 # (An image without columns stays one.)
 _ERASED = """

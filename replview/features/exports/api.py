@@ -12,7 +12,7 @@ from replview.features.exports.outlook import outlook_of, spark_for
 from replview.features.exports.request import Before, ExportRequest, ask, read_export_request
 from replview.jobs import exports
 from replview.store.models import Export
-from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.records import utc_text
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, may_choose_anywhere, read_policy
 from replview.ui.api.access import Token

@@ -41,7 +41,7 @@ from replview.features.monitoring.exposition import (
 from replview.features.monitoring.metrics_slots import write_slots
 from replview.features.monitoring.metrics_sources import write_sources
 from replview.features.monitoring.request_metrics import own_text
-from replview.store.instance_identity import redis_prefix
+from replview.store.connecting import redis_prefix
 from replview.store.instance_settings import read_number
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Transaction
 from replview.store.models.seen import only_of

@@ -9,7 +9,7 @@ from replview.catalog.doctor.doctor import examine
 from replview.catalog.doctor.findings import Finding, Grade
 from replview.catalog.doctor.server import check_monitoring
 from replview.catalog.problems import THROUGH_SQL, SourceProblem
-from replview.store.instance_identity import store_system_identifier
+from replview.store.connecting import store_system_identifier
 from replview.store.models import SourceDraft
 from replview.text.formats import plural
 from replview.text.remedies import Remedy, split_remedy

@@ -8,7 +8,7 @@ from ninja import Router
 from replview.access.page import VIEWER, page
 from replview.features.relations.schema_history import Period, VersionHistory, schema_history
 from replview.store.models import Relation
-from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.records import utc_text
 from replview.store.sums.relation_sums import last_changes, sums_of_slot
 from replview.ui.api.coverage import coverage_json
 from replview.ui.api.slots import slot_named

@@ -8,7 +8,7 @@ from django.db.models import Min
 from replview.access.visibility import reading_session
 from replview.catalog.state.wal_budget import size_words
 from replview.store.models import Slot
-from replview.store.read.deleted_days import kept_since
+from replview.store.read.days import kept_since
 from replview.store.retention import archive, archived
 from replview.store.retention.forecast import Forecast, SlotForecast, forecast, slot_forecasts
 from replview.store.retention.policy import all_alike

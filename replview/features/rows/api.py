@@ -10,7 +10,7 @@ from replview.access.page import ROWS, VIEWER, page
 from replview.access.visibility import reading_session
 from replview.store.fields import LSN
 from replview.store.models import Slot
-from replview.store.read.changes.as_json import OPERATIONS, utc_text
+from replview.store.read.changes.records import OPERATIONS, utc_text
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import RowHistory, row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named

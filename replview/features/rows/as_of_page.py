@@ -13,10 +13,9 @@ from django.utils.dateparse import parse_datetime
 from replview.access.visibility import reading_session
 from replview.features.rows.text import differs, short
 from replview.store.read.changes.values import mark_of
-from replview.store.read.row_history.as_of import RowState, row_as_of
+from replview.store.read.row_history.as_of import RowState, position_of, row_as_of
 from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.history import RowHistory
-from replview.store.read.row_history.moments import position_of
 from replview.store.read.sql_text import comment, identifier, literal, table_name
 from replview.ui.changes.cells import Cell
 from replview.ui.row_start import Start

@@ -22,8 +22,7 @@ from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.before_images import Before
-from replview.store.read.row_history.cursors import CursorError
-from replview.store.read.row_history.history import Mark, RowHistory, history_of
+from replview.store.read.row_history.history import CursorError, Mark, RowHistory, history_of
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.rows import ChangeRow

@@ -16,8 +16,7 @@ from replview.features.slots.quarantine_text import SHOWN_BYTES, hex_dump
 from replview.store.masks import current_rules
 from replview.store.models import Quarantine, RelationVersion, Slot
 from replview.store.quarantine import decide, raw_length, raw_part, skip_word
-from replview.store.read.globs import table_readings
-from replview.store.read.mask_rules import masked_by, named_columns
+from replview.store.read.mask_rules import masked_by, named_columns, table_readings
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import Action, note
 

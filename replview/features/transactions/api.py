@@ -9,10 +9,9 @@ from replview.access.page import VIEWER, page
 from replview.access.visibility import reading_session
 from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read import history
-from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.records import transaction_json, utc_text
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.listing import Cursor, find_transactions
-from replview.store.read.transactions.transaction_json import transaction_json
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging, transaction_filter
 from replview.ui.api.slots import slot_named

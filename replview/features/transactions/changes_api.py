@@ -10,16 +10,15 @@ from replview.access.page import ROWS, VIEWER, Action, page
 from replview.access.visibility import reading_session
 from replview.features.transactions.api import find_one
 from replview.store.models import Transaction
-from replview.store.read.changes.as_json import utc_text
 from replview.store.read.changes.batches import Batching
+from replview.store.read.changes.records import utc_text
 from replview.store.read.changes.scan import ChangeScan, Found
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.stream import PAGE, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.value_filter import WhereError
-from replview.store.write.access_record import viewed_changes
-from replview.store.write.search_records import searched_changes
+from replview.store.write.access_record import searched_changes, viewed_changes
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.coverage import coverage_json
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging

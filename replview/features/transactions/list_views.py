@@ -11,9 +11,9 @@ from replview.access.page import VIEWER, Action, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.transactions.list_page import STATES, find_transaction, list_url, read_page
 from replview.store.read.coverage import coverage_of
-from replview.store.read.deleted_days import last_deleted_day
+from replview.store.read.days import last_deleted_day
 from replview.store.read.transactions.transaction_filter import read_time
-from replview.store.write.search_records import searched_transactions
+from replview.store.write.access_record import searched_transactions
 from replview.ui.params import Params, scope_to
 from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of

@@ -14,11 +14,11 @@ from replview.features.transactions.filters import Shown, TableEntry, table_entr
 from replview.features.transactions.timeline import timeline_of
 from replview.store.models import Slot
 from replview.store.read import history
+from replview.store.read.changes.as_sql import MOST_CHANGES
 from replview.store.read.changes.of_transaction import ChangePage, find_changes, first_spots
 from replview.store.read.history import transitions_of
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.neighbours import Neighbours, neighbours_of
-from replview.store.read.transactions.transaction_undo import MOST_CHANGES
 from replview.text.addresses import actor_url, slot_page_url
 from replview.text.formats import plural
 from replview.ui.changes.cells import Block

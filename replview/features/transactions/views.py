@@ -12,16 +12,20 @@ from replview.access.visibility import reading_session
 from replview.features.transactions.page import read_page
 from replview.store.models import Relation, Slot, SlotIncarnation, Transaction
 from replview.store.read import history
-from replview.store.read.changes import as_json as change_json
-from replview.store.read.changes.as_sql import change_as_sql, undo_sql
+from replview.store.read.changes import records
+from replview.store.read.changes.as_sql import (
+    MOST_CHANGES,
+    change_as_sql,
+    undo_sql,
+    undo_transaction,
+)
 from replview.store.read.changes.of_transaction import first_changes_whole, last_seq, one_change
 from replview.store.read.changes.page import value_of
 from replview.store.read.coverage import coverage_of
-from replview.store.read.deleted_days import deleted_day_of
+from replview.store.read.days import deleted_day_of
 from replview.store.read.history import transitions_of
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import ChangeRow
-from replview.store.read.transactions.transaction_undo import MOST_CHANGES, undo_transaction
 from replview.store.retention.archived import place_of
 from replview.store.write.access_record import Action, note, viewed, viewed_changes
 from replview.targets.archived import archived_transaction
@@ -127,7 +131,7 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
     row = find_transaction(transaction_id)
     life = SlotIncarnation.objects.select_related("slot").get(pk=row.incarnation_id)
     oid = Relation.objects.filter(pk=change.relation_id or 0).values_list("oid", flat=True).first()
-    record = change_json.as_json(change, row, life.slot, life.number, oid)
+    record = records.as_json(change, row, life.slot, life.number, oid)
     return _plain(json.dumps(record, ensure_ascii=False, indent=2) + "\n", "change.json")
 
 

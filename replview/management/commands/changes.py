@@ -19,15 +19,13 @@ from replview.management.output.changes_options import add_filters, number, sele
 from replview.management.output.instance import InstanceCommand, find_slot
 from replview.parquet.writing.problems import TargetProblem
 from replview.store.models import Slot
-from replview.store.read.changes.as_csv import csv_lines
-from replview.store.read.changes.as_json import Record
+from replview.store.read.changes.records import Record, csv_lines
 from replview.store.read.changes.scan import ALL_OF_IT
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import WhereError, check_where
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found, last_cursor
-from replview.store.write.access_record import Action, note
-from replview.store.write.search_records import searched_changes
+from replview.store.write.access_record import Action, note, searched_changes
 
 #: Between two looks for new transactions: one small read by primary key each.
 _LOOK_SECONDS = 0.25

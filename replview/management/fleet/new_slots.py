@@ -11,7 +11,7 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.state.wal_budget import RECORD
 from replview.catalog.tables import TableFacts, leaves_of
 from replview.management.fleet.declared import DeclaredSlot
-from replview.store.read.globs import glob
+from replview.store.read.mask_rules import glob
 
 
 def plan_new(connection: Connection, declared: DeclaredSlot, tables: list[TableFacts]) -> SlotPlan:

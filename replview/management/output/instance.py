@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, handle_default_options
 from django.db import OperationalError, ProgrammingError, connection, connections
 
-from replview.store.instance_identity import store_system_identifier
+from replview.store.connecting import store_system_identifier
 from replview.store.models import Slot, Source
 from replview.text.problem import Problem
 

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 
 from replview.management.output.instance import PlainCommand, find_slot
 from replview.store.models import Slot, SlotEvent
-from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.records import utc_text
 from replview.store.slot_log import LogReader, read_log
 
 _LOOK_SECONDS = 0.5

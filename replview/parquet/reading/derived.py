@@ -19,9 +19,8 @@ from replview.parquet.reading.marked_rows import ASIDE, ORIGIN
 from replview.parquet.reading.packed_values import INT8, Fields
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import Slice, SliceTable
-from replview.store.read.prepared import Parameters
 from replview.store.read.row_history.before_images import Before, Shared, before_at
-from replview.store.read.session import ReadSession
+from replview.store.read.session import Parameters, ReadSession
 from replview.store.read.visibility import MASKED, Grants, Visibility
 
 #: What the query tells besides: 0 nothing, 1 the row before may be worked out, 2 and if it cannot

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import psycopg
-from psycopg import sql
 
 from decoder.events import Change
 from decoder.scalars import LSN
@@ -20,15 +19,11 @@ from replview.receiver.baselines.reading import Snapshot
 from replview.receiver.storing.encoding import ChangeEncoder
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transaction_copy import insert_rows, update_rows
-from replview.store.write import change_rows
-from replview.store.write.change_rows import store_large_values
+from replview.store.write import copy_rows
+from replview.store.write.copy_rows import TransactionRow, store_large_values
 from replview.store.write.incarnations import log_event
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
-from replview.store.write.transaction_rows import TransactionRow
 
-_COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
-    sql.SQL(", ").join(map(sql.Identifier, change_rows.COPY_COLUMNS))
-)
 _FENCE = """
     UPDATE baseline SET heartbeat_at = clock_timestamp(), "rows" = %(rows)s
     WHERE id = %(id)s AND state = 'reading' AND started_at = %(started_at)s
@@ -161,12 +156,12 @@ class BaselineWriter:
         with self._store.transaction():
             self._fence(len(rows))
             self._plans.keep_up(self._store)
-            with self._store.cursor().copy(_COPY_CHANGES) as copy:
-                copy.write(change_rows.COPY_HEADER)
+            with self._store.cursor().copy(copy_rows.COPY_CHANGES) as copy:
+                copy.write(copy_rows.COPY_HEADER)
                 encoder = ChangeEncoder(self._plans, copy.write)
                 encoder.encode(self._row, changes)
                 encoder.flush()
-                copy.write(change_rows.COPY_TRAILER)
+                copy.write(copy_rows.COPY_TRAILER)
             store_large_values(self._store, encoder.asides)
         self.rows += len(rows)
         self._row.size_bytes += size_bytes

@@ -22,7 +22,7 @@ from decoder.events import (
 )
 from replview.receiver.storing.batching import Recorder
 from replview.receiver.storing.portions import Portion
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.write.copy_rows import TransactionRow
 
 #: An aborted transaction is known again for so long: far shorter than it takes xids to wrap.
 _REMEMBERED_SECONDS = 3600.0

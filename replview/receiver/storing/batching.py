@@ -34,7 +34,7 @@ from replview.receiver.storing.portions import (
     resent,
     wrapped,
 )
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.write.copy_rows import TransactionRow
 
 #: A new xid so far below the last one is after a wraparound, not just an older transaction.
 _HALF_OF_XIDS = 1 << 31

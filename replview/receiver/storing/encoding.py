@@ -18,9 +18,10 @@ from decoder.tuples import UNCHANGED
 from replview.receiver.actors import note_actor
 from replview.receiver.storing.table_plans import Aside, TablePlan, TablePlans, as_json
 from replview.store.read.key_hash import NULL_MARK, SEPARATOR
-from replview.store.write.change_rows import (
+from replview.store.write.copy_rows import (
     NULL,
     LargeText,
+    TransactionRow,
     pack_hash,
     pack_jsonb,
     pack_seq_lsn,
@@ -28,7 +29,6 @@ from replview.store.write.change_rows import (
     row_head,
     row_table,
 )
-from replview.store.write.transaction_rows import TransactionRow
 
 #: Send a piece to the store once it has grown to this.
 PIECE_BYTES = 256 * 1024

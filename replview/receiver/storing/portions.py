@@ -9,7 +9,7 @@ from decoder.events import (
     RelationSeen,
     TypeSeen,
 )
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.write.copy_rows import TransactionRow
 
 # What a receiver writes into its slot's log together with what it stores: plain sentences.
 

@@ -9,7 +9,7 @@ from decoder.events import OpenTransaction, PreparedCommitted, PreparedRolledBac
 from decoder.timestamps import now_us
 from replview.receiver.storing.portions import Portion, Transition
 from replview.receiver.storing.transaction_copy import datetime_of, lsn_text
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.write.copy_rows import TransactionRow
 
 _END_PREPARED = """
 UPDATE transaction SET

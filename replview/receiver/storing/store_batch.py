@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from decoder.events import Event, OpenTransaction, RelationSeen
 from decoder.scalars import LSN
@@ -28,16 +27,12 @@ from replview.receiver.storing.transaction_copy import (
     store_rows,
     store_transitions,
 )
-from replview.store.write import change_rows
-from replview.store.write.change_rows import store_large_values
+from replview.store.write import copy_rows
+from replview.store.write.copy_rows import TransactionRow, store_large_values
 from replview.store.write.lease import Fenced, Lease
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
 from replview.store.write.shapes import StoredShape
-from replview.store.write.transaction_rows import TransactionRow
 
-_COPY_CHANGES = sql.SQL("COPY change ({}) FROM STDIN (FORMAT BINARY)").format(
-    sql.SQL(", ").join(map(sql.Identifier, change_rows.COPY_COLUMNS))
-)
 _FENCE = f"""
 UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)s,
     server_lsn = greatest(server_lsn, %(server_lsn)s),
@@ -258,8 +253,8 @@ class StoreWriter:
             )
 
     def _copy_changes(self, portion: Portion) -> None:
-        with self._connection.cursor().copy(_COPY_CHANGES) as copy:
-            copy.write(change_rows.COPY_HEADER)
+        with self._connection.cursor().copy(copy_rows.COPY_CHANGES) as copy:
+            copy.write(copy_rows.COPY_HEADER)
             encoder = ChangeEncoder(self._plans, copy.write)
             for row, changes in portion.runs:
                 encoder.encode(row, changes)
@@ -267,7 +262,7 @@ class StoreWriter:
                 if isinstance(entry, MessageRow):
                     encoder.encode_message(entry.row, entry.lsn, entry.document)
             encoder.flush()
-            copy.write(change_rows.COPY_TRAILER)
+            copy.write(copy_rows.COPY_TRAILER)
         store_large_values(self._connection, encoder.asides)
 
     def _store_tombstones(self, portion: Portion) -> None:

@@ -13,7 +13,7 @@ from decoder.tuples import NoValue, Undecoded
 from replview.receiver.mask_rules import ColumnRules, MaskRules
 from replview.receiver.source_catalog import NamedTables
 from replview.store.read.mask_rules import NamedColumn
-from replview.store.write.change_rows import row_table
+from replview.store.write.copy_rows import row_table
 from replview.store.write.shapes import ColumnShape, Shape, StoredShape, store_shape
 
 #: Answers for a table's primary key and for the names of types, from the source's catalog.

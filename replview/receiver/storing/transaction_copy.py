@@ -6,17 +6,13 @@ from typing import Any
 
 import orjson
 import psycopg
-from psycopg import sql
 
 from decoder.scalars import LSN, datetime_from_us
 from decoder.timestamps import now_us
 from replview.receiver.storing.portions import Portion
-from replview.store.write import change_rows, transaction_rows
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.write import copy_rows
+from replview.store.write.copy_rows import TransactionRow
 
-_COPY_TRANSACTIONS = sql.SQL("COPY transaction ({}) FROM STDIN (FORMAT BINARY)").format(
-    sql.SQL(", ").join(map(sql.Identifier, transaction_rows.COPY_COLUMNS))
-)
 _UPDATE_TRANSACTION = """
 UPDATE transaction SET state = %(state)s, gid = %(gid)s, commit_seq = %(commit_seq)s,
     first_lsn = %(first_lsn)s, prepare_lsn = %(prepare_lsn)s, commit_lsn = %(commit_lsn)s,
@@ -40,9 +36,9 @@ def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionR
     """Store transactions that the store does not have yet."""
     if rows:
         stored_at_us = now_us()
-        with connection.cursor().copy(_COPY_TRANSACTIONS) as copy:
+        with connection.cursor().copy(copy_rows.COPY_TRANSACTIONS) as copy:
             packed = [row.pack(stored_at_us) for row in rows]
-            copy.write(change_rows.COPY_HEADER + b"".join(packed) + change_rows.COPY_TRAILER)
+            copy.write(copy_rows.COPY_HEADER + b"".join(packed) + copy_rows.COPY_TRAILER)
 
 
 def update_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:

@@ -9,46 +9,50 @@ from replview.store.models.access import (
     ApiToken,
     Grant,
     Identity,
+    MaskRule,
     SavedFilter,
     SetupCode,
-)
-from replview.store.models.activity import (
-    ActivityMark,
-    ActorActivity,
-    HistoryBlock,
-    RelationActivity,
 )
 from replview.store.models.alerts import Alert, AlertRule, Delivery, Setting, Webhook
 from replview.store.models.drafts import SourceDraft
 from replview.store.models.erasures import Erasure
 from replview.store.models.evidence import Baseline, PublicationLook
 from replview.store.models.exports import Export
-from replview.store.models.health import (
+from replview.store.models.history import (
+    AbortedSubtransaction,
+    Change,
+    LargeValue,
+    Relation,
+    RelationVersion,
+    Transaction,
+    Transition,
+    TypeName,
+)
+from replview.store.models.history_jobs import HistoryJob
+from replview.store.models.intentions import SlotIntention
+from replview.store.models.retention import ArchivedRun, ArchiveMark, KeptDay, StoreMoment
+from replview.store.models.samples import (
     MinuteMark,
     RelationMinute,
     SampleMark,
+    SlotEvent,
+    SlotPeek,
+    SlotSample,
     SlotSampleHour,
     SlotSampleMinute,
+    SourceLook,
     SourceSample,
     TransactionSizeMinute,
     WatchedSlot,
     WatchedSubscription,
 )
-from replview.store.models.history import (
-    AbortedSubtransaction,
-    Change,
-    LargeValue,
-    Transaction,
-    Transition,
+from replview.store.models.sources import Quarantine, Slot, SlotIncarnation, Source
+from replview.store.models.sums import (
+    ActivityMark,
+    ActorActivity,
+    HistoryBlock,
+    RelationActivity,
 )
-from replview.store.models.history_jobs import HistoryJob
-from replview.store.models.intentions import SlotIntention
-from replview.store.models.masks import MaskRule
-from replview.store.models.quarantine import Quarantine
-from replview.store.models.relations import Relation, RelationVersion, TypeName
-from replview.store.models.retention import ArchivedRun, ArchiveMark, KeptDay, StoreMoment
-from replview.store.models.samples import SlotEvent, SlotPeek, SlotSample, SourceLook
-from replview.store.models.sources import Slot, SlotIncarnation, Source
 
 __all__ = [
     "AbortedSubtransaction",

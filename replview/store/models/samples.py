@@ -1,11 +1,225 @@
-"""What was seen of a slot over time: its log and its samples."""
+"""What regular looks at the sources saw: every slot and subscription, over time, and a slot's log.
+
+Raw samples are kept for a day, a row a minute for a month, a row an hour for a year (settings);
+see ``features.sampling.rollups``. None is unknown, never zero.
+"""
 
 from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField
-from replview.store.models.health import SampledValues
 from replview.store.models.seen import Seen, SeenOfSlot
+
+
+class WatchedSlot(models.Model):
+    """A replication slot of a source as last seen: replview's or anybody's, logical or physical.
+
+    ``id`` names its samples (``SlotSample.slot_id``). Of a slot that replview receives it is
+    ``Slot.pk``; of any other it is drawn from the same sequence, and changes once, with all that
+    was sampled, if the slot is adopted.
+    """
+
+    id = models.BigIntegerField(primary_key=True)
+    source = models.ForeignKey("Source", on_delete=models.CASCADE, related_name="watched_slots")
+    name = models.TextField()
+    #: replview's own; None: somebody else's.
+    slot = models.OneToOneField("Slot", null=True, on_delete=models.CASCADE, related_name="watched")
+    #: ``logical`` or ``physical``.
+    slot_type = models.TextField(default="logical")
+    plugin = models.TextField(null=True)
+    database = models.TextField(null=True)
+    temporary = models.BooleanField(null=True)
+    first_seen_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now)
+    #: The first look that no longer found it; None: it is there.
+    gone_at = models.DateTimeField(null=True)
+    #: Since when it was always seen inactive; None: active when last seen. Of 17 and later the
+    #: server's own ``inactive_since``, of others our looks.
+    inactive_since = models.DateTimeField(null=True)
+    #: The whole row of the last look, as ``SlotSample.detail`` holds it, with the sample's columns.
+    facts = models.JSONField(default=dict)
+
+    objects = Seen()
+
+    class Meta:
+        db_table = "watched_slot"
+        ordering = ["source_id", "name"]
+        constraints = [
+            models.UniqueConstraint(fields=["source", "name"], name="watched_slot_by_name")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source.name}/{self.name}"
+
+
+class SampledValues(models.Model):
+    """What a sample, or a period of samples, tells of a slot in columns.
+
+    Of a period: the highest of what is bad when high, the lowest of what is bad when low, the last
+    of positions and totals (``features.sampling.rollups`` says which).
+    """
+
+    slot_id = models.BigIntegerField()
+    sampled_at = models.DateTimeField()
+    current_lsn = LSNField(null=True)
+    restart_lsn = LSNField(null=True)
+    confirmed_flush_lsn = LSNField(null=True)
+    retained_wal_bytes = models.BigIntegerField(null=True)
+    unconfirmed_wal_bytes = models.BigIntegerField(null=True)
+    safe_wal_bytes = models.BigIntegerField(null=True)
+    wal_status = models.TextField(null=True)
+    active = models.BooleanField(null=True)
+    #: Totals of our record at that moment, from which rates are drawn.
+    transactions_stored = models.BigIntegerField(null=True)
+    changes_stored = models.BigIntegerField(null=True)
+    bytes_stored = models.BigIntegerField(null=True)
+    #: Of the walsender that reads the slot, from pg_stat_replication.
+    write_lag_seconds = models.FloatField(null=True)
+    flush_lag_seconds = models.FloatField(null=True)
+    replay_lag_seconds = models.FloatField(null=True)
+    #: From the commit on the source to stored, of the transactions stored since the last sample.
+    stored_after_p50_seconds = models.FloatField(null=True)
+    stored_after_p99_seconds = models.FloatField(null=True)
+    #: Totals of pg_stat_replication_slots.
+    spill_txns = models.BigIntegerField(null=True)
+    spill_bytes = models.BigIntegerField(null=True)
+    stream_txns = models.BigIntegerField(null=True)
+    stream_bytes = models.BigIntegerField(null=True)
+    total_txns = models.BigIntegerField(null=True)
+    total_bytes = models.BigIntegerField(null=True)
+    #: Of our receiver: changes in its last store transaction, and the memory its process holds.
+    batch_changes = models.BigIntegerField(null=True)
+    memory_bytes = models.BigIntegerField(null=True)
+
+    class Meta:
+        abstract = True
+
+
+class SlotSampleMinute(SampledValues):
+    """A slot's samples of one minute; ``sampled_at`` is when it began."""
+
+    pk = models.CompositePrimaryKey("slot_id", "sampled_at")
+    samples = models.IntegerField(default=1)
+
+    class Meta:
+        db_table = "slot_sample_minute"
+        managed = False
+
+
+class SlotSampleHour(SampledValues):
+    """A slot's samples of one hour; ``sampled_at`` is when it began."""
+
+    pk = models.CompositePrimaryKey("slot_id", "sampled_at")
+    samples = models.IntegerField(default=1)
+
+    class Meta:
+        db_table = "slot_sample_hour"
+        managed = False
+
+
+class SampleMark(models.Model):
+    """How far samples are rolled up: all that began before ``until`` is."""
+
+    #: ``minute`` or ``hour``.
+    period = models.TextField(primary_key=True)
+    until = models.DateTimeField()
+
+    class Meta:
+        db_table = "sample_mark"
+
+
+class MinuteMark(models.Model):
+    """How far a life of a slot is in ``RelationMinute`` and ``TransactionSizeMinute``."""
+
+    incarnation_id = models.BigIntegerField(primary_key=True)
+    #: The last commit_seq that is in them.
+    rolled_seq = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "minute_mark"
+
+
+class SourceSample(models.Model):
+    """One source at one moment, whether it answered or not."""
+
+    pk = models.CompositePrimaryKey("source_id", "sampled_at")
+    source_id = models.BigIntegerField()
+    sampled_at = models.DateTimeField()
+    #: False: it did not answer; ``problem_code`` of the source says why.
+    reachable = models.BooleanField(default=True)
+    current_lsn = LSNField(null=True)
+    #: From pg_ls_waldir(); None where that is not permitted.
+    wal_directory_bytes = models.BigIntegerField(null=True)
+    prepared = models.IntegerField(null=True)
+    oldest_prepared_seconds = models.FloatField(null=True)
+    #: Sessions with an xid or a snapshot; the oldest transaction's age.
+    running = models.IntegerField(null=True)
+    oldest_running_seconds = models.FloatField(null=True)
+    #: How long the look took us.
+    took_seconds = models.FloatField(null=True)
+    #: When its last checkpoint began (on a standby: that of the last restartpoint), from
+    #: pg_control_checkpoint(); None where that is not permitted.
+    checkpointed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "source_sample"
+        managed = False
+
+
+class WatchedSubscription(models.Model):
+    """A subscription of a source's database as last seen."""
+
+    source = models.ForeignKey("Source", on_delete=models.CASCADE, related_name="subscriptions")
+    name = models.TextField()
+    first_seen_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now)
+    gone_at = models.DateTimeField(null=True)
+    #: pg_subscription (what anyone may read), pg_stat_subscription and its stats, in JSON's types;
+    #: and ``failed_at``, when its errors were last seen to have become more.
+    facts = models.JSONField(default=dict)
+
+    objects = Seen()
+
+    class Meta:
+        db_table = "watched_subscription"
+        constraints = [
+            models.UniqueConstraint(fields=["source", "name"], name="watched_subscription_by_name")
+        ]
+
+
+class RelationMinute(models.Model):
+    """What was committed to one table in one minute (by the commit's time), for rates."""
+
+    pk = models.CompositePrimaryKey("incarnation_id", "relation_id", "minute")
+    incarnation_id = models.BigIntegerField()
+    relation_id = models.BigIntegerField()
+    minute = models.DateTimeField()
+    transactions = models.BigIntegerField(default=0)
+    changes = models.BigIntegerField(default=0)
+    #: A transaction's bytes are shared among its tables by their changes: exact where it touched
+    #: one table.
+    size_bytes = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "relation_minute"
+        indexes = [
+            models.Index(fields=["incarnation_id", "minute"], name="relation_minute_by_time")
+        ]
+
+
+class TransactionSizeMinute(models.Model):
+    """How many transactions of which size were committed in one minute."""
+
+    pk = models.CompositePrimaryKey("incarnation_id", "minute", "power")
+    incarnation_id = models.BigIntegerField()
+    minute = models.DateTimeField()
+    #: Transactions with 2^power up to 2^(power + 1) - 1 changes; -1: with none.
+    power = models.SmallIntegerField()
+    transactions = models.BigIntegerField(default=0)
+    size_bytes = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "transaction_size_minute"
 
 
 class SlotEvent(models.Model):

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 import orjson
 
-from replview.store.read.globs import glob
 from replview.store.read.mask_rules import (
     RULES_SQL,
     Rule,
+    glob,
     masked_by,
     named_columns,
     rules_of_rows,

@@ -20,7 +20,7 @@ from django.db import connection, transaction
 
 from replview.store import instance_settings
 from replview.store.models import KeptDay
-from replview.store.read.transaction_ids import IDS_PER_HOUR, first_id_of
+from replview.store.read.days import IDS_PER_HOUR, first_id_of
 
 BY = "replview"
 #: What a change takes besides its values: its row's head, its entries in two indexes.

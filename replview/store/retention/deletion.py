@@ -42,8 +42,8 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
+from replview.store.read.days import first_id_of
 from replview.store.read.history_places import BLOCK
-from replview.store.read.transaction_ids import first_id_of
 from replview.store.retention import archived
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import notices as retention_telling

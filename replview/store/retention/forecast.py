@@ -16,8 +16,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from replview.store.models import Baseline, KeptDay, Slot, StoreMoment
+from replview.store.read.days import first_id_of
 from replview.store.read.history_places import BLOCK
-from replview.store.read.transaction_ids import first_id_of
 from replview.store.retention import archive
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import policy as keeping

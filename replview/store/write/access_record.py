@@ -22,6 +22,8 @@ import orjson
 from django.db import connection
 
 from replview.store.models import AccessRecord
+from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 
 Action = AccessRecord.Action
 Via = AccessRecord.Via
@@ -274,3 +276,44 @@ def _clean(text: str) -> str:
 def _json(facts: dict[str, Any]) -> str:
     text = orjson.dumps(facts, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     return text.decode().replace("\\u0000", "\ufffd")
+
+
+# Of a search: that somebody searched, how long their words were and in which columns; never for
+# what, which is a value more often than not.
+
+_MOST_COLUMNS = 20
+
+
+def searched_changes(wanted: WantedChanges) -> None:
+    """Changes were looked for by their values, or by a text."""
+    characters = len(str(wanted.where)) + len(wanted.filter.text)
+    if characters:
+        columns = sorted(set(wanted.where.columns))[:_MOST_COLUMNS]
+        _note("changes", wanted.filter, characters, columns, wanted.slot.source_id)
+
+
+def searched_transactions(wanted: TransactionFilter, source_id: int | None) -> None:
+    """Transactions were looked for by a text."""
+    if wanted.text:
+        _note("transactions", wanted, len(wanted.text), [], source_id)
+
+
+def _note(
+    subject: str,
+    wanted: TransactionFilter,
+    characters: int,
+    columns: list[str],
+    source_id: int | None,
+) -> None:
+    """Once a minute for the same words of the same person; they are remembered as a hash."""
+    visit = current_visit()
+    user = visit.who() if visit is not None else None
+    words = hash((wanted.text, tuple(columns), characters))
+    if first_look((Action.SEARCHED, getattr(user, "pk", None), subject, wanted.tables, words)):
+        note(
+            Action.SEARCHED,
+            subject=subject,
+            source_id=source_id,
+            tables=wanted.tables,
+            details={"characters": characters, **({"columns": columns} if columns else {})},
+        )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import psycopg
 from psycopg import sql
 
-from replview.store.read.transaction_ids import (
+from replview.store.read.days import (
     IDS_PER_HOUR,
     day_of,
     first_id_of,

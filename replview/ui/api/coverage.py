@@ -7,7 +7,7 @@ from ninja import Router
 
 from replview.access.page import VIEWER, page
 from replview.access.visibility import reading_session
-from replview.store.read.changes.as_json import utc_text
+from replview.store.read.changes.records import utc_text
 from replview.store.read.coverage import Coverage, Gap, TableCoverage, coverage_of
 from replview.store.read.rows import Slot
 from replview.ui.api.answers import BadRequest

@@ -9,7 +9,7 @@ from django.db import connection
 
 from decoder.scalars import LSN
 from replview.store import models
-from replview.store.read.transaction_ids import transaction_id
+from replview.store.read.days import transaction_id
 from tests.benchmarks.pages.scale import Plan
 from tests.benchmarks.pages.shared import moment
 from tests.benchmarks.pages.tables import Table

@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 
-from replview.store.write import change_rows, transaction_rows
+from replview.store.write import copy_rows
 
 
 @dataclass
@@ -21,14 +21,14 @@ class Batch:
     def write(self, connection: psycopg.Connection[Any]) -> None:
         """Store it and begin anew."""
         copies = (
-            ("change", change_rows.COPY_COLUMNS, self.changes),
-            ("transaction", transaction_rows.COPY_COLUMNS, self.rows),
+            ("change", copy_rows.CHANGE_COLUMNS, self.changes),
+            ("transaction", copy_rows.TRANSACTION_COLUMNS, self.rows),
         )
         with connection.transaction(), connection.cursor() as cursor:
             for table, columns, pieces in copies:
                 statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
                 with cursor.copy(statement) as copy:
-                    whole = (change_rows.COPY_HEADER, *pieces, change_rows.COPY_TRAILER)
+                    whole = (copy_rows.COPY_HEADER, *pieces, copy_rows.COPY_TRAILER)
                     copy.write(b"".join(whole))
             _copy_rows(
                 cursor,

@@ -17,8 +17,8 @@ import psycopg
 
 from decoder.scalars import LSN
 from replview.store import models
-from replview.store.write import transaction_rows
-from replview.store.write.change_rows import COPY_HEADER, COPY_TRAILER
+from replview.store.write import copy_rows
+from replview.store.write.copy_rows import COPY_HEADER, COPY_TRAILER
 from replview.store.write.partitions import ensure_partitions
 from tests.benchmarks.pages.around import write_events, write_evidence, write_open, write_samples
 from tests.benchmarks.pages.scale import Plan, Scale
@@ -91,7 +91,7 @@ def _fill_slot(
     told = _run_workers(task, log)
     incarnations = [life.pk for life in lives]
     with store.cursor().copy(
-        f"COPY transaction ({', '.join(transaction_rows.COPY_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
+        f"COPY transaction ({', '.join(copy_rows.TRANSACTION_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
     ) as copy:
         shared = [
             shared_row(plan, n, first_id, incarnations, [part[n] for part in told]) for n in told[0]

@@ -9,7 +9,7 @@ from array import array
 
 import xxhash
 
-from replview.store.write.change_rows import NULL, pack_hash, pack_jsonb, row_table
+from replview.store.write.copy_rows import NULL, pack_hash, pack_jsonb, row_table
 from tests.benchmarks.pages.tables import (
     HOT,
     HOT_ROWS,

@@ -3,8 +3,8 @@
 import datetime as dt
 from collections.abc import Sequence
 
-from replview.store.read.transaction_ids import transaction_id
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.read.days import transaction_id
+from replview.store.write.copy_rows import TransactionRow
 from tests.benchmarks.pages.scale import CHANGE_WAL_BYTES, Plan
 
 #: Of a row's pgoutput message, about.

@@ -14,8 +14,14 @@ from typing import Any
 
 import psycopg
 
-from replview.store.write.change_rows import NULL, pack_jsonb, pack_seq_lsn, pack_subxid, row_head
-from replview.store.write.transaction_rows import TransactionRow
+from replview.store.write.copy_rows import (
+    NULL,
+    TransactionRow,
+    pack_jsonb,
+    pack_seq_lsn,
+    pack_subxid,
+    row_head,
+)
 from tests.benchmarks.pages.batch import Batch
 from tests.benchmarks.pages.people import ACTORS, ORIGINS, RARE_ACTOR
 from tests.benchmarks.pages.rows import Piece, TableRows

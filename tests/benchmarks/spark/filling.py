@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.store.read.transaction_ids import IDS_PER_HOUR
+from replview.store.read.days import IDS_PER_HOUR
 from replview.store.write.partitions import ensure_partitions
 from tests.benchmarks.bench_servers import STORE
 

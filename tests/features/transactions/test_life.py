@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from django.test import Client
 
 from replview.store.models import AbortedSubtransaction, Change, Slot, Transaction
-from replview.store.read.transaction_ids import transaction_id
+from replview.store.read.days import transaction_id
 from replview.ui.changes.stages import life_of
 from tests.pages.scene import Scene
 

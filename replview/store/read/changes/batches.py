@@ -11,12 +11,11 @@ from typing import Any
 import orjson
 
 from replview.store.read.changes.wanted import WantedChanges, searchable
-from replview.store.read.prepared import array_text
 from replview.store.read.relation_shapes import VersionShape, shapes_by_id
 from replview.store.read.row_history.before_images import Before, Shared, before_columns
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.seen import seen_change
-from replview.store.read.session import ReadSession
+from replview.store.read.session import ReadSession, array_text
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 from replview.store.read.value_filter import WhereError
 from replview.store.read.value_sql import Predicate, predicate_for

@@ -5,20 +5,44 @@ What downloads and the command line write. The words are those of ``WantedChange
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from replview.store.read.changes.at_places import found_at
-from replview.store.read.changes.batches import Batching
+from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
 from replview.store.read.changes.scan import ChangeScan, Found
 from replview.store.read.changes.search import WhereError
 from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.history import transactions_by_id
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.rows import Slot, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
+
+_AT_ONCE = 500
+
+_AT = f"""
+    SELECT {CHANGE_COLUMNS}
+    FROM unnest(%s::bigint[], %s::int[]) AS w (transaction_id, seq)
+    JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq
+"""  # noqa: S608 (our own columns)
+
+
+def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterator[Found]:
+    """The changes of these (transaction, seq), in this order; what is gone is left out."""
+    shapes = Shapes(session)
+    for start in range(0, len(places), _AT_ONCE):
+        part = places[start : start + _AT_ONCE]
+        ids, seqs = zip(*part, strict=True)
+        read = session.rows(_AT, [list(ids), list(seqs)])
+        shapes.learn({row[11] for row in read if row[11] is not None})
+        changes = {(row[0], row[1]): shapes.row(row) for row in read}
+        rows = {row.id: row for row in transactions_by_id(session, set(ids))}
+        for place in part:
+            if place in changes and place[0] in rows:
+                yield rows[place[0]], changes[place]
+
 
 #: Changes of a row read at a time.
 _ROW_PAGE = 500

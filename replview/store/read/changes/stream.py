@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from decoder.scalars import LSN
-from replview.store.read.changes.as_json import Record, as_json
 from replview.store.read.changes.batches import Batching
+from replview.store.read.changes.records import Record, as_json
 from replview.store.read.changes.scan import ALL_OF_IT, ChangeScan, Found
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges

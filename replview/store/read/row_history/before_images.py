@@ -13,7 +13,6 @@ from itertools import chain, repeat
 from typing import Any
 
 from decoder.scalars import LSN
-from replview.store.read.prepared import array_text
 from replview.store.read.row_history.breaks import Breaks, read_breaks
 from replview.store.read.row_history.earlier_places import MANY, EarlierPlaces, Look
 from replview.store.read.row_history.row_past import RowPast, follow, past_of, past_of_step
@@ -25,7 +24,7 @@ from replview.store.read.row_history.steps import (
     step_of,
 )
 from replview.store.read.rows import OPEN_END, ChangeRow, Step
-from replview.store.read.session import ReadSession
+from replview.store.read.session import ReadSession, array_text
 
 #: Earlier changes read in the first rounds, and in each round after them; most rows need but the
 #: first.

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from decoder.scalars import LSN
-from replview.store.read.prepared import array_text
 from replview.store.read.row_history.steps import STEP_COLUMNS, STEP_WIDTH, step_of
 from replview.store.read.rows import Step
-from replview.store.read.session import ReadSession
+from replview.store.read.session import ReadSession, array_text
 
 #: From so many rows on it is the shorter way.
 MANY = 100

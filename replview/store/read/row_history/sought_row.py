@@ -53,7 +53,7 @@ class IncarnationFacts:
     former_commit_time: dt.datetime | None
     #: The former life holds transactions that this one's server never had.
     forked: bool
-    #: What is known of the slot's days that were deleted, as JSON (``store.read.deleted_days``).
+    #: What is known of the slot's days that were deleted, as JSON (``store.read.days``).
     deleted: str | None = None
 
     @property

@@ -1,13 +1,39 @@
-"""What is known of days that were deleted to make room (``store.retention.deletion``)."""
+"""The days of the record: which one a transaction was first seen on, and which were deleted.
+
+A transaction's identifier carries the hour in which it was first seen in its upper bits, so that a
+range of identifiers is a range of time, and a day of them a partition of changes. Days are deleted
+to make room (``store.retention.deletion``).
+"""
 
 import datetime as dt
+import time
 from typing import Any
 
 import orjson
 
 from decoder.scalars import LSN
 from replview.store.read.session import ReadSession
-from replview.store.read.transaction_ids import day_of
+
+#: Identifiers that one hour has room for.
+IDS_PER_HOUR = 1 << 32
+
+
+def transaction_id(sequence_value: int, *, at: float | None = None) -> int:
+    """The identifier for a sequence value at a moment (seconds since 1970; now by default)."""
+    hour = int((time.time() if at is None else at) // 3600)
+    return hour * IDS_PER_HOUR + sequence_value % IDS_PER_HOUR
+
+
+def day_of(identifier: int) -> dt.date:
+    """The day whose partition holds this transaction's changes."""
+    hours = identifier // IDS_PER_HOUR
+    return dt.datetime.fromtimestamp(hours * 3600, tz=dt.UTC).date()
+
+
+def first_id_of(day: dt.date) -> int:
+    """The lowest identifier a transaction first seen on ``day`` can have."""
+    midnight = dt.datetime.combine(day, dt.time(), tzinfo=dt.UTC)
+    return transaction_id(0, at=midnight.timestamp())
 
 
 def _setting(session: ReadSession, name: str) -> Any:

@@ -1,17 +1,36 @@
-"""A transaction while it is being written: its counters, and its row as binary COPY."""
+"""Rows of ``change`` and ``transaction`` as binary COPY: the layout the receiver's hot loop packs.
+
+Columns that are never null come first, so that a row is a few constant pieces and two or three
+small packs. See PostgreSQL's documentation, COPY, Binary Format.
+"""
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+import psycopg
+from psycopg import sql
 
 from decoder.scalars import INFINITY_US, MINUS_INFINITY_US, us_from_datetime
 
-#: Column order of the binary COPY: those that are never null first, so that one ``struct`` packs
-#: them, then the rest.
-COPY_COLUMNS = (
+CHANGE_COLUMNS = (
+    "transaction_id",
+    "seq",
+    "lsn",
+    "relation_id",
+    "version_id",
+    "op",
+    "key_hash",
+    "subxid",
+    "old_kind",
+    "old",
+    "new",
+    "old_key_hash",
+)
+TRANSACTION_COLUMNS = (
     "id",
     "incarnation_id",
     "received_at",
@@ -41,15 +60,88 @@ COPY_COLUMNS = (
     "actor_grade",
     "context",
 )
+
+
+def _copy_into(table: str, columns: tuple[str, ...]) -> sql.Composed:
+    return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
+        sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
+    )
+
+
+COPY_CHANGES = _copy_into("change", CHANGE_COLUMNS)
+COPY_TRANSACTIONS = _copy_into("transaction", TRANSACTION_COLUMNS)
+COPY_HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack("!ii", 0, 0)
+COPY_TRAILER = b"\xff\xff"
+
+NULL = b"\xff\xff\xff\xff"
+_HEAD = struct.Struct("!hiq")
+_SEQ_LSN = struct.Struct("!iiiQ")
+_TABLE = struct.Struct("!iqiqic")
+_JSONB = struct.Struct("!ib")
 _FIXED = struct.Struct("!h" + "iq" * 11 + "ib")
 _INT8 = struct.Struct("!iq")
 _UINT8 = struct.Struct("!iQ")
 _LENGTH = struct.Struct("!i")
-_NULL = b"\xff\xff\xff\xff"
 #: What a Python datetime can hold (years 1 to 9999). A commit time outside, or infinite, is told in
 #: ``context`` instead of in its column, which nothing could read back.
 _FIRST_US = us_from_datetime(datetime.min.replace(tzinfo=UTC))
 _LAST_US = us_from_datetime(datetime.max.replace(tzinfo=UTC))
+
+
+def row_head(transaction_id: int) -> bytes:
+    """Number of columns and ``transaction_id``: the same for a whole transaction."""
+    return _HEAD.pack(len(CHANGE_COLUMNS), 8, transaction_id)
+
+
+def row_table(relation_id: int | None, version_id: int | None, op: str) -> bytes:
+    """``relation_id``, ``version_id``, ``op``: the same for one operation on one table."""
+    if relation_id is None or version_id is None:
+        return NULL + NULL + b"\x00\x00\x00\x01" + op.encode()
+    return _TABLE.pack(8, relation_id, 8, version_id, 1, op.encode())
+
+
+#: ``pack_seq_lsn(4, seq, 8, lsn)``.
+pack_seq_lsn = _SEQ_LSN.pack
+#: ``pack_hash(8, hash)``: 64 bits as they are; the column is signed.
+pack_hash = _UINT8.pack
+#: ``pack_subxid(8, subxid)``.
+pack_subxid = _INT8.pack
+#: ``pack_jsonb(len(document) + 1, 1)``, before the document itself.
+pack_jsonb = _JSONB.pack
+
+
+#: Characters a piece; a piece of 4-byte characters is 16 MB.
+PIECE_CHARACTERS = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LargeText:
+    """One value and where it belongs."""
+
+    transaction_id: int
+    seq: int
+    #: ``old`` or ``new``.
+    side: str
+    column: str
+    text: str
+
+
+def store_large_values(connection: psycopg.Connection[Any], values: Iterable[LargeText]) -> None:
+    """Store the values, a piece a row; runs inside the store transaction."""
+    for value in values:
+        for piece, start in enumerate(range(0, len(value.text), PIECE_CHARACTERS)):
+            connection.execute(
+                'INSERT INTO large_value (transaction_id, seq, side, "column", piece, content)'
+                " VALUES (%s, %s, %s, %s, %s, %s)",
+                [
+                    value.transaction_id,
+                    value.seq,
+                    value.side,
+                    value.column,
+                    piece,
+                    value.text[start : start + PIECE_CHARACTERS],
+                ],
+            )
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +204,7 @@ class TransactionRow:
         self.context = {**(self.context or {}), "$commit_time": text}
 
     def pack(self, stored_at_us: int) -> bytes:
-        """The row for ``COPY transaction (COPY_COLUMNS) FROM STDIN (FORMAT BINARY)``."""
+        """The row for ``COPY transaction (TRANSACTION_COLUMNS) FROM STDIN (FORMAT BINARY)``."""
         # fmt: off
         fixed = _FIXED.pack(
             28, 8, self.id, 8, self.incarnation_id, 8, self.received_at_us, 8, stored_at_us,
@@ -126,7 +218,7 @@ class TransactionRow:
             _lsn(self.end_lsn), _int8(self.commit_time_us), _time(self.prepared_at_us),
             _time(self.ended_at_us), _text(self.gid), _text(self.origin), _text(self.actor),
             _text(self.actor_grade),
-            _NULL if self.context is None else _jsonb(orjson.dumps(self.context)),
+            NULL if self.context is None else _jsonb(orjson.dumps(self.context)),
         ))
         # fmt: on
 
@@ -136,21 +228,21 @@ class TransactionRow:
 
 
 def _int8(value: int | None) -> bytes:
-    return _NULL if value is None else _INT8.pack(8, value)
+    return NULL if value is None else _INT8.pack(8, value)
 
 
 def _time(time_us: int | None) -> bytes:
     """A time of the source's clock; what no datetime can hold could not be read back."""
-    return _NULL if time_us is None or not _FIRST_US <= time_us <= _LAST_US else _int8(time_us)
+    return NULL if time_us is None or not _FIRST_US <= time_us <= _LAST_US else _int8(time_us)
 
 
 def _lsn(value: int | None) -> bytes:
-    return _NULL if value is None else _UINT8.pack(8, value)
+    return NULL if value is None else _UINT8.pack(8, value)
 
 
 def _text(value: str | None) -> bytes:
     if value is None:
-        return _NULL
+        return NULL
     encoded = value.encode()
     return _LENGTH.pack(len(encoded)) + encoded
 

@@ -1,4 +1,5 @@
-"""The one JSON form of a change, shared by the command line, the API and downloads.
+"""The one JSON form of a change, shared by the command line, the API and downloads; the same as a
+line of CSV; and the JSON form of a transaction.
 
 Every record has the same fields in the same order; what does not apply is null. A truncation adds
 ``cascade`` and ``restart_identity``, a message ``prefix``, ``content`` or ``content_base64``, and
@@ -6,8 +7,13 @@ Every record has the same fields in the same order; what does not apply is null.
 values (``{"$masked": true}`` …) are as ``models.history.Change`` says.
 """
 
+import csv
 import datetime as dt
+import io
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import orjson
 
 from replview.store.read.rows import ChangeRow, Slot, TransactionRow
 
@@ -114,3 +120,105 @@ def utc_text(moment: dt.datetime | None) -> str | None:
     if moment is None:
         return None
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+#: Counts of a table's changes, in the order the record keeps them.
+_COUNTS = ("insert", "update", "delete", "truncate")
+
+
+def transaction_json(
+    row: TransactionRow, names: Mapping[int, tuple[str, str]], slot: str, incarnation: int
+) -> dict[str, Any]:
+    """One transaction; ``names``: ``{relation id: (schema, table)}``.
+
+    LSNs as PostgreSQL writes them, times in UTC by the source's clock but for ``received_at`` and
+    ``stored_at``, which are ours. In a *snapshot* ``insert`` counts the rows that were read.
+    """
+    return {
+        "id": row.id,
+        "slot": slot,
+        "incarnation": incarnation,
+        "commit_seq": row.commit_seq,
+        "state": row.state,
+        "xid": row.xid,
+        "gid": row.gid,
+        "streamed": row.streamed,
+        "first_lsn": row.first_lsn,
+        "commit_lsn": row.commit_lsn,
+        "end_lsn": row.end_lsn,
+        "commit_time": utc_text(row.commit_time),
+        "prepared_at": utc_text(row.prepared_at),
+        "ended_at": utc_text(row.ended_at),
+        "origin": row.origin,
+        "actor": row.actor,
+        "actor_grade": row.actor_grade or ("claimed" if row.actor else "unknown"),
+        "context": row.context,
+        "counts": {
+            "insert": row.inserts,
+            "update": row.updates,
+            "delete": row.deletes,
+            "truncate": row.truncates,
+            "message": row.messages,
+        },
+        "rolled_back_changes": row.aborted_changes,
+        "size_bytes": row.size_bytes,
+        "tables": [_table(int(key), counts, names) for key, counts in row.relations.items()],
+        "received_at": utc_text(row.received_at),
+        "stored_at": utc_text(row.stored_at),
+    }
+
+
+def _table(
+    relation_id: int, counts: list[int], names: Mapping[int, tuple[str, str]]
+) -> dict[str, Any]:
+    schema, table = names.get(relation_id, (None, None))
+    return {
+        "relation": relation_id,
+        "schema": schema,
+        "table": table,
+        **dict(zip(_COUNTS, counts, strict=False)),
+    }
+
+
+# In CSV, what has an inner form (rows, keys, context) is JSON. Cells of free text that a
+# spreadsheet would take for a formula (and those that begin with an apostrophe) begin with one
+# apostrophe more; nothing else is altered. An empty cell is null.
+
+COLUMNS = (
+    "slot", "incarnation", "commit_seq", "xid", "gid", "commit_lsn", "end_lsn", "commit_time",
+    "origin", "actor", "context", "seq", "lsn", "subxid", "op", "schema", "table",
+    "relation_oid", "version", "key", "old", "new", "not_sent", "cascade", "restart_identity",
+    "prefix", "content", "content_base64", "transactional",
+)  # fmt: skip
+#: What a spreadsheet may take for the beginning of a formula, and the sign that says it is none.
+_RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+
+
+def csv_lines(records: Iterable[Record]) -> Iterator[bytes]:
+    """The heading, then a line each."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(COLUMNS)
+    yield _taken(buffer)
+    for record in records:
+        writer.writerow([_cell(record.get(name)) for name in COLUMNS])
+        yield _taken(buffer)
+
+
+def _taken(buffer: io.StringIO) -> bytes:
+    text = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    return text.encode()
+
+
+def _cell(value: Any) -> str | int:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_RISKY) else value
+    return orjson.dumps(value).decode()
