@@ -14,7 +14,7 @@ from django.core.asgi import get_asgi_application
 http = get_asgi_application()
 
 from replview.live.allowed import SameOrigin  # noqa: E402
-from replview.live.routing import websocket_urlpatterns  # noqa: E402
+from replview.live.sockets import websocket_urlpatterns  # noqa: E402
 from replview.ui.serving import BoundedRequests, spare_what_stays  # noqa: E402
 
 application = ProtocolTypeRouter(

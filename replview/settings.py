@@ -192,7 +192,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CHANNEL_LAYERS = {
     "default": {
-        "BACKEND": "replview.live.layer.InstanceChannelLayer",
+        "BACKEND": "replview.live.publisher.InstanceChannelLayer",
         "CONFIG": {
             # Listening waits five seconds at a time: the socket must be more patient than that.
             "hosts": [{"address": REDIS_URL, "socket_timeout": 15}],
@@ -206,7 +206,7 @@ LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
-    "replview.access.backend.RightsBackend",
+    "replview.access.rights.RightsBackend",
 ]
 _VALIDATION = "django.contrib.auth.password_validation"
 AUTH_PASSWORD_VALIDATORS = [

@@ -18,7 +18,7 @@ from replview.features.sources import api as sources
 from replview.features.transactions import api as transactions
 from replview.features.transactions import changes_api as changes
 from replview.features.transactions import list_views as search
-from replview.ui.api import coverage, slots
+from replview.ui.api import slots
 from replview.ui.api.openapi import new_api, urls_of
 
 routers = [
@@ -30,7 +30,6 @@ routers = [
         rows,
         relations,
         actors,
-        coverage,
         exports,
         sources,
         access_record,

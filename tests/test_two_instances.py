@@ -13,7 +13,7 @@ import pytest
 from channels_redis.core import RedisChannelLayer
 from kombu import Connection, Exchange, Queue
 
-from replview.live.layer import InstanceChannelLayer
+from replview.live.publisher import InstanceChannelLayer
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
 from replview.store import connecting

@@ -10,8 +10,6 @@ class AccessConfig(AppConfig):
     label = "access"
 
     def ready(self) -> None:
-        """Listen to Django's signals of signing in and out."""
+        """Listen to Django's signals of signing in and out, once a process."""
         # Models are loaded only now.
-        from replview.access import sign_in_records
-
-        sign_in_records.connect()
+        from replview.access import session_policy  # noqa: F401

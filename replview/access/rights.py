@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models.expressions import RawSQL
@@ -213,3 +214,12 @@ def _read(found: Mapping[str, Any]) -> Rights:
     role = max((role for role in roles if role is not None), default=None)
     grants = tuple((source, tuple(tables)) for source, tables in found.get("grants") or ())
     return Rights(role, grants)
+
+
+class RightsBackend(ModelBackend):
+    """Names and passwords, as Django checks them; accounts are loaded with their rights."""
+
+    def get_user(self, user_id: Any) -> Any:
+        """The account of a session; None where it is gone or closed."""
+        user = users_with_rights().filter(pk=user_id).first()
+        return user if user is not None and self.user_can_authenticate(user) else None

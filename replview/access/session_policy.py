@@ -1,12 +1,15 @@
-"""Ends a login that has lasted too long, or in which nobody has done anything for too long."""
+"""Ends a login that has lasted too long, or in which nobody has done anything for too long.
+
+Sign-ins, refused ones and sign-outs go into the access record, whichever way they came.
+"""
 
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.contrib.auth import logout
-from django.contrib.auth.signals import user_logged_in
+from django.contrib.auth import get_user_model, logout
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.dispatch import receiver
@@ -15,6 +18,8 @@ from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
 from replview.access.page import page_of
+from replview.store.write.access_record import Action, note
+from replview.text.parsing import clean_text
 
 
 class SessionPolicyMiddleware(MiddlewareMixin):
@@ -46,8 +51,28 @@ def _by_itself(request: HttpRequest) -> bool:
 
 
 @receiver(user_logged_in, dispatch_uid="replview.session_policy")
-def _begin(sender: Any, request: HttpRequest, user: Any, **kwargs: Any) -> None:
+def _signed_in(sender: Any, request: HttpRequest, user: Any, **kwargs: Any) -> None:
     begin(request.session)
+    note(Action.SIGNED_IN, user=user)
+
+
+@receiver(user_login_failed, dispatch_uid="replview.access.sign_in_failed")
+def _refused(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
+    """The account's name, where there is such: what else was typed may have been a password."""
+    model = get_user_model()
+    typed = clean_text(credentials.get(model.USERNAME_FIELD), strip=False)
+    account = model._default_manager.filter(**{model.USERNAME_FIELD: typed}).first()
+    note(
+        Action.SIGN_IN_FAILED,
+        user=account if account is not None else "",
+        subject="" if account is not None else "an account that does not exist",
+    )
+
+
+@receiver(user_logged_out, dispatch_uid="replview.access.signed_out")
+def _signed_out(sender: Any, user: Any, **_: Any) -> None:
+    if user is not None:
+        note(Action.SIGNED_OUT, user=user)
 
 
 SIGNED_IN_AT, ACTIVE_AT = "signed_in_at", "active_at"

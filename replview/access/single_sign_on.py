@@ -26,8 +26,7 @@ from django.shortcuts import redirect
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from replview.access.backend import RightsBackend
-from replview.access.rights import Role, set_role
+from replview.access.rights import RightsBackend, Role, set_role
 from replview.store.models import Identity
 from replview.text.parsing import clean_text
 

@@ -1,6 +1,6 @@
-"""Who may open a socket, and keep it open: each address with the role it needs.
+"""Who may open a socket, and keep it open: whoever has the role that ``@page`` on it says.
 
-What is missing here is refused; for pages the view says it (``@page``). A page of another origin
+A socket without it is refused. A page of another origin
 may open none: the browser sends its cookies along whoever's page it is, and says whose in
 ``Origin``.
 """
@@ -15,27 +15,22 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from django.conf import settings
 
+from replview.access.page import page_of
 from replview.access.rights import Role, role_of, visible_sources
 from replview.access.session_policy import is_over
 from replview.access.visibility import visibility_for
 from replview.live import events
 from replview.store.read.visibility import Visibility
 
-#: By the address as ``routing`` has it.
-ALLOWED_SOCKETS: dict[str, Role] = {
-    "ws/live/<int:slot_id>/": Role.VIEWER,
-    "ws/samples/": Role.VIEWER,
-    "ws/exports/": Role.OPERATOR,
-}
-
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
 
-def guarded(route: str, application: Any) -> Application:
+def guarded(consumer: Any) -> Application:
     """The socket, for those alone who have its role."""
+    application, facts = consumer.as_asgi(), page_of(consumer)
 
     async def guard(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        code = await refusal(scope, ALLOWED_SOCKETS.get(route))
+        code = await refusal(scope, facts.role if facts is not None else None)
         if code is None:
             await application(scope, receive, send)
             return
@@ -44,10 +39,11 @@ def guarded(route: str, application: Any) -> Application:
         await send({"type": "websocket.accept"})
         await send({"type": "websocket.close", "code": code})
 
+    guard.replview_page = facts  # type: ignore[attr-defined]
     return guard
 
 
-async def refusal(scope: dict[str, Any], needed: Role | None) -> int | None:
+async def refusal(scope: dict[str, Any], needed: Role | str | None) -> int | None:
     """The close code for whoever asks; None: let them in."""
     user = scope.get("user") or await get_user(scope)
     if not (user.is_authenticated and user.is_active):
@@ -56,7 +52,7 @@ async def refusal(scope: dict[str, Any], needed: Role | None) -> int | None:
     if await database_sync_to_async(is_over)(scope["session"]):
         return events.NOT_SIGNED_IN
     has = await database_sync_to_async(role_of)(user)
-    if needed is None or has is None or has < needed:
+    if not isinstance(needed, Role) or has is None or has < needed:
         return events.NOT_ALLOWED
     return None
 

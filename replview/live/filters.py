@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from replview.live.summaries import Summary
+from replview.live.reading import Summary
 from replview.text.parsing import clean_text
 
 #: Operations in the order the toolbar shows them.

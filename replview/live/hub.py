@@ -19,16 +19,18 @@ from channels.layers import channel_layers
 from django.db import Error as DatabaseError
 
 from replview.live import reading
-from replview.live.events import (
-    EXPORT,
-    SAMPLE,
-    SLOT,
-    Wake,
-    export_group_of,
-    group_of,
-    source_group_of,
-)
+from replview.live.events import SLOT, Wake, group_of
 from replview.live.reading import Look, Names, News, Position
+
+log = logging.getLogger(__name__)
+
+#: The safety net for lost wake-ups, and how old the slot's state may get.
+POLL_SECONDS = 2.0
+#: Reads of one feed are at least so far apart.
+_PAUSE_SECONDS = 0.02
+#: Memberships of groups are renewed so often: Redis may have been restarted empty.
+_RENEW_SECONDS = 10.0
+_RATE_SECONDS = 5.0
 
 
 async def end(*tasks: "asyncio.Task[Any] | None") -> None:
@@ -41,17 +43,6 @@ async def end(*tasks: "asyncio.Task[Any] | None") -> None:
         for task in done:
             if not task.cancelled():
                 task.exception()  # looked at, so that nobody warns of it
-
-
-log = logging.getLogger(__name__)
-
-#: The safety net for lost wake-ups, and how old the slot's state may get.
-POLL_SECONDS = 2.0
-#: Reads of one feed are at least so far apart.
-_PAUSE_SECONDS = 0.02
-#: Memberships of groups are renewed so often: Redis may have been restarted empty.
-_RENEW_SECONDS = 10.0
-_RATE_SECONDS = 5.0
 
 
 class Subscriber(Protocol):
@@ -180,10 +171,8 @@ class Hub:
         self._listener: asyncio.Task[None] | None = None
         self._membership_changed = asyncio.Event()
         self._joined: set[str] = set()
-        #: By source: whom to tell of new samples. Must return at once.
-        self._samplers: dict[int, set[Callable[[int], None]]] = defaultdict(set)
-        #: By export: whom to tell that it went on. Must return at once.
-        self._exporters: dict[int, set[Callable[[int], None]]] = defaultdict(set)
+        #: By group: whom to call with the id of what changed. Must return at once.
+        self._watchers: dict[str, set[Callable[[int], None]]] = defaultdict(set)
 
     def feed(self, slot_id: int) -> Feed | None:
         """The slot's feed, if anybody watches."""
@@ -211,24 +200,17 @@ class Hub:
             await feed.stop()
         await self._rest()
 
-    def watch_samples(self, source_id: int, callback: Callable[[int], None]) -> None:
-        """Tell of each new sample of a source, with the source's id."""
-        self._samplers[source_id].add(callback)
+    def watch(self, group: str, callback: Callable[[int], None]) -> None:
+        """Call whenever the source or export of this group changed, with its id."""
+        self._watchers[group].add(callback)
         self._hear_on()
 
-    async def unwatch_samples(self, callback: Callable[[int], None]) -> None:
-        """Tell no longer, of any source."""
-        _forget(self._samplers, callback)
-        await self._rest()
-
-    def watch_export(self, export_id: int, callback: Callable[[int], None]) -> None:
-        """Tell whenever an export went on or ended, with its id."""
-        self._exporters[export_id].add(callback)
-        self._hear_on()
-
-    async def unwatch_exports(self, callback: Callable[[int], None]) -> None:
-        """Tell no longer, of any export."""
-        _forget(self._exporters, callback)
+    async def unwatch(self, callback: Callable[[int], None]) -> None:
+        """Call no longer, for any group."""
+        for group, watching in list(self._watchers.items()):
+            watching.discard(callback)
+            if not watching:
+                del self._watchers[group]
         await self._rest()
 
     def _hear_on(self) -> None:
@@ -239,8 +221,7 @@ class Hub:
 
     async def _rest(self) -> None:
         """Listen no longer once nobody watches."""
-        wanted = self._feeds or self._samplers or self._exporters
-        if not wanted and self._listener is not None:
+        if not (self._feeds or self._watchers) and self._listener is not None:
             listener, self._listener = self._listener, None
             await end(listener)
 
@@ -270,16 +251,9 @@ class Hub:
                 if joiner in done:
                     joiner.result()
                 wake = Wake.from_message(await hearing)
-                if wake.kind == SAMPLE:
-                    for callback in list(self._samplers.get(wake.source_id, ())):
-                        callback(wake.source_id)
-                    continue
-                if wake.kind == EXPORT:
-                    for callback in list(self._exporters.get(wake.export_id, ())):
-                        callback(wake.export_id)
-                    continue
-                feed = self._feeds.get(wake.slot_id)
-                if feed is not None:
+                for callback in list(self._watchers.get(wake.group, ())):
+                    callback(wake.source_id or wake.export_id)
+                if feed := self._feeds.get(wake.slot_id):
                     feed.wake(wake)
         finally:
             await end(joiner, hearing)
@@ -292,8 +266,7 @@ class Hub:
         """Be a member of the groups of all that is watched, and stay one."""
         while True:
             self._membership_changed.clear()
-            wanted = set(map(group_of, self._feeds)) | set(map(source_group_of, self._samplers))
-            wanted |= set(map(export_group_of, self._exporters))
+            wanted = {*map(group_of, self._feeds), *self._watchers}
             for group in self._joined - wanted:
                 await layer.group_discard(group, channel)
             self._joined = wanted
@@ -302,16 +275,6 @@ class Hub:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RENEW_SECONDS):
                     await self._membership_changed.wait()
-
-
-def _forget(
-    watched: dict[int, set[Callable[[int], None]]], callback: Callable[[int], None]
-) -> None:
-    """Tell no longer, of any of these."""
-    for identifier, listening in list(watched.items()):
-        listening.discard(callback)
-        if not listening:
-            del watched[identifier]
 
 
 _hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()

@@ -13,8 +13,21 @@ import time
 from typing import Any
 
 from channels.layers import channel_layers
+from channels_redis.core import RedisChannelLayer
 
 from replview.live.events import COMMIT, EXPORT, SAMPLE, SLOT, Wake
+from replview.store.connecting import redis_prefix
+
+
+class InstanceChannelLayer(RedisChannelLayer):  # type: ignore[misc]
+    """Channels' layer on Redis, under this instance's own keys (``store.instance_identity``).
+
+    The prefix is found when the layer is first used: the settings are read without a store.
+    """
+
+    def __init__(self, *args: Any, prefix: str | None = None, **options: Any) -> None:
+        super().__init__(*args, prefix=prefix or redis_prefix(), **options)
+
 
 log = logging.getLogger(__name__)
 

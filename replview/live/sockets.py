@@ -1,8 +1,10 @@
-"""The WebSocket of the live page: who may watch, and what a browser may ask for.
+"""The WebSockets: that of the live page, and those that say only that something has changed.
 
-From the browser: ``start`` {cursor, filters, acks}, ``filters`` {filters}, ``pause``, ``older``
-{before}, ``fill`` {after, up_to, id}, ``ack`` {n}, ``ping`` {t}. To the browser: ``history``,
-``caught_up``, ``batch``, ``older``, ``filled``, ``pong``.
+Of the live page, from the browser: ``start`` {cursor, filters, acks}, ``filters`` {filters},
+``pause``, ``older`` {before}, ``fill`` {after, up_to, id}, ``ack`` {n}. To the browser:
+``history``, ``caught_up``, ``batch``, ``older``, ``filled``. Of the others, from the browser:
+``watch`` {things}; to the browser: ``watching`` {things}, and a message a change. Of all:
+``ping`` {t}, answered by ``pong``.
 """
 
 import asyncio
@@ -12,58 +14,195 @@ from typing import Any
 
 import orjson
 from channels.auth import get_user
-from channels.db import DatabaseSyncToAsync
+from channels.db import DatabaseSyncToAsync, database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.urls import URLPattern, path
 
+from replview.access.page import OPERATOR, VIEWER, page
+from replview.access.rights import visible_sources
 from replview.access.visibility import use_visibility
 from replview.jobs import drafts
 from replview.live import events, reading, stretches
-from replview.live.allowed import signed_in, until_signed_out, visibility_of
+from replview.live.allowed import guarded, seen_of, until_signed_out, visibility_of
 from replview.live.filters import Filters
 from replview.live.hub import Feed, end, the_hub
 from replview.live.stretches import Stretch
 from replview.live.watcher import Watcher, cursor_of, now_ms
-from replview.store.models import Slot
+from replview.store.models import Export, Slot
+from replview.store.models.seen import only_of
 from replview.store.write.access_record import Action, Via, Visit, first_look, note, use_visit
 
 log = logging.getLogger(__name__)
+
+
+class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """One browser; each message has a ``type``, and one that is not understood ends the socket."""
+
+    # Sockets are woken by the hub, in memory: none has a channel of its own.
+    channel_layer_alias = "none"
+    #: Characters of a message.
+    most_characters = 4_000
+    #: Until whoever opened it was let in, and after the end, nothing is listened to.
+    open = False
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """One message of the browser."""
+        if not self.open:
+            return
+        try:
+            if text_data is None or len(text_data) > self.most_characters:
+                raise ValueError("not a message")
+            message = orjson.loads(text_data)
+            if message["type"] == "ping":
+                answer = {"type": "pong", "t": message.get("t"), "server_ms": now_ms()}
+                await self.send_json(answer)
+            else:
+                await self.hear(message)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            await self.close(events.NOT_UNDERSTOOD)
+
+    async def hear(self, message: dict[str, Any]) -> None:
+        """A message other than ``ping``. Raises ``KeyError`` and the like where it is none."""
+        raise NotImplementedError
+
+    async def send_json(self, message: dict[str, Any]) -> None:
+        """Send one message to the browser."""
+        await self.send(text_data=orjson.dumps(message).decode())
+
+    async def watch_session(self, source_id: int | None = None) -> None:
+        """Close the socket once its session has ended, or its source is seen no more."""
+        await until_signed_out(self.scope, source_id)
+        await self.close(events.NOT_SIGNED_IN)
+
+
+class WatchSocket(JSONSocket):
+    """One browser looking at some things of one kind."""
+
+    #: More than a page shows.
+    most = 50
+    #: What is watched, in ``watch`` and ``watching``.
+    things = ""
+    #: The type of the message about a change, and the name of what changed.
+    change_type = ""
+    thing = ""
+
+    async def connect(self) -> None:
+        """Tell of changes from now on."""
+        self.waiting: set[int] = set()
+        self.woken = asyncio.Event()
+        await self.accept()
+        self.open = True
+        self.tasks = [
+            asyncio.create_task(self._send_changes()),
+            asyncio.create_task(self.watch_session()),
+        ]
+
+    async def disconnect(self, code: int) -> None:
+        """Hear no more of any."""
+        self.open = False
+        await the_hub().unwatch(self.changed)
+        await end(*self.tasks)
+
+    async def hear(self, message: dict[str, Any]) -> None:
+        """Watch these from now on, and no others."""
+        if message["type"] != "watch":
+            raise ValueError("not a message")
+        identifiers = await self.shown([int(one) for one in message[self.things]][: self.most])
+        await the_hub().unwatch(self.changed)
+        for identifier in identifiers:
+            the_hub().watch(self.group_of(identifier), self.changed)
+        await self.send_json({"type": "watching", self.things: identifiers})
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        """Those of them that whoever asks may know of."""
+        raise NotImplementedError
+
+    def group_of(self, identifier: int) -> str:
+        """The channel layer's group of those who watch this one."""
+        raise NotImplementedError
+
+    def changed(self, identifier: int) -> None:
+        """From the hub: note it; several of one before it is sent are one."""
+        self.waiting.add(identifier)
+        self.woken.set()
+
+    async def _send_changes(self) -> None:
+        with contextlib.suppress(Exception):
+            while True:
+                await self.woken.wait()
+                self.woken.clear()
+                changed, self.waiting = self.waiting, set()
+                for identifier in sorted(changed):
+                    await self.send_json(
+                        {"type": self.change_type, self.thing: identifier, "server_ms": now_ms()}
+                    )
+
+
+def _seen_exports(user: Any, identifiers: list[int]) -> list[int]:
+    with only_of(lambda: visible_sources(user)):
+        found = set(Export.objects.filter(pk__in=identifiers).values_list("pk", flat=True))
+    return [one for one in identifiers if one in found]
+
+
+@page(role=OPERATOR)
+class ExportSocket(WatchSocket):
+    """One browser looking at some exports."""
+
+    things, change_type, thing = "exports", "went_on", "export"
+    group_of = staticmethod(events.export_group_of)
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        """Exports of sources that are seen."""
+        user = self.scope.get("user") or await get_user(self.scope)
+        found: list[int] = await database_sync_to_async(_seen_exports)(user, identifiers)
+        return found
+
+
+@page(role=VIEWER)
+class SampleSocket(WatchSocket):
+    """One browser looking at samples of some sources."""
+
+    things, change_type, thing = "sources", "sampled", "source"
+    group_of = staticmethod(events.source_group_of)
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        """Sources that are seen."""
+        return await seen_of(self.scope, identifiers)
+
 
 #: Transactions sent when a page opens, and with each "load older".
 HISTORY_ROWS = 200
 #: Transactions filled in at once after a lost connection or a pause.
 FILL_ROWS = 500
-_MESSAGE_LIMIT = 64_000
 
 
-class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
+@page(role=VIEWER)
+class LiveSocket(JSONSocket):
     """One browser watching one slot."""
 
-    # Sockets are woken by the hub, in memory: none has a channel of its own.
-    channel_layer_alias = "none"
+    most_characters = 64_000
 
     async def connect(self) -> None:
-        """Let in who is signed in and asks for a slot there is."""
+        """Let in who asks for a slot there is."""
         self.slot_id = int(self.scope["url_route"]["kwargs"]["slot_id"])
         self.feed: Feed | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.watcher = Watcher(self.send_json)
         await self.accept()
-        if not await signed_in(self.scope):
-            await self.close(events.NOT_SIGNED_IN)
-            return
         visibility = self.watcher.visibility = await visibility_of(self.scope)
-        if not await reading.shown_slot(self.slot_id, visibility):
+        slot = await reading.shown_slot(self.slot_id, visibility)
+        if slot is None:
             await self.close(events.NO_SUCH_SLOT)
-        else:
-            await note_opened(self.scope, self.slot_id)
-            self.feed = await the_hub().subscribe(self.slot_id, self.watcher)
-            self.tasks = [
-                asyncio.create_task(self._until_closed(self.watcher.send_batches())),
-                asyncio.create_task(self._until_closed(self._watch_session())),
-                asyncio.create_task(
-                    self._until_closed(keep_watched(self.slot_id, self.scope["user"].pk))
-                ),
-            ]
+            return
+        await note_opened(self.scope, slot)
+        self.feed = await the_hub().subscribe(self.slot_id, self.watcher)
+        self.open = True
+        works = (
+            self.watcher.send_batches(),
+            self.watch_session(slot.source_id),
+            keep_watched(self.slot_id, self.scope["user"].pk),
+        )
+        self.tasks = [asyncio.create_task(self._until_closed(work)) for work in works]
 
     async def disconnect(self, code: int) -> None:
         """Leave the feed and end this socket's tasks."""
@@ -71,23 +210,11 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             await the_hub().unsubscribe(self.slot_id, self.watcher)
         await end(*self.tasks)
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """One message of the browser."""
-        if self.feed is None:
-            return
-        try:
-            if text_data is None or len(text_data) > _MESSAGE_LIMIT:
-                raise ValueError("not a message")
-            message = orjson.loads(text_data)
-            handler = self._handlers[message["type"]]
-            with use_visibility(self.watcher.visibility):
-                await handler(self, message, self.feed)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-            await self.close(events.NOT_UNDERSTOOD)
-
-    async def send_json(self, message: dict[str, Any]) -> None:
-        """Send one message to the browser."""
-        await self.send(text_data=orjson.dumps(message).decode())
+    async def hear(self, message: dict[str, Any]) -> None:
+        """By its type."""
+        assert self.feed is not None
+        with use_visibility(self.watcher.visibility):
+            await self._handlers[message["type"]](self, message, self.feed)
 
     async def _start(self, message: dict[str, Any], feed: Feed) -> None:
         """Begin, or go on from a cursor: nothing between it and now is left out in silence."""
@@ -175,9 +302,6 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def _ack(self, message: dict[str, Any], feed: Feed) -> None:
         self.watcher.acknowledge(int(message["n"]))
 
-    async def _ping(self, message: dict[str, Any], feed: Feed) -> None:
-        await self.send_json({"type": "pong", "t": message.get("t"), "server_ms": now_ms()})
-
     _handlers = {
         "start": _start,
         "filters": _change_filters,
@@ -185,14 +309,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         "older": _older,
         "fill": _fill,
         "ack": _ack,
-        "ping": _ping,
     }
-
-    async def _watch_session(self) -> None:
-        """Close the socket once its session has ended, or its source is seen no more."""
-        slot = await reading.slot_in_thread(self.slot_id)
-        await until_signed_out(self.scope, None if slot is None else slot.source_id)
-        await self.close(events.NOT_SIGNED_IN)
 
     async def _until_closed(self, work: Any) -> None:
         """Run a task of this socket; a connection that went away ends it quietly."""
@@ -218,22 +335,21 @@ def _rows(found: Stretch | None) -> dict[str, Any]:
     }
 
 
-async def note_opened(scope: dict[str, Any], slot_id: int) -> None:
+async def note_opened(scope: dict[str, Any], slot: Slot) -> None:
     """Somebody watches this slot from now on."""
     user = scope.get("user") or await get_user(scope)
     address = str((scope.get("client") or ("",))[0] or "")
-    await _in_thread(user, address, slot_id)
+    await _note_in_thread(user, address, slot)
 
 
-def _note(user: Any, address: str, slot_id: int) -> None:
-    slot = Slot.objects.select_related("source").filter(pk=slot_id).first()
-    if slot is None or not first_look((Action.VIEWED_ROWS, user.pk, address, "live", slot_id)):
+def _note(user: Any, address: str, slot: Slot) -> None:
+    if not first_look((Action.VIEWED_ROWS, user.pk, address, "live", slot.pk)):
         return
     with use_visit(Visit(lambda: user, via=Via.SOCKET, address=address, page=lambda: "live")):
         note(Action.VIEWED_ROWS, subject=f"{slot}, live", source_id=slot.source_id)
 
 
-_in_thread = DatabaseSyncToAsync(_note, thread_sensitive=False)
+_note_in_thread = DatabaseSyncToAsync(_note, thread_sensitive=False)
 
 
 #: Often enough for a watch that ends after a minute without.
@@ -246,3 +362,14 @@ async def keep_watched(slot_id: int, user_id: int | None) -> None:
     """Say so from time to time; returns at once for any other slot, and when the watch is over."""
     while user_id is not None and await _saw(slot_id, user_id):
         await asyncio.sleep(SAW_SECONDS)
+
+
+def _socket(route: str, consumer: Any) -> URLPattern:
+    return path(route, guarded(consumer))  # type: ignore[arg-type]
+
+
+websocket_urlpatterns = [
+    _socket("ws/live/<int:slot_id>/", LiveSocket),
+    _socket("ws/samples/", SampleSocket),
+    _socket("ws/exports/", ExportSocket),
+]

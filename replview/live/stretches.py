@@ -10,8 +10,7 @@ from channels.db import DatabaseSyncToAsync
 
 from replview.access.visibility import reading_session
 from replview.live.filters import Filters
-from replview.live.reading import READ_LIMIT, Names
-from replview.live.summaries import Summary, marker
+from replview.live.reading import READ_LIMIT, Names, Summary, marker
 from replview.store.models import SlotIncarnation
 from replview.store.read import history
 from replview.store.read.changes.page import matching_text

@@ -15,7 +15,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from replview.access.visibility import current_visibility
-from replview.access.withheld import Withheld, withheld
+from replview.access.withheld import Withheld, seen_archived, withheld
 from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Slot, SlotIncarnation
 from replview.store.read.rows import ChangeRow
@@ -25,7 +25,6 @@ from replview.text.formats import plural
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.transaction_text import flat_context
-from replview.ui.changes.withheld_changes import seen_archived
 from replview.ui.params import Params, scope_to
 
 if TYPE_CHECKING:

@@ -59,15 +59,6 @@ _SAID = (
 )  # fmt: skip
 _COMPILED = [(re.compile(pattern, re.DOTALL), words) for pattern, words in _SAID]
 
-#: What reading the rows that are there already costs.
-BASELINE_COST = (
-    "Each table is read once from beginning to end by one walsender, under ACCESS SHARE: reading "
-    "and writing go on, but ALTER TABLE, TRUNCATE and VACUUM FULL wait until it is read, and so "
-    "does vacuum for rows that die meanwhile (the snapshot holds back xmin). To begin, a temporary "
-    "replication slot is made, and dropped at once: it needs a free slot, and waits up to five "
-    "minutes, holding WAL, for the transactions that are open on the server, prepared ones too."
-)
-
 
 def for_page(text: str) -> str:
     """A sentence of the catalog as a page says it."""

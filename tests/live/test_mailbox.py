@@ -1,6 +1,6 @@
 """What waits for a browser stays small, and nothing is left out in silence."""
 
-from replview.live.mailbox import Mailbox
+from replview.live.watcher import Mailbox
 
 
 def rows(first: int, last: int) -> list[dict]:

@@ -16,8 +16,7 @@ from replview.store.models import ActivityMark, Relation, RelationActivity, Slot
 from replview.store.publication_looks import store_publication_look
 from replview.store.sums.activity import roll
 from replview.store.sums.relation_sums import RelationSum, sums_of_slot
-from replview.ui.versions.diff import summary
-from replview.ui.versions.shapes import shape_of
+from replview.ui.versions import shape_of, summary
 from tests.people import make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -15,10 +15,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from replview.access import accounts
-from replview.access.accounts import AccountProblem
+from replview.access.accounts import AccountProblem, first_admin, is_good
 from replview.access.page import ADMIN, EVERYONE, Nav, page
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
-from replview.access.setup_codes import first_admin, is_good
 from replview.store.models import ApiToken, Grant, Source
 from replview.store.write.access_record import note
 from replview.text.formats import plural
@@ -242,7 +241,7 @@ def _sentence(rows: list[dict[str, Any]]) -> dict[str, str]:
     return {"level": "ok", "title": f"{plural(len(rows), 'account')}.", "cause": cause, "next": ""}
 
 
-_BACKEND = "replview.access.backend.RightsBackend"
+_BACKEND = "replview.access.rights.RightsBackend"
 
 
 @page(role=EVERYONE, of={"code": None})

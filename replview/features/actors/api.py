@@ -21,8 +21,7 @@ from replview.store.sums.actor_sums import (
     tables_of,
 )
 from replview.text.parsing import clean_text
-from replview.ui.api.coverage import coverage_json
-from replview.ui.api.slots import slot_named
+from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["actors"])
 _MOST = 1000

@@ -6,7 +6,7 @@ from replview.access.withheld import shown_words, withholds_text
 from replview.store.models import Export, HistoryJob
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.formats import age_words
-from replview.ui.changes.filter_text import filter_text
+from replview.ui.filters import filter_text
 
 register = template.Library()
 

@@ -7,8 +7,8 @@ from django.views.decorators.http import require_GET
 from replview.access.page import ROWS, VIEWER, Action, Nav, page
 from replview.features.find.page import columns_of, read_page
 from replview.store.write.access_record import searched_changes
+from replview.ui.filters import saved_filters
 from replview.ui.params import Params, scope_to, slot_asked_for
-from replview.ui.saved_filters import saved_filters
 
 
 @page(

@@ -23,8 +23,7 @@ from replview.features.lag.figures import (
 )
 from replview.features.lag.page import LagSlot
 from replview.features.lag.series import Series, read_series
-from replview.ui.charts.figure import Chart
-from replview.ui.charts.values import SlotValues
+from replview.ui.charts.figure import Chart, SlotValues
 
 #: What is told by name; the others are one.
 _MOST_TABLES = 8

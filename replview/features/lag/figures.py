@@ -3,9 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from replview.ui.charts.axes import axis, words_of
-from replview.ui.charts.figure import MARGIN, Chart, Level, Line, chart, lines_of, style_of
-from replview.ui.charts.values import SlotValues, Stretch, stretches
+from replview.ui.charts.figure import (
+    MARGIN,
+    Chart,
+    Level,
+    Line,
+    SlotValues,
+    Stretch,
+    axis,
+    chart,
+    lines_of,
+    stretches,
+    style_of,
+    words_of,
+)
 
 #: A limit is drawn once so much of it is reached; before, it would press the line to the floor.
 _DRAWN_FROM = 0.05

@@ -8,12 +8,12 @@ from typing import Any
 from django.utils import timezone
 
 from replview.access.visibility import current_visibility
+from replview.access.withheld import seen_peeked
 from replview.store.models import Transaction
 from replview.store.read.rows import ChangeRow
 from replview.text.formats import age_words, bytes_words, count_words, plural
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
-from replview.ui.changes.withheld_changes import seen_peeked
 
 NO_BREAK = "\u00a0"
 #: A look calls open what arrives while it is in progress, which pages call streaming.

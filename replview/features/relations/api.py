@@ -10,8 +10,7 @@ from replview.features.relations.schema_history import Period, VersionHistory, s
 from replview.store.models import Relation
 from replview.store.read.changes.records import utc_text
 from replview.store.sums.relation_sums import last_changes, sums_of_slot
-from replview.ui.api.coverage import coverage_json
-from replview.ui.api.slots import slot_named
+from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["relations"])
 

@@ -28,9 +28,15 @@ from replview.store.publication_looks import latest_look
 from replview.store.read.mask_rules import named_columns
 from replview.text.addresses import relation_url
 from replview.ui.params import Params
-from replview.ui.versions.diff import Diff, compare, summary
-from replview.ui.versions.renames import Carried, rename_candidates
-from replview.ui.versions.shapes import Shape, shape_of
+from replview.ui.versions import (
+    Carried,
+    Diff,
+    Shape,
+    compare,
+    rename_candidates,
+    shape_of,
+    summary,
+)
 
 #: How wide the bar of the version with the most changes is drawn.
 BAR = 96

@@ -27,8 +27,7 @@ from replview.store.sums.relation_sums import (
     rates_of,
     sums_of_slot,
 )
-from replview.ui.charts.rate_sparkline import rate_sparkline
-from replview.ui.charts.sparkline import Sparkline
+from replview.ui.charts.sparkline import Sparkline, rate_sparkline
 
 #: Tables on a page.
 PAGE_TABLES = 50

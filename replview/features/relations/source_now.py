@@ -20,8 +20,7 @@ from replview.store.read.row_history.widths import row_widths
 from replview.store.secrets import SecretKeyChanged
 from replview.text.formats import bytes_words, plural
 from replview.text.type_words import short_type
-from replview.ui.versions.diff import compare, summary
-from replview.ui.versions.shapes import Column, Shape
+from replview.ui.versions import Column, Shape, compare, summary
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from replview.store.read.coverage import coverage_of
 from replview.text.addresses import relation_url
 from replview.ui.params import scope_to
 from replview.ui.shell import fleet_of
-from replview.ui.versions.shapes import shape_of
+from replview.ui.versions import shape_of
 
 
 @page(role=VIEWER, nav=Nav(group="Browse", label="Relations", icon="relations", one_slot=True))

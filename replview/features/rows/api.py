@@ -19,9 +19,8 @@ from replview.store.read.transactions.transaction_filter import read_time
 from replview.store.write.access_record import viewed
 from replview.text.parsing import clean_text
 from replview.ui.api.answers import BadRequest
-from replview.ui.api.coverage import coverage_json
 from replview.ui.api.filters import BUDGET_SECONDS, Paging
-from replview.ui.api.slots import slot_named
+from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["rows"])
 #: What the access record calls them.

@@ -30,8 +30,7 @@ from replview.text.addresses import relation_url
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.row_start import Start
-from replview.ui.versions.diff import summary
-from replview.ui.versions.shapes import shape_of
+from replview.ui.versions import shape_of, summary
 
 #: Lines of a page.
 PAGE_CHANGES = 50

@@ -20,9 +20,8 @@ from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.value_filter import WhereError
 from replview.store.write.access_record import searched_changes, viewed_changes
 from replview.ui.api.answers import BadRequest
-from replview.ui.api.coverage import coverage_json
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging
-from replview.ui.api.slots import slot_named
+from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["changes"])
 

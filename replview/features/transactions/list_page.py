@@ -23,13 +23,13 @@ from replview.store.read.transactions.listing import (
 )
 from replview.store.read.transactions.transaction_filter import OPERATIONS, read_time
 from replview.text.parsing import whole_number
-from replview.ui.changes.filter_text import filter_text
 from replview.ui.changes.transaction_lines import (
     MarkerLine,
     TransactionLine,
     transaction_lines,
     with_markers,
 )
+from replview.ui.filters import filter_text
 from replview.ui.params import Params
 
 _NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)

@@ -14,8 +14,8 @@ from replview.store.read.coverage import coverage_of
 from replview.store.read.days import last_deleted_day
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.store.write.access_record import searched_transactions
+from replview.ui.filters import saved_filters
 from replview.ui.params import Params, scope_to
-from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of
 
 

@@ -22,11 +22,17 @@ from replview.store.read.transactions.neighbours import Neighbours, neighbours_o
 from replview.text.addresses import actor_url, slot_page_url
 from replview.text.formats import plural
 from replview.ui.changes.cells import Block
-from replview.ui.changes.change_blocks import OPERATION_NAMES, blocks_of
+from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.drawer import PAGE_CHANGES
 from replview.ui.changes.stages import life_of
-from replview.ui.changes.transaction_sentence import NOT_UNDONE, grade_words, sentence_of
-from replview.ui.changes.transaction_text import flat_context, tell
+from replview.ui.changes.transaction_text import (
+    NOT_UNDONE,
+    flat_context,
+    grade_words,
+    sentence_of,
+    tell,
+)
+from replview.ui.component_html import OPERATIONS
 
 #: Changes looked at for the timeline's marks.
 _SPOTS = 300
@@ -98,7 +104,7 @@ def _choices(shown: Shown, letters: str) -> dict[str, Any]:
     """How the changes may be shown otherwise, each with its address."""
     return {
         "ops": [(letter, letter in (shown.ops or letters),
-                 shown.query(ops=shown.toggled(letter, letters)), OPERATION_NAMES[letter])
+                 shown.query(ops=shown.toggled(letter, letters)), OPERATIONS[letter])
                 for letter in letters],
         "neighbours_query": shown.query(ops="", text="", table=""),
         "url_side": shown.query(stay=True, inline=False),

@@ -31,8 +31,7 @@ from replview.store.write.access_record import Action, note, viewed, viewed_chan
 from replview.targets.archived import archived_transaction
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
 from replview.ui.changes.stages import life_of
-from replview.ui.changes.transaction_sentence import NOT_UNDONE
-from replview.ui.changes.transaction_text import tell
+from replview.ui.changes.transaction_text import NOT_UNDONE, tell
 from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 

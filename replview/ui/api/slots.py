@@ -1,4 +1,4 @@
-"""The slots, and which of them a question is about."""
+"""The slots, which of them a question is about, and what an answer about one can vouch for."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,10 @@ from django.http import Http404, HttpRequest
 from ninja import Router, Schema
 
 from replview.access.page import VIEWER, page
+from replview.access.visibility import reading_session
 from replview.store.models import Slot
+from replview.store.read.changes.records import utc_text
+from replview.store.read.coverage import Gap, TableCoverage, coverage_of
 from replview.ui.api.answers import BadRequest
 
 router = Router(tags=["slots"])
@@ -26,9 +29,9 @@ class SlotOut(Schema):
     #: What keeps it from being received; empty: nothing.
     problem: str
     remedy: str
-    #: The number of its present life; positions compare only within one.
+    #: The number of its present incarnation; positions compare only within one.
     incarnation: int | None
-    #: The last place in that life's history.
+    #: The last place in that incarnation's history.
     commit_seq: int | None
     #: Everything that ends at or before it is stored.
     checkpoint_lsn: str | None
@@ -46,7 +49,7 @@ def slots(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _facts(slot: Slot) -> dict[str, Any]:
-    life = slot.incarnation
+    incarnation = slot.incarnation
     return {
         "slot": str(slot),
         "plugin": slot.plugin,
@@ -55,8 +58,8 @@ def _facts(slot: Slot) -> dict[str, Any]:
         "state": slot.state,
         "problem": slot.problem_cause,
         "remedy": slot.problem_remedy,
-        "incarnation": None if life is None else life.number,
-        "commit_seq": None if life is None else life.commit_seq,
+        "incarnation": None if incarnation is None else incarnation.number,
+        "commit_seq": None if incarnation is None else incarnation.commit_seq,
         "checkpoint_lsn": None if slot.checkpoint_lsn is None else str(slot.checkpoint_lsn),
         "last_commit_time": slot.last_commit_time,
         "transactions_stored": slot.transactions_stored,
@@ -82,3 +85,66 @@ def slot_named(name: str) -> Slot:
     if len(some) > 1:
         raise BadRequest("there are several slots", "name one with slot=source/name")
     return some[0]
+
+
+@page(role=VIEWER)
+@router.get(
+    "/coverage", tags=["coverage"], response=dict[str, Any], summary="What the record covers"
+)
+def coverage(request: HttpRequest, slot: str = "", table: str = "") -> dict[str, Any]:
+    """Since when a slot's record is whole, its gaps, and what of a table is not published."""
+    return coverage_json(slot_named(slot), table_named(table) if table else None)
+
+
+def coverage_json(slot: Slot, table: tuple[str, str] | None = None) -> dict[str, Any]:
+    """The coverage of a slot's record, of one table in it where one is named.
+
+    "No change" may be said of a time between ``whole_since`` and ``stored_until``, and of no other.
+    """
+    found = coverage_of(reading_session(), slot, table=table)
+    return {
+        "recorded_since": utc_text(found.recorded_since),
+        "recorded_since_lsn": found.recorded_since_lsn,
+        "whole_since": utc_text(found.vouched_since) if found.says_no_change() else None,
+        "stored_until": utc_text(found.stored_until),
+        "stored_until_lsn": found.stored_until_lsn,
+        "gaps": [_gap(gap) for gap in found.gaps],
+        "gaps_known_since": utc_text(found.gaps_known_since),
+        "origin_filtered": found.origin_filtered,
+        "table": None if found.table is None else _table(found.table),
+    }
+
+
+def table_named(name: str) -> tuple[str, str]:
+    """``schema.table`` apart. Raises ``BadRequest``."""
+    schema, dot, table = name.partition(".")
+    if not dot or not schema or not table:
+        raise BadRequest(f"{name[:100]} is not a table's name", "write table=schema.table")
+    return schema, table
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return {
+        "kind": gap.kind,
+        "from_time": utc_text(gap.from_time),
+        "to_time": utc_text(gap.to_time),
+        "from_lsn": gap.from_lsn,
+        "to_lsn": gap.to_lsn,
+        "why": gap.why,
+    }
+
+
+def _table(table: TableCoverage) -> dict[str, Any]:
+    done = table.baseline
+    return {
+        "schema": table.schema,
+        "table": table.table,
+        "published": table.published,
+        "published_since": utc_text(table.published_since),
+        "operations_missing": list(table.operations_missing),
+        "columns_missing": list(table.unpublished_columns),
+        "row_filter": table.row_filter,
+        "baseline": None
+        if done is None
+        else {"lsn": str(done.lsn), "rows": done.rows, "finished_at": utc_text(done.finished_at)},
+    }

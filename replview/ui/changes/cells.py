@@ -7,8 +7,7 @@ from typing import Any
 
 from replview.store.read.changes.values import erased_words
 from replview.text.formats import bytes_words, count_words
-from replview.ui.changes.json_lines import JSONDiff, indented
-from replview.ui.changes.text_diff import TextDiff
+from replview.ui.changes.value_diff import JSONDiff, TextDiff, indented
 
 #: Longer values are cut, with "show all".
 CUT_CHARACTERS = 300

@@ -11,7 +11,7 @@ from replview.store.read import history
 from replview.store.read.changes.of_transaction import ChangeFilter, find_changes
 from replview.store.read.rows import TransactionRow
 from replview.ui.changes.change_blocks import blocks_of
-from replview.ui.changes.transaction_sentence import NOT_UNDONE
+from replview.ui.changes.transaction_text import NOT_UNDONE
 
 #: Changes on a page.
 PAGE_CHANGES = 25

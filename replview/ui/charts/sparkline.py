@@ -1,8 +1,10 @@
-"""Buckets of retained WAL as the points of a small SVG: gaps stay gaps, and are hatched."""
+"""Retained WAL, or changes, over time as the points of a small SVG: gaps are hatched, not zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+
+from replview.store.sums.relation_sums import Rates
 
 WIDTH, HEIGHT, PAD = 168, 32, 3
 #: Less than this does not fill the height: little WAL looks like little.
@@ -67,3 +69,36 @@ def _line(run: list[tuple[float, float]]) -> str:
         (x, y), *_ = run
         run = [(x, y), (x + 1, y)]
     return " ".join(f"{x},{y}" for x, y in run)
+
+
+_RATE_WIDTH, _RATE_HEIGHT, _RATE_PAD = 120, 24, 2
+
+
+def rate_sparkline(rates: Rates, relation_id: int) -> Sparkline | None:
+    """A line over the whole time; None where nothing changed in it."""
+    values = rates.by_relation.get(relation_id) or []
+    if not any(values):
+        return None
+    step = _RATE_WIDTH / max(rates.buckets - 1, 1)
+    first = 0
+    if rates.known_from is not None and rates.known_from > rates.since:
+        known = (rates.known_from - rates.since).total_seconds() / rates.bucket_seconds
+        first = min(int(known), rates.buckets - 1)
+    # What was stored all the same is drawn.
+    first = min(first, next(n for n, value in enumerate(values) if value))
+    peak = max(values)
+    points = [
+        (
+            round(n * step, 1),
+            round(_RATE_HEIGHT - 1 - (_RATE_HEIGHT - 2 * _RATE_PAD) * values[n] / peak, 1),
+        )
+        for n in range(first, rates.buckets)
+    ]
+    line = " ".join(f"{x},{y}" for x, y in points)
+    return Sparkline(
+        lines=(line,),
+        areas=(f"{line} {points[-1][0]},{_RATE_HEIGHT - 1} {points[0][0]},{_RATE_HEIGHT - 1}",),
+        unknown=((0, points[0][0]),) if first else (),
+        width=_RATE_WIDTH,
+        height=_RATE_HEIGHT,
+    )

@@ -1,24 +1,19 @@
-"""Template tags of evidence: coverage, and the baselines of a slot."""
+"""Template tags of evidence: what the record vouches for, and the baselines of a slot."""
 
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django import template
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from replview.store.models import Slot
-from replview.store.read.coverage import Coverage
-from replview.text.formats import day_second_words
-from replview.ui import coverage_text
+from replview.store.read.coverage import ArchiveExtent, Coverage, Gap, TableCoverage
+from replview.text.formats import day_second_words, plural
 from replview.ui.component_html import time_html
 
 register = template.Library()
-
-
-@register.simple_tag
-def coverage_words(coverage: Coverage) -> coverage_text.CoverageWords:
-    """``{% coverage_words coverage as told %}``."""
-    return coverage_text.coverage_words(coverage)
 
 
 @register.simple_tag
@@ -31,3 +26,97 @@ def day_second(moment: datetime) -> SafeString:
 def baselines_url(slot: Slot) -> str:
     """The baselines of a slot."""
     return reverse("baselines", args=[slot.source.name, slot.name])
+
+
+#: Gaps named one by one; the rest is a number.
+_GAPS_SHOWN = 3
+_NAMES_SHOWN = 6
+OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageWords:
+    """What ``evidence/_coverage.html`` shows; times stay times, browsers tell them."""
+
+    coverage: Coverage
+    #: ``No gap``, ``One gap``, ``4 gaps``.
+    gap_words: str
+    gaps: list[Gap]
+    gaps_more: int
+    #: About the table: sentences, the grave ones apart.
+    missing: list[str] = field(default_factory=list)
+    quiet: list[str] = field(default_factory=list)
+
+    @property
+    def archived(self) -> ArchiveExtent | None:
+        """Where it goes back further than the store does."""
+        archive, begins = self.coverage.archive, self.coverage.recorded_since
+        if archive is None or archive.since is None or begins is None:
+            return None
+        return archive if archive.since < begins else None
+
+    @property
+    def table(self) -> TableCoverage | None:
+        """The table, where the answer is of one."""
+        return self.coverage.table
+
+
+@register.simple_tag
+def coverage_words(coverage: Coverage) -> CoverageWords:
+    """The words for an extent of the record."""
+    holes = [gap for gap in coverage.gaps if gap.kind == "gap"]
+    left_out = len(coverage.gaps) - len(holes)
+    words = CoverageWords(
+        coverage,
+        _gap_words(coverage, len(holes)),
+        holes[:_GAPS_SHOWN],
+        max(0, len(holes) - _GAPS_SHOWN),
+    )
+    if left_out:
+        words.missing.append(
+            f"{plural(left_out, 'transaction was', 'transactions were')} left out by decision."
+        )
+    if coverage.origin_filtered:
+        words.missing.append(
+            "Changes that came from another server are not received (origin = none)."
+        )
+    if coverage.table is not None:
+        _say_table(coverage.table, words)
+    return words
+
+
+def table_name(table: TableCoverage) -> str:
+    """``public.orders``."""
+    return f"{table.schema}.{table.table}"
+
+
+def _gap_words(coverage: Coverage, holes: int) -> str:
+    if coverage.gaps_known_since is not None:
+        return f"{holes} gaps and more"
+    return {0: "No gap", 1: "One gap"}.get(holes, f"{holes} gaps")
+
+
+def _say_table(table: TableCoverage, words: CoverageWords) -> None:
+    name = table_name(table)
+    if table.known_since is None:
+        words.quiet.append(f"What is published of {name} is unknown: nobody has looked yet.")
+    elif not table.published:
+        words.missing.append(f"{name} is not published.")
+    else:
+        if table.operations_missing:
+            names = [OPERATIONS[op] for op in table.operations_missing]
+            words.missing.append(f"Not published: {_list(names)} of {name}.")
+        if table.row_filter is not None:
+            words.missing.append(
+                f"Only rows of {name} that match {table.row_filter} are published."
+            )
+        if table.unpublished_columns:
+            words.missing.append(
+                f"Columns not published: {_list(list(table.unpublished_columns))}."
+            )
+
+
+def _list(names: list[Any]) -> str:
+    shown = [str(name) for name in names[:_NAMES_SHOWN]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -19,9 +19,8 @@ from django.utils import timezone
 
 from replview.access.page import EVERYONE, SIGNED_IN, Nav, Page, page_named, page_of
 from replview.access.rights import Role
-from replview.live.allowed import ALLOWED_SOCKETS
 from replview.live.events import NO_SUCH_SLOT, NOT_ALLOWED, NOT_SIGNED_IN
-from replview.live.routing import websocket_urlpatterns
+from replview.live.sockets import websocket_urlpatterns
 from replview.store.models import (
     AccessRecord,
     Alert,
@@ -174,8 +173,11 @@ def test_every_call_of_the_api_that_changes_something_needs_an_operator() -> Non
             assert needed(match[0], method.upper()) >= Role.OPERATOR, (method, path)
 
 
-def test_every_socket_is_in_the_table() -> None:
-    assert {str(one.pattern) for one in websocket_urlpatterns} == set(ALLOWED_SOCKETS)
+def test_every_socket_says_who_may_open_it() -> None:
+    for one in websocket_urlpatterns:
+        said = page_of(one.callback)
+        assert said is not None, one
+        assert isinstance(said.role, Role), one
 
 
 def test_an_address_whose_view_has_no_page_is_refused(tried: Tried, monkeypatch) -> None:

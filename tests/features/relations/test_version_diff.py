@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replview.text.type_words import short_type
-from replview.ui.versions.diff import compare, summary
-from replview.ui.versions.renames import Carried, rename_candidates
-from replview.ui.versions.shapes import Column, Shape
+from replview.ui.versions import Carried, Column, Shape, compare, rename_candidates, summary
 
 INT, TEXT, CUSTOM = (20, -1), (25, -1), (16400, -1)
 

@@ -6,9 +6,9 @@ import pytest
 from django.template.loader import render_to_string
 
 from replview.store.read.rows import ChangeRow
+from replview.text.type_words import short_type
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
-from replview.ui.changes.change_lines import short_type
 from tests.pages.reading import spaced
 
 
@@ -140,4 +140,4 @@ class TestBlocks:
     ],
 )
 def test_types_are_written_as_people_do(long: str, short: str) -> None:
-    assert short_type(long) == short
+    assert short_type(long, qualified=True) == short

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.ui.changes.json_lines import compared, indented
+from replview.ui.changes.value_diff import compared, indented
 
 DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),

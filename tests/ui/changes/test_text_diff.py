@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replview.ui.changes.text_diff import LONGEST, text_diff
+from replview.ui.changes.value_diff import LONGEST_TEXT, text_diff
 
 WORDS = st.lists(st.sampled_from(["a", "bc", "d e", "\n", "-", "ü", "1"]), max_size=30)
 NOTE = "leave it with the neighbour, ring twice. Gift wrap for the blue mug."
@@ -56,5 +56,5 @@ def test_a_long_stretch_without_a_change_is_left_out() -> None:
 
 def test_texts_without_likeness_and_very_long_ones_stand_apart() -> None:
     assert text_diff("entirely different words", "nothing in common here at all") is None
-    assert text_diff("x" * (LONGEST + 1), "x") is None
+    assert text_diff("x" * (LONGEST_TEXT + 1), "x") is None
     assert text_diff("same", "same") is None

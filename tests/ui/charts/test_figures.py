@@ -17,9 +17,7 @@ from replview.features.lag.figures import (
     transaction_sizes,
     unconfirmed_wal,
 )
-from replview.ui.charts.axes import axis, words_of
-from replview.ui.charts.figure import Chart
-from replview.ui.charts.values import SlotValues
+from replview.ui.charts.figure import Chart, SlotValues, axis, words_of
 
 GB = 1 << 30
 TIMES = [1000.0, 6000.0, 11000.0, 16000.0]

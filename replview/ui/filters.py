@@ -1,4 +1,5 @@
-"""Filters somebody saved: a page's address under a name, for that person alone.
+"""A transaction filter as a sentence; and filters somebody saved: a page's address under a name,
+for that person alone.
 
 A page that has them passes ``saved_filters(request, "find")`` as ``saved`` and includes
 ``browse/_saved.html``. What says where one is in a list (a cursor) is not saved.
@@ -14,7 +15,86 @@ from django.views.decorators.http import require_POST
 
 from replview.access.page import VIEWER, page
 from replview.store.models import SavedFilter
+from replview.store.read.transactions.transaction_filter import (
+    NO_ORIGIN,
+    OPERATIONS,
+    UNKNOWN_ACTOR,
+    TransactionFilter,
+)
+from replview.text.formats import age_words, bytes_words, count_words
 from replview.ui.params import Params
+
+_DID = {
+    "I": "inserted",
+    "U": "updated",
+    "D": "deleted",
+    "T": "truncated",
+    "M": "sent a message",
+    "S": "read a baseline",
+}
+_NAMES_SHOWN = 3
+
+
+def filter_text(wanted: TransactionFilter) -> str:
+    """``by alice, that updated or deleted in orders, of at least 100 changes``; empty: all."""
+    parts = []
+    if wanted.id:
+        parts.append(f"with xid or gid {wanted.id}")
+    if wanted.states:
+        parts.append(f"that are {_any_of(list(wanted.states))}")
+    if wanted.actor:
+        by_nobody = wanted.actor == UNKNOWN_ACTOR
+        parts.append("of an unknown actor" if by_nobody else f"by {wanted.actor}")
+    if wanted.origin:
+        here = wanted.origin == NO_ORIGIN
+        parts.append("written on the source" if here else f"from {wanted.origin}")
+    parts += _did(wanted)
+    parts += _sizes(wanted)
+    parts += _stretch(wanted)
+    if wanted.text:
+        parts.append(f"that hold “{wanted.text}”")
+    return ", ".join(parts)
+
+
+def _did(wanted: TransactionFilter) -> list[str]:
+    did = [_DID[one] for one in wanted.ops] if wanted.ops != OPERATIONS else []
+    tables = [name.removeprefix("public.") for name in wanted.tables]
+    if did:
+        where = f" in {_any_of(tables)}" if tables else ""
+        return [f"that {_any_of(did)}{where}"]
+    return [f"that touched {_any_of(tables)}"] if tables else []
+
+
+def _sizes(wanted: TransactionFilter) -> list[str]:
+    parts = []
+    if wanted.min_changes:
+        parts.append(f"of at least {count_words(wanted.min_changes)} changes")
+    if wanted.min_bytes:
+        parts.append(f"of at least {bytes_words(wanted.min_bytes)}")
+    if wanted.prepared_min:
+        parts.append(f"prepared for at least {age_words(wanted.prepared_min)}")
+    return parts
+
+
+def _stretch(wanted: TransactionFilter) -> list[str]:
+    parts = []
+    for word, text in (("since", wanted.since), ("until", wanted.until)):
+        if text:
+            ago = "" if ":" in text or "-" in text else " ago"
+            parts.append(f"{word} {text.replace('T', ' ') if not ago else text}{ago}")
+    if wanted.from_lsn:
+        parts.append(f"from {wanted.from_lsn}")
+    if wanted.to_lsn:
+        parts.append(f"to {wanted.to_lsn}")
+    return parts
+
+
+def _any_of(words: list[str]) -> str:
+    shown = words[:_NAMES_SHOWN]
+    if len(words) > _NAMES_SHOWN:
+        shown.append(f"{len(words) - _NAMES_SHOWN} more")
+    return " or ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
 
 #: Pages whose filters can be saved, by the names of their addresses.
 PAGES = ("transactions", "find")

@@ -1,0 +1,325 @@
+"""Two long values compared: texts by word, JSON documents by line; what stayed is folded."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+
+#: Longer texts are not compared.
+LONGEST_TEXT = 50_000
+#: Words in the part that differs; comparing costs their product.
+MOST_WORDS = 1_500
+#: Below this likeness two texts read better apart.
+_ALIKE = 0.35
+#: Of a long stretch without a change this much is shown at each end.
+_CHARACTERS_AROUND = 60
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a text: ``-`` went, ``+`` came, empty stayed, ``…`` stayed and is left out."""
+
+    sign: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDiff:
+    """One text that shows both."""
+
+    pieces: list[Piece]
+    #: Where they differ.
+    places: int
+    #: Characters of both texts that had to be compared, for a page's own bound.
+    compared: int
+
+
+def text_diff(before: str, after: str) -> TextDiff | None:
+    """What differs, by word; None where the two are too long or too little alike."""
+    if before == after or max(len(before), len(after)) > LONGEST_TEXT:
+        return None
+    head, old, new, tail = _apart(before, after)
+    # Split where a word begins, so that half a word is never marked.
+    words_before, words_after = _WORD.findall(old), _WORD.findall(new)
+    if max(len(words_before), len(words_after)) > MOST_WORDS:
+        return None
+    matcher = SequenceMatcher(None, words_before, words_after, autojunk=False)
+    same = len(head) + len(tail)
+    pieces = _word_pieces(matcher, words_before, words_after)
+    same += sum(len(piece.text) for piece in pieces if not piece.sign)
+    if 2 * same < _ALIKE * (len(before) + len(after)):
+        return None
+    whole = _joined([Piece("", head), *pieces, Piece("", tail)])
+    places = sum(
+        1
+        for number, piece in enumerate(whole)
+        if piece.sign and (number == 0 or not whole[number - 1].sign)
+    )
+    return TextDiff(_left_out(whole), places, len(old) + len(new))
+
+
+def _apart(before: str, after: str) -> tuple[str, str, str, str]:
+    """What both begin with, what is left of each, what both end with; cut between words."""
+    head = _shared(before, after)
+    while head and _within_word(before, after, head):
+        head -= 1
+    room = min(len(before), len(after)) - head
+    tail = _shared(before[::-1][:room], after[::-1][:room])
+    while tail and (_joins(before, len(before) - tail) or _joins(after, len(after) - tail)):
+        tail -= 1
+    return (
+        before[:head],
+        before[head : len(before) - tail],
+        after[head : len(after) - tail],
+        before[len(before) - tail :] if tail else "",
+    )
+
+
+def _shared(before: str, after: str) -> int:
+    """How many characters both begin with."""
+    low, high = 0, min(len(before), len(after))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if before[:middle] == after[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _within_word(before: str, after: str, at: int) -> bool:
+    return _joins(before, at) or _joins(after, at)
+
+
+def _joins(text: str, at: int) -> bool:
+    """A word goes on over this place."""
+    return 0 < at < len(text) and (text[at - 1].isalnum() and text[at].isalnum())
+
+
+def _word_pieces(matcher: SequenceMatcher[str], before: list[str], after: list[str]) -> list[Piece]:
+    found: list[Piece] = []
+    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        old, new = "".join(before[a_from:a_to]), "".join(after[b_from:b_to])
+        if tag == "equal":
+            found.append(Piece("", old))
+        else:
+            found += [Piece("-", old)] if old else []
+            found += [Piece("+", new)] if new else []
+    return found
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """A single space between two changes belongs to them: fewer places, easier to read."""
+    found: list[Piece] = []
+    for number, piece in enumerate(pieces):
+        if not piece.text:
+            continue
+        lonely = (
+            not piece.sign
+            and piece.text.isspace()
+            and len(piece.text) < 3
+            and found
+            and found[-1].sign
+            and number + 1 < len(pieces)
+            and pieces[number + 1].sign
+        )
+        if lonely:
+            found += [Piece("-", piece.text), Piece("+", piece.text)]
+        else:
+            found.append(piece)
+    return _in_order(found)
+
+
+def _in_order(pieces: list[Piece]) -> list[Piece]:
+    """Of neighbouring changes first all that went, then all that came."""
+    found: list[Piece] = []
+    old = new = ""
+    for piece in [*pieces, Piece("", "")]:
+        if piece.sign == "-":
+            old += piece.text
+        elif piece.sign == "+":
+            new += piece.text
+        else:
+            found += [Piece("-", old)] if old else []
+            found += [Piece("+", new)] if new else []
+            found += [piece] if piece.text else []
+            old = new = ""
+    return found
+
+
+def _left_out(pieces: list[Piece]) -> list[Piece]:
+    """Long stretches without a change, their middle left out."""
+    found: list[Piece] = []
+    for number, piece in enumerate(pieces):
+        head = 0 if number == 0 else _CHARACTERS_AROUND
+        tail = 0 if number == len(pieces) - 1 else _CHARACTERS_AROUND
+        middle = len(piece.text) - head - tail
+        if piece.sign or middle < 2 * _CHARACTERS_AROUND:
+            found.append(piece)
+            continue
+        shown_tail = piece.text[len(piece.text) - tail :] if tail else ""
+        words = f"{middle:,} characters unchanged"
+        found += [Piece("", piece.text[:head]), Piece("…", words), Piece("", shown_tail)]
+    return [piece for piece in found if piece.text]
+
+
+#: Longer documents stay as they are: cut, with "show all".
+LONGEST_JSON = 20_000
+#: Unchanged lines shown around a changed one.
+_LINES_AROUND = 1
+_MOST_LINES = 400
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+@dataclass(frozen=True, slots=True)
+class JSONLine:
+    """One line of a comparison; a fold stands for ``folded`` unchanged ones."""
+
+    #: ``-``, ``+`` or empty: on both sides.
+    sign: str
+    text: str
+    folded: int = 0
+    #: Its number before and after, from 1; None where it is not.
+    old: int | None = None
+    new: int | None = None
+    #: The line in pieces, where only a part of it differs.
+    pieces: list[Piece] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class JSONDiff:
+    """Two documents as one list of lines."""
+
+    lines: list[JSONLine]
+    changed: int
+    added: int
+    removed: int
+
+    @property
+    def words(self) -> str:
+        """``2 lines changed, 1 added``."""
+        counts = [
+            (self.changed, "changed"),
+            (self.added, "added"),
+            (self.removed, "removed"),
+        ]
+        parts = [f"{number:,} {word}" for number, word in counts if number]
+        if not parts:
+            return "only the form differs"
+        number, _, word = parts[0].partition(" ")
+        lines = "line" if number == "1" else "lines"
+        return ", ".join([f"{number} {lines} {word}", *parts[1:]])
+
+
+def indented(text: str) -> str | None:
+    """An object or array with a line a member, two spaces a level; None where it is neither.
+
+    Numbers, strings, the order of members and repeated ones stay as the server sent them.
+    """
+    if len(text) > LONGEST_JSON or text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    tokens = _TOKEN.findall(text)
+    written: list[str] = []
+    depth = 0
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        if token in "{[":
+            depth += 1
+            written.append(token)
+            if following not in ("}", "]"):
+                written.append(_new_line(depth))
+        elif token in "}]":
+            depth -= 1
+            if written[-1] not in ("{", "["):
+                written.append(_new_line(depth))
+            written.append(token)
+        elif token == ",":
+            written.append(token + _new_line(depth))
+        else:
+            written.append(": " if token == ":" else token)
+    return "".join(written)
+
+
+def _new_line(depth: int) -> str:
+    return "\n" + "  " * depth
+
+
+def compared(before: str, after: str) -> JSONDiff | None:
+    """What differs, by line, unchanged lines folded; None where either is no JSON document."""
+    old, new = indented(before), indented(after)
+    if old is None or new is None:
+        return None
+    a, b = old.split("\n"), new.split("\n")
+    if max(len(a), len(b)) > _MOST_LINES:
+        return None
+    found: list[JSONLine] = []
+    changed = added = removed = 0
+    codes = SequenceMatcher(None, _bare(a), _bare(b), autojunk=False).get_opcodes()
+    for number, (tag, a_from, a_to, b_from, b_to) in enumerate(codes):
+        if tag == "equal":
+            first, last = number == 0, number == len(codes) - 1
+            found += _folded(b[b_from:b_to], a_from, b_from, first=first, last=last)
+            continue
+        pairs = min(a_to - a_from, b_to - b_from)
+        changed += pairs
+        removed += a_to - a_from - pairs
+        added += b_to - b_from - pairs
+        found += _replaced(a, b, range(a_from, a_to), range(b_from, b_to))
+    return JSONDiff(found, changed, added, removed)
+
+
+def _replaced(a: list[str], b: list[str], old: range, new: range) -> list[JSONLine]:
+    """Changed lines in pairs, before over after; what is left over of one side after them."""
+    found = []
+    for number in range(max(len(old), len(new))):
+        before = a[old[number]] if number < len(old) else None
+        after = b[new[number]] if number < len(new) else None
+        pieces = _line_pieces(before, after)
+        if before is not None:
+            kept = _of_side(pieces, before, "-")
+            found.append(JSONLine("-", before, old=old[number] + 1, pieces=kept))
+        if after is not None:
+            kept = _of_side(pieces, after, "+")
+            found.append(JSONLine("+", after, new=new[number] + 1, pieces=kept))
+    return found
+
+
+def _line_pieces(before: str | None, after: str | None) -> list[Piece]:
+    """What differs between two lines; a line that only one side has is new or gone as a whole."""
+    if before is not None and after is not None:
+        parts = text_diff(before.rstrip(","), after.rstrip(","))
+        return parts.pieces if parts else []
+    line, sign = (before, "-") if after is None else (after, "+")
+    bare = (line or "").rstrip(",")
+    start = len(bare) - len(bare.lstrip())
+    return [Piece("", bare[:start]), Piece(sign, bare[start:])]
+
+
+def _of_side(pieces: list[Piece], line: str, sign: str) -> list[Piece]:
+    """The pieces of one side's line, its comma at the end."""
+    comma = [Piece("", ",")] if line.endswith(",") else []
+    return [*(piece for piece in pieces if piece.sign in ("", sign)), *comma] if pieces else []
+
+
+def _bare(lines: list[str]) -> list[str]:
+    """A comma that came because another member follows is no change."""
+    return [line.rstrip(",") for line in lines]
+
+
+def _folded(lines: list[str], old: int, new: int, *, first: bool, last: bool) -> list[JSONLine]:
+    """A stretch of unchanged lines, its middle folded where that saves any."""
+    head = 0 if first else _LINES_AROUND
+    tail = 0 if last else _LINES_AROUND
+    folded = len(lines) - head - tail
+    shown = [
+        JSONLine("", line, old=old + number, new=new + number)
+        for number, line in enumerate(lines, start=1)
+    ]
+    if folded < 2:
+        return shown
+    middle = JSONLine("", f"{folded} unchanged lines", folded)
+    return [*shown[:head], middle, *shown[len(lines) - tail :]]

@@ -1,1 +1,0 @@
-"""What is different between two versions of a table, and which columns were likely renamed."""
