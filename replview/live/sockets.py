@@ -10,6 +10,7 @@ Of the live page, from the browser: ``start`` {cursor, filters, acks}, ``filters
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -85,6 +86,8 @@ class WatchSocket(JSONSocket):
     #: The type of the message about a change, and the name of what changed.
     change_type = ""
     thing = ""
+    #: The channel layer's group of those who watch one of them.
+    group_of: Callable[[int], str]
 
     async def connect(self) -> None:
         """Tell of changes from now on."""
@@ -115,10 +118,6 @@ class WatchSocket(JSONSocket):
 
     async def shown(self, identifiers: list[int]) -> list[int]:
         """Those of them that whoever asks may know of."""
-        raise NotImplementedError
-
-    def group_of(self, identifier: int) -> str:
-        """The channel layer's group of those who watch this one."""
         raise NotImplementedError
 
     def changed(self, identifier: int) -> None:
