@@ -26,6 +26,20 @@ def orm_connection() -> Iterator[None]:
         connection.close()
 
 
+@contextmanager
+def alone(lock: int) -> Iterator[bool]:
+    """Yields whether nobody else of this store's processes is within this lock's block now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
+        mine = bool(cursor.fetchone()[0])
+    try:
+        yield mine
+    finally:
+        if mine:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [lock])
+
+
 #: Both ends notice a link that swallows packets: a receiver whose host vanished would else hold
 #: its slot's row, and with it the slot, for hours.
 _LIVELINESS: dict[str, Any] = {

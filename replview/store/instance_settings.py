@@ -29,8 +29,8 @@ def read_number(name: str, default: float, *, least: float, most: float) -> floa
     return min(max(float(value), least), most)
 
 
-def write(name: str, value: Any, by: str) -> None:
-    """Choose; None: back to the default."""
+def write(name: str, value: Any, by: str = "replview") -> None:
+    """Choose; None: back to the default. ``by``: an account's name, or replview itself."""
     if value is None:
         Setting.objects.filter(name=name).delete()
         return

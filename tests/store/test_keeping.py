@@ -89,7 +89,7 @@ def expected(*days: int) -> list[int]:
 
 
 def partitions() -> list[dt.date]:
-    return [day for day, _ in kept_days._days() if day <= today().date()]
+    return [day for day, _ in kept_days.partitions() if day <= today().date()]
 
 
 def no_change_without_its_transaction() -> bool:
@@ -348,7 +348,7 @@ def moment(hours: float, size: int, free: int | None = None) -> None:
 
 
 def test_the_forecast_is_of_what_fills_first(monkeypatch) -> None:
-    monkeypatch.setattr(store_size, "_size", lambda: 100 << 30)
+    monkeypatch.setattr(store_size, "size_now", lambda: 100 << 30)
     moment(150, 40 << 30)
     moment(20, 80 << 30, 50 << 30)
     found = forecast.forecast()
@@ -366,7 +366,7 @@ def test_the_forecast_is_of_what_fills_first(monkeypatch) -> None:
 def test_a_disk_that_fills_today_is_told_though_the_week_shrank(
     client: Client, monkeypatch
 ) -> None:
-    monkeypatch.setattr(store_size, "_size", lambda: 100 << 30)
+    monkeypatch.setattr(store_size, "size_now", lambda: 100 << 30)
     moment(150, 140 << 30)
     moment(12, 80 << 30, 10 << 30)
     found = forecast.forecast()
@@ -381,7 +381,7 @@ def test_a_disk_that_fills_today_is_told_though_the_week_shrank(
 def test_unknown_stays_unknown(monkeypatch) -> None:
     found = forecast.forecast()
     assert (found.room_bytes, found.of, found.week, found.day) == (None, "", None, None)
-    monkeypatch.setattr(store_size, "_size", lambda: 100 << 30)
+    monkeypatch.setattr(store_size, "size_now", lambda: 100 << 30)
     moment(0.5, 10 << 30, 1 << 30)
     found = forecast.forecast()
     assert found.week is None, "half an hour tells nothing"

@@ -332,8 +332,8 @@ def test_a_crash_between_any_two_steps_ends_as_no_crash_would(
 
 def test_over_the_budget_days_go_until_there_is_room(history: Days, monkeypatch) -> None:
     instance_settings.write("store.budget_bytes", 50 << 30, "test")
-    sizes = iter([60 << 30, 60 << 30, 55 << 30, 49 << 30])
-    monkeypatch.setattr(store_size, "_size", lambda: next(sizes))
+    sizes = iter([60 << 30, 60 << 30, 55 << 30, 49 << 30, 49 << 30])
+    monkeypatch.setattr(store_size, "size_now", lambda: next(sizes))
 
     store_size.enforce()
 

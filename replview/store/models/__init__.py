@@ -32,8 +32,6 @@ from replview.store.models.history_jobs import HistoryJob
 from replview.store.models.intentions import SlotIntention
 from replview.store.models.retention import ArchivedRun, ArchiveMark, KeptDay, StoreMoment
 from replview.store.models.samples import (
-    MinuteMark,
-    RelationMinute,
     SampleMark,
     SlotEvent,
     SlotPeek,
@@ -42,7 +40,6 @@ from replview.store.models.samples import (
     SlotSampleMinute,
     SourceLook,
     SourceSample,
-    TransactionSizeMinute,
     WatchedSlot,
     WatchedSubscription,
 )
@@ -51,7 +48,10 @@ from replview.store.models.sums import (
     ActivityMark,
     ActorActivity,
     HistoryBlock,
+    MinuteMark,
     RelationActivity,
+    RelationMinute,
+    TransactionSizeMinute,
 )
 
 __all__ = [

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from replview.store.fields import CharCodeField, LSNField
 from replview.store.models.seen import SeenOfLife, SeenOfRelation, SeenOfSlot
+from replview.store.models.sums import RowCounts
 
 
 class Relation(models.Model):
@@ -85,7 +86,7 @@ class TypeName(models.Model):
         ]
 
 
-class Transaction(models.Model):
+class Transaction(RowCounts):
     """A transaction as a slot's stream told it; a row that grows while it is open.
 
     The identifier is given when a transaction is first seen and orders nothing: its upper bits
@@ -145,10 +146,6 @@ class Transaction(models.Model):
     actor_grade = models.TextField(null=True)
     context = models.JSONField(null=True)
 
-    inserts = models.BigIntegerField(default=0)
-    updates = models.BigIntegerField(default=0)
-    deletes = models.BigIntegerField(default=0)
-    truncates = models.BigIntegerField(default=0)
     messages = models.BigIntegerField(default=0)
     #: Sum of the lengths of its pgoutput messages.
     size_bytes = models.BigIntegerField(default=0)

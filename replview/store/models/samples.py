@@ -128,17 +128,6 @@ class SampleMark(models.Model):
         db_table = "sample_mark"
 
 
-class MinuteMark(models.Model):
-    """How far a life of a slot is in ``RelationMinute`` and ``TransactionSizeMinute``."""
-
-    incarnation_id = models.BigIntegerField(primary_key=True)
-    #: The last commit_seq that is in them.
-    rolled_seq = models.BigIntegerField(default=0)
-
-    class Meta:
-        db_table = "minute_mark"
-
-
 class SourceSample(models.Model):
     """One source at one moment, whether it answered or not."""
 
@@ -185,41 +174,6 @@ class WatchedSubscription(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["source", "name"], name="watched_subscription_by_name")
         ]
-
-
-class RelationMinute(models.Model):
-    """What was committed to one table in one minute (by the commit's time), for rates."""
-
-    pk = models.CompositePrimaryKey("incarnation_id", "relation_id", "minute")
-    incarnation_id = models.BigIntegerField()
-    relation_id = models.BigIntegerField()
-    minute = models.DateTimeField()
-    transactions = models.BigIntegerField(default=0)
-    changes = models.BigIntegerField(default=0)
-    #: A transaction's bytes are shared among its tables by their changes: exact where it touched
-    #: one table.
-    size_bytes = models.BigIntegerField(default=0)
-
-    class Meta:
-        db_table = "relation_minute"
-        indexes = [
-            models.Index(fields=["incarnation_id", "minute"], name="relation_minute_by_time")
-        ]
-
-
-class TransactionSizeMinute(models.Model):
-    """How many transactions of which size were committed in one minute."""
-
-    pk = models.CompositePrimaryKey("incarnation_id", "minute", "power")
-    incarnation_id = models.BigIntegerField()
-    minute = models.DateTimeField()
-    #: Transactions with 2^power up to 2^(power + 1) - 1 changes; -1: with none.
-    power = models.SmallIntegerField()
-    transactions = models.BigIntegerField(default=0)
-    size_bytes = models.BigIntegerField(default=0)
-
-    class Meta:
-        db_table = "transaction_size_minute"
 
 
 class SlotEvent(models.Model):

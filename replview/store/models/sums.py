@@ -9,6 +9,18 @@ from django.db import models
 from replview.store.fields import LSNField
 
 
+class RowCounts(models.Model):
+    """Changes of rows, by what they did, and tables truncated."""
+
+    inserts = models.BigIntegerField(default=0)
+    updates = models.BigIntegerField(default=0)
+    deletes = models.BigIntegerField(default=0)
+    truncates = models.BigIntegerField(default=0)
+
+    class Meta:
+        abstract = True
+
+
 class ActivityMark(models.Model):
     """How far a life of a slot is summed up; what follows is read from the record itself."""
 
@@ -20,7 +32,7 @@ class ActivityMark(models.Model):
         db_table = "activity_mark"
 
 
-class HistoryBlock(models.Model):
+class HistoryBlock(RowCounts):
     """A thousand places in the history of one life of a slot: commit_seq 1000 n to 1000 n + 999."""
 
     pk = models.CompositePrimaryKey("incarnation_id", "block")
@@ -35,10 +47,6 @@ class HistoryBlock(models.Model):
     first_lsn = LSNField(null=True)
     last_lsn = LSNField(null=True)
     transactions = models.BigIntegerField(default=0)
-    inserts = models.BigIntegerField(default=0)
-    updates = models.BigIntegerField(default=0)
-    deletes = models.BigIntegerField(default=0)
-    truncates = models.BigIntegerField(default=0)
     messages = models.BigIntegerField(default=0)
     size_bytes = models.BigIntegerField(default=0)
     #: Of its largest transaction, so that a search for large ones can leave the block out.
@@ -51,7 +59,7 @@ class HistoryBlock(models.Model):
         db_table = "history_block"
 
 
-class RelationActivity(models.Model):
+class RelationActivity(RowCounts):
     """What happened to one shape of one table within a block."""
 
     pk = models.CompositePrimaryKey("relation_id", "incarnation_id", "block", "version_id")
@@ -62,10 +70,6 @@ class RelationActivity(models.Model):
     version_id = models.BigIntegerField(default=0)
     #: Transactions that touched the table, counted under the first version they touched.
     transactions = models.BigIntegerField(default=0)
-    inserts = models.BigIntegerField(default=0)
-    updates = models.BigIntegerField(default=0)
-    deletes = models.BigIntegerField(default=0)
-    truncates = models.BigIntegerField(default=0)
     snapshots = models.BigIntegerField(default=0)
 
     class Meta:
@@ -73,7 +77,7 @@ class RelationActivity(models.Model):
         indexes = [models.Index(fields=["incarnation_id", "block"], name="activity_of_block")]
 
 
-class ActorActivity(models.Model):
+class ActorActivity(RowCounts):
     """What one actor did to one table within a day (UTC, by the commit's time)."""
 
     pk = models.CompositePrimaryKey("incarnation_id", "actor", "day", "relation_id", "grade")
@@ -86,10 +90,6 @@ class ActorActivity(models.Model):
     #: 0: all of their transactions together, also those that touched no table.
     relation_id = models.BigIntegerField()
     transactions = models.BigIntegerField(default=0)
-    inserts = models.BigIntegerField(default=0)
-    updates = models.BigIntegerField(default=0)
-    deletes = models.BigIntegerField(default=0)
-    truncates = models.BigIntegerField(default=0)
     messages = models.BigIntegerField(default=0)
     first_time = models.DateTimeField(null=True)
     last_time = models.DateTimeField(null=True)
@@ -100,3 +100,49 @@ class ActorActivity(models.Model):
             models.Index(fields=["incarnation_id", "day"], name="actor_activity_by_day"),
             models.Index(fields=["relation_id", "day"], name="actor_activity_by_table"),
         ]
+
+
+class MinuteMark(models.Model):
+    """How far a life of a slot is in ``RelationMinute`` and ``TransactionSizeMinute``."""
+
+    incarnation_id = models.BigIntegerField(primary_key=True)
+    #: The last commit_seq that is in them.
+    rolled_seq = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "minute_mark"
+
+
+class RelationMinute(models.Model):
+    """What was committed to one table in one minute (by the commit's time), for rates."""
+
+    pk = models.CompositePrimaryKey("incarnation_id", "relation_id", "minute")
+    incarnation_id = models.BigIntegerField()
+    relation_id = models.BigIntegerField()
+    minute = models.DateTimeField()
+    transactions = models.BigIntegerField(default=0)
+    changes = models.BigIntegerField(default=0)
+    #: A transaction's bytes are shared among its tables by their changes: exact where it touched
+    #: one table.
+    size_bytes = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "relation_minute"
+        indexes = [
+            models.Index(fields=["incarnation_id", "minute"], name="relation_minute_by_time")
+        ]
+
+
+class TransactionSizeMinute(models.Model):
+    """How many transactions of which size were committed in one minute."""
+
+    pk = models.CompositePrimaryKey("incarnation_id", "minute", "power")
+    incarnation_id = models.BigIntegerField()
+    minute = models.DateTimeField()
+    #: Transactions with 2^power up to 2^(power + 1) - 1 changes; -1: with none.
+    power = models.SmallIntegerField()
+    transactions = models.BigIntegerField(default=0)
+    size_bytes = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "transaction_size_minute"

@@ -17,16 +17,17 @@ the writing.
 """
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from replview.store import instance_settings
+from replview.store import connecting, instance_settings
+from replview.store.django_session import rows
 from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation, Source
 
 
@@ -110,18 +111,9 @@ _OPERATIONS = {"I": "insert", "S": "insert", "U": "update", "D": "delete", "T": 
 _LOCK = 0x7265706C61726368
 
 
-@contextmanager
-def alone() -> Iterator[bool]:
+def alone() -> AbstractContextManager[bool]:
     """Yields whether nobody else archives from this store now."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
-        mine = bool(cursor.fetchone()[0])
-    try:
-        yield mine
-    finally:
-        if mine:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+    return connecting.alone(_LOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +200,7 @@ def _due(
     life: SlotIncarnation, mark: ArchiveMark | None, choice: Choice, now: dt.datetime
 ) -> Step | None:
     after = mark.through_seq if mark else 0
-    oldest = _rows(_FIRST, [life.pk, after])
+    oldest = rows(_FIRST, [life.pk, after])
     cutoff = now - dt.timedelta(hours=choice.after_hours)
     asked = choice.asked_at is not None and choice.asked_at > cutoff
     cutoff = max(cutoff, choice.asked_at or cutoff)
@@ -228,7 +220,7 @@ def _due(
         "life": life.pk, "after": after, "transactions": MOST_TRANSACTIONS,
         "changes": MOST_CHANGES, "until": min(cutoff, day_ends),
     }  # fmt: skip
-    [(through, changes, transactions)] = _rows(_DUE, wanted)
+    [(through, changes, transactions)] = rows(_DUE, wanted)
     full = (changes or 0) >= MOST_CHANGES or (transactions or 0) >= MOST_TRANSACTIONS
     moved = mark.moved_at
     early = not asked and moved is not None and (now - moved).total_seconds() < choice.every_seconds
@@ -244,12 +236,12 @@ def _due(
 def counts_of(life_id: int, after_seq: int, through_seq: int) -> Counts:
     """What the store holds of a slice: its rows are counted, whatever was noted of them."""
     ends = [life_id, after_seq, through_seq]
-    [(transactions, stored, low, high)] = _rows(_ENDS, ends)
+    [(transactions, stored, low, high)] = rows(_ENDS, ends)
     deleted = stored < through_seq - after_seq
     if low is None:
         return Counts(0, {}, deleted)
     found: dict[tuple[int | None, str], int] = {}
-    for oid, op, count in _rows(_COUNTS, [*ends, low, high]):
+    for oid, op, count in rows(_COUNTS, [*ends, low, high]):
         key = (oid, _OPERATIONS[op])
         found[key] = found.get(key, 0) + count
     return Counts(transactions, found, deleted)
@@ -276,7 +268,7 @@ def move(step: Step, through_seq: int, counts: Counts, size_bytes: int) -> bool:
     if mark.through_seq != step.after_seq:
         return False
     ends = [step.life_id, step.after_seq, through_seq]
-    first, last = _rows(_PLACE.format(""), ends), _rows(_PLACE.format("DESC"), ends)
+    first, last = rows(_PLACE.format(""), ends), rows(_PLACE.format("DESC"), ends)
     if mark.since_seq is None and first:
         mark.since_seq, mark.since_lsn, mark.since_time = first[0]
     if last:
@@ -318,9 +310,3 @@ def _log(step: Step, message: str, detail: Mapping[str, Any] | None = None) -> N
         after_commit_seq=step.after_seq,
         detail=dict(detail or {}),
     )
-
-
-def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())

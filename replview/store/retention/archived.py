@@ -3,12 +3,12 @@
 import datetime as dt
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import connection
 from django.utils import timezone
 
 from replview.store import instance_settings
+from replview.store.django_session import rows
 from replview.store.models import ArchivedRun, ArchiveMark, SlotIncarnation
 from replview.store.retention import archive
 from replview.store.retention.archive import home_of
@@ -81,7 +81,7 @@ def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | No
         return ""
     wanted = {"target": target, "low": low, "high": high}
     listed = None if slots is None else sorted(slots)
-    found = _rows(_MISSING, {**wanted, "slots": listed})
+    found = rows(_MISSING, {**wanted, "slots": listed})
     if not found:
         return ""
     slot, life, through, problem, at = found[0]
@@ -137,7 +137,7 @@ def standings() -> list[Standing]:
     target = archive.chosen().target
     marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=target or "")}
     lives = SlotIncarnation.objects.select_related("slot__source").filter(slot__temporary=False)
-    since = dict(_rows(_STORED_SINCE, []))
+    since = dict(rows(_STORED_SINCE, []))
     found = []
     for life in lives.order_by("slot__source__name", "slot__name", "number"):
         mark = marks.get(life.pk)
@@ -150,12 +150,6 @@ def standings() -> list[Standing]:
                 )
             )  # fmt: skip
     return found
-
-
-def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
 
 
 #: What may be chosen besides the target: from 0 up to so much.

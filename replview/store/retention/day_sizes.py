@@ -14,20 +14,19 @@ table of transactions by their number. Nothing is counted to draw a page.
 import datetime as dt
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from django.db import connection, transaction
 
 from replview.store import instance_settings
+from replview.store.django_session import rows
 from replview.store.models import KeptDay
 from replview.store.read.days import IDS_PER_HOUR, first_id_of
 
-BY = "replview"
 #: What a change takes besides its values: its row's head, its entries in two indexes.
 _PER_CHANGE_BYTES = 100
 
 _DAYS = """
-    SELECT to_date(right(c.relname, 8), 'YYYYMMDD'), pg_total_relation_size(c.oid)
+    SELECT to_date(right(c.relname, 8), 'YYYYMMDD'), pg_total_relation_size(c.oid)::bigint
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'change'::regclass AND c.relname ~ '^change_[0-9]{8}$' ORDER BY 1
 """
@@ -61,9 +60,9 @@ _TRANSACTION_BYTES = 600.0
 
 def count(deadline: float) -> None:
     """Count the days that are over, the oldest first, then the hours of today that are."""
-    now = _rows(_NOW)[0][0]
+    now = rows(_NOW)[0][0]
     today = now.astimezone(dt.UTC).date()
-    for day, partition_bytes in _days():
+    for day, partition_bytes in partitions():
         through = counted_through()
         if day >= today or time.monotonic() > deadline:
             break
@@ -81,7 +80,7 @@ def counted_through() -> dt.date | None:
 def uncounted_before(day: dt.date) -> bool:
     """Whether the record has days before this one that were not counted yet."""
     through = counted_through()
-    return any(one < day and (through is None or one > through) for one, _ in _days())
+    return any(one < day and (through is None or one > through) for one, _ in partitions())
 
 
 def forget(lives: Iterable[int], day: dt.date) -> None:
@@ -91,10 +90,10 @@ def forget(lives: Iterable[int], day: dt.date) -> None:
 
 @transaction.atomic
 def _count_day(day: dt.date, partition_bytes: int) -> None:
-    rows = _rows(_COUNTED, [first_id_of(day), first_id_of(day + dt.timedelta(days=1))])
-    weights = {row[0]: row[3] + _PER_CHANGE_BYTES * row[2] for row in rows}
+    found = rows(_COUNTED, [first_id_of(day), first_id_of(day + dt.timedelta(days=1))])
+    weights = {row[0]: row[3] + _PER_CHANGE_BYTES * row[2] for row in found}
     whole = sum(weights.values()) or 1
-    each = float(_rows(_PER_TRANSACTION)[0][0] or _TRANSACTION_BYTES)
+    each = float(rows(_PER_TRANSACTION)[0][0] or _TRANSACTION_BYTES)
     KeptDay.objects.filter(day=day).delete()
     KeptDay.objects.bulk_create(
         KeptDay(
@@ -102,9 +101,9 @@ def _count_day(day: dt.date, partition_bytes: int) -> None:
             size_bytes=size, first_seq=first, last_seq=last,
             store_bytes=int(partition_bytes * weights[life] / whole + transactions * each),
         )
-        for life, transactions, changes, size, first, last in rows
+        for life, transactions, changes, size, first, last in found
     )  # fmt: skip
-    instance_settings.write("keeping.day_through", str(day), BY)
+    instance_settings.write("keeping.day_through", str(day))
 
 
 @transaction.atomic
@@ -114,18 +113,13 @@ def _count_hours(today: dt.date, hour: int) -> None:
     begun = max(int(instance_settings.read("keeping.hour_through", 0)), midnight)
     if begun >= hour:
         return
-    found = _rows(_COUNTED, [begun * IDS_PER_HOUR, hour * IDS_PER_HOUR])
+    found = rows(_COUNTED, [begun * IDS_PER_HOUR, hour * IDS_PER_HOUR])
     with connection.cursor() as cursor:
         for life, transactions, changes, size, first, last in found:
             cursor.execute(_ADD, [life, today, transactions, changes, size, first, last])
-    instance_settings.write("keeping.hour_through", hour, BY)
+    instance_settings.write("keeping.hour_through", hour)
 
 
-def _days() -> list[tuple[dt.date, int]]:
-    return [(day, int(size)) for day, size in _rows(_DAYS)]
-
-
-def _rows(sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
+def partitions() -> list[tuple[dt.date, int]]:
+    """The days that there is a partition of changes for, the oldest first, with its bytes."""
+    return [(day, size) for day, size in rows(_DAYS)]

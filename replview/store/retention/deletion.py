@@ -34,25 +34,27 @@ from typing import Any
 
 from django.db import OperationalError, connection, transaction
 
+from decoder.scalars import LSN
 from replview.store import instance_settings
+from replview.store.django_session import rows
 from replview.store.models import (
     AbortedSubtransaction,
     Baseline,
     LargeValue,
+    Slot,
+    SlotEvent,
     Transaction,
     Transition,
 )
 from replview.store.read.days import first_id_of
-from replview.store.read.history_places import BLOCK
+from replview.store.read.history_places import BLOCK, PLACED_TIME
 from replview.store.retention import archived
 from replview.store.retention import day_sizes as kept_days
-from replview.store.retention import notices as retention_telling
 from replview.store.retention import shares as retention_shares
 from replview.store.sums.activity import recount
 
 log = logging.getLogger(__name__)
 
-BY = "replview"
 #: Transactions of one piece.
 _TOGETHER = 2000
 #: Dropping a partition locks its parent: who writes waits for us no longer than that. More than
@@ -60,11 +62,9 @@ _TOGETHER = 2000
 _LOCK_TIMEOUT = "1500ms"
 _DAYS_KEPT = 2
 
-_DAYS = """
-    SELECT to_date(right(c.relname, 8), 'YYYYMMDD'), (clock_timestamp() AT TIME ZONE 'UTC')::date
-    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'change'::regclass AND c.relname ~ '^change_[0-9]{8}$' ORDER BY 1
-"""
+#: Late transactions that are told of each life, the last ones.
+_MOST_LATE = 1000
+
 _OPEN = """
     SELECT t.state, t.gid, t.xid, o.name || '/' || s.name FROM transaction t
     LEFT JOIN slot_incarnation i ON i.id = t.incarnation_id
@@ -73,6 +73,28 @@ _OPEN = """
       AND t.state IN ('receiving', 'streaming', 'prepared', 'copying')
       AND (%(slots)s::bigint[] IS NULL OR s.id = ANY (%(slots)s))
     ORDER BY t.id LIMIT 1
+"""
+_LIVES = f"""
+    SELECT t.incarnation_id, i.slot_id, count(*), min(t.commit_seq), max(t.commit_seq),
+           max({PLACED_TIME}) FILTER (WHERE t.commit_seq IS NOT NULL AND t.state <> 'snapshot'),
+           max(coalesce(t.end_lsn, t.commit_lsn)) FILTER (
+               WHERE t.commit_seq IS NOT NULL AND t.state <> 'snapshot')::text,
+           array_agg(DISTINCT ({PLACED_TIME} AT TIME ZONE 'UTC')::date)
+    FROM transaction t LEFT JOIN slot_incarnation i ON i.id = t.incarnation_id
+    WHERE t.id >= %(low)s AND t.id < %(high)s
+      AND (%(slots)s::bigint[] IS NULL OR i.slot_id = ANY (%(slots)s))
+    GROUP BY 1, 2 ORDER BY 1
+"""  # noqa: S608 (of constants)
+# Of each life those after the first that is kept, the last ones first.
+_LATE = """
+    SELECT t.incarnation_id, t.commit_lsn::text, t.id, t.commit_time FROM transaction t
+    WHERE t.incarnation_id = %(life)s AND t.id >= %(low)s AND t.id < %(high)s
+      AND t.commit_lsn IS NOT NULL AND t.state IN ('committed', 'skipped')
+      AND t.commit_seq <= %(last)s
+      AND t.commit_seq > (SELECT k.commit_seq FROM transaction k
+                          WHERE k.incarnation_id = %(life)s AND k.commit_seq >= %(first)s
+                            AND k.id >= %(high)s ORDER BY k.commit_seq LIMIT 1)
+    ORDER BY t.commit_seq DESC LIMIT %(most)s
 """
 
 
@@ -84,6 +106,18 @@ class Dropped:
     transactions: int
     #: Those that had some.
     slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What there is of a day."""
+
+    #: ``(life, its first and last commit_seq, the days of its commits)``.
+    lives: list[tuple[int, int | None, int | None, list[dt.date]]]
+    #: Transactions of each slot.
+    counts: dict[int, int]
+    #: And of lives whose slot is gone.
+    orphans: int
 
 
 def drop_day(
@@ -112,17 +146,17 @@ def drop_share(
 
 def oldest_day() -> dt.date | None:
     """The first day that the store has a partition of changes for; None: it has none."""
-    days = _rows(_DAYS)
+    days = kept_days.partitions()
     return days[0][0] if days else None
 
 
 def why_kept(day: dt.date | None) -> str:
     """Why a day may not be deleted now, in a sentence; empty: it may."""
-    days = _rows(_DAYS)
-    if day is None or not days or day > days[0][1] - dt.timedelta(days=_DAYS_KEPT):
+    oldest = oldest_day()
+    if day is None or oldest is None or _is_late(day):
         return "Of the record only today and yesterday are left, which are never deleted."
-    if day != days[0][0]:
-        return f"{days[0][0]} goes first: no day is deleted before those before it."
+    if day != oldest:
+        return f"{oldest} goes first: no day is deleted before those before it."
     open_one = _open_in(day)
     if not open_one:
         return archived.why_wanted(day, *_ids(day))
@@ -133,18 +167,23 @@ def why_kept(day: dt.date | None) -> str:
 
 def why_share_kept(day: dt.date, slots: Collection[int]) -> str:
     """Why what these slots have of a day may not be deleted now, in a sentence; empty: it may."""
-    days = _rows(_DAYS)
-    if not days or day > days[0][1] - dt.timedelta(days=_DAYS_KEPT):
+    if _is_late(day):
         return "Today and yesterday are never deleted."
     if open_one := _open_in(day, slots):
         return f"Of {day} {open_one}: no day goes before its transactions have ended."
     return archived.why_wanted(day, *_ids(day), slots=slots)
 
 
+def _is_late(day: dt.date) -> bool:
+    """Today or yesterday, by the store's clock."""
+    today: dt.date = rows("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date")[0][0]
+    return day > today - dt.timedelta(days=_DAYS_KEPT)
+
+
 def _open_in(day: dt.date, slots: Collection[int] | None = None) -> str:
     """The first transaction of a day that has not ended, in words; empty: all have."""
     low, high = _ids(day)
-    found = _rows(_OPEN, {"low": low, "high": high, "slots": _listed(slots)})
+    found = rows(_OPEN, {"low": low, "high": high, "slots": _listed(slots)})
     if not found:
         return ""
     state, gid, xid, slot = found[0]
@@ -167,7 +206,8 @@ def finish(deadline: float | None = None) -> bool:
         return True
     day = dt.date.fromisoformat(found["day"])
     if found.get("share") is not None:
-        if not retention_shares.delete(*_ids(day), found, deadline):
+        until = float("inf") if deadline is None else deadline
+        if not retention_shares.delete(*_ids(day), found, until):
             return False
         found = instance_settings.read("retention.deleting", found)
     else:
@@ -179,9 +219,9 @@ def finish(deadline: float | None = None) -> bool:
         recount(life, first, last, [dt.date.fromisoformat(one) for one in days])
         # Once, however often the partition is in use after that.
         found = {**found, "lives": found["lives"][1:]}
-        instance_settings.write("retention.deleting", found, BY)
+        instance_settings.write("retention.deleting", found)
     if found.get("share") is not None and retention_shares.others_have_some(*_ids(day)):
-        instance_settings.write("retention.deleting", None, BY)
+        instance_settings.write("retention.deleting", None)
         return True
     return _drop_partition(day)
 
@@ -202,7 +242,7 @@ def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Drop
     alone, or of all.
     """
     low, high = _ids(day)
-    told = retention_telling.tell(day, low, high, why, slots)
+    told = _tell(day, low, high, why, slots)
     lives = [life for life, *_ in told.lives]
     share = None if slots is None else lives
     archived.remember(low, high, share)
@@ -216,8 +256,71 @@ def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Drop
         if first is not None and last is not None
     ]
     deleting = {"day": str(day), "lives": spans, "share": share}
-    instance_settings.write("retention.deleting", deleting, BY)
+    instance_settings.write("retention.deleting", deleting)
     return Dropped(day, sum(told.counts.values()) + told.orphans, tuple(sorted(told.counts)))
+
+
+def _tell(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | None) -> _Told:
+    """Tell coverage and the slots' logs of a day before its first row goes: of these slots' share
+    of it, or of all; within the store transaction that begins it.
+    """
+    lives = rows(_LIVES, {"low": low, "high": high, "slots": _listed(slots)})
+    known = dict(instance_settings.read("retention.slots", {}))
+    counts: dict[int, int] = {}
+    orphans = 0
+    for life, slot_id, count, first, last, at, lsn, _ in lives:
+        if slot_id is None:
+            orphans += count
+            continue
+        counts[slot_id] = counts.get(slot_id, 0) + count
+        if at is not None:
+            slot = known.setdefault(
+                str(slot_id), {"since": "", "lsn": None, "life": life, "late": []}
+            )
+            _tell_coverage(slot, life, at, lsn)
+            slot["late"] = (slot["late"] + _late(life, low, high, first, last))[-5 * _MOST_LATE :]
+    for pk in slots or ():
+        if (told := known.get(str(pk))) is not None:
+            told["through"] = max(str(day), told.get("through", ""))
+    alive = {str(pk) for pk in Slot.objects.values_list("pk", flat=True)}
+    kept = {pk: told for pk, told in known.items() if pk in alive}
+    instance_settings.write("retention.slots", kept)
+    if slots is None:
+        instance_settings.write("retention.last_day", str(day))
+    _log(day, why, counts)
+    return _Told([(row[0], row[3], row[4], row[7]) for row in lives], counts, orphans)
+
+
+def _tell_coverage(slot: dict[str, Any], life: int, at: dt.datetime, lsn: str | None) -> None:
+    # Nothing is missing after the last one's moment.
+    since = at.astimezone(dt.UTC) + dt.timedelta(microseconds=1)
+    slot["since"] = max(since.isoformat(timespec="microseconds"), slot["since"])
+    # Apart: a server's clock may have been ahead in an earlier life.
+    if lsn is not None and (slot["lsn"] is None or _place(life, lsn) > _place(**slot)):
+        slot.update(life=life, lsn=lsn)
+
+
+def _log(day: dt.date, why: str, counts: dict[int, int]) -> None:
+    for slot in Slot.objects.filter(pk__in=counts).select_related("incarnation"):
+        SlotEvent.objects.create(
+            slot=slot,
+            incarnation_id=slot.incarnation_id,
+            kind="retention",
+            message=f"The record of {day} was deleted {why}.",
+            after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
+            detail={"day": str(day), "transactions": counts[slot.pk]},
+        )
+
+
+def _place(life: int, lsn: str, **_: Any) -> tuple[int, int]:
+    """Later lives have higher numbers, and LSNs of their own."""
+    return life, int(LSN.parse(lsn))
+
+
+def _late(life: int, low: int, high: int, first: int, last: int) -> list[list[Any]]:
+    values = {"life": life, "low": low, "high": high, "first": first, "last": last}
+    found = rows(_LATE, {**values, "most": _MOST_LATE})
+    return [[one, lsn, pk, at.isoformat() if at else None] for one, lsn, pk, at in reversed(found)]
 
 
 @transaction.atomic
@@ -239,10 +342,10 @@ def _drop_partition(day: dt.date) -> bool:
             cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
             cursor.execute(f"DROP TABLE IF EXISTS change_{day:%Y%m%d}")
             cursor.execute("SET LOCAL lock_timeout = DEFAULT")
-            instance_settings.write("retention.deleting", None, BY)
+            instance_settings.write("retention.deleting", None)
     except OperationalError:  # somebody reads it
         waiting = {"day": str(day), "lives": [], "in_use": True}
-        instance_settings.write("retention.deleting", waiting, BY)
+        instance_settings.write("retention.deleting", waiting)
         return False
     log.warning("the record of %s was deleted", day)
     return True
@@ -254,9 +357,3 @@ def _listed(slots: Collection[int] | None) -> list[int] | None:
 
 def _ids(day: dt.date) -> tuple[int, int]:
     return first_id_of(day), first_id_of(day + dt.timedelta(days=1))
-
-
-def _rows(sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())

@@ -8,13 +8,13 @@ retention deletes is already in it. None is unknown.
 
 import datetime as dt
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
+from django.db.models import Max, Min
 from django.utils import timezone
 
+from replview.store.django_session import rows
 from replview.store.models import Baseline, KeptDay, Slot, StoreMoment
 from replview.store.read.days import first_id_of
 from replview.store.read.history_places import BLOCK
@@ -179,9 +179,7 @@ def _free_bytes() -> int | None:
     """What the disk of the store's data directory has left for it; None: it is on another host, or
     nobody may tell us where.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_PLACE)
-        folder, near = cursor.fetchone()
+    [(folder, near)] = rows(_PLACE)
     if not folder or not near:
         return None
     try:
@@ -260,30 +258,17 @@ def loss_of(slot: Slot, keeping: Keeping) -> Loss:
 
 
 def _tables(slot: Slot, last: dt.date) -> tuple[tuple[str, int], ...]:
-    rows = KeptDay.objects.filter(
-        incarnation__slot=slot, day__lte=last, first_seq__isnull=False
-    ).values_list("incarnation_id", "first_seq", "last_seq")
-    spans: dict[int, tuple[int, int]] = {}
-    for life, first, final in rows:
-        assert first is not None
-        assert final is not None
-        low, high = spans.get(life, (first, final))
-        spans[life] = (min(low, first), max(high, final))
-    return _changes_of_tables(
-        list(spans), [low for low, _ in spans.values()], [high for _, high in spans.values()]
+    spans = (
+        KeptDay.objects.filter(incarnation__slot=slot, day__lte=last, first_seq__isnull=False)
+        .values_list("incarnation_id")
+        .annotate(Min("first_seq"), Max("last_seq"))
     )
-
-
-def _changes_of_tables(
-    lives: Sequence[int], first: Sequence[int], last: Sequence[int]
-) -> tuple[tuple[str, int], ...]:
-    wanted: dict[str, Any] = {
+    lives, first, final = zip(*spans, strict=True) if spans else ((), (), ())
+    wanted = {
         "lives": list(lives), "first": [seq // BLOCK for seq in first],
-        "last": [seq // BLOCK for seq in last], "most": _MOST_TABLES,
+        "last": [seq // BLOCK for seq in final], "most": _MOST_TABLES,
     }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(_TABLES, wanted)
-        return tuple((str(name), int(changes)) for name, changes in cursor.fetchall())
+    return tuple((str(name), changes) for name, changes in rows(_TABLES, wanted))
 
 
 def _baselines(slot: Slot, last: dt.date) -> int:

@@ -14,18 +14,17 @@ ended, never before the archive has it.
 import datetime as dt
 import time
 from dataclasses import dataclass
-from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from replview.store import instance_settings
+from replview.store.django_session import rows
 from replview.store.models import KeptDay, Slot, SlotEvent
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import deletion as retention
 from replview.store.retention import tidy
 
-BY = "replview"
 #: Days are deleted for so long at a time.
 _SECONDS = 20.0
 #: A slot keeps at least one whole day; and for longer than a century is for ever.
@@ -151,7 +150,7 @@ def enforce() -> None:
                 break
     stuck = {**_two_days_alone(doomed), **stuck}
     if stuck != instance_settings.read("keeping.stuck", {}):
-        instance_settings.write("keeping.stuck", stuck or None, BY)
+        instance_settings.write("keeping.stuck", stuck or None)
 
 
 def why_stuck(slot: Slot) -> str:
@@ -233,12 +232,10 @@ def _two_days_alone(doomed: dict[int, dt.date]) -> dict[str, str]:
 
 def today_share_bytes() -> dict[int, int]:
     """What each slot has of the day that is not over, estimated from the partition as it is now."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TODAY)
-        return {int(slot): int(size) for slot, size in cursor.fetchall()}
+    return {slot: int(size) for slot, size in rows(_TODAY)}
 
 
-_TODAY: Any = """
+_TODAY = """
     SELECT slot_id, (partition * weight / sum(weight) OVER ())::bigint FROM (
         SELECT i.slot_id, sum(k.size_bytes + 100 * k.changes)::numeric + 1 AS weight,
                coalesce(pg_total_relation_size(to_regclass(

@@ -14,19 +14,18 @@
 import datetime as dt
 import time
 from dataclasses import dataclass
-from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from replview.store import instance_settings
+from replview.store.django_session import rows
 from replview.store.models import Slot, SlotEvent
+from replview.store.retention import day_sizes, tidy
 from replview.store.retention import deletion as retention
-from replview.store.retention import tidy
 
 #: The code of a slot that was stopped because the store is as large as it may be.
 STOPPED = "store_budget"
-BY = "replview"
 #: Receivers go on again below this share of the budget.
 _ROOM_AGAIN = 0.95
 #: The growth is told of so many whole days at most.
@@ -39,12 +38,6 @@ _TABLES = """
       FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
      WHERE c.relkind IN ('r', 'm') AND c.relnamespace = 'public'::regnamespace
      GROUP BY 1 ORDER BY 2 DESC LIMIT %s
-"""
-_DAYS = """
-    SELECT right(c.relname, 8), pg_total_relation_size(c.oid)
-      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-     WHERE i.inhparent = 'change'::regclass AND c.relname ~ '^change_[0-9]{8}$'
-     ORDER BY 1
 """
 
 
@@ -81,23 +74,15 @@ class StoreSize:
 def measure() -> StoreSize:
     """Everything about the store's size: three cheap reads of its catalog."""
     budget_bytes, protect = chosen()
-    with connection.cursor() as cursor:
-        size = _database_bytes(cursor)
-        cursor.execute(_TABLES, [12])
-        tables = tuple((str(name), int(bytes_)) for name, bytes_ in cursor.fetchall())
-        cursor.execute(_DAYS)
-        days = tuple(
-            (dt.date.fromisoformat(f"{day[:4]}-{day[4:6]}-{day[6:]}"), int(bytes_))
-            for day, bytes_ in cursor.fetchall()
-        )
+    tables, days = rows(_TABLES, [12]), day_sizes.partitions()
     today = timezone.now().date()
     # Partitions stand ready for tomorrow, and today's is not whole.
     whole = [bytes_ for day, bytes_ in days if day < today][-_GROWTH_DAYS:]
     return StoreSize(
-        size_bytes=size,
+        size_bytes=size_now(),
         budget_bytes=budget_bytes,
         protect=protect,
-        tables=tables,
+        tables=tuple((str(name), size) for name, size in tables),
         days=tuple(entry for entry in days if entry[0] <= today),
         growth_bytes_per_day=sum(whole) / len(whole) if whole else None,
         stuck=str(instance_settings.read("store.stuck", "")),
@@ -106,7 +91,7 @@ def measure() -> StoreSize:
 
 def size_now() -> int:
     """What the store occupies."""
-    return _size()
+    return int(rows("SELECT pg_database_size(current_database())")[0][0])
 
 
 def chosen() -> tuple[int | None, str]:
@@ -159,7 +144,7 @@ def enforce() -> None:
         _make_room(budget_bytes)
         return
     _make_room(None)
-    size = _size()
+    size = size_now()
     if size >= budget_bytes:
         _stop_all(stopped, size, budget_bytes)
     elif stopped and size < _ROOM_AGAIN * budget_bytes:
@@ -170,7 +155,7 @@ def _make_room(budget_bytes: int | None) -> None:
     """Delete whole days, one at a time, until the store is below its budget (None: of none); what
     was begun is ended in any case. Whoever tidies the store now is not disturbed.
     """
-    over = budget_bytes is not None and _size() >= budget_bytes
+    over = budget_bytes is not None and size_now() >= budget_bytes
     stuck = ""
     if over or retention.is_under_way():
         deadline = time.monotonic() + _ROOM_SECONDS
@@ -178,7 +163,7 @@ def _make_room(budget_bytes: int | None) -> None:
             if not mine:
                 return
             done = retention.finish(deadline)
-            while done and budget_bytes is not None and _size() >= budget_bytes:
+            while done and budget_bytes is not None and size_now() >= budget_bytes:
                 day = retention.oldest_day()
                 stuck = retention.why_kept(day)
                 if day is None or stuck or time.monotonic() > deadline:
@@ -187,7 +172,7 @@ def _make_room(budget_bytes: int | None) -> None:
                 done = retention.drop_day(day, why=why, deadline=deadline) is not None
             stuck = stuck or (retention.what_waits() if over else "")
     if stuck != instance_settings.read("store.stuck", ""):
-        instance_settings.write("store.stuck", stuck or None, BY)
+        instance_settings.write("store.stuck", stuck or None)
 
 
 def _stop_all(stopped: list[int], size: int, budget_bytes: int) -> None:
@@ -213,7 +198,7 @@ def _stop_all(stopped: list[int], size: int, budget_bytes: int) -> None:
             )
             stopped.append(slot.pk)
         ids = sorted(set(stopped))
-        instance_settings.write("store.stopped_slots", ids, BY)
+        instance_settings.write("store.stopped_slots", ids)
         named = Slot.objects.filter(pk__in=ids, desired__in=["running", "stopped"])
         named.update(desired=Slot.Desired.STOPPED, **problem)
 
@@ -225,17 +210,12 @@ def _go_on(stopped: list[int]) -> None:
             pk__in=stopped, desired=Slot.Desired.STOPPED, problem_code__in=[STOPPED, ""]
         )
         paused.update(desired=Slot.Desired.RUNNING, **nothing)
-        instance_settings.write("store.stopped_slots", None, BY)
+        instance_settings.write("store.stopped_slots", None)
 
 
 def _stopped() -> list[int]:
     ids = instance_settings.read("store.stopped_slots", [])
     return [number for number in ids if isinstance(number, int)] if isinstance(ids, list) else []
-
-
-def _size() -> int:
-    with connection.cursor() as cursor:
-        return _database_bytes(cursor)
 
 
 def _words(size: int) -> str:
@@ -244,8 +224,3 @@ def _words(size: int) -> str:
         if size >= 1 << power:
             return f"{size / (1 << power):.4g} {unit}"
     return f"{size} bytes"
-
-
-def _database_bytes(cursor: Any) -> int:
-    cursor.execute("SELECT pg_database_size(current_database())")
-    return int(cursor.fetchone()[0])

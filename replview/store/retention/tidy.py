@@ -7,12 +7,14 @@ windows of ``seq``, each window a store transaction of its own. All functions ta
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from django.db import connection
-from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
+from django.db.models import Exists, F, Max, OuterRef, Q
 
+from replview.store import connecting
+from replview.store.django_session import rows
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -44,19 +46,15 @@ _ENDED = [Transaction.State.COMMITTED, *_ENDED_FOR_NOTHING]
 #: The changes of a transaction that came to nothing can be looked at for so long.
 _LOOKED_AT_SECONDS = 600
 
+_SIZES = """
+    SELECT one, coalesce((SELECT max(seq) FROM change WHERE transaction_id = one), 0)
+    FROM unnest(%s::bigint[]) AS one
+"""
 
-@contextmanager
-def alone() -> Iterator[bool]:
+
+def alone() -> AbstractContextManager[bool]:
     """Yields whether we are the only one tidying this store now."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_TIDY_LOCK])
-        mine = bool(cursor.fetchone()[0])
-    try:
-        yield mine
-    finally:
-        if mine:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [_TIDY_LOCK])
+    return connecting.alone(_TIDY_LOCK)
 
 
 def make_partitions() -> list[str]:
@@ -176,32 +174,35 @@ def _empty_slot(slot: Slot, deadline: float) -> bool:
 
 def _delete_transactions(identifiers: list[int], deadline: float) -> int:
     """Delete transactions with all that belongs to them; returns how many were deleted."""
-    newest = Change.objects.filter(transaction_id=OuterRef("pk")).order_by("-seq")
-    sizes = (
-        Transaction.objects.filter(pk__in=identifiers)
-        .annotate(last_seq=Subquery(newest.values("seq")[:1]))
-        .values_list("pk", "last_seq")
-    )
-    done: list[int] = []
-    small: list[int] = []
-    size = 0
-    for identifier, last_seq in sizes:
-        if (last_seq or 0) > WINDOW:
-            if not delete_changes(identifier, None, deadline)[1]:
-                break
-            done.append(identifier)
-            continue
-        if size + (last_seq or 0) > WINDOW:
-            delete_all_changes(small)
-            done, small, size = done + small, [], 0
-        small.append(identifier)
-        size += last_seq or 0
-    delete_all_changes(small)
-    done += small
+    done = delete_changes_of(identifiers, deadline)
     AbortedSubtransaction.objects.filter(transaction_id__in=done).delete()
     Transition.objects.filter(transaction_id__in=done).delete()
     Transaction.objects.filter(pk__in=done).delete()
     return len(done)
+
+
+def delete_changes_of(identifiers: list[int], deadline: float) -> list[int]:
+    """Delete transactions' changes, small ones together; returns those that have none left."""
+    sizes = dict(rows(_SIZES, [identifiers]))
+    done: list[int] = []
+    small: list[int] = []
+    size = 0
+    for identifier in identifiers:
+        if time.monotonic() > deadline:
+            break
+        last_seq = sizes[identifier]
+        if last_seq > WINDOW:
+            if not delete_changes(identifier, None, deadline)[1]:
+                break
+            done.append(identifier)
+            continue
+        if size + last_seq > WINDOW:
+            delete_all_changes(small)
+            done, small, size = done + small, [], 0
+        small.append(identifier)
+        size += last_seq
+    delete_all_changes(small)
+    return done + small
 
 
 def delete_all_changes(identifiers: list[int]) -> None:

@@ -8,11 +8,13 @@ the mark that says they are there move in one store transaction. What follows th
 
 import datetime as dt
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
+from replview.store.django_session import rows
 from replview.store.models import ActivityMark, ActorActivity, HistoryBlock, RelationActivity
 from replview.store.read.history_places import BLOCK, next_block
 
@@ -29,12 +31,11 @@ _BEHIND = """
     ORDER BY i.id
 """
 
-_MAKE_MARK = "INSERT INTO activity_mark VALUES (%s, 0) ON CONFLICT DO NOTHING"
-
+_MAKE_MARK = "INSERT INTO {mark} VALUES (%s, 0) ON CONFLICT DO NOTHING"
 # Whoever holds the mark's row does the block; another worker goes on to another life. Looked at
 # again here, under the lock: the slot may be being removed by now, the block done.
 _TAKE_MARK = """
-    SELECT m.rolled_seq, i.commit_seq FROM activity_mark m
+    SELECT m.rolled_seq, i.commit_seq FROM {mark} m
     JOIN slot_incarnation i ON i.id = m.incarnation_id JOIN slot s ON s.id = i.slot_id
     WHERE m.incarnation_id = %s AND s.desired <> 'removing'
     FOR UPDATE OF m SKIP LOCKED
@@ -171,16 +172,33 @@ def roll(deadline: float) -> int:
 
     Some of each life in turn; returns how many were rolled.
     """
+    return roll_lives(_behind, _roll_some, deadline)
+
+
+def roll_lives(
+    behind: Callable[[], list[int]], roll_some: Callable[[int], int], deadline: float
+) -> int:
+    """Some of each life that is behind, in turn; returns how many were rolled in all."""
     rolled = 0
-    while lives := _behind():
+    while lives := behind():
         before = rolled
         for life in lives:
             if time.monotonic() >= deadline:
                 return rolled
-            rolled += _roll_some(life)
+            rolled += roll_some(life)
         if rolled == before:
             break
     return rolled
+
+
+def take_mark(cursor: CursorWrapper, mark: str, life: int) -> tuple[int, int] | None:
+    """How far a life is rolled and how far it goes, its mark (the table of this name) held until
+    the store transaction ends; None: another has it, or the slot is being removed.
+    """
+    cursor.execute(_MAKE_MARK.format(mark=mark), [life])
+    cursor.execute(_TAKE_MARK.format(mark=mark), [life])
+    taken: tuple[int, int] | None = cursor.fetchone()
+    return taken
 
 
 def forget(incarnation_id: int) -> None:
@@ -202,22 +220,14 @@ def values_of(
             "days": wanted}  # fmt: skip
 
 
-def _rows(sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
-
-
 def _behind() -> list[int]:
-    return [row[0] for row in _rows(_BEHIND, [BLOCK, BLOCK])]
+    return [row[0] for row in rows(_BEHIND, [BLOCK, BLOCK])]
 
 
 def _roll_some(life: int) -> int:
     """Roll a life's next blocks; 0 where another does it, or nothing is left to do."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_MAKE_MARK, [life])
-        cursor.execute(_TAKE_MARK, [life])
-        taken = cursor.fetchone()
+        taken = take_mark(cursor, "activity_mark", life)
         if taken is None:
             return 0
         first = next_block(taken[0])

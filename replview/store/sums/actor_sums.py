@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection
+from replview.store.django_session import rows
 
 #: Transactions not summed up yet that are read for a page; where more wait, the newest are.
 RECENT_MOST = 5000
@@ -194,7 +194,7 @@ def span_of(
 ) -> Span:
     """The lives of a slot, and how far each is summed up."""
     lives, left_out = [], 0
-    for life, last_seq, rolled_seq in _rows(_LIVES, {"slot": slot_id}):
+    for life, last_seq, rolled_seq in rows(_LIVES, {"slot": slot_id}):
         after = max(rolled_seq, last_seq - RECENT_MOST)
         left_out += after - rolled_seq
         lives.append((life, after))
@@ -231,13 +231,13 @@ def actors_of(
     ORDER BY found.place DESC, found.actor DESC LIMIT %(limit)s
     """  # noqa: S608 (all of it is written above)
     place, name = after or (None, None)
-    rows = _rows(sql, _parameters(span, text=text, place=place, name=name, limit=limit + 1))
+    found = rows(sql, _parameters(span, text=text, place=place, name=name, limit=limit + 1))
     return ActorList(
-        rows=[_actor(row) for row in rows[:limit] if row[0] is not None],
-        more=len(rows) > limit,
-        actors=rows[0][-3],
-        transactions=rows[0][-2],
-        unknown=rows[0][-1],
+        rows=[_actor(row) for row in found[:limit] if row[0] is not None],
+        more=len(found) > limit,
+        actors=found[0][-3],
+        transactions=found[0][-2],
+        unknown=found[0][-1],
     )
 
 
@@ -270,7 +270,7 @@ def doings_of(
     found: dict[str, Doings] = {}
     on = tables_on or {}
     asked = _parameters(span, actors=list(actors), on_who=list(on), on_day=list(on.values()))
-    for actor, part, day, *rest in _rows(sql, asked):
+    for actor, part, day, *rest in rows(sql, asked):
         counts, (claimed, stamped, first, last, schema, table) = _counts(rest[:6]), rest[6:]
         doings = found.setdefault(actor, Doings(actor))
         if part:
@@ -345,9 +345,3 @@ def _actor(row: Sequence[Any]) -> ActorSum:
 def _counts(row: Sequence[Any]) -> dict[str, int]:
     names = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
     return dict(zip(names, row, strict=True))
-
-
-def _rows(sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())

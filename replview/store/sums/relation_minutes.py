@@ -8,13 +8,14 @@ changes that a subtransaction took back were sent, and are.
 """
 
 import datetime as dt
-import time
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
 
+from replview.store.django_session import rows
 from replview.store.models import MinuteMark, RelationMinute, TransactionSizeMinute
+from replview.store.sums.activity import roll_lives, take_mark
 
 #: Transactions of one store transaction.
 _TOGETHER = 5000
@@ -27,13 +28,6 @@ _BEHIND = """
     LEFT JOIN minute_mark m ON m.incarnation_id = i.id
     WHERE i.commit_seq > coalesce(m.rolled_seq, 0) AND s.desired <> 'removing'
     ORDER BY i.id
-"""
-_MAKE_MARK = "INSERT INTO minute_mark VALUES (%s, 0) ON CONFLICT DO NOTHING"
-_TAKE_MARK = """
-    SELECT m.rolled_seq, i.commit_seq FROM minute_mark m
-    JOIN slot_incarnation i ON i.id = m.incarnation_id JOIN slot s ON s.id = i.slot_id
-    WHERE m.incarnation_id = %s AND s.desired <> 'removing'
-    FOR UPDATE OF m SKIP LOCKED
 """
 _COUNTED = """
     SELECT id, date_trunc('minute', coalesce(commit_time, stored_at, received_at), 'UTC')
@@ -128,16 +122,7 @@ def roll(deadline: float) -> int:
     """Add what was committed since, some of each life in turn, until nothing is left or the
     deadline (``time.monotonic()``) has come; returns how many places were added.
     """
-    rolled = 0
-    while lives := _rows(_BEHIND):
-        before = rolled
-        for (life,) in lives:
-            if time.monotonic() >= deadline:
-                return rolled
-            rolled += _roll_some(life)
-        if rolled == before:
-            break
-    return rolled
+    return roll_lives(lambda: [row[0] for row in rows(_BEHIND)], _roll_some, deadline)
 
 
 def read_relation_minutes(
@@ -147,7 +132,7 @@ def read_relation_minutes(
     return [
         TableMinute(life, *row)
         for life in incarnation_ids
-        for row in _rows(_READ_TABLES, _span(life, since, until))
+        for row in rows(_READ_TABLES, _span(life, since, until))
     ]
 
 
@@ -158,7 +143,7 @@ def read_transaction_sizes(
     return [
         SizeMinute(life, *row)
         for life in incarnation_ids
-        for row in _rows(_READ_SIZES, _span(life, since, until))
+        for row in rows(_READ_SIZES, _span(life, since, until))
     ]
 
 
@@ -183,9 +168,7 @@ def forget_old(now: dt.datetime | None = None) -> int:
 def _roll_some(life: int) -> int:
     """Add a life's next transactions; 0 where another does it, or nothing is left to do."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_MAKE_MARK, [life])
-        cursor.execute(_TAKE_MARK, [life])
-        taken = cursor.fetchone()
+        taken = take_mark(cursor, "minute_mark", life)
         if taken is None or taken[1] <= taken[0]:
             return 0
         low, high = taken[0], min(taken[1], taken[0] + _TOGETHER)
@@ -200,9 +183,3 @@ def _span(life: int, since: dt.datetime, until: dt.datetime) -> dict[str, Any]:
     """What is asked of a life: its sums in a time, and the places after its mark."""
     low = MinuteMark.objects.filter(pk=life).values_list("rolled_seq", flat=True).first() or 0
     return {"life": life, "low": low, "high": low + _TAIL, "since": since, "until": until}
-
-
-def _rows(sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())

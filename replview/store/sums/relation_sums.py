@@ -7,9 +7,8 @@ each life. Changes of aborted subtransactions are counted in what is not summed 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from django.db import connection
+from replview.store.django_session import rows
 
 #: Transactions of a life that are read themselves; more of them are for the sums.
 TAIL = 5000
@@ -178,7 +177,7 @@ class Rates:
 def sums_of_slot(slot_id: int) -> Sums:
     """Counts and last places of all tables of a slot, in one read."""
     sums = Sums()
-    for relation_id, life, number, *counts in _rows(_SUMS, {"slot": slot_id, "tail": TAIL}):
+    for relation_id, life, number, *counts in rows(_SUMS, {"slot": slot_id, "tail": TAIL}):
         if relation_id is None:
             sums.not_counted += int(counts[0])
             continue
@@ -218,7 +217,7 @@ def rates_of(
         "blocks": RATE_BLOCKS,
         "tail": TAIL,
     }
-    for relation_id, bucket, number in _rows(_RATES, parameters):
+    for relation_id, bucket, number in rows(_RATES, parameters):
         if relation_id is not None:
             series[relation_id][min(max(bucket, 0), buckets - 1)] += float(number)
         elif number is not None:
@@ -236,10 +235,4 @@ def last_changes(places: Mapping[int, Place]) -> dict[int, LastChange]:
         [place.first_seq for place in places.values()],
         [place.last_seq for place in places.values()],
     ]
-    return {row[0]: LastChange(*row[1:]) for row in _rows(_LAST_CHANGES, parameters)}
-
-
-def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
+    return {row[0]: LastChange(*row[1:]) for row in rows(_LAST_CHANGES, parameters)}
