@@ -12,9 +12,8 @@ from replview.acts.noting import note_slot
 from replview.acts.publications import made_by_us, read_definitions
 from replview.acts.receiving import silent
 from replview.catalog.connections import connected
-from replview.catalog.plan.carry_out import Say, drop
-from replview.catalog.plan.plan import Plan, Statement
-from replview.catalog.problems import SourceProblem, explain
+from replview.catalog.plan.plan import Plan, Say, Statement, drop
+from replview.catalog.problems import SourceProblem, explain, first_line
 from replview.catalog.slots import read_slots
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
@@ -135,15 +134,15 @@ def _not_dropped(
     slot: Slot, drops: Drops, conninfo: str, error: psycopg.Error, what: str
 ) -> SourceProblem:
     if error.sqlstate:
-        cause = (error.diag.message_primary or "the server refused").splitlines()[0]
+        cause = first_line(error)
     else:
         cause = explain(error, conninfo).cause
     left = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
     return SourceProblem(
         "not_dropped",
         f"{cause}. {what}",
-        "Try again, or forget it here with --leave-on-source and run on the source yourself: "
-        f"{left}",
+        f"Try again, or only forget it here and run on the source yourself: {left}",
+        "leave_on_source",
     )
 
 

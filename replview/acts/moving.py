@@ -6,8 +6,14 @@ from django.conf import settings
 from psycopg import conninfo as libpq
 
 from decoder.scalars import LSN
-from replview.acts.addresses import Tried, needs_walsender, try_address
-from replview.acts.credentials import candidate_of, take_into_use, write_down
+from replview.acts.credentials import (
+    Tried,
+    candidate_of,
+    needs_walsender,
+    take_into_use,
+    try_address,
+    write_down,
+)
 from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem
 from replview.receiver.incarnation import GAPS, new_life

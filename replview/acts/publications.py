@@ -1,14 +1,19 @@
-"""The publications of a source: which are ours, what they publish, how to make them again."""
+"""The publications of a source: which are ours, what they publish, how to make them again, and how
+those of a slot are changed: shown first as it will run, then run as one.
+"""
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
+import psycopg
 from psycopg import sql
 
-from replview.catalog.connections import Connection, reading
-from replview.catalog.plan.plan import Statement
-from replview.catalog.problems import SourceProblem
+from replview.catalog.connections import Connection, reading, writing
+from replview.catalog.plan.plan import Plan, Statement
+from replview.catalog.plan.publications import TABLES_COST, drop_publication
+from replview.catalog.problems import SourceProblem, first_line
 from replview.catalog.publications import Publication, items_of, read_members, read_publications
 from replview.catalog.published import publication_facts, published_by
 from replview.catalog.tables import read_tables
@@ -17,6 +22,92 @@ from replview.store.models import Slot, SlotEvent, Source
 from replview.store.publication_looks import store_publication_look
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
+
+_ALTER_SECONDS = 20.0
+_NEEDS = "ownership of the publication and of the tables"
+
+
+class Alteration(Protocol):
+    """What is found to be run."""
+
+    @property
+    def statements(self) -> Sequence[sql.Composed]:
+        """In this order, in one transaction."""
+
+
+Found = TypeVar("Found")
+Altered = TypeVar("Altered", bound=Alteration)
+
+
+def plan_alteration(
+    slot: Slot,
+    title: str,
+    look: Callable[[Connection], Altered],
+    consequences: Callable[[Altered], list[str]],
+    refusals: Collection[str],
+) -> Plan:
+    """What would run and what comes of it. Raises ``SourceProblem`` where the source cannot be
+    asked.
+
+    ``refusals``: codes of what is wrong with the choice, not with reaching the source: these are
+    in the act.
+    """
+    try:
+        found = look_at(slot, look)
+    except SourceProblem as error:
+        if error.code not in refusals:
+            raise
+        return Plan(title=title, on=slot.source.name, refusal=error)
+    return Plan(
+        title=title,
+        on=slot.source.name,
+        statements=tuple(
+            Statement(sql=text, needs=_NEEDS, costs=TABLES_COST) for text in texts_of(found)
+        ),
+        consequences=tuple(consequences(found)),
+    )
+
+
+def look_at(slot: Slot, look: Callable[[Connection], Found]) -> Found:
+    """Ask the slot's source; it may change nothing there. Raises what ``look`` does."""
+    with reading(full_conninfo(slot.source), deadline_seconds=_ALTER_SECONDS) as connection:
+        return look(connection)
+
+
+def run_together(slot: Slot, found: Alteration) -> None:
+    """Run all of it, or nothing. Raises ``SourceProblem``."""
+    if not found.statements:
+        return
+    conninfo = full_conninfo(slot.source)
+    with writing(conninfo, deadline_seconds=_ALTER_SECONDS) as connection:
+        try:
+            with connection.transaction():
+                for statement in found.statements:
+                    connection.execute(statement)
+        except psycopg.Error as error:
+            if error.sqlstate is None:
+                raise
+            raise _trouble(error) from None
+
+
+def texts_of(found: Alteration) -> list[str]:
+    """Each statement as it runs."""
+    return [statement.as_string(None) for statement in found.statements]
+
+
+def _trouble(error: psycopg.Error) -> SourceProblem:
+    """In the server's own words."""
+    said = first_line(error)
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return SourceProblem("missing_right", said, f"It needs {_NEEDS}")
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return SourceProblem(
+            "locked",
+            "a table is locked by VACUUM, ANALYZE or ALTER TABLE",
+            "Try again when it has ended; nothing was changed",
+        )
+    return SourceProblem("failed", said, "Nothing was changed; try again")
+
 
 #: A source that has not told everything by then is cut off.
 DEADLINE_SECONDS = 10.0
@@ -111,21 +202,19 @@ def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
         return []
     there = {publication.name for publication in read_publications(connection)}
     return [
-        _step(told["name"], told["create"])
+        _remade_step(told["name"], told["create"])
         for told in event.detail["dropped_publications"]
         if told["name"] in slot.publications and told["name"] not in there
     ]
 
 
-def _step(name: str, create: str) -> Statement:
-    drop = sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name))
+def _remade_step(name: str, create: str) -> Statement:
     return Statement(
         # Composed by us when the publication was dropped, and kept in the store since.
         sql=create,
-        undo=drop.as_string(None),
+        undo=drop_publication(name),
         needs="CREATE on the database, and ownership of the tables",
-        costs="a moment's lock on each table that lets reads and writes pass "
-        "(SHARE UPDATE EXCLUSIVE: it waits for VACUUM, ANALYZE and ALTER TABLE)",
+        costs=TABLES_COST,
         kind="publication",
         name=name,
     )

@@ -9,8 +9,7 @@ from django.utils import timezone
 from replview.acts.dropping import drop_slot, plan_drop
 from replview.acts.noting import log_slot, note_source
 from replview.acts.receiving import silent
-from replview.catalog.plan.carry_out import Say
-from replview.catalog.plan.plan import Plan
+from replview.catalog.plan.plan import Plan, Say
 from replview.catalog.problems import SourceProblem
 from replview.jobs import intentions
 from replview.store.dsn import resolve, set_dsn
@@ -143,8 +142,8 @@ def _removal_refusal(source: Source, in_the_way: list[Slot]) -> SourceProblem | 
     return SourceProblem(
         "has_slots",
         f"source {source} still has slots ({names}), which hold WAL on it",
-        f"Remove each first with 'replview slot remove {source} SLOT', or all of them with "
-        "the source (--with-slots)",
+        f"Remove each first ('replview slot remove {source} SLOT'), or all of them with the source",
+        "with_slots",
     )
 
 
@@ -177,8 +176,9 @@ def _being_made(source: Source, making: list[str], undo: list[str]) -> SourcePro
         "being_made",
         f"slot {', '.join(making)} is being made on {source}, or was by a process that was lost",
         "Wait until it is there, or taken back by replview (within a minute or two, where the "
-        "source can be reached), and try again. Or forget the source with --leave-on-source and "
-        f"run there yourself: {'; '.join(undo)}",
+        "source can be reached), and try again. Or only forget the source here, and run there "
+        f"yourself: {'; '.join(undo)}",
+        "leave_on_source",
     )
 
 

@@ -5,14 +5,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from replview.acts.altering import look_at, plan_alteration, run_together, texts_of
 from replview.acts.noting import note_slot
-from replview.acts.publications import look_at_publications, made_by_us
+from replview.acts.publications import (
+    look_at,
+    look_at_publications,
+    made_by_us,
+    plan_alteration,
+    run_together,
+    texts_of,
+)
 from replview.catalog.connections import Connection, reading
-from replview.catalog.doctor.findings import some_of
 from replview.catalog.naming import quoted
 from replview.catalog.plan.plan import Plan
-from replview.catalog.plan.publication_changes import Changes, plan_changes
+from replview.catalog.plan.publications import Changes, plan_changes
 from replview.catalog.plan.slot_request import fully_usable
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_members, read_publications
@@ -21,6 +26,7 @@ from replview.catalog.tables import TableFacts, read_tables
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotEvent
 from replview.store.slot_control import reopen
+from replview.text.formats import some_of
 
 #: How long a stream that is caught up may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0
@@ -241,9 +247,9 @@ def tables_of(slot: Slot) -> TableChoices:
                 published[key] = "all" if published.get(key) == "all" else word
     return TableChoices(
         tables=tuple(
-            _choice(table, tables, published.get((table.schema, table.name), ""))
+            _choice(table, tables, published.get(table.key, ""))
             for table in tables
-            if table.parent is None or (table.schema, table.name) in published
+            if table.parent is None or table.key in published
         ),
         own=tuple(one.name for one in own),
     )
@@ -277,7 +283,7 @@ def _reason(table: TableFacts) -> str:
 
 def _mend(table: TableFacts) -> str:
     """A statement that would do; the owner's to run."""
-    name = quoted(table.schema, table.name)
+    name = quoted(*table.key)
     usable_key = table.primary_key and not table.deferrable_key
     if usable_key and table.replica_identity != "DEFAULT":
         return f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;"

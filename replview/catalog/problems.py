@@ -19,20 +19,17 @@ class SourceProblem(Problem):
 
 
 _NAMED = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
-#: Where no replication connection gets through.
-THROUGH_SQL = (
-    "receive the slot through SQL functions instead: replview slot interface SOURCE NAME sql (or "
-    "--interface sql when adding it)"
-)
+#: Ends a remedy where no replication connection gets through: its field is ``interface``.
+THROUGH_SQL = "receive the slot through SQL functions instead"
 #: Pattern in the message → code, cause, remedy; ``{name}`` is what the server named,
-#: ``{host}``, ``{user}`` and ``{database}`` come from the DSN.
+#: ``{host}``, ``{user}`` and ``{database}`` come from the address.
 _KNOWN: list[tuple[str, str, str, str]] = [
     (
         r"password authentication failed|no password supplied|fe_sendauth|SASL.*failed",
         "wrong_password",
         "the server at {host} refused the password of role {user}, or none was given",
-        "Correct the DSN (the server does not say whether there is such a role); to set a new one: "
-        "ALTER ROLE {user_sql} PASSWORD '…'",
+        "Correct the address (the server does not say whether there is such a role); to set a new "
+        "one: ALTER ROLE {user_sql} PASSWORD '…'",
     ),
     (
         r"authentication method requirement",
@@ -46,8 +43,8 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"connection requires a valid client certificate",
         "tls",
         "the server at {host} asks role {user} for a client certificate",
-        "Add sslcert=<file> and sslkey=<file> to the DSN: a certificate signed by an authority in "
-        "the server's ssl_ca_file",
+        "Add sslcert=<file> and sslkey=<file> to the address: a certificate signed by an authority "
+        "in the server's ssl_ca_file",
     ),
     (
         r"certificate authentication failed",
@@ -59,7 +56,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"(no pg_hba\.conf entry|pg_hba\.conf rejects).*no encryption|SSL connection is required",
         "hba_refused",
         "{host} does not let role {user} connect to {database} without TLS, or from here",
-        "Add sslmode=verify-full and sslrootcert=<file> to the DSN; or, in pg_hba.conf: "
+        "Add sslmode=verify-full and sslrootcert=<file> to the address; or, in pg_hba.conf: "
         "host {database} {user} <address of replview>/32 scram-sha-256",
     ),
     (
@@ -80,7 +77,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         rf"database {_NAMED} does not exist|no such database",
         "no_such_database",
         "there is no database {name} on {host}",
-        "Name an existing one in the DSN (SELECT datname FROM pg_database)",
+        "Name an existing one in the address (SELECT datname FROM pg_database)",
     ),
     (
         rf"role {_NAMED} does not exist",
@@ -118,7 +115,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"unsupported startup parameter: replication|replication.* not supported.*pgbouncer",
         "pooler",
         "a connection pooler stands between: it does not pass replication connections on",
-        "Give the DSN of the server itself, or " + THROUGH_SQL,
+        "Give the address of the server itself, or " + THROUGH_SQL,
     ),
     (
         r"database system is (starting up|shutting down|in recovery)|not yet accepting",
@@ -130,12 +127,12 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"could not translate host name|Name or service not known|failed to resolve",
         "unknown_host",
         "the host name {host} is not known here",
-        "Correct the host in the DSN, or this machine's name resolution",
+        "Correct the host in the address, or this machine's name resolution",
     ),
     (
         r"definition of service .* not found|service file .* not found",
         "unknown_service",
-        "the service that the DSN names is in no service file of this user",
+        "the service that the address names is in no service file of this user",
         "Define it in ~/.pg_service.conf, or set PGSERVICEFILE",
     ),
     (
@@ -164,7 +161,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
     (
         r"not support SSL|SSL was required",
         "tls",
-        "the server at {host} offers no TLS, which the DSN's sslmode asks for",
+        "the server at {host} offers no TLS, which the address's sslmode asks for",
         "On the server: ssl = on with a certificate, then SELECT pg_reload_conf()",
     ),
     (
@@ -177,8 +174,8 @@ _KNOWN: list[tuple[str, str, str, str]] = [
     (
         r"SSL error|certificate|sslmode|root\.crt",
         "tls",
-        "no TLS connection to {host} as the DSN's sslmode asks for",
-        "Correct sslmode, sslrootcert or sslcert in the DSN, or the server's TLS settings",
+        "no TLS connection to {host} as the address's sslmode asks for",
+        "Correct sslmode, sslrootcert or sslcert in the address, or the server's TLS settings",
     ),
     (
         r"connection to server on socket.*(No such file or directory|Connection refused)",
@@ -193,7 +190,7 @@ _KNOWN: list[tuple[str, str, str, str]] = [
         r"|No such file or directory",
         "unreachable",
         "no server answers at {host}",
-        "Check host and port in the DSN, listen_addresses on the server, and firewalls between",
+        "Check host and port in the address, listen_addresses on the server, and firewalls between",
     ),
 ]
 
@@ -204,7 +201,7 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
         # libpq quotes the string it could not read: the error's text must not be shown.
         return SourceProblem(
             "bad_dsn",
-            "the DSN is not a libpq connection string",
+            "the address is not a libpq connection string",
             "Write postgresql://user:password@host:port/database, or host=… dbname=… user=…",
         )
     text = str(error)
@@ -212,13 +209,19 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
     for pattern, code, cause, remedy in _KNOWN:
         if match := re.search(pattern, text, re.IGNORECASE):
             found = {**names, "name": match.groupdict().get("name") or names["database"]}
-            return SourceProblem(code, cause.format(**found), remedy.format(**found))
+            way = "interface" if remedy.endswith(THROUGH_SQL) else ""
+            return SourceProblem(code, cause.format(**found), remedy.format(**found), way)
     said = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
     return SourceProblem(
         "refused",
         f"{names['host']} refused the connection, saying: {said[0].strip()[:200]}",
         "Look into the server's log",
     )
+
+
+def first_line(error: psycopg.Error) -> str:
+    """The server's own first line about a statement of ours: it names tables, not values."""
+    return (error.diag.message_primary or "the server gave no reason").splitlines()[0]
 
 
 def _names(conninfo: str) -> dict[str, str]:

@@ -1,12 +1,15 @@
-"""Publications of a database: the tables they publish, and what they were told to publish."""
+"""Publications of a database, what is in them and what they publish; and its subscriptions."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
-from replview.catalog.connections import Connection
-from replview.catalog.queries import Query
+from replview.catalog.connections import Connection, ForgivingJson, Query
+from replview.catalog.naming import quoted
+from replview.catalog.problems import SourceProblem
 
 PUBLICATIONS = Query(
     name="publications",
@@ -21,14 +24,35 @@ PUBLICATION_TABLES = Query(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedTable:
-    """A table in a publication, with the columns and rows it is narrowed to."""
+class Member:
+    """A table in a publication, with the columns and rows it is narrowed to; or (without a name)
+    all tables of a schema.
+    """
 
     schema: str
-    name: str
+    name: str = ""
     #: 15 and later; None is unknown.
     columns: tuple[str, ...] | None = None
     row_filter: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}" if self.name else f"all of {self.schema}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Schema and table."""
+        return self.schema, self.name
+
+    def item(self) -> sql.Composed:
+        """As it stands after TABLE: name, columns, rows."""
+        item = sql.SQL("{}").format(sql.Identifier(*self.key))
+        if self.columns is not None:
+            columns = sql.SQL(", ").join(map(sql.Identifier, self.columns))
+            item += sql.SQL(" ({})").format(columns)
+        if self.row_filter is not None:
+            # The server's own text of an expression that it has checked.
+            item += sql.SQL(" WHERE ({})").format(sql.SQL(self.row_filter))
+        return item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +67,7 @@ class Publication:
     truncates: bool
     #: publish_via_partition_root; 13 and later.
     via_root: bool | None = None
-    tables: tuple[PublishedTable, ...] = field(default=())
+    tables: tuple[Member, ...] = field(default=())
 
     @property
     def needs_identity(self) -> bool:
@@ -53,9 +77,11 @@ class Publication:
 
 def read_publications(connection: Connection) -> list[Publication]:
     """All publications of the database, by name."""
-    tables: dict[str, list[PublishedTable]] = {}
+    tables: dict[str, list[Member]] = {}
     for row in PUBLICATION_TABLES.rows(connection):
-        tables.setdefault(row["pubname"], []).append(_table(row))
+        tables.setdefault(row["pubname"], []).append(
+            _member(row, "schemaname", "tablename", "attnames", "rowfilter")
+        )
     return [
         Publication(
             name=row["pubname"],
@@ -71,13 +97,14 @@ def read_publications(connection: Connection) -> list[Publication]:
     ]
 
 
-def _table(row: dict[str, Any]) -> PublishedTable:
-    columns = row.get("attnames")
-    return PublishedTable(
-        schema=row["schemaname"],
-        name=row["tablename"],
-        columns=None if columns is None else tuple(columns),
-        row_filter=row.get("rowfilter"),
+def _member(row: dict[str, Any], schema: str, name: str, columns: str, rows: str) -> Member:
+    """Of a row with these columns, of which a version may lack the latter two."""
+    listed = row.get(columns)
+    return Member(
+        schema=row[schema],
+        name=row[name],
+        columns=None if listed is None else tuple(listed),
+        row_filter=row.get(rows),
     )
 
 
@@ -138,39 +165,10 @@ OWNED = Query(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One table of a publication, or (without a name) all of a schema's."""
-
-    schema: str
-    name: str | None = None
-    columns: tuple[str, ...] | None = None
-    row_filter: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.name}" if self.name is not None else f"all of {self.schema}"
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Schema and table."""
-        return self.schema, self.name or ""
-
-    def item(self) -> sql.Composed:
-        """As it stands after TABLE: name, columns, rows."""
-        item = sql.SQL("{}").format(sql.Identifier(self.schema, self.name or ""))
-        if self.columns is not None:
-            columns = sql.SQL(", ").join(map(sql.Identifier, self.columns))
-            item += sql.SQL(" ({})").format(columns)
-        if self.row_filter is not None:
-            # The server's own text of an expression that it has checked.
-            item += sql.SQL(" WHERE ({})").format(sql.SQL(self.row_filter))
-        return item
-
-
 def items_of(members: list[Member]) -> sql.Composed:
     """As CREATE PUBLICATION names them after FOR: tables, then schemas."""
-    tables = [member.item() for member in members if member.name is not None]
-    schemas = [sql.Identifier(member.schema) for member in members if member.name is None]
+    tables = [member.item() for member in members if member.name]
+    schemas = [sql.Identifier(member.schema) for member in members if not member.name]
     parts = [
         sql.SQL(words).format(sql.SQL(", ").join(found))
         for words, found in (("TABLE {}", tables), ("TABLES IN SCHEMA {}", schemas))
@@ -183,15 +181,7 @@ def read_members(connection: Connection, publication: str) -> list[Member]:
     """What it was told to publish; of one FOR ALL TABLES nothing."""
     modern = connection.info.server_version >= 150000
     rows = (_TABLES if modern else _OLD_TABLES).rows(connection, publication)
-    members = [
-        Member(
-            schema=row["schema"],
-            name=row["name"],
-            columns=None if row["columns"] is None else tuple(row["columns"]),
-            row_filter=row["row_filter"],
-        )
-        for row in rows
-    ]
+    members = [_member(row, "schema", "name", "columns", "row_filter") for row in rows]
     if modern:
         members += [Member(schema=name) for name in whole_schemas(connection).get(publication, ())]
     return members
@@ -206,6 +196,83 @@ def whole_schemas(connection: Connection) -> dict[str, list[str]]:
     return found
 
 
-def owned_publications(connection: Connection) -> set[str]:
-    """The names of those this role may alter."""
-    return {row["name"] for row in OWNED.rows(connection)}
+def check_alterable(connection: Connection, names: Iterable[str]) -> None:
+    """Raise ``SourceProblem`` unless this role owns them all."""
+    mine = {row["name"] for row in OWNED.rows(connection)}
+    if foreign := [name for name in names if name not in mine]:
+        raise SourceProblem(
+            "not_owner",
+            f"the role does not own publication {foreign[0]}, and only its owner can alter it",
+            f"ALTER PUBLICATION {quoted(foreign[0])} OWNER TO the role",
+        )
+
+
+# The subscriptions of a source's database: what they are, what their workers do, their errors.
+#
+# A source that itself subscribes may be behind its publisher: what its slots tell is then late too.
+
+READABLE = Query(
+    name="subscription_columns",
+    about="The columns of pg_subscription that this role may read; the connection string is left "
+    "out whoever asks.",
+    sql="""
+        SELECT attname AS name FROM pg_attribute
+         WHERE attrelid = 'pg_subscription'::regclass AND attnum > 0 AND NOT attisdropped
+           AND attname NOT IN ('subconninfo', 'subdbid')
+           AND has_column_privilege('pg_subscription', attname, 'SELECT')
+         ORDER BY attnum
+    """,
+)
+_SUBSCRIPTIONS = """
+    SELECT coalesce(json_agg(row_to_json(found)), '[]') AS subscriptions FROM (
+        SELECT {columns},
+               (SELECT json_agg(row_to_json(w)) FROM pg_stat_subscription AS w
+                 WHERE w.subid = s.oid) AS workers,
+               {stats} AS stats
+          FROM pg_subscription AS s
+         WHERE s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+         ORDER BY s.subname) AS found
+"""
+#: 15 and later.
+_STATS = (
+    "(SELECT row_to_json(c) FROM pg_stat_subscription_stats AS c WHERE c.subid = s.oid LIMIT 1)"
+)
+
+
+def read_subscription_columns(connection: Connection) -> list[str]:
+    """What of pg_subscription may be read here."""
+    return [row["name"] for row in READABLE.rows(connection)]
+
+
+def read_subscriptions(
+    connection: Connection, columns: list[str]
+) -> dict[str, dict[str, Any]] | None:
+    """By name: pg_subscription's columns, those of pg_stat_subscription for the apply worker
+    (absent where none is listed), those of pg_stat_subscription_stats, and ``workers``: all rows
+    of pg_stat_subscription, those of parallel apply and table synchronisation too. None where
+    one of these views is refused.
+    """
+    # Names of PostgreSQL's own columns, quoted all the same.
+    query = sql.SQL(_SUBSCRIPTIONS).format(
+        columns=sql.SQL(", ").join(sql.Identifier("s", name) for name in columns),
+        stats=sql.SQL(_STATS if connection.info.server_version >= 150000 else "NULL::json"),
+    )
+    try:
+        with connection.cursor() as cursor:
+            cursor.adapters.register_loader("json", ForgivingJson)
+            row = cursor.execute(query).fetchone()
+    except psycopg.ProgrammingError:
+        return None
+    assert row is not None
+    return {found["subname"]: _facts(found) for found in row[0]}
+
+
+def _facts(found: dict[str, Any]) -> dict[str, Any]:
+    workers = [
+        {name: value for name, value in worker.items() if name not in ("subid", "subname")}
+        for worker in found.pop("workers") or ()
+    ]
+    stats = found.pop("stats") or {}
+    apply = next((w for w in workers if w.get("relid") is None and w.get("leader_pid") is None), {})
+    told = {name: value for name, value in stats.items() if name not in ("subid", "subname")}
+    return {**found, **apply, **told, "workers": workers}

@@ -86,7 +86,7 @@ def published_by(
     publications: Iterable[Publication], tables: Sequence[TableFacts]
 ) -> dict[tuple[str, str], Published]:
     """What the publications publish together, by (schema, table)."""
-    by_name = {(table.schema, table.name): table for table in tables}
+    by_name = {table.key: table for table in tables}
     by_oid = {table.oid: table for table in tables}
     found: dict[tuple[str, str], Published] = {}
     for publication in publications:

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from replview.catalog.connections import Connection
-from replview.catalog.queries import Query
-
-_IDENTITIES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "INDEX"}
+from replview.catalog.connections import Connection, Query
+from replview.catalog.tables import IDENTITIES
 
 STREAM_SHAPE = Query(
     name="stream_shape",
@@ -79,7 +77,7 @@ def read_stream_shape(connection: Connection, oid: int, sent: Sequence[str]) -> 
     if not rows:
         return None
     return StreamShape(
-        _IDENTITIES[rows[0]["identity"]],
+        IDENTITIES[rows[0]["identity"]],
         rows[0]["kind"] == "p",
         tuple(
             StreamColumn(row["name"], row["type_oid"], row["typmod"], row["is_key"])

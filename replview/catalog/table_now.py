@@ -10,12 +10,11 @@ from typing import Any
 import psycopg
 from psycopg import conninfo as libpq
 
-from replview.catalog.connections import Connection, reading
+from replview.catalog.connections import Connection, Query, reading
 from replview.catalog.problems import explain
-from replview.catalog.queries import Query
 from replview.catalog.server import read_server_facts
+from replview.catalog.tables import IDENTITIES
 
-_IDENTITIES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "INDEX"}
 _KINDS = {
     "p": "primary key",
     "u": "unique",
@@ -199,7 +198,7 @@ def read_table_now(connection: Connection, oid: int) -> TableNow | None:
         schema=row["schema"],
         name=row["name"],
         partitioned=row["kind"] == "p",
-        replica_identity=_IDENTITIES[row["identity"]],
+        replica_identity=IDENTITIES[row["identity"]],
         estimated_rows=row["estimated_rows"] if row["estimated_rows"] >= 0 else None,
         table_bytes=row["table_bytes"],
         columns=tuple(ColumnNow(**column) for column in COLUMNS.rows(connection, oid)),

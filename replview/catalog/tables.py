@@ -3,11 +3,64 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from replview.catalog.connections import Connection
+from replview.catalog.connections import Connection, Query
 from replview.catalog.naming import table_text
-from replview.catalog.queries import Query
 
-_IDENTITIES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "INDEX"}
+NAMED_TABLE = Query(
+    name="named_table",
+    about="Columns of the table with this name, in their order, and which are of its primary key; "
+    "anyone may read it.",
+    sql="""
+        SELECT c.oid::bigint AS oid, a.attname::text AS name, a.atttypid::bigint AS type_oid,
+               a.atttypmod AS typmod, format_type(a.atttypid, a.atttypmod) AS type_name,
+               coalesce(k.place <= i.indnkeyatts, false) AS is_key
+          FROM pg_class AS c
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace
+          LEFT JOIN pg_attribute AS a
+            ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+          LEFT JOIN pg_index AS i ON i.indrelid = c.oid AND i.indisprimary AND i.indisvalid
+          LEFT JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, place) ON k.attnum = a.attnum
+         WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+         ORDER BY a.attnum
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedColumn:
+    """A column as the catalog has it now."""
+
+    name: str
+    type_oid: int
+    typmod: int
+    #: As ``format_type()`` writes it, with its modifier.
+    type_name: str
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """A table by its name, for output plugins that tell nothing else of it."""
+
+    oid: int
+    columns: tuple[NamedColumn, ...]
+
+
+def read_named_table(connection: Connection, schema: str, table: str) -> NamedTable | None:
+    """The table, if there is one of this name."""
+    rows = NAMED_TABLE.rows(connection, schema, table)
+    if not rows:
+        return None
+    columns = [
+        NamedColumn(row["name"], row["type_oid"], row["typmod"], row["type_name"], row["is_key"])
+        for row in rows
+        if row["name"] is not None
+    ]
+    return NamedTable(rows[0]["oid"], tuple(columns))
+
+
+#: ``pg_class.relreplident`` in words.
+IDENTITIES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "INDEX"}
 
 TABLES = Query(
     name="tables",
@@ -102,8 +155,13 @@ class TableFacts:
         return f"{self.schema}.{self.name}"
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Schema and name."""
+        return self.schema, self.name
+
+    @property
     def text(self) -> str:
-        """To be told apart from every other: as forms, wishes and ``table_parts`` have it."""
+        """To be told apart from every other: as forms, requests and ``table_parts`` have it."""
         return table_text(self.schema, self.name)
 
     @property
@@ -142,7 +200,7 @@ def read_tables(connection: Connection) -> list[TableFacts]:
             oid=row["oid"],
             schema=row["schema"],
             name=row["name"],
-            replica_identity=_IDENTITIES[row["identity"]],
+            replica_identity=IDENTITIES[row["identity"]],
             primary_key=tuple(row["primary_key"]),
             deferrable_key=row["deferrable_key"],
             identity_index=tuple(row["identity_index"]),

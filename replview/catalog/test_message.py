@@ -8,8 +8,8 @@ import json
 import psycopg
 from psycopg import sql
 
-from replview.catalog.connections import Connection, connected
-from replview.catalog.problems import SourceProblem, explain
+from replview.catalog.connections import Connection, reading
+from replview.catalog.problems import SourceProblem, first_line
 
 #: Connecting, sending and the answer, all together.
 _DEADLINE_SECONDS = 10.0
@@ -25,11 +25,8 @@ def statement(actor: str) -> str:
 
 def send_test_message(conninfo: str, actor: str) -> str:
     """Send it; returns the LSN of the message. Raises ``SourceProblem``."""
-    try:
-        with connected(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-            return _send(connection, actor)
-    except psycopg.Error as error:
-        raise explain(error, conninfo) from None
+    with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+        return _send(connection, actor)
 
 
 def _send(connection: Connection, actor: str) -> str:
@@ -53,7 +50,7 @@ def _content(actor: str) -> str:
 
 def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> SourceProblem:
     """Why the server did not take it."""
-    said = (error.diag.message_primary or "the server gave no reason").splitlines()[0]
+    said = first_line(error)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         flush = ", boolean" if connection.info.server_version >= 170000 else ""
         grant = sql.SQL(

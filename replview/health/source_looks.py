@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from replview.catalog.state.holders import RUNNING_LIMIT
+from replview.catalog.holders import RUNNING_LIMIT
 from replview.health.states import STALE_AFTER
 from replview.store.instance_settings import read_number
 from replview.store.models import SourceLook, Transaction

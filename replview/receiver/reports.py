@@ -57,13 +57,16 @@ def say_trouble(
 
     ``retry_seconds``: when it is tried again; None: not by itself.
     """
+    remedy = trouble.remedy
+    if trouble.field == "interface":
+        remedy += ": replview slot interface SOURCE NAME sql"
     desired = leases.beat(
         store,
         lease,
         state=state,
         problem_code=trouble.code,
         problem_cause=trouble.cause,
-        problem_remedy=trouble.remedy,
+        problem_remedy=remedy,
         retry_at=None,
     )
     if retry_seconds is not None:

@@ -12,11 +12,10 @@ from decoder.binary import UserType
 from decoder.messages import Column, Relation
 from replview.catalog.columns import format_types, read_user_types
 from replview.catalog.connections import connect, cut_after
-from replview.catalog.named_tables import NamedTable, read_named_table
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
-from replview.catalog.tables import primary_key_columns
+from replview.catalog.tables import NamedTable, primary_key_columns, read_named_table
 from replview.receiver.addresses import given_up_after
 
 Answer = TypeVar("Answer")

@@ -1,11 +1,31 @@
 """What is wrong and what mends it: one form for pages, the API, commands and logs.
 
 A library raises a ``Problem`` or keeps one (a slot's state, a plan that is refused); each front
-shows its parts in its own way.
+shows its parts in its own way, and says itself where a field of a request is given: an option of a
+command, a step of a page, a key of a file.
 """
 
+from collections.abc import Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import ClassVar, Self
+
+
+def with_place(text: str, field: str, places: Mapping[str, str]) -> str:
+    """The sentence with the place where the field that it is about is given, if there is one."""
+    return f"{text} ({places[field]})" if field in places else text
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence that is good to know, and the field of the request that it is about."""
+
+    text: str
+    #: As in ``Problem``.
+    field: str = ""
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Problem(Exception):
@@ -14,7 +34,7 @@ class Problem(Exception):
     #: The HTTP status with which the API answers.
     status = 409
 
-    def __init__(self, code: str, cause: str, remedy: str = "") -> None:
+    def __init__(self, code: str, cause: str, remedy: str = "", field: str = "") -> None:
         super().__init__(code, cause, remedy)
         #: ``unreachable``, ``wrong_password``, ``no_such_database`` …
         self.code = code
@@ -22,6 +42,15 @@ class Problem(Exception):
         self.cause = cause
         #: SQL, a setting, or a sentence; empty where nothing is known to help.
         self.remedy = remedy
+        #: What of the request the remedy is about (``tables``, ``wal_budget``), by the name that a
+        #: ``SlotRequest`` and its like have for it; empty: nothing in particular.
+        self.field = field
+
+    def said_at(self, places: Mapping[str, str]) -> Self:
+        """The same, with the place in this front (``--tables``) where its field is given."""
+        said = self.anew()
+        said.remedy = with_place(self.remedy, self.field, places)
+        return said
 
     def __str__(self) -> str:
         return f"{self.cause}. {self.remedy}" if self.remedy else self.cause

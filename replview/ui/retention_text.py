@@ -3,7 +3,7 @@
 import datetime as dt
 import re
 
-from replview.catalog.state.wal_budget import parse_size, size_words
+from replview.catalog.wal_budget import parse_size, size_words
 from replview.store.retention.forecast import Forecast, Loss, Rate, SlotForecast
 from replview.store.retention.policy import Keeping, check
 from replview.text.formats import bytes_words, plural

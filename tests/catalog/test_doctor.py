@@ -12,11 +12,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from replview.catalog.connections import connect
-from replview.catalog.doctor.doctor import examine
-from replview.catalog.doctor.findings import Finding, Grade, blocks
-from replview.catalog.doctor.server import check_plugins, check_version
+from replview.catalog.doctor import examine
+from replview.catalog.doctor_checks import Finding, Grade, blocks, check_plugins, check_version
 from replview.catalog.plan.new_slot import make_plan
-from replview.catalog.plan.slot_request import Wish
+from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.slots import read_slots
@@ -263,7 +262,7 @@ def test_a_standby(version, grade) -> None:
         server.start()
         finding = by_code(examine(server.dsn()))["standby"]
         with connect(server.dsn()) as connection, pytest.raises(SourceProblem) as caught:
-            make_plan(connection, Wish(slot_name="shop"))
+            make_plan(connection, SlotRequest(slot_name="shop"))
         server.stop(mode="immediate")
 
     assert finding.grade is grade
@@ -305,4 +304,4 @@ def test_a_pooler_in_between(source, monkeypatch) -> None:
         pooler.shutdown()
 
     assert findings["pooler"].grade is Grade.PROBLEM
-    assert "DSN of the server itself" in findings["pooler"].remedy
+    assert "address of the server itself" in findings["pooler"].remedy

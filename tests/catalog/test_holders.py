@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from replview.catalog import holders
 from replview.catalog.connections import connect
-from replview.catalog.state import holders
-from replview.catalog.state.holders import read_holders
+from replview.catalog.holders import read_holders
 from replview.features.sampling.sample import _plain
 
 

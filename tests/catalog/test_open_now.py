@@ -4,12 +4,11 @@ import dataclasses
 
 import pytest
 
-from replview.catalog.connections import connect
-from replview.catalog.queries import Query
-from replview.catalog.state import open_now
-from replview.catalog.state.holders import Holders, read_holders
-from replview.catalog.state.open_now import read_open_now
-from replview.catalog.state.slot_states import read_slot_states
+from replview.catalog import open_now
+from replview.catalog.connections import Query, connect
+from replview.catalog.holders import Holders, read_holders
+from replview.catalog.open_now import read_open_now
+from replview.catalog.slots import read_slot_states
 
 
 def comparable(found: Holders) -> dict:

@@ -5,8 +5,8 @@ from psycopg import sql
 
 from decoder.scalars import LSN
 from replview.catalog.connections import connect_replication, connected
+from replview.catalog.peekable import Place, read_place
 from replview.catalog.slots import SlotFacts
-from replview.catalog.state.peekable import Place, read_place
 
 
 def place(**values) -> Place:

@@ -7,20 +7,20 @@ import pytest
 
 from replview.catalog.connections import connect
 from replview.catalog.naming import table_parts, table_text
-from replview.catalog.plan.carry_out import carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
-from replview.catalog.plan.slot_request import Wish, parse_columns
+from replview.catalog.plan.plan import carry_out, undo
+from replview.catalog.plan.slot_request import SlotRequest, parse_columns
 from replview.catalog.problems import SourceProblem
 
 
-def plan_for(source, name: str = "shop", **wish) -> SlotPlan:
+def plan_for(source, name: str = "shop", **request) -> SlotPlan:
     with connect(source.dsn) as connection:
-        return make_plan(connection, Wish(slot_name=name, **wish))
+        return make_plan(connection, SlotRequest(slot_name=name, **request))
 
 
-def refusal(source, name: str = "shop", **wish) -> str:
+def refusal(source, name: str = "shop", **request) -> str:
     with pytest.raises(SourceProblem) as caught:
-        plan_for(source, name, **wish)
+        plan_for(source, name, **request)
     return caught.value.code
 
 
@@ -84,7 +84,7 @@ def test_a_failing_slot_leaves_no_publication_behind(shop) -> None:
 
 
 def test_waiting_for_an_open_transaction_is_told_and_can_be_stopped(shop, monkeypatch) -> None:
-    monkeypatch.setattr("replview.catalog.plan.carry_out._PROGRESS_SECONDS", 0.2)
+    monkeypatch.setattr("replview.catalog.plan.plan._PROGRESS_SECONDS", 0.2)
     # It waits longer than for any lock: the transaction may take its time.
     monkeypatch.setattr("replview.catalog.connections.LOCK_TIMEOUT_MS", 50)
     stop = threading.Event()
@@ -110,12 +110,12 @@ def test_waiting_for_an_open_transaction_is_told_and_can_be_stopped(shop, monkey
 def test_a_role_without_rights_is_refused_before_anything_is_made(shop, make_role) -> None:
     dsn = make_role("helper", "REPLICATION")
     with connect(dsn) as connection, pytest.raises(SourceProblem) as caught:
-        make_plan(connection, Wish(slot_name="shop"))
+        make_plan(connection, SlotRequest(slot_name="shop"))
     assert caught.value.code == "may_not_publish"
 
     shop.run(f'GRANT CREATE ON DATABASE "{shop.name}" TO helper')
     with connect(dsn) as connection, pytest.raises(SourceProblem) as caught:
-        make_plan(connection, Wish(slot_name="shop"))
+        make_plan(connection, SlotRequest(slot_name="shop"))
     assert caught.value.code == "not_owner"
 
 
@@ -126,7 +126,7 @@ def test_a_role_that_may_publish_but_not_replicate_leaves_nothing(shop, make_rol
         "ALTER TABLE orders OWNER TO owner_only",
     )
     with connect(dsn) as connection:
-        plan = make_plan(connection, Wish(slot_name="shop", tables=("orders",)))
+        plan = make_plan(connection, SlotRequest(slot_name="shop", tables=("orders",)))
 
     with pytest.raises(SourceProblem) as caught:
         carry_out(dsn, plan, print)
@@ -154,7 +154,7 @@ def test_all_tables_is_refused_while_it_would_break_updates(shop) -> None:
     shop.run("CREATE TABLE late (at timestamptz)")
     assert refusal(shop, all_tables=True, breaking=frozenset({"public.early"})) == "unusable_tables"
     agreed = plan_for(shop, all_tables=True, breaking=frozenset({"public.late"}))
-    assert "UPDATE and DELETE fail" in agreed.notes[0]
+    assert "UPDATE and DELETE fail" in agreed.notes[0].text
     carry_out(shop.dsn, plan, print)
 
 

@@ -4,6 +4,7 @@ import psycopg
 import pytest
 
 from replview.catalog.connections import connect
+from replview.catalog.holders import read_open_transactions
 from replview.catalog.publications import read_publications
 from replview.catalog.server import read_position, read_server_facts
 from replview.catalog.slots import (
@@ -11,7 +12,6 @@ from replview.catalog.slots import (
     read_stat_replication,
     read_stat_replication_slots,
 )
-from replview.catalog.state.open_transactions import read_open_transactions
 from replview.catalog.tables import leaves_of, primary_key_columns, read_tables, type_names
 
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from replview.catalog.connections import connect, reading
-from replview.catalog.doctor.doctor import examine
+from replview.catalog.doctor import examine
 from replview.catalog.problems import SourceProblem
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.runtime.binaries import debian_postgres15

@@ -13,10 +13,9 @@ from decoder.scalars import LSN
 from replview.acts.slot_making import make_slot
 from replview.acts.slot_sweeping import sweep
 from replview.catalog.connections import connect
-from replview.catalog.plan.answered import wish_of
 from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.plan import Statement
-from replview.catalog.plan.slot_request import Wish
+from replview.catalog.plan.slot_request import SlotRequest, request_of
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_position
 from replview.features.onboarding.draft_work import take_back_lost
@@ -82,7 +81,7 @@ def test_the_worker_of_a_draft(killed: Killed, source: SourceDatabase) -> None:
         "tables": ["public.orders"],
     }
     with connect(source.dsn) as connection:
-        plan = make_plan(connection, wish_of(answers, temporary=False))
+        plan = make_plan(connection, request_of(answers, temporary=False))
     answers["statements"] = [str(step) for step in plan.statements]
     draft = SourceDraft.objects.create(
         user=make_user("root", "admin"),
@@ -174,7 +173,7 @@ def test_who_was_taken_for_dead_does_not_go_on(source: SourceDatabase) -> None:
     shop = Source.objects.create(name="shop", conninfo=source.dsn)
     source.run("CREATE TABLE orders (id int PRIMARY KEY)")
     with connect(source.dsn) as connection:
-        plan = make_plan(connection, Wish(slot_name="mine"))
+        plan = make_plan(connection, SlotRequest(slot_name="mine"))
 
     def slow(step: Statement, state: str) -> None:
         if step.kind == "slot" and state == "done":

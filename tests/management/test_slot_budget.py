@@ -12,7 +12,7 @@ def test_the_plan_says_the_budget_and_what_follows(run, registered, shop) -> Non
 
     assert "WAL budget 10 GB (the server has no limit of its own" in text
     assert "at 5 GB replview warns; at 10 GB it stops its receiver and drops slot" in text
-    assert "--failover has standbys" in text
+    assert "could keep it (--failover)" in text
     slot = Slot.objects.get()
     assert (slot.wal_budget_bytes, slot.protect) == (10 << 30, "database")
 

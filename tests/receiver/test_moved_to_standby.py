@@ -10,7 +10,7 @@ from replview.acts.moving import move_source, plan_move
 from replview.acts.slot_making import make_slot
 from replview.catalog.connections import connect
 from replview.catalog.plan.new_slot import make_plan
-from replview.catalog.plan.slot_request import Wish
+from replview.catalog.plan.slot_request import SlotRequest
 from replview.features.receiving.tasks import conninfo_of
 from replview.features.sampling.sample import sample_source
 from replview.receiver.run import receive
@@ -52,7 +52,7 @@ def received(shop: Source, pair: Pair, request: pytest.FixtureRequest) -> Iterat
     """
     dsn = pair.primary.dsn("shop")
     with connect(dsn) as connection:
-        plan = make_plan(connection, Wish(slot_name="mine", failover=request.param))
+        plan = make_plan(connection, SlotRequest(slot_name="mine", failover=request.param))
     slot = make_slot(shop, dsn, plan, print, stopped=False, options={})
     stop = threading.Event()
 

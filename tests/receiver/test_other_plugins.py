@@ -6,7 +6,7 @@ import pytest
 
 from replview.catalog.connections import connect
 from replview.catalog.plan.new_slot import make_plan
-from replview.catalog.plan.slot_request import Wish
+from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.key_hash import signed_hash
@@ -149,11 +149,11 @@ def test_adopting_tells_what_the_slot_speaks_and_refuses_publications(
     source_15.run(*TABLES)
     name = record(source_15, start=False, plugin="test_decoding", two_phase=False).slot.name
     with connect(source_15.dsn) as connection:
-        plan = make_plan(connection, Wish(slot_name=name, adopt=True))
+        plan = make_plan(connection, SlotRequest(slot_name=name, adopt=True))
         with pytest.raises(SourceProblem, match="publications mean nothing"):
-            make_plan(connection, Wish(slot_name=name, adopt=True, all_tables=True))
+            make_plan(connection, SlotRequest(slot_name=name, adopt=True, all_tables=True))
 
     assert (plan.plugin, plan.owned, plan.statements, plan.publications) == (
         "test_decoding", False, (), (),
     )  # fmt: skip
-    assert any("every table" in note for note in plan.notes)
+    assert any("every table" in note.text for note in plan.notes)

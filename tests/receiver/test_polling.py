@@ -291,7 +291,7 @@ def test_a_pooler_that_refuses_replication_is_told_with_the_way_around(
     with pooler(source) as dsn:
         recording.dsn = dsn
         recording.start()
-        assert "--interface sql" in recording.problem("pooler").problem_remedy
+        assert "replview slot interface" in recording.problem("pooler").problem_remedy
         recording.end()
 
 

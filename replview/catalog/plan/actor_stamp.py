@@ -15,8 +15,7 @@ then, never false.
 
 from dataclasses import dataclass
 
-from replview.catalog.connections import Connection
-from replview.catalog.queries import Query
+from replview.catalog.connections import Connection, Query
 
 #: Schema of everything that is installed, but for the triggers of this name on the tables.
 SCHEMA = "replview_stamp"

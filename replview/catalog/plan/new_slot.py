@@ -3,19 +3,136 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from psycopg import sql
+
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection
+from replview.catalog.holders import OpenTransaction, read_open_transactions
 from replview.catalog.naming import slot_name_fault
-from replview.catalog.plan.column_rules import rules_for_slot
+from replview.catalog.peekable import PLUGINS
+from replview.catalog.plan.columns import rules_for_slot
 from replview.catalog.plan.plan import Plan, Statement
-from replview.catalog.plan.publication_steps import publication_steps
-from replview.catalog.plan.slot_request import Wish, refuse
-from replview.catalog.plan.slot_step import failover_of, heartbeat_notes, slot_step, two_phase_of
+from replview.catalog.plan.publications import publication_steps
+from replview.catalog.plan.slot_request import SlotRequest
+from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts, read_position, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
-from replview.catalog.state.open_transactions import OpenTransaction, read_open_transactions
-from replview.catalog.state.peekable import PLUGINS
-from replview.catalog.state.wal_budget import DATABASE, RECORD, budget_lines, default_budget
+from replview.catalog.wal_budget import DATABASE, RECORD, budget_note, default_budget
+from replview.text.problem import Note
+
+#: The prefix of heartbeats, by which they are told from an application's messages.
+HEARTBEAT_PREFIX = "replview.heartbeat"
+HEARTBEAT = sql.SQL("SELECT pg_catalog.pg_logical_emit_message(true, {}, '')").format(
+    sql.Literal(HEARTBEAT_PREFIX)
+)
+#: Seconds between heartbeats, at least and at most.
+HEARTBEAT_BOUNDS = (5, 86_400)
+
+
+def two_phase_of(
+    request: SlotRequest, server: ServerFacts, *, failover: bool
+) -> tuple[bool, Note | None]:
+    """Whether to make a two-phase slot, which shows transactions when they are prepared."""
+    if not request.two_phase:
+        return False, Note("prepared transactions appear when they are committed", "two_phase")
+    # 14 knows the flag, but its pgoutput does not send prepared transactions.
+    if server.version < 150000:
+        return False, Note("prepared transactions appear when they are committed (before 15)")
+    if server.max_prepared_transactions == 0:
+        return False, Note("max_prepared_transactions is 0: the slot is not made a two-phase one")
+    if failover and server.major < 18:
+        return False, Note(
+            "prepared transactions appear when they are committed: 17 has no slot that is both a "
+            "two-phase one and kept for a failover"
+        )
+    return True, None
+
+
+def failover_of(request: SlotRequest, server: ServerFacts) -> tuple[bool, list[Note]]:
+    """Whether the slot is to survive a failover; of the versions that can, what it takes."""
+    if not request.failover:
+        if server.major < 17 or server.in_recovery:
+            return False, []
+        words = "the slot does not survive a failover: standbys with sync_replication_slots could "
+        return False, [Note(f"{words}keep it", "failover")]
+    if server.major < 17:
+        raise SourceProblem(
+            "no_failover",
+            f"slots survive a failover from PostgreSQL 17 on, this is {server.major}",
+            "Do without it",
+            "failover",
+        )
+    if server.in_recovery:
+        raise SourceProblem(
+            "no_failover",
+            "a slot made on a standby cannot be one that survives a failover",
+            "Do without it, or give the address of the primary",
+            "failover",
+        )
+    notes = [
+        "standbys with sync_replication_slots, a primary_slot_name, hot_standby_feedback and a "
+        "database in primary_conninfo keep a copy of the slot; the rest keep none"
+    ]
+    if not str(server.failover_settings.get("synchronized_standby_slots") or "").strip():
+        notes.append(
+            "synchronized_standby_slots is empty: the record can then hold transactions that a "
+            "promoted standby never had. Name the standbys' slots there"
+        )
+    return True, list(map(Note, notes))
+
+
+def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool) -> Statement:
+    """pg_create_logical_replication_slot()."""
+    arguments = sql.SQL("{}, 'pgoutput', false").format(sql.Literal(name))
+    if server.version >= 140000:
+        arguments += sql.SQL(", {}").format(sql.Literal(two_phase))
+    if failover:
+        arguments += sql.SQL(", true")
+    limit = server.max_slot_wal_keep_bytes
+    megabytes = None if limit is None or limit < 0 else limit // 1024**2
+    bound = " until the disk is full" if megabytes is None else f", up to {megabytes:,} MB"
+    create = sql.SQL("SELECT pg_create_logical_replication_slot({})")
+    drop = sql.SQL("SELECT pg_drop_replication_slot({})")
+    return Statement(
+        sql=create.format(arguments).as_string(None),
+        undo=drop.format(sql.Literal(name)).as_string(None),
+        needs="REPLICATION (or a role that grants it)",
+        costs="waits for all open transactions; while nobody reads the slot, the server keeps WAL"
+        + bound,
+        kind="slot",
+        name=name,
+    )
+
+
+def heartbeat_notes(request: SlotRequest, server: ServerFacts) -> list[Note]:
+    """What a heartbeat runs, and why it is seldom needed. Raises ``SourceProblem`` to refuse."""
+    if request.heartbeat_seconds is None:
+        return []
+    least, most = HEARTBEAT_BOUNDS
+    if not least <= request.heartbeat_seconds <= most:
+        raise SourceProblem(
+            "bad_heartbeat",
+            f"a heartbeat is written every {least} to {most:,} seconds",
+            "Correct the heartbeat",
+            "heartbeat_seconds",
+        )
+    if server.in_recovery:
+        raise SourceProblem(
+            "standby",
+            "this server is a standby: nothing can be written there, so no heartbeat either",
+            "Do without a heartbeat",
+            "heartbeat_seconds",
+        )
+    return [Note(heartbeat_line(request.heartbeat_seconds))]
+
+
+def heartbeat_line(seconds: int) -> str:
+    """The heartbeat in words, with its statement."""
+    return (
+        f"heartbeat: where nothing was committed for {seconds} s, replview runs "
+        f"{HEARTBEAT.as_string(None)} (needs no right; writes some 100 bytes of WAL, changes no "
+        "table; it is in the record as a message)"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +158,7 @@ class SlotPlan(Plan):
     wal_budget_bytes: int | None = None
     protect: str = DATABASE
     heartbeat_seconds: int | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     #: Where the source's WAL was when this was planned; None: unknown.
     position: LSN | None = None
     #: Slot creation would wait for these now.
@@ -53,36 +170,38 @@ class SlotPlan(Plan):
         return tuple(step.name for step in self.statements if step.kind == "publication")
 
 
-def make_plan(connection: Connection, wish: Wish, *, remade: Sequence[Statement] = ()) -> SlotPlan:
+def make_plan(
+    connection: Connection, request: SlotRequest, *, remade: Sequence[Statement] = ()
+) -> SlotPlan:
     """Look at the source and say what would be done. Raises ``SourceProblem`` to refuse.
 
-    ``remade``: publications of the wish that are not there any more, made again as they were.
+    ``remade``: publications of the request that are not there any more, made again as they were.
     """
-    if fault := slot_name_fault(wish.slot_name):
-        raise refuse("bad_slot_name", fault, "Choose another name")
+    if fault := slot_name_fault(request.slot_name):
+        raise SourceProblem("bad_slot_name", fault, "Choose another name")
     server = read_server_facts(connection)
-    _check_standby(wish, server)
-    existing = _existing_slot(wish, server, read_slots(connection))
+    _check_standby(request, server)
+    existing = _existing_slot(request, server, read_slots(connection))
     plugin = "pgoutput" if existing is None else existing.plugin or ""
     if plugin == "pgoutput":
-        publications, notes = publication_steps(connection, wish, server, remade)
+        publications, notes = publication_steps(connection, request, server, remade)
     else:
-        publications, notes = [], [_without_publications(wish, plugin)]
-    creation = _creation(connection, wish, server, existing)
-    budget_bytes, protect, budget_notes = _budget(wish, server, adopted=existing is not None)
-    notes += [*creation.notes, *budget_notes, *heartbeat_notes(wish, server)]
+        publications, notes = [], [Note(_without_publications(request, plugin))]
+    creation = _creation(connection, request, server, existing)
+    budget_bytes, protect, budget_notes = _budget(request, server, adopted=existing is not None)
+    notes += [*creation.notes, *budget_notes, *heartbeat_notes(request, server)]
     return SlotPlan(
-        slot_name=wish.slot_name,
+        slot_name=request.slot_name,
         statements=(*publications, *creation.statements),
-        publications=wish.publications or tuple(step.name for step in publications),
-        column_rules=rules_for_slot(wish),
+        publications=request.publications or tuple(step.name for step in publications),
+        column_rules=rules_for_slot(request),
         plugin=plugin,
         two_phase=creation.two_phase,
         owned=existing is None,
         failover=creation.failover,
         wal_budget_bytes=budget_bytes,
         protect=protect,
-        heartbeat_seconds=wish.heartbeat_seconds,
+        heartbeat_seconds=request.heartbeat_seconds,
         notes=tuple(notes),
         position=read_position(connection),
         waits_for=creation.waits_for,
@@ -96,96 +215,102 @@ class _Creation:
     statements: tuple[Statement, ...] = ()
     two_phase: bool = False
     failover: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     waits_for: tuple[OpenTransaction, ...] = ()
 
 
 def _creation(
-    connection: Connection, wish: Wish, server: ServerFacts, existing: SlotFacts | None
+    connection: Connection, request: SlotRequest, server: ServerFacts, existing: SlotFacts | None
 ) -> _Creation:
     if existing is not None:
         note = "the slot is adopted as it is: replview reads and advances it, never drops it"
-        return _Creation(two_phase=bool(existing.two_phase), notes=(note,))
-    if wish.temporary:
+        return _Creation(two_phase=bool(existing.two_phase), notes=(Note(note),))
+    if request.temporary:
         return _Creation()
-    failover, failover_notes = failover_of(wish, server)
-    two_phase, two_phase_notes = two_phase_of(wish, server, failover=failover)
-    step = slot_step(wish.slot_name, server, two_phase=two_phase, failover=failover)
+    failover, failover_notes = failover_of(request, server)
+    two_phase, two_phase_note = two_phase_of(request, server, failover=failover)
+    step = slot_step(request.slot_name, server, two_phase=two_phase, failover=failover)
     return _Creation(
         statements=(step,),
         two_phase=two_phase,
         failover=failover,
-        notes=(*failover_notes, *two_phase_notes),
+        notes=(*failover_notes, *([two_phase_note] if two_phase_note else [])),
         waits_for=tuple(read_open_transactions(connection)),
     )
 
 
-def _check_standby(wish: Wish, server: ServerFacts) -> None:
+def _check_standby(request: SlotRequest, server: ServerFacts) -> None:
     """A standby has slots from 16 on, and never makes publications of its own."""
     if not server.in_recovery:
         return
     if server.major < 16:
-        raise refuse(
+        raise SourceProblem(
             "standby",
             "this server is a standby; logical slots on one need PostgreSQL 16",
-            "Give the DSN of the primary",
+            "Give the address of the primary",
         )
-    if not wish.publications:
-        raise refuse(
+    if not request.publications:
+        raise SourceProblem(
             "standby",
             "this server is a standby: publications are made on its primary",
-            "Create one there and give it with --publication",
+            "Create one there, and choose it",
+            "publications",
         )
 
 
-def _existing_slot(wish: Wish, server: ServerFacts, slots: list[SlotFacts]) -> SlotFacts | None:
+def _existing_slot(
+    request: SlotRequest, server: ServerFacts, slots: list[SlotFacts]
+) -> SlotFacts | None:
     """The slot to adopt; refuses where taking or making one would be wrong."""
-    found = next((slot for slot in slots if slot.slot_name == wish.slot_name), None)
+    found = next((slot for slot in slots if slot.slot_name == request.slot_name), None)
     if found is None:
-        if wish.adopt:
-            raise refuse(
+        if request.adopt:
+            raise SourceProblem(
                 "no_such_slot",
-                f"there is no slot {wish.slot_name} to adopt",
-                "Leave --adopt out to create it",
+                f"there is no slot {request.slot_name} to adopt",
+                "Choose another name, or have the slot made instead of adopting one",
+                "adopt",
             )
         if server.slots_used >= server.max_replication_slots:
-            raise refuse(
+            raise SourceProblem(
                 "no_free_slot",
                 f"all {server.max_replication_slots} replication slots are in use",
                 f"ALTER SYSTEM SET max_replication_slots = {server.slots_used + 4}; then restart",
             )
         if server.wal_level != "logical" and server.major < 19:
-            raise refuse(
+            raise SourceProblem(
                 "wal_level",
                 f"wal_level is {server.wal_level}, it must be logical",
                 "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
             )
         return None
-    if not wish.adopt:
-        raise refuse(
+    if not request.adopt:
+        raise SourceProblem(
             "slot_exists",
-            f"there is already a slot {wish.slot_name}, and replview did not create it",
-            "Choose another name, or take it over with --adopt (a slot has one reader: whoever "
-            "reads it now must stop)",
+            f"there is already a slot {request.slot_name}, and replview did not create it",
+            "Choose another name, or adopt it: a slot has one reader, and whoever reads it now "
+            "must stop",
+            "adopt",
         )
     if found.plugin not in PLUGINS or found.database != server.database:
-        raise refuse(
+        raise SourceProblem(
             "other_slot",
-            f"slot {wish.slot_name} is of plugin {found.plugin or 'none'} and database "
+            f"slot {request.slot_name} is of plugin {found.plugin or 'none'} and database "
             f"{found.database or 'none'}; replview reads slots of {', '.join(PLUGINS)} of "
             f"{server.database}",
-            "Choose another slot, or the DSN of its database",
+            "Choose another slot, or the address of its database",
         )
     return found
 
 
-def _without_publications(wish: Wish, plugin: str) -> str:
+def _without_publications(request: SlotRequest, plugin: str) -> str:
     """A note; refuses the choice of tables to a plugin that knows no publications."""
-    if wish.publications or wish.tables or wish.schemas or wish.all_tables:
-        raise refuse(
+    if request.publications or request.tables or request.schemas or request.all_tables:
+        raise SourceProblem(
             "no_publications",
-            f"the slot {wish.slot_name} speaks {plugin}, to which publications mean nothing",
-            "Leave --publication, --tables, --schema and --all-tables out",
+            f"the slot {request.slot_name} speaks {plugin}, to which publications mean nothing",
+            "Choose no publications and no tables, or another slot",
+            "tables",
         )
     return (
         f"the slot speaks {plugin}: every table of the database comes, and what the plugin does "
@@ -193,14 +318,16 @@ def _without_publications(wish: Wish, plugin: str) -> str:
     )
 
 
-def _budget(wish: Wish, server: ServerFacts, *, adopted: bool) -> tuple[int | None, str, list[str]]:
+def _budget(
+    request: SlotRequest, server: ServerFacts, *, adopted: bool
+) -> tuple[int | None, str, list[Note]]:
     """The WAL the slot may cost, what comes first there, and both in words."""
-    if wish.temporary:
+    if request.temporary:
         # Gone with its connection, and with it all that it retains.
         return None, DATABASE, []
-    size, why = wish.wal_budget_bytes, ""
+    size, why = request.wal_budget_bytes, ""
     # A slot that somebody else made is dropped only where that was asked for in so many words.
-    protect = wish.protect or (RECORD if adopted else DATABASE)
-    if size is None and (not adopted or wish.protect):
+    protect = request.protect or (RECORD if adopted else DATABASE)
+    if size is None and (not adopted or request.protect):
         size, why = default_budget(server)
-    return size, protect, budget_lines(wish.slot_name, size, protect, why)
+    return size, protect, [budget_note(request.slot_name, size, protect, why)]

@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-import psycopg
-
-from replview.catalog.connections import connected
-from replview.catalog.doctor.findings import some_of
+from replview.catalog.connections import reading
 from replview.catalog.naming import name_parts, table_parts
-from replview.catalog.problems import SourceProblem, explain
+from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import Publication, read_publications
 from replview.catalog.tables import TableFacts, leaves_of
+from replview.catalog.wal_budget import read_budget
+from replview.text.formats import some_of
 
 #: ``{(schema, table): columns}``.
 Columns = Mapping[tuple[str, str], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SlotRequest:
     """A slot somebody wants, before it is known what the source lets us do."""
 
     slot_name: str
@@ -48,18 +48,13 @@ class Wish:
     heartbeat_seconds: int | None = None
 
 
-def refuse(code: str, cause: str, remedy: str) -> SourceProblem:
-    """The refusal to raise."""
-    return SourceProblem(code, cause, remedy)
-
-
 def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
     """``schema.table.column`` or ``table.column`` (of ``public``), once for each column."""
     found: dict[tuple[str, str], frozenset[str]] = {}
     for text in texts:
         parts = name_parts(text)
         if len(parts) not in (2, 3) or not all(parts):
-            raise refuse(
+            raise SourceProblem(
                 "bad_column",
                 f"{text} is not a column's name",
                 'Write schema.table.column; a name with a dot in double quotes: "a.b".table.column',
@@ -69,23 +64,28 @@ def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
     return found
 
 
-def chosen_tables(wish: Wish, tables: list[TableFacts], server_version: int) -> list[TableFacts]:
+def chosen_tables(
+    request: SlotRequest, tables: list[TableFacts], server_version: int
+) -> list[TableFacts]:
     """The tables to publish: roots of partitioned ones (leaves before 13), named ones, or all.
 
     A partition is published through its root, so that its rows appear under the one table's name
     and new partitions are in from the start. One that is named itself is published as itself.
     """
-    by_name = {(table.schema, table.name): table for table in tables}
-    named = [_named(text, by_name) for text in wish.tables]
-    if unknown := sorted(set(wish.schemas) - {table.schema for table in tables}):
-        raise refuse(
-            "no_such_schema", f"there is no table in schema {unknown[0]}", "Correct --schema"
+    by_name = {table.key: table for table in tables}
+    named = [_named(text, by_name) for text in request.tables]
+    if unknown := sorted(set(request.schemas) - {table.schema for table in tables}):
+        raise SourceProblem(
+            "no_such_schema",
+            f"there is no table in schema {unknown[0]}",
+            "Choose the tables again",
+            "schemas",
         )
-    if not named or wish.schemas:
+    if not named or request.schemas:
         named += [
             table
             for table in tables
-            if table.parent is None and (not wish.schemas or table.schema in wish.schemas)
+            if table.parent is None and (not request.schemas or table.schema in request.schemas)
         ]
     if server_version < 130000:
         named = [leaf for table in named for leaf in _without_roots(table, tables)]
@@ -93,10 +93,11 @@ def chosen_tables(wish: Wish, tables: list[TableFacts], server_version: int) -> 
     covered = {leaf.oid for table in chosen for leaf in leaves_of(table, tables)}
     chosen = [table for table in chosen if table.oid not in covered]
     if not chosen:
-        raise refuse(
+        raise SourceProblem(
             "no_tables",
             "there is no table to publish",
-            "Create one first, or name an existing publication with --publication",
+            "Create one first, or choose an existing publication",
+            "publications",
         )
     return chosen
 
@@ -104,19 +105,20 @@ def chosen_tables(wish: Wish, tables: list[TableFacts], server_version: int) -> 
 def check_owned(chosen: list[TableFacts], tables: list[TableFacts], may_create: bool) -> None:
     """Publishing needs CREATE on the database and ownership of every table."""
     if not may_create:
-        raise refuse(
+        raise SourceProblem(
             "may_not_publish",
             "the role may not create publications in this database",
-            "GRANT CREATE ON DATABASE … TO the role, or let the owner create a publication and "
-            "give it with --publication",
+            "GRANT CREATE ON DATABASE … TO the role, or let the owner create a publication, and "
+            "choose it",
+            "publications",
         )
     foreign = [str(table) for table in chosen if not table.owned]
     if foreign:
-        raise refuse(
+        raise SourceProblem(
             "not_owner",
             f"the role does not own {some_of(foreign)}, and only an owner can publish a table",
-            "Choose other tables with --tables, or let the owner create a publication and give it "
-            "with --publication",
+            "Choose other tables, or let the owner create a publication, and choose it",
+            "publications",
         )
 
 
@@ -128,12 +130,13 @@ def fully_usable(table: TableFacts, tables: list[TableFacts]) -> bool:
 def _named(text: str, by_name: dict[tuple[str, str], TableFacts]) -> TableFacts:
     table = by_name.get(table_parts(text))
     if table is None:
-        raise refuse(
+        raise SourceProblem(
             "no_such_table",
             f"there is no permanent table {text} (views, foreign, temporary and unlogged tables "
             "cannot be published)",
-            "Correct --tables; names are written as in the catalog: schema.table; one that holds a "
-            'dot stands in double quotes: "a.b".table',
+            "Choose the tables again; names are written as in the catalog: schema.table; one that "
+            'holds a dot stands in double quotes: "a.b".table',
+            "tables",
         )
     return table
 
@@ -147,17 +150,15 @@ def _without_roots(table: TableFacts, tables: list[TableFacts]) -> list[TableFac
 
 def existing_publications(conninfo: str) -> tuple[str, ...]:
     """All publications of the database, if the server will read them together; maybe none."""
-    try:
-        with connected(conninfo) as connection:
-            found = read_publications(connection)
-    except psycopg.Error as error:
-        raise explain(error, conninfo) from None
+    with reading(conninfo, deadline_seconds=10) as connection:
+        found = read_publications(connection)
     if clash := clash_of(found):
-        raise refuse(
+        raise SourceProblem(
             "publications_clash",
             f"several publications give table {clash} different column lists, which one slot "
             "cannot read",
-            f"Choose with --publication among: {some_of([item.name for item in found])}",
+            f"Choose among: {some_of([item.name for item in found])}",
+            "publications",
         )
     return tuple(item.name for item in found)
 
@@ -167,7 +168,56 @@ def clash_of(publications: list[Publication]) -> str:
     seen: dict[tuple[str, str], tuple[str, ...] | None] = {}
     for publication in publications:
         for table in publication.tables:
-            columns = seen.setdefault((table.schema, table.name), table.columns)
+            columns = seen.setdefault(table.key, table.columns)
             if columns != table.columns:
-                return f"{table.schema}.{table.name}"
+                return str(table)
     return ""
+
+
+#: What pgoutput is asked for where nobody says otherwise; ``parallel`` falls back by itself.
+PGOUTPUT = {"streaming": "parallel", "messages": "on", "origin": "any"}
+
+
+def request_of(answers: Mapping[str, Any], *, temporary: bool) -> SlotRequest:
+    """What was answered in the browser, step by step: plain data, as a draft keeps them; whoever
+    carries the plan out reads them again. Raises ``SourceProblem`` for a budget that is none.
+    """
+    options: Mapping[str, Any] = answers.get("options") or {}
+    through = answers.get("through") == "publications"
+    everything = answers.get("through") == "all"
+    budget = str(options.get("wal_budget") or "").strip()
+    return SlotRequest(
+        slot_name=str(answers.get("slot_name") or "replview"),
+        publications=tuple(answers.get("publications") or ()) if through else (),
+        tables=() if through or everything else tuple(answers.get("tables") or ()),
+        all_tables=everything,
+        breaking=frozenset(answers.get("breaking") or ()) if everything else frozenset(),
+        exclude=_columns(answers, "drop"),
+        mask=_columns(answers, "mask"),
+        two_phase=bool(options.get("two_phase", True)),
+        failover=bool(options.get("failover", False)),
+        temporary=temporary,
+        wal_budget_bytes=read_budget(budget) if budget else None,
+        protect=str(options.get("protect") or ""),
+        heartbeat_seconds=options.get("heartbeat_seconds"),
+    )
+
+
+def pgoutput_of(answers: Mapping[str, Any]) -> dict[str, str]:
+    """As ``Slot.options``: only what differs from what the server's version gives anyway."""
+    options: Mapping[str, Any] = answers.get("options") or {}
+    return {
+        name: str(options[name])
+        for name, usual in PGOUTPUT.items()
+        if options.get(name) not in (None, "", usual)
+    }
+
+
+def _columns(answers: Mapping[str, Any], rule: str) -> Columns:
+    """``{"public.users": {"email": "mask"}}`` as a request has them, those of one rule."""
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for name, rules in (answers.get("columns") or {}).items():
+        columns = frozenset(column for column, chosen in rules.items() if chosen == rule)
+        if columns:
+            found[table_parts(name)] = columns
+    return found

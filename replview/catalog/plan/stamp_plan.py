@@ -1,11 +1,14 @@
-"""What installing or removing the stamp runs on a source: every statement, rights, locks, undo."""
+"""Installing or removing the stamp: what runs on a source, with rights, locks and undo; then run a
+table at a time, never holding up the application for long.
+"""
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
+import psycopg
 from psycopg import sql
 
-from replview.catalog.connections import Connection
-from replview.catalog.doctor.findings import some_of
+from replview.catalog.connections import Connection, connect
 from replview.catalog.plan.actor_stamp import (
     BODY,
     MAY_TRIGGER,
@@ -16,9 +19,11 @@ from replview.catalog.plan.actor_stamp import (
     StampFacts,
     read_stamp,
 )
-from replview.catalog.plan.plan import Statement
-from replview.catalog.plan.slot_request import refuse
+from replview.catalog.plan.plan import Say, Statement, undo
+from replview.catalog.problems import SourceProblem, explain, first_line
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
+from replview.text.formats import some_of
+from replview.text.problem import Note
 
 _EVENTS = "INSERT OR UPDATE OR DELETE OR TRUNCATE"
 _LOCK_ON_CREATE = (
@@ -38,7 +43,7 @@ class StampPlan:
     before: tuple[Statement, ...] = ()
     tables: tuple[Statement, ...] = ()
     after: tuple[Statement, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -53,15 +58,15 @@ def plan_install(
     stamp = read_stamp(connection)
     _check_source(stamp)
     if stamp.owner is None and not stamp.may_create:
-        raise refuse(
+        raise SourceProblem(
             "may_not_create",
             f"role {stamp.role} may not create a schema in this database",
-            "GRANT CREATE ON DATABASE … TO the role, or give a DSN of another one",
+            "GRANT CREATE ON DATABASE … TO the role, or give an address of another one",
         )
     chosen = _chosen(read_tables(connection), tables, all_tables)
     _check_triggers(connection, chosen, stamp)
     have = {(table.schema, table.name) for table in stamp.tables}
-    missing = [table for table in chosen if (table.schema, table.name) not in have]
+    missing = [table for table in chosen if table.key not in have]
     return StampPlan(
         before=(*_groundwork(stamp), *(_revoke_steps(stamp) if revoke else ())),
         tables=tuple(_trigger_step(table) for table in missing),
@@ -89,34 +94,37 @@ def plan_remove(connection: Connection) -> StampPlan:
 
 def _check_source(stamp: StampFacts) -> None:
     if stamp.in_recovery:
-        raise refuse("standby", "this server is a standby", "Give the DSN of the primary")
+        raise SourceProblem(
+            "standby", "this server is a standby", "Give the address of the primary"
+        )
     if stamp.owner is not None and not stamp.ours:
-        raise refuse(
+        raise SourceProblem(
             "not_ours",
             f"there is a schema {SCHEMA} that replview did not make",
             "Rename it, or drop it if it is of no use",
         )
     if stamp.owner is not None and not stamp.owned and not stamp.superuser:
-        raise refuse(
+        raise SourceProblem(
             "not_owner",
             f"the stamp belongs to role {stamp.owner}, and {stamp.role} has not its rights",
-            f"Give a DSN of {stamp.owner}, or of a superuser",
+            f"Give an address of {stamp.owner}, or of a superuser",
         )
     if not stamp.may_emit:
-        raise refuse(
+        raise SourceProblem(
             "may_not_emit",
             f"role {stamp.role} may not execute pg_logical_emit_message()",
-            "GRANT EXECUTE on it to the role, or give the DSN of a superuser",
+            "GRANT EXECUTE on it to the role, or give the address of a superuser",
         )
 
 
 def _check_triggers(connection: Connection, chosen: list[TableFacts], stamp: StampFacts) -> None:
     may = {row["oid"] for row in MAY_TRIGGER.rows(connection, [table.oid for table in chosen])}
     if refused := [str(table) for table in chosen if table.oid not in may]:
-        raise refuse(
+        raise SourceProblem(
             "may_not_trigger",
             f"role {stamp.role} may not put triggers on {some_of(refused)}",
-            "GRANT TRIGGER ON the table to the role, or choose other tables with --table",
+            "GRANT TRIGGER ON the table to the role, or choose other tables",
+            "stamped_tables",
         )
 
 
@@ -125,17 +133,18 @@ def _chosen(known: list[TableFacts], names: list[str], all_tables: bool) -> list
     if all_tables:
         found = [table for table in known if table.schema != SCHEMA]
         if not found:
-            raise refuse("no_tables", "there is no table to stamp", "Create one first")
+            raise SourceProblem("no_tables", "there is no table to stamp", "Create one first")
         return found
     by_name = {str(table): table for table in known}
     chosen: dict[int, TableFacts] = {}
     for text in names:
         table = by_name.get(text if "." in text else f"public.{text}")
         if table is None:
-            raise refuse(
+            raise SourceProblem(
                 "no_such_table",
                 f"there is no permanent table {text}",
-                "Correct --table; names are written as in the catalog: schema.table",
+                "Correct the name: it is written as in the catalog, schema.table",
+                "stamped_tables",
             )
         # A statement fires the triggers of the table it names, not of the partitions it reaches.
         for each in (table, *leaves_of(table, known)):
@@ -170,10 +179,11 @@ def _revoke_steps(stamp: StampFacts) -> list[Statement]:
     if not stamp.public_may_emit:
         return []
     if not stamp.superuser:
-        raise refuse(
+        raise SourceProblem(
             "not_superuser",
             "taking EXECUTE on pg_logical_emit_message() from PUBLIC needs a superuser",
-            "Leave --revoke-emit out, or give the DSN of a superuser",
+            "Do without it, or give the address of a superuser",
+            "revoke_emit",
         )
     comment = sql.SQL("COMMENT ON SCHEMA {} IS {}")
     named = sql.Identifier(SCHEMA)
@@ -258,13 +268,95 @@ def _swapped(step: Statement) -> Statement:
 
 def _install_notes(
     stamp: StampFacts, chosen: list[TableFacts], had: int, revoke: bool
-) -> list[str]:
-    notes = ["tables made or attached as partitions later are not stamped: run this again"]
+) -> list[Note]:
+    notes = [Note("tables made or attached as partitions later are not stamped: run this again")]
     if had:
-        notes.append(f"{had} of {len(chosen)} tables are stamped already")
+        notes.append(Note(f"{had} of {len(chosen)} tables are stamped already"))
     if stamp.public_may_emit and not revoke:
-        notes.append(
-            "every role may write messages, a false stamp too: with --revoke-emit only the trigger "
-            "may, and roles that are granted it"
+        words = (
+            "every role may write messages, a false stamp too; EXECUTE can be left to the trigger"
         )
+        notes.append(Note(f"{words} and to roles that are granted it", "revoke_emit"))
     return notes
+
+
+#: How long a table's writers may be held up by us waiting for its lock.
+LOCK_TIMEOUT_MS = 2000
+#: Between tries they get on.
+TRIES, PAUSE_SECONDS = 5, 1.0
+
+
+@dataclass(slots=True)
+class Carried:
+    """What was done, and the steps whose table was in use at every try."""
+
+    done: list[Statement] = field(default_factory=list)
+    left: list[Statement] = field(default_factory=list)
+
+
+def carry_stamp(
+    conninfo: str, plan: StampPlan, say: Say, *, taking_back: bool = True,
+    lock_timeout_ms: int = LOCK_TIMEOUT_MS, stop: threading.Event | None = None,
+) -> Carried:  # fmt: skip
+    """Run the plan. A table in use is told and left out; any other failure takes all of it back.
+
+    With every table left out, what was made before them is taken back too. What comes last is run
+    only when no table is left. ``taking_back`` is off for removal, which goes on where it ended.
+    """
+    carried = Carried()
+    stop = stop or threading.Event()
+    try:
+        for step in plan.before:
+            _run(conninfo, step, lock_timeout_ms)
+            carried.done.append(step)
+        for step in plan.tables:
+            _table(conninfo, step, carried, say, lock_timeout_ms, stop)
+        if not carried.left:
+            for step in plan.after:
+                _run(conninfo, step, lock_timeout_ms)
+                carried.done.append(step)
+    except BaseException as error:
+        if taking_back:
+            undo(conninfo, carried.done, say)
+        if isinstance(error, psycopg.Error):
+            raise _trouble(error, step, conninfo) from None
+        raise
+    if taking_back and plan.tables and len(carried.left) == len(plan.tables):
+        undo(conninfo, carried.done, say)
+        carried.done.clear()
+    return carried
+
+
+def _table(
+    conninfo: str, step: Statement, carried: Carried, say: Say, lock_timeout_ms: int,
+    stop: threading.Event,
+) -> None:  # fmt: skip
+    for attempt in range(1, TRIES + 1):
+        try:
+            _run(conninfo, step, lock_timeout_ms)
+        except psycopg.errors.LockNotAvailable:
+            more = f"try {attempt + 1} of {TRIES} follows" if attempt < TRIES else "left for later"
+            say(f"{step.name} is in use: {more}")
+            if attempt < TRIES and stop.wait(PAUSE_SECONDS):
+                break
+        else:
+            say(f"done: {step.name}")
+            carried.done.append(step)
+            return
+    carried.left.append(step)
+
+
+def _run(conninfo: str, step: Statement, lock_timeout_ms: int) -> None:
+    """One statement, in a transaction of its own that gives up waiting for locks soon."""
+    with connect(conninfo, read_only=False) as connection, connection.transaction():
+        bound = sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(lock_timeout_ms))
+        connection.execute(bound)
+        connection.execute(step.sql.encode())
+
+
+def _trouble(error: psycopg.Error, step: Statement, conninfo: str) -> SourceProblem:
+    """Why a statement failed, in the server's own words."""
+    if not error.sqlstate:
+        return explain(error, conninfo)
+    cause = f"{step.kind} {step.name}: {first_line(error)}"
+    return SourceProblem("refused", cause, f"It needs {step.needs}")

@@ -15,7 +15,7 @@ from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
-from replview.ui.plan_text import trouble_for_page
+from replview.ui.plan_text import PLACES
 
 FIELDS, STRING = "fields", "string"
 #: How libpq is asked for TLS, the usual first.
@@ -225,13 +225,13 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
             facts = read_server_facts(connection)
     except SourceProblem as error:
-        form.trouble(trouble_for_page(error))
+        form.trouble(error.said_at(PLACES))
         return None
     except (DSNError, SecretKeyChanged) as error:
         text = str(error)
         part = "sslrootcert" if "of sslrootcert" in text else "password_place" if reference else ""
         remedy = "Correct it" if part else "Correct the address"
-        form.trouble(trouble_for_page(SourceProblem(f"bad_{part or 'dsn'}", text, remedy)))
+        form.trouble(SourceProblem(f"bad_{part or 'dsn'}", text, remedy))
         return None
     return Reached(
         database=facts.database,

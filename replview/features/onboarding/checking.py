@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from replview.catalog.connections import reading
-from replview.catalog.doctor.doctor import examine
-from replview.catalog.doctor.findings import Finding, Grade
-from replview.catalog.doctor.server import check_monitoring
+from replview.catalog.doctor import examine
+from replview.catalog.doctor_checks import Finding, Grade, check_monitoring
 from replview.catalog.problems import THROUGH_SQL, SourceProblem
 from replview.store.connecting import store_system_identifier
 from replview.store.models import SourceDraft
 from replview.text.formats import plural
+from replview.text.problem import with_place
 from replview.text.remedies import Remedy, split_remedy
-from replview.ui.plan_text import finding_for_page, sentence
+from replview.ui.plan_text import PLACES, sentence
 
 Kind = SourceDraft.Kind
 _LEVELS = {Grade.PROBLEM: "now", Grade.WARNING: "look", Grade.NOTE: "idle", Grade.OK: "ok"}
@@ -106,7 +106,7 @@ def check(conninfo: str, kind: str | None = None) -> Checked:
         found = [_only_a_warning(one) for one in found]
     elif kind == Kind.WATCH:
         # A temporary slot lives in a replication connection: there is no such option.
-        found = [replace(one, remedy=_OR_SQL.sub("", one.remedy)) for one in found]
+        found = [replace(one, remedy=_OR_SQL.sub("", one.remedy), field="") for one in found]
     return Checked(
         findings=sorted(map(view_of, found), key=lambda one: _ORDER[one.level]),
         blocked=bool(problems) and not sql_only,
@@ -122,12 +122,12 @@ def _only_a_warning(finding: Finding) -> Finding:
 
 def view_of(finding: Finding) -> FindingView:
     """A finding for a page."""
-    said = finding_for_page(finding)
+    remedy = with_place(finding.remedy, finding.field, PLACES)
     return FindingView(
         level=_LEVELS[finding.grade],
         code=finding.code,
-        message=f"{sentence(said.message)}.",
-        remedies=_remedies(said.remedy),
+        message=f"{sentence(finding.message)}.",
+        remedies=_remedies(remedy),
     )
 
 

@@ -6,11 +6,10 @@ from typing import Any
 
 from django.http import QueryDict
 
-from replview.catalog.columns import read_columns
+from replview.catalog.columns import looks_like, read_columns
 from replview.catalog.connections import Connection
 from replview.catalog.naming import table_text
-from replview.catalog.personal_columns import looks_like
-from replview.catalog.plan import column_rules
+from replview.catalog.plan.columns import must_be_sent
 from replview.catalog.publications import read_publications
 from replview.catalog.tables import TableFacts, read_tables
 from replview.store.masks import current_rules
@@ -110,9 +109,7 @@ def read_choice(
                 type_name=column.type_name,
                 looks=looks_like(column.name),
                 chosen=chosen.get(column.name, KEEP),
-                must_be_sent=_EVERYTHING
-                if everything
-                else column_rules.must_be_sent(table, known, column.name),
+                must_be_sent=_EVERYTHING if everything else must_be_sent(table, known, column.name),
                 by_rule=masks.get(column.name, ""),
             )
             for column in found

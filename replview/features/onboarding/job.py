@@ -15,9 +15,9 @@ from django.db import IntegrityError
 
 from replview.acts.slot_making import make_slot
 from replview.catalog.connections import reading
-from replview.catalog.plan.answered import pgoutput_of, wish_of
-from replview.catalog.plan.carry_out import carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
+from replview.catalog.plan.plan import carry_out, undo
+from replview.catalog.plan.slot_request import pgoutput_of, request_of
 from replview.catalog.problems import SourceProblem
 from replview.features.onboarding.draft_work import Work, take_back_lost
 from replview.features.onboarding.watch import Watching
@@ -170,9 +170,9 @@ ACTS: dict[str, Callable[[Work], None]] = {Kind.MONITOR: _monitor, Kind.RECORD: 
 
 def _plan(draft: SourceDraft, conninfo: str) -> SlotPlan:
     """The plan as it is now. Raises ``SourceProblem`` unless its statements are those shown."""
-    wish = wish_of(draft.answers, temporary=draft.kind == Kind.WATCH)
+    slot_request = request_of(draft.answers, temporary=draft.kind == Kind.WATCH)
     with reading(conninfo, deadline_seconds=_PLAN_SECONDS) as connection:
-        plan = make_plan(connection, wish)
+        plan = make_plan(connection, slot_request)
     if [str(step) for step in plan.statements] != draft.answers.get("statements"):
         raise _CHANGED.anew()
     return plan

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.catalog.naming import slot_name_fault
-from replview.catalog.plan.slot_step import HEARTBEAT_BOUNDS
+from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS
 from replview.catalog.server import ServerFacts
-from replview.catalog.state.wal_budget import (
+from replview.catalog.wal_budget import (
     DATABASE,
     RECORD,
     default_budget,

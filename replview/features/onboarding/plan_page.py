@@ -10,9 +10,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.catalog.connections import reading
-from replview.catalog.plan.answered import wish_of
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.plan import Statement
+from replview.catalog.plan.slot_request import request_of
 from replview.catalog.problems import SourceProblem
 from replview.features.onboarding.steps import KINDS
 from replview.jobs import drafts
@@ -21,7 +21,8 @@ from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.text.addresses import stream_url
 from replview.text.formats import plural
-from replview.ui.plan_text import for_page, sentence, trouble_for_page
+from replview.text.problem import with_place
+from replview.ui.plan_text import PLACES, sentence
 
 _DEADLINE_SECONDS = 30.0
 Kind = SourceDraft.Kind
@@ -77,12 +78,12 @@ def review(draft: SourceDraft) -> Review:
     if draft.kind == Kind.MONITOR:
         return Review()
     try:
-        wish = wish_of(draft.answers, temporary=draft.kind == Kind.WATCH)
+        slot_request = request_of(draft.answers, temporary=draft.kind == Kind.WATCH)
         conninfo = drafts.conninfo_of(draft)
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-            return _of(make_plan(connection, wish))
+            return _of(make_plan(connection, slot_request))
     except SourceProblem as error:
-        return Review(trouble=trouble_for_page(error))
+        return Review(trouble=error.said_at(PLACES))
     except (DSNError, SecretKeyChanged) as error:
         return Review(trouble=SourceProblem("bad_dsn", str(error), "Enter the address again"))
 
@@ -90,7 +91,7 @@ def review(draft: SourceDraft) -> Review:
 def _of(plan: SlotPlan) -> Review:
     return Review(
         steps=plan.statements,
-        notes=[sentence(for_page(note)) for note in plan.notes],
+        notes=[sentence(with_place(note.text, note.field, PLACES)) for note in plan.notes],
         waits_for=[str(item) for item in plan.waits_for],
     )
 
@@ -171,9 +172,7 @@ def carried_out(draft: SourceDraft) -> CarriedOut:
             return CarriedOut("idle", f"{words.title}: being set up.", _doing(draft), lines,
                               moving=True, may_stop=True)  # fmt: skip
         case State.FAILED:
-            trouble = trouble_for_page(
-                SourceProblem(draft.problem_code, draft.problem_cause, draft.problem_remedy)
-            )
+            trouble = SourceProblem(draft.problem_code, draft.problem_cause, draft.problem_remedy)
             left = "Something is left on it, see below." if draft.undo else "Nothing was left on it"
             cause = f"{sentence(trouble.cause)}. {left.rstrip('.')}."
             return CarriedOut("now", f"{name} is not set up.", cause, lines, trouble=trouble,
@@ -230,4 +229,4 @@ def _done(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
 
 def _line(one: dict[str, Any]) -> Line:
     level, word = _SHOWN.get(one["state"], ("unknown", one["state"]))
-    return Line(one["title"], one["sql"], level, word, for_page(one["said"]))
+    return Line(one["title"], one["sql"], level, word, one["said"])

@@ -24,7 +24,7 @@ from replview.jobs import drafts
 from replview.store.models import SourceDraft
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
-from replview.ui.plan_text import trouble_for_page
+from replview.ui.plan_text import PLACES
 
 _READ = require_http_methods(["GET", "HEAD", "POST"])
 _DEADLINE_SECONDS = 10.0
@@ -159,7 +159,7 @@ def _unreadable(
 ) -> HttpResponse:
     """The source does not answer now: why, and again."""
     trouble = (
-        trouble_for_page(error)
+        error.said_at(PLACES)
         if isinstance(error, SourceProblem)
         else SourceProblem("bad_dsn", str(error), "Enter the address again")
     )

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from replview.access.page import ADMIN, OF_SOURCE, OPERATOR, page
 from replview.access.permitted import require
 from replview.access.rights import Role
-from replview.catalog.doctor.findings import problem
+from replview.catalog.doctor_checks import problem
 from replview.features.onboarding import steps
 from replview.features.onboarding.address_form import (
     STRING,

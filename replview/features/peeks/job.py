@@ -10,8 +10,8 @@ from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.catalog.connections import reading
+from replview.catalog.peekable import read_place
 from replview.catalog.problems import SourceProblem
-from replview.catalog.state.peekable import read_place
 from replview.jobs import peeks
 from replview.jobs.running import Kind, register
 from replview.receiver.peeks.peek import peek as look_into

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from replview.access.page import OF_SLOT, OF_SOURCE, OPERATOR, ROWS, VIEWER, page
 from replview.catalog.connections import reading
+from replview.catalog.peekable import Place, read_place
 from replview.catalog.problems import SourceProblem
 from replview.catalog.slots import SlotFacts
-from replview.catalog.state.peekable import Place, read_place
 from replview.features.peeks.text import Found, counts_words, groups_of
 from replview.jobs import peeks
 from replview.store.dsn import full_conninfo

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Min
 
 from replview.access.visibility import reading_session
-from replview.catalog.state.wal_budget import size_words
+from replview.catalog.wal_budget import size_words
 from replview.store.models import Slot
 from replview.store.read.days import kept_since
 from replview.store.retention import archive, archived

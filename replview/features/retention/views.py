@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from replview.access.page import ADMIN, VIEWER, Nav, page
-from replview.catalog.state.wal_budget import parse_size, size_words
+from replview.catalog.wal_budget import parse_size, size_words
 from replview.features.retention.page import page_of
 from replview.store import instance_settings
 from replview.store.models import Slot

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from replview.catalog.connections import Connection, writing
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
-from replview.catalog.state.wal_budget import (
+from replview.catalog.wal_budget import (
     BudgetedSlot,
     drop_over_budget,
     end_reader,

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.catalog.connection_cache import Kept
-from replview.catalog.server import ServerFacts, read_server_facts
-from replview.catalog.state.open_now import OpenNow, read_open_now
-from replview.catalog.state.server_files import (
+from replview.catalog.open_now import OpenNow, read_open_now
+from replview.catalog.publications import read_subscription_columns, read_subscriptions
+from replview.catalog.server import (
+    ServerFacts,
     may_list_wal_directory,
     may_read_checkpoints,
     read_last_checkpoint,
+    read_server_facts,
     read_wal_directory_bytes,
 )
-from replview.catalog.state.slot_states import SlotStates, read_slot_states
-from replview.catalog.state.subscriptions import read_subscription_columns, read_subscriptions
+from replview.catalog.slots import SlotStates, read_slot_states
 
 #: The server's facts are asked for so often.
 _FACTS_SECONDS = 60.0

@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from replview.catalog.connections import writing
-from replview.catalog.plan.slot_step import HEARTBEAT
+from replview.catalog.plan.new_slot import HEARTBEAT
 from replview.catalog.problems import SourceProblem
 from replview.store.connecting import orm_connection
 from replview.store.dsn import full_conninfo

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import orjson
 from django.db import IntegrityError, connection, transaction
 
-from replview.catalog.state.slot_states import SlotStates
+from replview.catalog.slots import SlotStates
 from replview.health.conditions import lost_reason
 from replview.store.models import Source, SourceSample, WatchedSubscription
 from replview.store.retention.tidy import make_partitions

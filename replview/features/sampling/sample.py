@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from replview.catalog.connection_cache import KeptConnections
+from replview.catalog.holders import Holders
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
-from replview.catalog.state.holders import Holders
 from replview.features.sampling.collect import Seen, look
 from replview.features.sampling.rows import (
     sample_columns,

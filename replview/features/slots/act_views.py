@@ -10,9 +10,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role
-from replview.acts import adopting, dropping, receiving
-from replview.acts.column_choices import DROP, KEEP, MASK, columns_of
-from replview.acts.columns import change_columns, plan_columns
+from replview.acts import dropping, receiving
+from replview.acts.columns import DROP, KEEP, MASK, change_columns, columns_of, plan_columns
 from replview.acts.tables import TableChoice, change_tables, plan_tables, tables_of
 from replview.store.models import Slot, WatchedSlot
 from replview.ui.managed import (
@@ -159,14 +158,14 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
                             "chosen": chosen}  # fmt: skip
 
     def do(page: dict[str, Any]) -> Outcome:
-        slot = adopting.adopt(source, slot_name, chosen, by=request.user.get_username())
+        slot = receiving.adopt(source, slot_name, chosen, by=request.user.get_username())
         lines = ["It is received within a few seconds, from where it stands."]
         return Outcome(title=f"{slot} is adopted.", lines=lines, links=links_of(slot))
 
     def plan() -> Any:
         if watched.plugin == "pgoutput":
-            page["publications"] = adopting.publications_on(source)
-        return adopting.plan_adopt(source, slot_name, chosen)
+            page["publications"] = receiving.publications_on(source)
+        return receiving.plan_adopt(source, slot_name, chosen)
 
     return show_or_do(request, None, plan, do, "acts/adopt.html", page)
 

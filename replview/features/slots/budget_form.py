@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from replview.catalog.plan.slot_step import HEARTBEAT, HEARTBEAT_BOUNDS
-from replview.catalog.state.wal_budget import parse_budget, size_words
+from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
+from replview.catalog.wal_budget import parse_budget, size_words
 from replview.store.models import Slot, WatchedSlot
 from replview.store.slot_control import DROPPED
 from replview.text.parsing import whole_number

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.page import OF_SLOT, OPERATOR, VIEWER, Nav, page
-from replview.catalog.state.peekable import PLUGINS
+from replview.catalog.peekable import PLUGINS
 from replview.features.slots import views as slot_page
 from replview.features.slots.budget_form import Budget, budget_of, parse_form
 from replview.features.slots.facts import server_side

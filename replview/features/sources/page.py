@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from replview.catalog.state.peekable import PLUGINS
+from replview.catalog.peekable import PLUGINS
 from replview.health.fleet import Fleet, SlotView, SourceView
 from replview.health.server_slot import ServerSlot
 from replview.health.servers import Cluster, Feed, Server, clusters_of, feeds_of

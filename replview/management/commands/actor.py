@@ -6,23 +6,22 @@ from argparse import ArgumentParser
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 from django.core.management.base import CommandError
 
 from replview.acts.noting import note_source
 from replview.catalog.connections import reading
-from replview.catalog.doctor.findings import some_of
 from replview.catalog.plan.actor_stamp import StampFacts, read_stamp
 from replview.catalog.plan.plan import Statement
-from replview.catalog.plan.stamp_carrying import carry_stamp
-from replview.catalog.plan.stamp_plan import StampPlan, plan_install, plan_remove
-from replview.catalog.problems import explain
+from replview.catalog.plan.stamp_plan import StampPlan, carry_stamp, plan_install, plan_remove
 from replview.catalog.tables import read_tables
-from replview.management.output.instance import PlainCommand, store_system_identifier
+from replview.management.output.instance import OPTIONS, PlainCommand
 from replview.management.output.slot_acts import BY
+from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
 from replview.store.write.access_record import Action, note
+from replview.text.formats import some_of
+from replview.text.problem import with_place
 
 _DSN = "a libpq connection string, service=NAME, env:VARIABLE, or a source's name"
 
@@ -167,10 +166,7 @@ def carry(
     command: PlainCommand, conninfo: str, plan: StampPlan, *, taking_back: bool
 ) -> list[Statement]:
     """Run the plan; returns the steps that are left to do."""
-    try:
-        return carry_stamp(conninfo, plan, command.say, taking_back=taking_back).left
-    except psycopg.Error as error:
-        raise explain(error, conninfo) from None
+    return carry_stamp(conninfo, plan, command.say, taking_back=taking_back).left
 
 
 def lines_of(plan: StampPlan) -> list[str]:
@@ -184,7 +180,7 @@ def lines_of(plan: StampPlan) -> list[str]:
         lines.append(f"  {step};")
     if told is not None:
         lines += _terms(told)
-    return lines + [f"  note: {note}" for note in plan.notes]
+    return lines + [f"  note: {with_place(note.text, note.field, OPTIONS)}" for note in plan.notes]
 
 
 def _terms(told: tuple[str, str]) -> list[str]:

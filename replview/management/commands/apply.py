@@ -1,7 +1,6 @@
 """``replview apply fleet.toml``: compare a file with the store, show the plan, carry it out."""
 
 import json
-import re
 import sys
 import threading
 from argparse import ArgumentParser
@@ -18,7 +17,7 @@ from replview.catalog.problems import SourceProblem
 from replview.management.fleet.declared import Fleet
 from replview.management.fleet.faults import FleetFaults
 from replview.management.fleet.planning import plan_fleet, side_by_side
-from replview.management.fleet.plans import FleetPlan, Item, Verdict
+from replview.management.fleet.plans import KEYS, FleetPlan, Item, Verdict
 from replview.management.fleet.reading import read_fleet
 from replview.management.output.instance import InstanceCommand
 from replview.store.reachable import DSNError
@@ -142,7 +141,7 @@ def _carry_out(item: Item, tell: Tell) -> None:
         for act in item.acts:
             act(lambda line: tell(item.name, line))
     except SourceProblem as error:
-        item.trouble = error
+        item.trouble = error.said_at(KEYS)
     except (DSNError, SecretKeyChanged) as error:
         item.trouble = SourceProblem(
             "address", str(error), "Correct its dsn or password in the file"
@@ -185,29 +184,6 @@ _WORDS = {
     Verdict.UNREACHABLE: "unreachable",
 }
 
-#: Options of ``slot add``, which the catalog's sentences name → the keys that a file has for them.
-_KEYS = {
-    "--adopt": "adopt = true",
-    "--all-tables": "all_tables = true",
-    "--exclude-column": "exclude_columns",
-    "--failover": "failover = true",
-    "--heartbeat": "heartbeat",
-    "--interface sql": 'interface = "sql"',
-    "--mask-column": "mask_columns",
-    "--no-two-phase": "two_phase = false",
-    "--protect record": 'protect = "record"',
-    "--publication": "publications",
-    "--schema": "tables",
-    "--tables": "tables",
-    "--wal-budget": "wal_budget",
-}
-_OPTION = re.compile(rf"(?:{'|'.join(_KEYS)})(?![\w-])")
-
-
-def in_a_file(text: str) -> str:
-    """A sentence of the catalog for whoever writes a file: keys instead of options."""
-    return _OPTION.sub(lambda found: _KEYS[found[0]], text)
-
 
 def lines_of(plan: FleetPlan) -> Iterator[str]:
     """What differs, with every statement in order; then how many of each there are."""
@@ -220,7 +196,7 @@ def lines_of(plan: FleetPlan) -> Iterator[str]:
 def done_lines(plan: FleetPlan) -> Iterator[str]:
     """After it was carried out: what was not done, and why."""
     for item in plan.troubled:
-        yield f"! {item.kind} {item.name}: {in_a_file(str(item.trouble))}"
+        yield f"! {item.kind} {item.name}: {item.trouble}"
     done = sum(item.changes_something and item.trouble is None for item in plan.items)
     failed = len(plan.troubled)
     yield f"{done} done" + (f", {failed} not done" if failed else "")
@@ -243,7 +219,7 @@ def _lines(item: Item) -> Iterator[str]:
         return
     yield f"{sign} {item.kind} {item.name}: {item.verdict}"
     if item.trouble is not None:
-        yield f"      {in_a_file(str(item.trouble))}"
+        yield f"      {item.trouble}"
         return
     for change in item.changes:
         yield f"      {change.what}: {change.was} → {change.now}"
@@ -252,7 +228,7 @@ def _lines(item: Item) -> Iterator[str]:
         yield f"        needs: {statement.needs}"
         yield f"        costs: {statement.costs}"
     for sentence in item.notes:
-        yield f"      note: {in_a_file(sentence)}"
+        yield f"      note: {sentence}"
 
 
 def _facts(item: Item) -> dict[str, Any]:
@@ -265,12 +241,12 @@ def _facts(item: Item) -> dict[str, Any]:
         "statements": [
             {"sql": one.sql, "needs": one.needs, "costs": one.costs} for one in item.statements
         ],
-        "notes": [in_a_file(sentence) for sentence in item.notes],
+        "notes": item.notes,
         "problem": None
         if trouble is None
         else {
             "code": trouble.code,
-            "cause": in_a_file(trouble.cause),
-            "remedy": in_a_file(trouble.remedy),
+            "cause": trouble.cause,
+            "remedy": trouble.remedy,
         },
     }

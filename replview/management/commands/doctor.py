@@ -5,9 +5,10 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from replview.catalog.doctor.doctor import examine
-from replview.catalog.doctor.findings import Finding, Grade, blocks
-from replview.management.output.instance import PlainCommand, store_system_identifier
+from replview.catalog.doctor import examine
+from replview.catalog.doctor_checks import Finding, Grade, blocks
+from replview.management.output.instance import PlainCommand
+from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
 

@@ -83,7 +83,7 @@ class Command(InstanceCommand):
 
     def _export(self, slot: Slot, options: dict[str, Any]) -> None:
         read_policy().check()
-        export_request, target = _wish(slot, options)
+        export_request, target = _request(slot, options)
         if options["estimate"]:
             for line in estimate_lines(outlook_of(export_request, patient=True)):
                 self.say(line)
@@ -162,7 +162,7 @@ class Command(InstanceCommand):
         self.say(f"URLs, for admins and commands: {', '.join(policy.schemes) or 'none'}")
 
 
-def _wish(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
+def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
     """What is asked for, and where to: of a continued one what its last says, unless given."""
     name, words, target = options["name"], words_of(options), options["to"] or ""
     if options["since_last"]:

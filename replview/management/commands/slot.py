@@ -5,15 +5,13 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-import psycopg
 from django.core.management.base import CommandError
 
 from replview.acts.noting import note_slot
 from replview.acts.slot_making import make_slot
-from replview.catalog.connections import connected
+from replview.catalog.connections import reading
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
-from replview.catalog.plan.slot_request import Wish, parse_columns
-from replview.catalog.problems import explain
+from replview.catalog.plan.slot_request import SlotRequest, parse_columns
 from replview.jobs import baselines
 from replview.management.commands import baseline
 from replview.management.output import (
@@ -24,8 +22,12 @@ from replview.management.output import (
     slot_peek,
     slot_quarantine,
 )
-from replview.management.output.instance import InstanceCommand, find_source, table_of
-from replview.management.output.plan_lines import lines_of_slot
+from replview.management.output.instance import (
+    InstanceCommand,
+    find_source,
+    lines_of_slot,
+    table_of,
+)
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.text.formats import plural
@@ -99,11 +101,11 @@ class Command(InstanceCommand):
         if Slot.objects.filter(source=source, name=options["name"]).exists():
             raise CommandError(f"replview already has a slot {source}/{options['name']}")
         pgoutput = parse_options(options["option"])
-        wish = wish_from(options, options["name"], adopt=options["adopt"],
+        request = request_from(options, options["name"], adopt=options["adopt"],
                          two_phase=not options["no_two_phase"], failover=options["failover"],
-                         **slot_budget.wishes_of(options))  # fmt: skip
+                         **slot_budget.budget_request(options))  # fmt: skip
         conninfo = full_conninfo(source)
-        plan = plan_for(conninfo, wish)
+        plan = plan_for(conninfo, request)
         self.say(
             f"on {source} this will run:" if plan.statements else f"on {source} nothing is made:"
         )
@@ -170,15 +172,15 @@ def add_plan_options(parser: ArgumentParser) -> None:
                         help=f"of pgoutput: {', '.join(OPTIONS)}")  # fmt: skip
 
 
-def wish_from(options: dict[str, Any], slot_name: str, **more: Any) -> Wish:
-    """The options as a wish. Raises ``CommandError`` for those that exclude each other."""
+def request_from(options: dict[str, Any], slot_name: str, **more: Any) -> SlotRequest:
+    """The options as a request. Raises ``CommandError`` for those that exclude each other."""
     chosen = options["tables"] or options["schema"] or options["all_tables"]
     if options["publication"] and chosen:
         raise CommandError(
             "--publication uses existing publications as they are: it does not go with --tables, "
             "--schema or --all-tables"
         )
-    return Wish(
+    return SlotRequest(
         slot_name=slot_name,
         publications=tuple(options["publication"]),
         tables=tuple(options["tables"]),
@@ -190,13 +192,10 @@ def wish_from(options: dict[str, Any], slot_name: str, **more: Any) -> Wish:
     )
 
 
-def plan_for(conninfo: str, wish: Wish) -> SlotPlan:
-    """The plan, or the trouble with reaching the source as ``SourceProblem``."""
-    try:
-        with connected(conninfo, deadline_seconds=60) as connection:
-            return make_plan(connection, wish)
-    except psycopg.Error as error:
-        raise explain(error, conninfo) from None
+def plan_for(conninfo: str, request: SlotRequest) -> SlotPlan:
+    """What making it would run. Raises ``SourceProblem``."""
+    with reading(conninfo, deadline_seconds=60) as connection:
+        return make_plan(connection, request)
 
 
 def parse_options(texts: list[str]) -> dict[str, Any]:

@@ -19,17 +19,17 @@ from replview.acts.sources import (
     remove_source,
     rename_source,
 )
-from replview.catalog.doctor.doctor import examine
-from replview.catalog.doctor.findings import Grade
+from replview.catalog.doctor import examine
+from replview.catalog.doctor_checks import Grade
 from replview.management.commands.doctor import lines_of as lines_of_findings
 from replview.management.output.instance import (
     InstanceCommand,
     PlainCommand,
     find_source,
-    store_system_identifier,
+    lines_of,
     table_of,
 )
-from replview.management.output.plan_lines import lines_of
+from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Slot, Source
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.catalog.state.wal_budget import parse_size
+from replview.catalog.wal_budget import parse_size
 from replview.management.output.instance import InstanceCommand
 from replview.store import instance_settings
 from replview.store.models import Slot

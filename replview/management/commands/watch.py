@@ -14,8 +14,8 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.urls import reverse
 
-from replview.catalog.plan.carry_out import carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan
+from replview.catalog.plan.plan import carry_out, undo
 from replview.catalog.plan.slot_request import existing_publications
 from replview.features.onboarding.watch import Watching
 from replview.jobs.drafts import watch_name
@@ -24,10 +24,9 @@ from replview.management.commands.slot import (
     add_plan_options,
     parse_options,
     plan_for,
-    wish_from,
+    request_from,
 )
-from replview.management.output.instance import PlainCommand, require_instance
-from replview.management.output.plan_lines import lines_of_slot
+from replview.management.output.instance import PlainCommand, lines_of_slot, require_instance
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.foreground import stop_on_signals
 from replview.runtime.narration import Narration
@@ -102,8 +101,8 @@ class Command(PlainCommand):
         chosen = options["tables"] or options["schema"] or options["all_tables"]
         if not options["publication"] and not chosen:
             options = {**options, "publication": list(existing_publications(conninfo))}
-        wish = wish_from(options, watch_name(), temporary=True)
-        plan = plan_for(conninfo, wish)
+        request = request_from(options, watch_name(), temporary=True)
+        plan = plan_for(conninfo, request)
         if not plan.statements:
             self.say(f"reading through publication {', '.join(plan.publications)}")
             return plan

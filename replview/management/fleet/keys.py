@@ -6,8 +6,8 @@ from typing import Any
 
 from replview.access.accounts import AccountProblem, read_patterns
 from replview.catalog.naming import slot_name_fault
-from replview.catalog.plan.slot_step import HEARTBEAT_BOUNDS
-from replview.catalog.state.wal_budget import DATABASE, RECORD, parse_budget, parse_size
+from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS
+from replview.catalog.wal_budget import DATABASE, RECORD, parse_budget, parse_size
 from replview.management.fleet.alert_overrides import take_alerts
 from replview.store.retention.policy import Keeping
 from replview.store.retention.policy import check as check_keeping

@@ -6,25 +6,25 @@ from functools import lru_cache
 
 from replview.catalog.connections import Connection
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
-from replview.catalog.plan.slot_request import Columns, Wish
+from replview.catalog.plan.slot_request import Columns, SlotRequest
 from replview.catalog.problems import SourceProblem
-from replview.catalog.state.wal_budget import RECORD
 from replview.catalog.tables import TableFacts, leaves_of
+from replview.catalog.wal_budget import RECORD
 from replview.management.fleet.declared import DeclaredSlot
 from replview.store.read.mask_rules import glob
 
 
 def plan_new(connection: Connection, declared: DeclaredSlot, tables: list[TableFacts]) -> SlotPlan:
     """What making it takes. Raises ``SourceProblem`` to refuse."""
-    return make_plan(connection, wish_of(declared, tables))
+    return make_plan(connection, request_of(declared, tables))
 
 
-def wish_of(declared: DeclaredSlot, tables: list[TableFacts]) -> Wish:
+def request_of(declared: DeclaredSlot, tables: list[TableFacts]) -> SlotRequest:
     """Its patterns as names of this database. Raises ``SourceProblem``."""
     get = declared.get
     # A budget that is said to be none is none: one is chosen where something is to be protected.
     none = declared.says("wal_budget") and get("wal_budget") is None
-    return Wish(
+    return SlotRequest(
         slot_name=declared.name,
         publications=get("publications", ()),
         tables=chosen_names(declared, tables),
@@ -86,7 +86,7 @@ def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> C
             names = frozenset(name for name in table.columns if _matches(of_column, name))
             if names:
                 any_found = True
-                key = table.schema, table.name
+                key = table.key
                 found[key] = found.get(key, frozenset()) | names
         if not any_found and "*" not in text:
             raise SourceProblem(

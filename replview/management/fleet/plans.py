@@ -1,14 +1,29 @@
 """What a fleet file comes to: one item for each source, slot and mask rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from replview.catalog.plan.carry_out import Say
-from replview.catalog.plan.plan import Plan, Statement
+from replview.catalog.plan.plan import Plan, Say, Statement
 from replview.catalog.problems import SourceProblem
 
+#: Fields of a ``SlotRequest`` → the key that a file has for them.
+KEYS: Mapping[str, str] = {
+    "adopt": "adopt = true",
+    "all_tables": "all_tables = true",
+    "exclude": "exclude_columns",
+    "failover": "failover = true",
+    "heartbeat_seconds": "heartbeat",
+    "interface": 'interface = "sql"',
+    "mask": "mask_columns",
+    "protect": 'protect = "record": warn only',
+    "publications": "publications",
+    "schemas": "tables",
+    "tables": "tables",
+    "two_phase": "two_phase = false",
+    "wal_budget_bytes": "wal_budget",
+}
 #: Who is named in logs and in the access record.
 BY = "fleet.toml"
 
@@ -61,7 +76,7 @@ class Item:
 
     def refuse(self, trouble: SourceProblem, verdict: Verdict = Verdict.REFUSED) -> None:
         """Nothing is done about it."""
-        self.verdict, self.trouble = verdict, trouble
+        self.verdict, self.trouble = verdict, trouble.said_at(KEYS)
         self.acts, self.statements = [], []
 
     def take(self, act: Plan, carry_out: Callable[[Say], Any]) -> None:

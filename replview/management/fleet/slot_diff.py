@@ -10,16 +10,15 @@ from replview.acts.receiving import plan_start, plan_stop, start, stop
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.connections import Connection
 from replview.catalog.naming import table_text
-from replview.catalog.plan import slot_request as wishes
-from replview.catalog.plan.column_rules import check_columns, rules_for_slot
-from replview.catalog.plan.slot_request import Wish
-from replview.catalog.plan.slot_step import two_phase_of
+from replview.catalog.plan.columns import check_columns, rules_for_slot
+from replview.catalog.plan.new_slot import two_phase_of
+from replview.catalog.plan.slot_request import SlotRequest, chosen_tables, fully_usable
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import Publication, read_members, read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
-from replview.catalog.state.wal_budget import size_words
 from replview.catalog.tables import TableFacts
+from replview.catalog.wal_budget import size_words
 from replview.management.fleet.declared import DeclaredSlot
 from replview.management.fleet.new_slots import chosen_names, columns_matching
 from replview.management.fleet.plans import BY, Item
@@ -76,8 +75,8 @@ def _check_fixed(
         cause = f"the slot {word} one that survives a failover, and that is not changed in place"
         item.refuse(SourceProblem("fixed", cause, remedy))
     if declared.says("two_phase") and facts.two_phase is not None:
-        wish = Wish(slot_name=declared.name, two_phase=declared.get("two_phase"))
-        wanted, _ = two_phase_of(wish, server, failover=bool(facts.failover))
+        request = SlotRequest(slot_name=declared.name, two_phase=declared.get("two_phase"))
+        wanted, _ = two_phase_of(request, server, failover=bool(facts.failover))
         if wanted != facts.two_phase:
             word = "is" if facts.two_phase else "is not"
             cause = f"the slot {word} a two-phase one, and that is not changed in place"
@@ -103,9 +102,9 @@ def _compare_tables(
         cause = "its publication is not FOR ALL TABLES, and is not made so in place"
         item.refuse(SourceProblem("fixed", cause, remedy))
         return
-    members = {(m.schema, m.name): p for p in ours for m in read_members(connection, p.name)}
-    wish = Wish(slot_name=slot.name, tables=chosen_names(declared, tables))
-    chosen = wishes.chosen_tables(wish, tables, connection.info.server_version)
+    members = {m.key: p for p in ours for m in read_members(connection, p.name)}
+    request = SlotRequest(slot_name=slot.name, tables=chosen_names(declared, tables))
+    chosen = chosen_tables(request, tables, connection.info.server_version)
     add, remove = _membership_changes(chosen, members, tables)
     if not add and not remove:
         return
@@ -118,21 +117,19 @@ def _compare_tables(
 
 def _membership_changes(
     chosen: Sequence[TableFacts],
-    members: Mapping[tuple[str, str | None], Publication],
+    members: Mapping[tuple[str, str], Publication],
     tables: list[TableFacts],
 ) -> tuple[list[str], list[str]]:
     """The tables that must join the slot's publications, and those that must leave them."""
-    wanted = {(table.schema, table.name) for table in chosen}
+    wanted = {table.key for table in chosen}
     # Those that have a usable identity by now join the publication of updates, too.
     add = [
         table.text
         for table in chosen
-        if (found := members.get((table.schema, table.name))) is None
-        or (not found.needs_identity and wishes.fully_usable(table, tables))
+        if (found := members.get(table.key)) is None
+        or (not found.needs_identity and fully_usable(table, tables))
     ]
-    remove = [
-        table_text(schema, name or "") for schema, name in members if (schema, name) not in wanted
-    ]
+    remove = [table_text(*key) for key in members if key not in wanted]
     return add, remove
 
 
@@ -215,10 +212,10 @@ def compare_columns(
         return
     exclude = columns_matching(declared.get("exclude_columns", ()), tables)
     mask = columns_matching(declared.get("mask_columns", ()), tables)
-    wish = Wish(slot_name=slot.name, exclude=exclude, mask=mask)
+    request = SlotRequest(slot_name=slot.name, exclude=exclude, mask=mask)
     # Whatever is left out here is missing from a row's key, too, where it is part of it.
-    check_columns(wish, tables, _known_by_key(connection, slot, tables))
-    wanted = rules_for_slot(wish)
+    check_columns(request, tables, _known_by_key(connection, slot, tables))
+    wanted = rules_for_slot(request)
     # Of what the file does not speak of, what there is stays.
     for key, rule in (("exclude_columns", "drop"), ("mask_columns", "mask")):
         if not declared.says(key):
@@ -251,12 +248,12 @@ def _known_by_key(
     if not made:
         return None
     published = {
-        (table.schema, table.name)
+        table.key
         for publication in read_publications(connection)
         if publication.name in made and publication.needs_identity
         for table in publication.tables
     }
-    return [table for table in tables if (table.schema, table.name) in published]
+    return [table for table in tables if table.key in published]
 
 
 def _flat(rules: Rules) -> dict[str, str]:

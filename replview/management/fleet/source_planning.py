@@ -17,13 +17,14 @@ from replview.jobs import baselines
 from replview.management.fleet.alert_overrides import compare_alerts
 from replview.management.fleet.declared import DeclaredSlot, DeclaredSource
 from replview.management.fleet.new_slots import plan_new
-from replview.management.fleet.plans import BY, Item, Verdict
+from replview.management.fleet.plans import BY, KEYS, Item, Verdict
 from replview.management.fleet.slot_diff import plan_kept, wanted_keeping
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
 from replview.store.reachable import DSNError
 from replview.store.retention.policy import change_keeping
 from replview.store.secrets import SecretKeyChanged
+from replview.text.problem import with_place
 
 _DEADLINE_SECONDS = 30.0
 #: What a refusal is, and not a server that does not answer.
@@ -142,7 +143,8 @@ def _plan_slot(
         return item
     item.verdict = Verdict.ADDED
     item.statements = list(plan.statements)
-    item.notes = [*plan.notes, *(f"the slot would now wait for {one}" for one in plan.waits_for)]
+    item.notes = [with_place(note.text, note.field, KEYS) for note in plan.notes]
+    item.notes += [f"the slot would now wait for {one}" for one in plan.waits_for]
 
     def make(say: Callable[[str], Any]) -> None:
         found = Source.objects.get(name=declared.name)

@@ -1,7 +1,10 @@
-"""What replview's commands share: the instance they talk to, errors in one line, questions."""
+"""What replview's commands share: the instance they talk to, errors in one line, questions, a
+plan for a terminal.
+"""
 
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import psycopg
@@ -9,22 +12,31 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, handle_default_options
 from django.db import OperationalError, ProgrammingError, connection, connections
 
-from replview.store.connecting import store_system_identifier
+from replview.catalog.plan.new_slot import SlotPlan
+from replview.catalog.plan.plan import Plan, Statement
 from replview.store.models import Slot, Source
-from replview.text.problem import Problem
+from replview.text.problem import Problem, with_place
 
-__all__ = [
-    "NO_INSTANCE",
-    "NO_INSTANCE_STATUS",
-    "InstanceCommand",
-    "PlainCommand",
-    "find_slot",
-    "find_source",
-    "require_instance",
-    "store_system_identifier",
-    "table_of",
-]
-
+#: Fields of a request (``SlotRequest`` and its like) → the option that gives them.
+OPTIONS: Mapping[str, str] = {
+    "adopt": "--adopt",
+    "all_tables": "--all-tables",
+    "exclude": "--exclude-column",
+    "failover": "--failover",
+    "heartbeat_seconds": "--heartbeat",
+    "interface": "--interface sql",
+    "leave_on_source": "--leave-on-source",
+    "mask": "--mask-column",
+    "protect": "--protect record: warn only",
+    "publications": "--publication",
+    "revoke_emit": "--revoke-emit",
+    "schemas": "--schema",
+    "stamped_tables": "--table",
+    "tables": "--tables",
+    "two_phase": "--no-two-phase",
+    "wal_budget_bytes": "--wal-budget",
+    "with_slots": "--with-slots",
+}
 NO_INSTANCE = (
     "no replview is running here: start one with 'replview demo', or set REPLVIEW_STORE_URL"
 )
@@ -61,7 +73,7 @@ class PlainCommand(BaseCommand):
         try:
             return super().execute(*args, **options)
         except Problem as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(str(error.said_at(OPTIONS))) from None
         except ProgrammingError as error:
             if not isinstance(error.__cause__, psycopg.errors.UndefinedTable):
                 raise
@@ -147,3 +159,25 @@ def table_of(rows: list[list[str]]) -> str:
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
              for row in rows)  # fmt: skip
     return "\n".join(line.rstrip() for line in lines)
+
+
+def statement_lines(statements: Iterable[Statement]) -> list[str]:
+    """Three lines a statement."""
+    lines = []
+    for one in statements:
+        lines += [f"  {one};", f"      needs: {one.needs}", f"      costs: {one.costs}"]
+    return lines
+
+
+def lines_of(plan: Plan) -> list[str]:
+    """Where it runs, the statements, then the consequences."""
+    begin = "this will run:" if plan.statements else "nothing is changed"
+    lines = [f"on {plan.on} {begin}", *statement_lines(plan.statements)]
+    return lines + [f"  {sentence}" for sentence in plan.consequences]
+
+
+def lines_of_slot(plan: SlotPlan) -> list[str]:
+    """Of a new slot: the statements, then what else there is to know."""
+    lines = statement_lines(plan.statements)
+    lines += [f"  note: {with_place(note.text, note.field, OPTIONS)}" for note in plan.notes]
+    return lines + [f"  the slot would now wait for {item}" for item in plan.waits_for]

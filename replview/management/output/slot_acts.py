@@ -6,13 +6,11 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.acts import dropping, receiving
-from replview.acts.column_choices import NamedColumns
-from replview.acts.columns import change_columns, plan_columns
+from replview.acts.columns import NamedColumns, change_columns, plan_columns
 from replview.acts.noting import declared_words
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.plan.plan import Plan
-from replview.management.output.instance import PlainCommand, find_slot
-from replview.management.output.plan_lines import lines_of
+from replview.management.output.instance import PlainCommand, find_slot, lines_of
 from replview.store.models import Slot
 
 #: Who did it, where a command did: the access record knows the account.

@@ -5,15 +5,14 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.catalog.plan.slot_step import HEARTBEAT_BOUNDS, heartbeat_line
-from replview.catalog.state.wal_budget import (
+from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS, heartbeat_line
+from replview.catalog.wal_budget import (
     DATABASE,
     RECORD,
-    budget_lines,
-    budget_trouble,
-    parse_budget,
+    budget_note,
+    read_budget,
 )
-from replview.management.output.instance import PlainCommand, find_slot
+from replview.management.output.instance import OPTIONS, PlainCommand, find_slot
 from replview.store.models import Slot
 from replview.store.retention.forecast import loss_of, of_slot
 from replview.store.retention.policy import Keeping, change_keeping, check
@@ -21,6 +20,7 @@ from replview.store.slot_control import change_budget
 from replview.store.write.access_record import Action, note
 from replview.text.formats import count_words
 from replview.text.parsing import whole_number
+from replview.text.problem import with_place
 from replview.ui.retention_text import (
     has_words,
     keeping_words,
@@ -42,18 +42,18 @@ def add_budget_options(parser: ArgumentParser) -> None:
                         "when nothing was committed for so long")  # fmt: skip
 
 
-def wishes_of(options: dict[str, Any]) -> dict[str, Any]:
-    """The options as fields of a ``Wish``. Raises ``SourceProblem`` for what is no size."""
-    wished: dict[str, Any] = {"protect": options["protect"] or ""}
+def budget_request(options: dict[str, Any]) -> dict[str, Any]:
+    """The options as fields of a ``SlotRequest``. Raises ``SourceProblem`` for what is no size."""
+    asked: dict[str, Any] = {"protect": options["protect"] or ""}
     if options["wal_budget"] is not None:
-        wished["wal_budget_bytes"] = _budget(options["wal_budget"])
-        if wished["wal_budget_bytes"] is None:
+        asked["wal_budget_bytes"] = read_budget(options["wal_budget"])
+        if asked["wal_budget_bytes"] is None:
             raise CommandError(
                 "a slot that replview creates has a WAL budget; to be warned only: --protect record"
             )
     if options["heartbeat"] is not None:
-        wished["heartbeat_seconds"] = _seconds(options["heartbeat"])
-    return wished
+        asked["heartbeat_seconds"] = _seconds(options["heartbeat"])
+    return asked
 
 
 def add_action(actions: Any) -> ArgumentParser:
@@ -76,8 +76,8 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
         if not any(options[name] for name in ("wal_budget", "protect", "heartbeat")):
             return
     slot = change_budget(slot, _changes(slot, options), by="the command line")
-    for line in budget_lines(slot.name, slot.wal_budget_bytes, slot.protect):
-        command.say(f"slot {slot}: {line}")
+    told = budget_note(slot.name, slot.wal_budget_bytes, slot.protect)
+    command.say(f"slot {slot}: {with_place(told.text, told.field, OPTIONS)}")
     if slot.protect == DATABASE and slot.wal_budget_bytes is not None and not slot.owned:
         command.say("replview did not create this slot and may drop it now, as you asked")
     if slot.heartbeat_seconds is None:
@@ -90,7 +90,7 @@ def _changes(slot: Slot, options: dict[str, Any]) -> dict[str, Any]:
     """The options as values of the slot's fields. Raises ``CommandError`` for what cannot be."""
     changed: dict[str, Any] = {}
     if options["wal_budget"] is not None:
-        changed["wal_budget_bytes"] = _budget(options["wal_budget"])
+        changed["wal_budget_bytes"] = read_budget(options["wal_budget"])
         if not slot.owned and not options["protect"]:
             # Somebody else's slot is dropped only where that was asked for in so many words.
             changed["protect"] = RECORD
@@ -103,13 +103,6 @@ def _changes(slot: Slot, options: dict[str, Any]) -> dict[str, Any]:
     if changed.get("heartbeat_seconds") and slot.source.in_recovery:
         raise CommandError(f"{slot.source} is a standby: no heartbeat can be written there")
     return changed
-
-
-def _budget(text: str) -> int | None:
-    try:
-        return parse_budget(text)
-    except ValueError as error:
-        raise budget_trouble(error) from None
 
 
 def _seconds(text: str) -> int | None:

@@ -7,8 +7,8 @@ import orjson
 from django.core.management.base import CommandError
 
 from replview.catalog.connections import reading
+from replview.catalog.peekable import Place, read_place
 from replview.catalog.slots import SlotFacts
-from replview.catalog.state.peekable import Place, read_place
 from replview.features.peeks.job import without_masked
 from replview.features.peeks.text import Found, counts_words, size_words
 from replview.management.output.instance import PlainCommand, find_source, table_of

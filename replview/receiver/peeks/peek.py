@@ -16,8 +16,8 @@ from psycopg import errors, sql
 
 from decoder.errors import ProtocolError
 from decoder.scalars import LSN
+from replview.catalog.peekable import PLUGINS
 from replview.catalog.problems import SourceProblem
-from replview.catalog.state.peekable import PLUGINS
 from replview.receiver.addresses import polling_conninfo
 from replview.receiver.encodings import codec_of, encodings_for
 from replview.receiver.options import StreamOptions, choose

@@ -12,10 +12,8 @@ from replview.access.rights import Role, may
 from replview.acts.noting import declared_words
 from replview.health.servers import Feed
 from replview.store.models import AccessRecord, Slot, Source
-from replview.ui.plan_text import for_page
 
 register = template.Library()
-register.filter("in_page", for_page)
 
 _SHOWN = 12
 _WORDS = {

@@ -101,7 +101,7 @@ def test_a_server_that_does_not_answer_is_named(signed_in: Client, db, path: str
 
     page = text_of(signed_in.get(f"/sources/shop/{path}"))
     assert "No server answers at 127.0.0.1:1." in page
-    assert "Check host and port in the DSN" in page
+    assert "Check host and port in the address" in page
     assert signed_in.get(f"/sources/nobody/{path}").status_code == 404
 
 

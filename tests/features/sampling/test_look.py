@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from replview.catalog.state import holders
+from replview.catalog import holders
 from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source, SourceLook

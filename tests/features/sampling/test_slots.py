@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from replview.catalog.state.slot_states import SlotStates
+from replview.catalog.slots import SlotStates
 from replview.features.sampling.rows import sample_columns, slot_facts
 from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn

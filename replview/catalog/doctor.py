@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 import psycopg
 
+from replview.catalog import doctor_checks
 from replview.catalog.connections import Connection, connect_replication, connected
-from replview.catalog.doctor import server, tables
-from replview.catalog.doctor.findings import Finding, note, ok, problem, some_of, warning
+from replview.catalog.doctor_checks import Finding, note, ok, problem, warning
+from replview.catalog.holders import OpenTransaction, read_open_transactions
 from replview.catalog.naming import literal
 from replview.catalog.problems import THROUGH_SQL, explain
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
-from replview.catalog.state.open_transactions import OpenTransaction, read_open_transactions
 from replview.catalog.tables import read_tables
+from replview.text.formats import some_of
 
 _OLDEST_READABLE = 100000
 
@@ -29,7 +30,7 @@ def examine(conninfo: str, *, store_system_identifier: str | None = None) -> lis
             return list(_examine(connection, conninfo, store_system_identifier))
     except psycopg.Error as error:
         trouble = explain(error, conninfo)
-        return [problem(trouble.code, trouble.cause, trouble.remedy)]
+        return [problem(trouble.code, trouble.cause, trouble.remedy, trouble.field)]
 
 
 def _examine(
@@ -57,20 +58,20 @@ def _examine(
 
 
 def _about_server(facts: ServerFacts) -> Iterator[Finding]:
-    yield from server.check_version(facts)
-    yield from server.check_wal_level(facts)
-    yield from server.check_room(facts)
-    yield from server.check_disk(facts)
-    yield from server.check_kind(facts)
+    yield from doctor_checks.check_version(facts)
+    yield from doctor_checks.check_wal_level(facts)
+    yield from doctor_checks.check_room(facts)
+    yield from doctor_checks.check_disk(facts)
+    yield from doctor_checks.check_kind(facts)
 
 
 def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Finding]:
     """Tables, publications, transactions, slots: each part apart, so that one refusal hides one."""
     all_tables = read_tables(connection)
-    yield from tables.check_identities(all_tables)
-    yield from tables.check_partitions(all_tables)
-    yield from tables.check_publications(read_publications(connection), all_tables)
-    yield from tables.check_rights(facts.may_create, all_tables, facts.database)
+    yield from doctor_checks.check_identities(all_tables)
+    yield from doctor_checks.check_partitions(all_tables)
+    yield from doctor_checks.check_publications(read_publications(connection), all_tables)
+    yield from doctor_checks.check_rights(facts.may_create, all_tables, facts.database)
     try:
         yield from check_open_transactions(read_open_transactions(connection))
     except psycopg.errors.InsufficientPrivilege:
@@ -80,7 +81,7 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
             f"GRANT pg_monitor TO {facts.role}",
         )
     slots = read_slots(connection)
-    yield from server.check_plugins(facts, slots)
+    yield from doctor_checks.check_plugins(facts, slots)
     yield from check_slots(slots)
 
 
@@ -102,7 +103,7 @@ def try_replication(conninfo: str) -> tuple[Identified | None, list[Finding]]:
         trouble = explain(error, conninfo)
         if trouble.code == "pooler" or (trouble.code == "refused" and _is_a_pooler(error)):
             return None, [_pooler()]
-        return None, [problem(trouble.code, trouble.cause, trouble.remedy)]
+        return None, [problem(trouble.code, trouble.cause, trouble.remedy, trouble.field)]
     if row is None or len(row) < 2:
         return None, [_pooler()]
     found = Identified(system_identifier=str(row[0]), timeline=int(row[1]))
@@ -129,7 +130,8 @@ def _pooler() -> Finding:
     return problem(
         "pooler",
         "a connection pooler stands between replview and the server: replication does not pass it",
-        "Give the DSN of the server itself, or " + THROUGH_SQL,
+        "Give the address of the server itself, or " + THROUGH_SQL,
+        "interface",
     )
 
 

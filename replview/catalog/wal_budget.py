@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from decoder.scalars import LSN
-from replview.catalog.connections import Connection
+from replview.catalog.connections import Connection, Query
 from replview.catalog.naming import quoted
 from replview.catalog.problems import SourceProblem
-from replview.catalog.queries import Query
 from replview.catalog.server import ServerFacts
+from replview.text.problem import Note
 
 #: Where the server sets no limit of its own.
 DEFAULT_BYTES = 10 * 1024**3
@@ -66,33 +66,36 @@ def default_budget(server: ServerFacts) -> tuple[int, str]:
     return DEFAULT_BYTES, "the server has no limit of its own (max_slot_wal_keep_size)"
 
 
-def budget_lines(
-    slot_name: str, budget_bytes: int | None, protect: str, why: str = ""
-) -> list[str]:
+def budget_note(slot_name: str, budget_bytes: int | None, protect: str, why: str = "") -> Note:
     """The choice in words, with what follows from it."""
     if budget_bytes is None:
-        return [
+        return Note(
             "no WAL budget: replview never drops the slot, whatever it retains; only the server's "
-            "max_slot_wal_keep_size bounds it (--wal-budget 10GB sets one)"
-        ]
+            "max_slot_wal_keep_size bounds it",
+            "wal_budget_bytes",
+        )
     size, half = size_words(budget_bytes), size_words(budget_bytes // 2)
     reason = f" ({why})" if why else ""
     if protect == RECORD:
-        return [
+        return Note(
             f"WAL budget {size}{reason}, protect the record: at {half} and at {size} replview "
             "warns, and drops nothing: the source's disk can fill"
-        ]
-    return [
+        )
+    return Note(
         f"WAL budget {size}{reason}, protect the database: at {half} replview warns; at {size} it "
         f"stops its receiver and drops slot {quoted(slot_name)} on the source, which frees the "
-        "WAL. The record then has a gap until the slot is created anew (--protect record: warn "
-        "only)"
-    ]
+        "WAL. The record then has a gap until the slot is created anew",
+        "protect",
+    )
 
 
-def budget_trouble(error: ValueError) -> SourceProblem:
-    """What was typed is no budget."""
-    return SourceProblem("bad_budget", str(error), "Correct --wal-budget")
+def read_budget(text: str) -> int | None:
+    """As ``parse_budget``. Raises ``SourceProblem`` where it is none."""
+    try:
+        return parse_budget(text)
+    except ValueError as error:
+        cause = str(error)
+    raise SourceProblem("bad_budget", cause, "Correct the WAL budget", "wal_budget_bytes")
 
 
 # One slot measured against its WAL budget, and dropped in the statement that measures it.

@@ -1,13 +1,76 @@
-"""Checks of the server: version, settings, free slots, standby, output plugins, rights."""
+"""What doctor finds, graded, each with the SQL or setting that mends it: in the server's version,
+settings, free slots, output plugins and rights; in tables and publications.
+"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
-from replview.catalog.connections import Connection
-from replview.catalog.doctor.findings import Finding, note, ok, problem, some_of, warning
+from replview.catalog.connections import Connection, Query
 from replview.catalog.naming import literal, quoted
-from replview.catalog.queries import Query
+from replview.catalog.publications import Publication
 from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
+from replview.catalog.tables import TableFacts
+from replview.text.formats import some_of
+
+
+class Grade(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    #: Good to know; nothing to do.
+    NOTE = "note"
+    #: Replication works, and something may hurt.
+    WARNING = "warning"
+    #: Replication does not work until it is mended.
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing doctor looked at."""
+
+    grade: Grade
+    #: ``wal_level``, ``replication_connection``, ``unusable_tables`` …
+    code: str
+    message: str
+    #: The exact SQL or setting, or what to do; empty when nothing is.
+    remedy: str = ""
+    #: As in ``Problem``.
+    field: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """``{"grade", "code", "message", "remedy"}``."""
+        return {"grade": self.grade, "code": self.code, "message": self.message,
+                "remedy": self.remedy}  # fmt: skip
+
+
+def ok(code: str, message: str) -> Finding:
+    """Nothing to mend."""
+    return Finding(Grade.OK, code, message)
+
+
+def note(code: str, message: str, remedy: str = "", field: str = "") -> Finding:
+    """Good to know."""
+    return Finding(Grade.NOTE, code, message, remedy, field)
+
+
+def warning(code: str, message: str, remedy: str) -> Finding:
+    """May hurt."""
+    return Finding(Grade.WARNING, code, message, remedy)
+
+
+def problem(code: str, message: str, remedy: str, field: str = "") -> Finding:
+    """Blocks replication."""
+    return Finding(Grade.PROBLEM, code, message, remedy, field)
+
+
+def blocks(findings: list[Finding]) -> bool:
+    """Whether something stands against replication."""
+    return any(finding.grade is Grade.PROBLEM for finding in findings)
+
 
 #: Before this there is no logical replication.
 FIRST_USABLE = 10
@@ -120,7 +183,7 @@ def _standby(server: ServerFacts) -> Iterator[Finding]:
         yield problem(
             "standby",
             "this server is a standby; logical slots on one need PostgreSQL 16",
-            "Give the DSN of the primary",
+            "Give the address of the primary",
         )
     else:
         yield warning(
@@ -152,10 +215,8 @@ def check_monitoring(connection: Connection) -> Iterator[Finding]:
         )
 
 
-# Which output plugins the server lets anybody use.
-#
-# Minor releases since 2026 (18.6, 17.11, 16.15 and their like) have a list of them: a slot of
-# any other plugin can neither be made nor read, whoever asks. Source: PostgreSQL, documentation
+# Minor releases since 2026 (18.6, 17.11, 16.15 and their like) have a list of plugins: a slot
+# of any other can neither be made nor read, whoever asks. Source: PostgreSQL, documentation
 # of ``output_plugin_libraries``.
 
 
@@ -191,3 +252,102 @@ def _add(allowed: Sequence[str], more: Sequence[str]) -> str:
         f"ALTER SYSTEM SET output_plugin_libraries = {names}; then SELECT pg_reload_conf() "
         "(whoever may replicate can load a plugin that is in the list)"
     )
+
+
+def check_identities(tables: list[TableFacts]) -> Iterator[Finding]:
+    """Tables without a usable replica identity, and those under FULL."""
+    unusable = [table for table in tables if not table.usable and not table.partitioned]
+    if not tables:
+        yield note("no_tables", "the database has no tables yet")
+    elif not unusable:
+        yield ok("identities", f"all {len(tables)} tables have a usable replica identity")
+    else:
+        yield warning(
+            "unusable_tables",
+            f"{len(unusable)} of {len(tables)} tables have no usable replica identity; publishing "
+            "their updates would make the application's UPDATE and DELETE fail, so replview "
+            f"publishes only their inserts: {some_of([str(table) for table in unusable])}",
+            "; ".join(_mend_table(table) for table in unusable[:10]),
+        )
+    full = [table for table in tables if table.replica_identity == "FULL"]
+    if full:
+        yield note(
+            "full_tables",
+            f"{len(full)} tables are under REPLICA IDENTITY FULL: each UPDATE and DELETE writes "
+            f"the whole old row to the WAL: {some_of([str(table) for table in full])}",
+        )
+
+
+def check_publications(
+    publications: list[Publication], tables: list[TableFacts]
+) -> Iterator[Finding]:
+    """Publications that already make, or will make, an application's UPDATE fail."""
+    unusable = {(item.schema, item.name): item for item in tables if not item.usable}
+    for publication in publications:
+        if not publication.needs_identity:
+            continue
+        broken = [
+            str(unusable[key])
+            for table in publication.tables
+            if (key := table.key) in unusable and not unusable[key].partitioned
+        ]
+        if broken:
+            yield warning(
+                "breaking_publication",
+                f"publication {publication.name} publishes updates of tables without a usable "
+                f"replica identity: their UPDATE and DELETE fail now: {some_of(broken)}",
+                f"ALTER PUBLICATION {quoted(publication.name)} SET (publish = 'insert, truncate')",
+            )
+        if publication.all_tables:
+            yield warning(
+                "all_tables",
+                f"publication {publication.name} is FOR ALL TABLES: UPDATE and DELETE will fail on "
+                "every new table without a primary key",
+                "Publish table by table",
+            )
+
+
+def check_rights(may_create: bool, tables: list[TableFacts], database: str) -> Iterator[Finding]:
+    """What the role needs for publications of its own; existing ones need no right at all."""
+    if not may_create:
+        yield note(
+            "may_not_publish",
+            f"the role may not create publications in {database}",
+            f"GRANT CREATE ON DATABASE {quoted(database)} TO <role>, "
+            "or use an existing publication",
+            "publications",
+        )
+    foreign = [str(table) for table in tables if not table.owned]
+    if foreign:
+        yield note(
+            "not_owner",
+            f"the role does not own {len(foreign)} of {len(tables)} tables and cannot publish "
+            f"them: {some_of(foreign)}",
+            "Create their publication as their owner, and choose it",
+            "publications",
+        )
+
+
+def check_partitions(tables: list[TableFacts]) -> Iterator[Finding]:
+    """Partitioned tables are published by their root; say where a partition spoils that."""
+    by_oid = {table.oid: table for table in tables}
+    for table in tables:
+        parent = by_oid.get(table.parent or 0)
+        if parent and parent.usable and not table.usable:
+            yield warning(
+                "unusable_partition",
+                f"partition {table} has no usable replica identity though {parent} has: only "
+                "inserts of the whole table are published",
+                _mend_table(table),
+            )
+
+
+def _mend_table(table: TableFacts) -> str:
+    """The statement that gives a table a usable identity."""
+    name = quoted(*table.key)
+    if table.deferrable_key:
+        # PostgreSQL takes no deferrable key, and a table has but one primary key.
+        return f"ALTER TABLE {name} REPLICA IDENTITY FULL"
+    if table.primary_key:
+        return f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT"
+    return f"ALTER TABLE {name} ADD PRIMARY KEY (…), or ALTER TABLE {name} REPLICA IDENTITY FULL"

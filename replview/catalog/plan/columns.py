@@ -1,4 +1,5 @@
-"""Which columns of published tables leave the source, changed: column lists, 15 and later.
+"""Columns that must not be kept: left out of the publication where possible (column lists, 15 and
+later), and of the store; chosen for a new slot, or changed later.
 
 A table gets another list by leaving its publication and joining it again, both in one transaction:
 so no other table is named, locked, or loses a list or a row filter that somebody else gave it
@@ -11,17 +12,134 @@ from dataclasses import dataclass, field
 from psycopg import sql
 
 from replview.catalog.connections import Connection
-from replview.catalog.doctor.findings import some_of
-from replview.catalog.plan.column_rules import known_columns, listed_columns
-from replview.catalog.plan.slot_request import Columns, refuse
+from replview.catalog.plan.slot_request import Columns, SlotRequest, fully_usable
+from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import (
     Member,
     Publication,
-    owned_publications,
+    check_alterable,
     read_members,
     read_publications,
 )
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
+from replview.text.formats import some_of
+
+
+def check_columns(
+    request: SlotRequest, tables: list[TableFacts], usable: list[TableFacts] | None
+) -> None:
+    """Refuse columns that do not exist, or whose absence would break UPDATE and DELETE.
+
+    ``usable`` are the tables whose updates we publish; None: publications are not ours, and every
+    identity column counts.
+    """
+    known_columns(tables, request.mask, "mask")
+    for table, names in known_columns(tables, request.exclude, "exclude"):
+        if usable is None or table in usable:
+            check_identity(table, tables, names)
+
+
+def known_columns(
+    tables: list[TableFacts], columns: Columns, field: str = ""
+) -> list[tuple[TableFacts, frozenset[str]]]:
+    """The tables that are meant, each with its columns. Refuses columns that are not there.
+
+    ``field``: which one of a request named them.
+    """
+    by_name = {table.key: table for table in tables}
+    found = []
+    for key, names in columns.items():
+        table = by_name.get(key)
+        unknown = sorted(names if table is None else names - set(table.columns))
+        if unknown:
+            cause = f"there is no column {'.'.join(key)}.{unknown[0]}"
+            remedy = "Choose the columns again, each as schema.table.column"
+            raise SourceProblem("no_such_column", cause, remedy, field)
+        if table is not None:
+            found.append((table, names))
+    return found
+
+
+def check_identity(table: TableFacts, tables: list[TableFacts], excluded: frozenset[str]) -> None:
+    """Refuse what a column list must have: without it no row has a key here, and UPDATE and DELETE
+    fail on the source. A partition may have an identity of its own.
+    """
+    for one in (table, *leaves_of(table, tables)):
+        missing = [name for name in one.identity_columns if name in excluded]
+        if not missing:
+            continue
+        what = f"{one}.{missing[0]} is in the replica identity of {one}"
+        if one.replica_identity == "FULL":
+            what = f"{one} is under REPLICA IDENTITY FULL, where every column is in the identity"
+        raise SourceProblem(
+            "identity_column",
+            f"{what}: without it rows cannot be told apart, and the application's UPDATE and "
+            "DELETE would fail",
+            "Mask it instead: the source sends its value, and replview does not keep it",
+            "mask",
+        )
+
+
+def table_items(
+    tables: list[TableFacts], request: SlotRequest, server_version: int
+) -> sql.Composed:
+    """As they stand after TABLE: each with its columns, where some are left out."""
+    items = [
+        sql.SQL("{}{}").format(
+            sql.Identifier(*table.key), _column_list(table, request, server_version)
+        )
+        for table in tables
+    ]
+    return sql.SQL(", ").join(items)
+
+
+def _column_list(table: TableFacts, request: SlotRequest, server_version: int) -> sql.Composable:
+    """`` (a, b)`` without the excluded columns on 15 and later, else nothing."""
+    excluded = request.exclude.get(table.key, frozenset())
+    kept = listed_columns(table, excluded, server_version)
+    if kept is None or server_version < 150000:
+        return sql.SQL("")
+    return sql.SQL(" ({})").format(sql.SQL(", ").join(map(sql.Identifier, kept)))
+
+
+def listed_columns(
+    table: TableFacts, excluded: frozenset[str], server_version: int
+) -> tuple[str, ...] | None:
+    """The columns to be named; None: none is left out, and the table needs no list."""
+    if not excluded:
+        return None
+    # Before 18 no list takes what is computed, from then on what is computed when it is read.
+    computed = table.generated if server_version < 180000 else table.virtual
+    kept = tuple(name for name in table.columns if name not in excluded | computed)
+    if not kept:
+        raise SourceProblem(
+            "no_columns",
+            f"no column of {table} would be left",
+            "Keep one, or take the whole table out of the publication",
+        )
+    return kept
+
+
+def must_be_sent(table: TableFacts, tables: list[TableFacts], column: str) -> str:
+    """Why a column cannot be left out of a publication; empty: it can."""
+    if not fully_usable(table, tables):
+        return ""
+    for one in (table, *leaves_of(table, tables)):
+        if column in one.identity_columns:
+            what = "the whole row" if one.replica_identity == "FULL" else "it"
+            return f"{what} tells this table's rows apart"
+    return ""
+
+
+def rules_for_slot(request: SlotRequest) -> dict[str, dict[str, str]]:
+    """As ``Slot.column_rules``. Excluded columns are in it too: belt and braces."""
+    rules: dict[str, dict[str, str]] = {}
+    given: list[tuple[Columns, str]] = [(request.mask, "mask"), (request.exclude, "drop")]
+    for columns, rule in given:
+        for key, names in columns.items():
+            rules.setdefault(".".join(key), {}).update(dict.fromkeys(sorted(names), rule))
+    return rules
+
 
 #: Before it a publication has no column lists.
 _SINCE = 150000
@@ -70,17 +188,15 @@ def plan_column_changes(
     ours = [one for one in publications if one.name in made]
     modern = connection.info.server_version >= _SINCE
     changes = ColumnChanges()
-    for table, excluded in known_columns(tables, left_out, "Look at the table's columns again"):
+    for table, excluded in known_columns(tables, left_out):
         places = [
             _Place(one, member, table)
             for one in ours
             for member in read_members(connection, one.name)
-            if member.key == (table.schema, table.name)
+            if member.key == table.key
         ]
         if not ours or any(place.publication.needs_identity for place in places):
-            # A partition may have an identity of its own.
-            for one in (table, *leaves_of(table, tables)):
-                _check_identity(one, excluded)
+            check_identity(table, tables, excluded)
         why = _why_still_sent(places, ours, modern=modern)
         if why:
             names = changes.still_sent.setdefault(why, [])
@@ -91,7 +207,7 @@ def plan_column_changes(
             _check(place, excluded, read_members(connection, place.publication.name))
             _check_clash(place, wanted, publications, readers)
             _change(place, wanted, changes)
-    _check_owned(connection, changes)
+    check_alterable(connection, changes.altered)
     return changes
 
 
@@ -108,36 +224,20 @@ def _check(place: _Place, excluded: frozenset[str], members: list[Member]) -> No
     name = place.publication.name
     if not excluded:
         return
-    if schemas := [member.schema for member in members if member.name is None]:
-        raise refuse(
+    if schemas := [member.schema for member in members if not member.name]:
+        raise SourceProblem(
             "whole_schema",
             f"publication {name} has all tables of schema {some_of(schemas)}, and beside these "
             "PostgreSQL takes no list of columns",
             "Mask the column instead: the source sends it, replview does not keep its value",
         )
     if place.table.partitioned and not place.publication.via_root:
-        raise refuse(
+        raise SourceProblem(
             "not_via_root",
             f"{place.table} is partitioned, and publication {name} does not publish it by its root",
             f"ALTER PUBLICATION {sql.Identifier(name).as_string(None)} SET "
             "(publish_via_partition_root = true)",
         )
-
-
-def _check_identity(table: TableFacts, excluded: frozenset[str]) -> None:
-    """Without it no row has a key here, and UPDATE and DELETE fail on the source."""
-    missing = [name for name in table.identity_columns if name in excluded]
-    if not missing:
-        return
-    what = f"{table}.{missing[0]} is in the replica identity of {table}"
-    if table.replica_identity == "FULL":
-        what = f"{table} is under REPLICA IDENTITY FULL, where every column is in the identity"
-    raise refuse(
-        "identity_column",
-        f"{what}: without it rows cannot be told apart, and the application's UPDATE and DELETE "
-        "would fail",
-        "Mask it instead: the source sends it, replview does not keep its value",
-    )
 
 
 def _check_clash(
@@ -156,9 +256,9 @@ def _check_clash(
             if other.name == place.publication.name or other.name not in names:
                 continue
             for entry in other.tables:
-                same = (entry.schema, entry.name) == (table.schema, table.name)
+                same = (entry.schema, entry.name) == table.key
                 if same and set(entry.columns or table.columns) - table.generated != sent:
-                    raise refuse(
+                    raise SourceProblem(
                         "publications_clash",
                         f"publication {other.name}, which slot {slot} reads too, has other columns "
                         f"of {table}, and one slot cannot read both",
@@ -182,18 +282,6 @@ def _change(place: _Place, wanted: tuple[str, ...] | None, changes: ColumnChange
     )
     changes.altered.append(place.publication.name)
     changes.statements += [
-        sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(
-            name, sql.Identifier(table.schema, table.name)
-        ),
+        sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, sql.Identifier(*table.key)),
         sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, member.item()),
     ]
-
-
-def _check_owned(connection: Connection, changes: ColumnChanges) -> None:
-    mine = owned_publications(connection)
-    if foreign := [name for name in changes.altered if name not in mine]:
-        raise refuse(
-            "not_owner",
-            f"the role does not own publication {foreign[0]}, and only its owner can alter it",
-            f"ALTER PUBLICATION {sql.Identifier(foreign[0]).as_string(None)} OWNER TO the role",
-        )

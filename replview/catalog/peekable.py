@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import psycopg
 
 from decoder.scalars import LSN
-from replview.catalog.connections import Connection
+from replview.catalog.connections import Connection, Query
 from replview.catalog.publications import read_publications
-from replview.catalog.queries import Query
 from replview.catalog.server import read_position
 from replview.catalog.slots import SlotFacts, read_slots
 

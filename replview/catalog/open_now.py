@@ -11,11 +11,10 @@ from typing import Any
 import psycopg
 
 from decoder.scalars import LSN
-from replview.catalog.connections import Connection
-from replview.catalog.queries import Query
-from replview.catalog.state import holders
-from replview.catalog.state.holders import Holders, read_holders
-from replview.catalog.state.slot_states import SlotStates
+from replview.catalog import holders
+from replview.catalog.connections import Connection, Query
+from replview.catalog.holders import Holders, read_holders
+from replview.catalog.slots import SlotStates
 
 OPEN_NOW = Query(
     name="open_now",

@@ -1,1 +1,0 @@
-"""Doctor: what a source lacks to be replicated, one module a kind of check."""

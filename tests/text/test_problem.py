@@ -1,0 +1,19 @@
+"""A problem names the field that it is about; each front says where that is given."""
+
+from replview.management.fleet.plans import KEYS
+from replview.management.output.instance import OPTIONS
+from replview.text.problem import Problem
+from replview.ui.plan_text import PLACES
+
+REFUSED = Problem("no_such_table", "there is no table", "Choose the tables again", "tables")
+
+
+def test_each_front_says_where_the_field_is_given() -> None:
+    assert str(REFUSED.said_at(OPTIONS)) == "there is no table. Choose the tables again (--tables)"
+    assert REFUSED.said_at(PLACES).remedy == "Choose the tables again (in the step Tables)"
+    assert REFUSED.said_at(KEYS).remedy == "Choose the tables again (tables)"
+    assert REFUSED.remedy == "Choose the tables again"
+
+
+def test_a_front_without_the_field_says_the_sentence_alone() -> None:
+    assert REFUSED.said_at({}).remedy == REFUSED.remedy
