@@ -1,8 +1,8 @@
 """Sources somebody is about to add: entered step by step, then carried out by one worker.
 
-The states are ``open`` → ``asked`` → ``working`` → ``done``, ``failed`` or ``cancelled``. A draft
-is its user's alone. Its password is sealed like a source's, and goes with the draft: when it is
-cancelled, when it is done, or a day after its user last touched it.
+While it is entered its state is ``open``; agreed to, it is a job like any other. A draft is its
+user's alone. Its password is sealed like a source's, and goes with the draft: when it is cancelled,
+when it is done, or a day after its user last touched it.
 
 ``answers`` holds ``name``; ``form`` (the address as typed, without the password); ``check``;
 ``through``, ``publications``, ``tables``; ``columns`` (``{"schema.table": {column: "mask" |
@@ -13,33 +13,27 @@ import datetime as dt
 import secrets
 from typing import Any
 
-from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
-from replview.jobs.running import announce
+from replview.jobs.rows import JobRows
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Slot, Source, SourceDraft
 
-TASK = "replview.serve_drafts"
 #: An address is kept so long after its user last did something.
 KEPT = dt.timedelta(hours=24)
-#: A worker that gave no sign of life for this long is gone.
-LOST_SECONDS = 30.0
 #: The columns of an address, in a source and in a draft.
 _ADDRESS = ("conninfo", "sealed_password", "password_ref")
 State = SourceDraft.State
 #: Its user may still change it.
 CHANGEABLE = (State.OPEN, State.FAILED)
 
-_CLAIM = """
-    UPDATE source_draft SET state = 'working', heartbeat_at = clock_timestamp(), progress = '[]'
-    WHERE id = (SELECT id FROM source_draft
-                WHERE state = 'asked' AND NOT stop_wanted AND kind = ANY(%s)
-                  AND (%s::bigint IS NULL OR id = %s)
-                ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING id
-"""
+rows = JobRows(
+    SourceDraft,
+    task="replview.serve_drafts",
+    lost_seconds=30.0,
+    beside=("user", "source", "slot"),
+)
 
 
 def watch_name() -> str:
@@ -84,7 +78,7 @@ def find(user: Any, draft_id: int) -> SourceDraft | None:
 
 def unfinished(user: Any) -> list[SourceDraft]:
     """What the user began and did not end, the newest first."""
-    states = [State.OPEN, State.FAILED, State.ASKED, State.WORKING]
+    states = [State.OPEN, State.FAILED, State.WAITING, State.RUNNING]
     return list(SourceDraft.objects.filter(_lasting(), user=user, state__in=states)
                 .select_related("slot__source").order_by("-id")[:5])  # fmt: skip
 
@@ -123,7 +117,7 @@ def ask(draft: SourceDraft, statements: list[str]) -> bool:
     asked = _change(
         draft,
         answers=draft.answers,
-        state=State.ASKED,
+        state=State.WAITING,
         asked_at=timezone.now(),
         seen_at=timezone.now(),
         stop_wanted=False,
@@ -132,7 +126,7 @@ def ask(draft: SourceDraft, statements: list[str]) -> bool:
         problem_cause="",
         problem_remedy="",
     )
-    announce(TASK)
+    rows.announce()
     return asked
 
 
@@ -144,7 +138,7 @@ def drop(draft: SourceDraft) -> bool:
         return True
     SourceDraft.objects.filter(pk=draft.pk).update(stop_wanted=True)
     # Nobody has begun: nothing is to be taken back.
-    return SourceDraft.objects.filter(pk=draft.pk, state=State.ASKED).delete()[0] > 0
+    return SourceDraft.objects.filter(pk=draft.pk, state=State.WAITING).delete()[0] > 0
 
 
 def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
@@ -152,69 +146,47 @@ def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
 
     What an earlier attempt left on the source stays in ``undo``: of a watch nothing else knows it.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, [kinds, draft_id, draft_id])
-        row = cursor.fetchone()
-    found = SourceDraft.objects.select_related("user", "source")
-    return None if row is None else found.get(pk=row[0])
+    wanted = rows.waiting & Q(stop_wanted=False, kind__in=kinds)
+    if draft_id is not None:
+        wanted &= Q(pk=draft_id)
+    return rows.claim(wanted, progress=[])
 
 
 def waiting_watches() -> list[int]:
     """Watches that were agreed to and that no worker has begun."""
-    found = SourceDraft.objects.filter(
-        state=State.ASKED, kind=SourceDraft.Kind.WATCH, stop_wanted=False
-    )
+    found = rows.rows(rows.waiting, kind=SourceDraft.Kind.WATCH, stop_wanted=False)
     return list(found.values_list("pk", flat=True))
 
 
 def beat(draft: SourceDraft) -> bool:
     """A sign of life, with what there is to show; False: it is to end."""
-    ours = SourceDraft.objects.filter(pk=draft.pk, state=State.WORKING)
-    kept = ours.update(heartbeat_at=timezone.now(), progress=draft.progress, undo=draft.undo)
-    return kept == 1 and not ours.filter(stop_wanted=True).exists()
+    kept = rows.beat(draft, progress=draft.progress, undo=draft.undo)
+    return kept and not rows.mine(draft).filter(stop_wanted=True).exists()
 
 
 def end(draft: SourceDraft, state: str, **columns: Any) -> bool:
     """It is done or given up; a draft that is over keeps no address."""
-    if state != State.FAILED:
+    if state != "FAILED":
         columns |= dict.fromkeys(_ADDRESS, "")
-    ours = SourceDraft.objects.filter(pk=draft.pk, state=State.WORKING)
-    return ours.update(state=state, progress=draft.progress, undo=draft.undo, **columns) == 1
-
-
-def lost() -> list[SourceDraft]:
-    """Those whose worker gave no sign of life for a while, with a new worker's first sign."""
-    long_ago = timezone.now() - dt.timedelta(seconds=LOST_SECONDS)
-    found = SourceDraft.objects.filter(state=State.WORKING, heartbeat_at__lt=long_ago)
-    taken = []
-    for draft in found.select_related("user", "source", "slot"):
-        mine = SourceDraft.objects.filter(pk=draft.pk, heartbeat_at=draft.heartbeat_at)
-        if mine.update(heartbeat_at=timezone.now()):
-            taken.append(draft)
-    return taken
-
-
-def anything_to_do() -> bool:
-    """Whether a worker has something to carry out or to clean up: one look at a partial index."""
-    return SourceDraft.objects.filter(state__in=[State.ASKED, State.WORKING]).exists()
+    return rows.end(draft, state, progress=draft.progress, undo=draft.undo, **columns)
 
 
 def forget_expired() -> int:
     """Delete drafts nobody touched for a day, addresses and all; returns how many."""
     old = SourceDraft.objects.filter(touched_at__lt=timezone.now() - KEPT)
-    return old.exclude(state=State.WORKING).delete()[0]
+    return old.exclude(state=State.RUNNING).delete()[0]
 
 
 def watch_of(slot: Slot) -> SourceDraft | None:
     """The watch, begun in a browser, that a temporary slot belongs to."""
     if not slot.temporary:
         return None
-    return SourceDraft.objects.filter(slot=slot, state=State.WORKING).first()
+    return SourceDraft.objects.filter(slot=slot, state=State.RUNNING).first()
 
 
 def saw(slot_id: int, user_id: int) -> bool:
     """Its user has the live page of a watch open; False: it is none (any more)."""
-    mine = SourceDraft.objects.filter(slot_id=slot_id, user_id=user_id, state=State.WORKING)
+    mine = SourceDraft.objects.filter(slot_id=slot_id, user_id=user_id, state=State.RUNNING)
     now = timezone.now()
     return mine.update(seen_at=now, touched_at=now) > 0
 

@@ -8,30 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
-from replview.jobs.rows import WAITING, Claim, JobRows
-from replview.jobs.running import announce
+from replview.jobs.rows import JobRows
 from replview.store.models import Export, Slot
-
-TASK = "replview.serve_exports"
-#: A worker that gave no sign of life for this long is gone.
-LOST_SECONDS = 20.0
-#: Begun so often and never ended: it takes its workers along, and is given up.
-MOST_ATTEMPTS = 5
 
 rows = JobRows(
     Export,
-    lost_seconds=LOST_SECONDS,
-    most_attempts=MOST_ATTEMPTS,
+    task="replview.serve_exports",
+    lost_seconds=20.0,
+    most_attempts=5,
     remedy="See its log, and the memory of the machine; then export again",
     at_claim={"seconds_left": None},
 )
-anything_waits, claim, claim_of = rows.anything_waits, rows.claim, rows.claim_of
-beat, fail, give_back = rows.beat, rows.fail, rows.give_back
-cancel, is_cancelled = rows.cancel, rows.is_cancelled
-
-_NOW = {"started_at": Now(), "heartbeat_at": Now()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +55,8 @@ def request(asked: Asked, *, begun: bool = False) -> Export:
         if asked.name:
             # Two that ask at once are asked for once.
             Slot.objects.select_for_update(of=("self",), no_key=True).get(pk=asked.slot.pk)
-            named = Export.objects.filter(slot=asked.slot, name=asked.name, state__in=WAITING)
-            if (waiting := named.first()) is not None:
+            waiting = rows.rows(rows.unended, slot=asked.slot, name=asked.name).first()
+            if waiting is not None:
                 raise AlreadyRunning(waiting)
         export = Export.objects.create(
             slot=asked.slot,
@@ -79,9 +69,10 @@ def request(asked: Asked, *, begun: bool = False) -> Export:
             spark=asked.spark,
             requested_by=asked.by,
             requested_how=asked.how,
-            **({"state": Export.State.RUNNING, "attempts": 1, **_NOW} if begun else {}),
         )
-        announce(TASK)
+        if begun:
+            export = rows.claim(Q(pk=export.pk)) or export
+        rows.announce()
     return export
 
 
@@ -93,20 +84,11 @@ def last_done(slot: Slot, name: str) -> Export | None:
 def give_back_lost() -> None:
     """Have the exports gone on with whose worker is gone, unless they take every worker along."""
     # A command's folder may be on a machine where no worker is: it is not gone on with.
-    rows.lost().filter(requested_how=Export.How.COMMAND).update(
-        state=Export.State.FAILED,
+    rows.leave(
+        rows.rows(rows.lost, requested_how=Export.How.COMMAND),
+        "FAILED",
         finished_at=Now(),
         problem_cause="the command is gone",
         problem_remedy="Run it again: files that are whole are kept",
     )
     rows.give_back_lost()
-
-
-def began(claim: Claim, *, worker: str, pid: int, log_path: str) -> bool:
-    """Note the job's process; False where the export was taken away."""
-    return beat(claim, worker=worker, job_pid=pid, log_path=log_path)
-
-
-def finish(claim: Claim, result: Mapping[str, Any], **progress: Any) -> bool:
-    """Keep what was written."""
-    return rows.finish(claim, result, seconds_left=0.0, **progress)

@@ -13,7 +13,7 @@ QUIET_SECONDS = 30.0
 #: What cannot be reached is tried again so often, and after the first ten minutes so seldom.
 _SOON, _LATER = dt.timedelta(seconds=15), dt.timedelta(minutes=5)
 _TEN_MINUTES = dt.timedelta(minutes=10)
-_CARRIED_OUT = [SourceDraft.State.ASKED, SourceDraft.State.WORKING]
+_CARRIED_OUT = [SourceDraft.State.WAITING, SourceDraft.State.RUNNING]
 _ADDRESS = ("conninfo", "sealed_password", "password_ref")
 
 

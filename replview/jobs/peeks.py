@@ -1,20 +1,19 @@
-"""Looks into slots: asked for by a page, claimed by one worker, finished or failed, then kept.
+"""Looks into slots: asked for by a page, done by one worker, finished or failed, then kept.
 
-The states are ``requested`` → ``running`` → ``done`` or ``failed``. Whoever claims a row is alone
-with it; a row whose worker vanished fails with a sentence.
+One whose worker vanished fails with a sentence.
 """
 
 import datetime as dt
 from typing import Any
 
 import orjson
-from django.db import connection
+from django.db.models import DurationField, ExpressionWrapper, F, Value
+from django.db.models.functions import Now
 from django.utils import timezone
 
-from replview.jobs.running import announce
+from replview.jobs.rows import JobRows
 from replview.store.models import SlotPeek, Source
 
-TASK = "replview.serve_peeks"
 #: A look that runs for so much longer than it may was abandoned: its worker is gone.
 ABANDONED_AFTER_SECONDS = 60
 KEPT = dt.timedelta(days=7)
@@ -22,20 +21,12 @@ KEPT = dt.timedelta(days=7)
 RESULT_LIMIT_BYTES = 16 << 20
 _TOLD = "the changes themselves: together they are larger than a result may be"
 
-_CLAIM = """
-    UPDATE slot_peek SET state = 'running', started_at = clock_timestamp()
-    WHERE id = (SELECT id FROM slot_peek WHERE state = 'requested'
-                ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING id
-"""
-_FAIL_ABANDONED = """
-    UPDATE slot_peek SET state = 'failed', finished_at = clock_timestamp(),
-           problem_code = 'abandoned',
-           problem_cause = 'the worker that looked into the slot ended before it was done',
-           problem_remedy = 'Look again'
-    WHERE state = 'running'
-      AND started_at < clock_timestamp() - make_interval(secs => max_seconds + %s)
-"""
+rows = JobRows(
+    SlotPeek,
+    task="replview.serve_peeks",
+    lost_seconds=ABANDONED_AFTER_SECONDS,
+    beside=("source",),
+)
 
 
 def request(
@@ -56,51 +47,29 @@ def request(
         max_seconds=max_seconds,
         requested_by=by,
     )
-    announce(TASK)
+    rows.announce()
     return peek
 
 
-def anything_waits() -> bool:
-    """Whether some look is neither done nor given up: one look at a partial index."""
-    return SlotPeek.objects.filter(
-        state__in=[SlotPeek.State.REQUESTED, SlotPeek.State.RUNNING]
-    ).exists()
-
-
-def claim() -> SlotPeek | None:
-    """The oldest look nobody has begun, now ours; None where there is none."""
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM)
-        row = cursor.fetchone()
-    return None if row is None else SlotPeek.objects.select_related("source").get(pk=row[0])
-
-
-def finish(peek_id: int, result: dict[str, Any]) -> bool:
+def finish(claim: SlotPeek, result: dict[str, Any]) -> bool:
     """Store what was found; False where it was given up meanwhile."""
-    return _end(peek_id, state=SlotPeek.State.DONE, result=_storable(result))
-
-
-def fail(peek_id: int, code: str, cause: str, remedy: str) -> bool:
-    """Store why nothing was found; False where it was given up meanwhile."""
-    return _end(
-        peek_id,
-        state=SlotPeek.State.FAILED,
-        problem_code=code,
-        problem_cause=cause,
-        problem_remedy=remedy,
-    )
-
-
-def _end(peek_id: int, **columns: Any) -> bool:
-    running = SlotPeek.objects.filter(pk=peek_id, state=SlotPeek.State.RUNNING)
-    return running.update(finished_at=timezone.now(), **columns) == 1
+    return rows.finish(claim, result=_storable(result))
 
 
 def fail_abandoned() -> int:
-    """Give up those whose worker vanished; returns how many."""
-    with connection.cursor() as cursor:
-        cursor.execute(_FAIL_ABANDONED, [ABANDONED_AFTER_SECONDS])
-        return int(cursor.rowcount)
+    """Give up those whose worker vanished; returns how many. It gives no sign of life meanwhile."""
+    may_last = ExpressionWrapper(
+        F("max_seconds") * Value(dt.timedelta(seconds=1)), output_field=DurationField()
+    )
+    patience = dt.timedelta(seconds=ABANDONED_AFTER_SECONDS)
+    return rows.leave(
+        rows.rows(rows.running, started_at__lt=Now() - may_last - patience),
+        "FAILED",
+        finished_at=Now(),
+        problem_code="abandoned",
+        problem_cause="the worker that looked into the slot ended before it was done",
+        problem_remedy="Look again",
+    )
 
 
 def delete_old() -> int:

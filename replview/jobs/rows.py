@@ -1,124 +1,191 @@
-"""The row of a job: ``waiting`` → ``running`` → ``done``, ``failed`` or ``cancelled``.
+"""The life of a job, of whatever kind: asked for → waiting → running → done, failed or cancelled.
 
-Whoever claims a row is alone with it: all it says begins with an UPDATE of the row ``WHERE
-started_at = mine``, and 0 rows means stop. A worker that stops gives the row back; one that was
-lost has it given back, unless it was lost with this row too often.
+Whoever claims a row is alone with it, and the claimed row is the claim: all that its worker says
+begins with an UPDATE of the row ``WHERE started_at`` is the claim's, and 0 rows means stop. A
+worker that stops gives the row back; what becomes of one whose worker was lost its kind says.
 """
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
-from django.db import transaction
-from django.db.models import F, QuerySet, TextField, Value
+from django.db import DatabaseError, connection, transaction
+from django.db.models import F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat, Now
 
-from replview.store.models import Export, HistoryJob
+from replview.jobs.running import Kind, announce, register
+from replview.store.connecting import orm_connection
+from replview.store.models.jobs import Job
 
-State = Export.State
-WAITING = (State.WAITING, State.RUNNING)
+log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to do one job, until somebody takes it away."""
-
-    job_id: int
-    #: Tells this worker from any other that had the job before or gets it after.
-    started_at: dt.datetime
+J = TypeVar("J", bound=Job)
 
 
-class JobRows:
-    """All rows of one model: claimed, kept by signs of life, ended, given back."""
+class JobRows(Generic[J]):
+    """All rows of one kind: claimed, kept by signs of life, ended, given back."""
 
     def __init__(
         self,
-        model: type[Export] | type[HistoryJob],
+        model: type[J],
         *,
+        task: str,
         lost_seconds: float,
-        most_attempts: int,
-        remedy: str,
+        most_attempts: int | None = None,
+        remedy: str = "",
+        beside: tuple[str, ...] = (),
         at_claim: Mapping[str, Any] | None = None,
     ) -> None:
-        """A worker that gave no sign of life for ``lost_seconds`` is gone. A job that was begun
-        ``most_attempts`` times takes its workers along: it fails with this ``remedy``.
+        """``task`` is the Celery task that begins what waits. A worker that gave no sign of life
+        for ``lost_seconds`` is gone. A job that was begun ``most_attempts`` times takes its workers
+        along: it fails with this ``remedy``. A claimed row comes with what is ``beside`` it, and
+        with the columns ``at_claim``.
         """
-        self._model = model
-        self._lost = dt.timedelta(seconds=lost_seconds)
+        self.task, self.lost_seconds = task, lost_seconds
+        self._model, self._beside, self._at_claim = model, beside, dict(at_claim or {})
         self._most_attempts, self._remedy = most_attempts, remedy
-        self._at_claim = dict(at_claim or {})
+        state = model.State
+        self.waiting, self.running = Q(state=state["WAITING"]), Q(state=state["RUNNING"])
+        #: Neither done nor given up: in the partial index of the table.
+        self.unended = self.waiting | self.running
+        #: The worker gave no sign of life for too long, by the store's clock.
+        self.lost = self.running & Q(heartbeat_at__lt=Now() - dt.timedelta(seconds=lost_seconds))
+        #: A worker has it: its claim counts.
+        self.held = self.running
 
-    def _rows(self, **conditions: Any) -> "QuerySet[Any]":
-        return self._model._base_manager.filter(**conditions)
+    def served(
+        self,
+        *,
+        name: str,
+        run: Callable[[J, threading.Event], object],
+        claim: Callable[[], J | None] | None = None,
+        recover: Callable[[], object] | None = None,
+        at_once: int = 1,
+        abandoned: bool = False,
+        private: bool = False,
+    ) -> Kind[J]:
+        """Have them done by the workers; the arguments are those of ``Kind``. Unless its kind says
+        otherwise what a lost worker had is given back.
+        """
+        return register(
+            Kind(
+                name=name,
+                task=self.task,
+                waits=self.anything_waits,
+                claim=claim or self.claim,
+                run=run,
+                recover=recover or self.give_back_lost,
+                at_once=at_once,
+                abandoned=abandoned,
+                private=private,
+            )
+        )
+
+    def rows(self, *conditions: Q, **values: object) -> "QuerySet[J]":
+        """Whoever may see them."""
+        return self._model._base_manager.filter(*conditions, **values)
+
+    def announce(self) -> None:
+        """Have a worker begin what waits, once the transaction under way is committed."""
+        announce(self.task)
 
     def anything_waits(self) -> bool:
-        """Whether some job is neither done nor given up: one look at a partial index."""
-        return self._rows(state__in=WAITING).exists()
+        """Whether there is anything to do or to recover: one look at a partial index."""
+        return self.rows(self.unended).exists()
 
-    def claim(self) -> Claim | None:
-        """The oldest that waits, now ours; None where there is none."""
-        waiting = self._rows(state=State.WAITING).order_by("pk")
+    def claim(self, among: Q | None = None, **columns: Any) -> J | None:
+        """The oldest that waits (or of those ``among`` which it is to be), now ours; None where
+        there is none.
+        """
+        found = self.rows(self.waiting if among is None else among).order_by("pk")
         with transaction.atomic():
-            row = waiting.select_for_update(skip_locked=True).only("pk").first()
+            row = found.select_for_update(skip_locked=True, of=("self",)).only("pk").first()
             if row is None:
                 return None
-            self._rows(pk=row.pk).update(
-                state=State.RUNNING, started_at=Now(), heartbeat_at=Now(),
-                attempts=F("attempts") + 1, **self._at_claim,
-            )  # fmt: skip
-            return self.claim_of(row.pk)
+            self.rows(pk=row.pk).update(
+                **{"state": self._model.State["RUNNING"], **self._at_claim, **columns},
+                started_at=Now(),
+                heartbeat_at=Now(),
+                attempts=F("attempts") + 1,
+            )
+            return self.rows().select_related(*self._beside).get(pk=row.pk)
 
-    def claim_of(self, job_id: int) -> Claim:
-        """The claim of whoever has begun it last."""
-        return Claim(job_id, self._rows(pk=job_id).values_list("started_at", flat=True).get())
+    def mine(self, claim: J) -> "QuerySet[J]":
+        """The claimed row, as long as it is ours."""
+        return self.rows(self.held, pk=claim.pk, started_at=claim.started_at)
 
-    def lost(self) -> "QuerySet[Any]":
-        """Those whose worker gave no sign of life for too long, by the store's clock."""
-        return self._rows(state=State.RUNNING, heartbeat_at__lt=Now() - self._lost)
+    def beat(self, claim: J, /, **columns: Any) -> bool:
+        """A sign of life, and what is known now; False where it was cancelled or taken away."""
+        # The store's clock, not the worker's: they are compared with one another.
+        return self.mine(claim).update(heartbeat_at=Now(), **columns) == 1
+
+    def leave(self, rows: "QuerySet[J]", state: str, /, **columns: Any) -> int:
+        """Out of their workers' hands, in whatever way; returns how many were."""
+        return rows.update(state=self._model.State[state], **columns)
+
+    def end(self, claim: J, state: str, /, **columns: Any) -> bool:
+        """Ours is over; False where it was cancelled or taken away."""
+        return self.leave(self.mine(claim), state, finished_at=Now(), **columns) == 1
+
+    def finish(self, claim: J, /, **columns: Any) -> bool:
+        """Keep what came of it."""
+        return self.end(claim, "DONE", **columns)
+
+    def fail(self, claim: J, cause: str, remedy: str, /, **columns: Any) -> bool:
+        """Keep why nothing did."""
+        return self.end(claim, "FAILED", problem_cause=cause, problem_remedy=remedy, **columns)
+
+    def give_back(self, claim: J) -> bool:
+        """Our worker stops: another goes on. It was not the job's fault."""
+        return self.leave(self.mine(claim), "WAITING", attempts=F("attempts") - 1) == 1
 
     def give_back_lost(self) -> None:
         """Have others do what a lost worker had, unless it takes every worker along."""
-        text = TextField()
-        cause = Concat(
-            Value("its worker was lost ", text),
-            Cast("attempts", text),
-            Value(" times before it ended", text),
-        )
-        self.lost().filter(attempts__gte=self._most_attempts).update(
-            state=State.FAILED,
-            finished_at=Now(),
-            problem_cause=cause,
-            problem_remedy=self._remedy,
-        )
-        self.lost().update(state=State.WAITING)
-
-    def beat(self, claim: Claim, **facts: Any) -> bool:
-        """A sign of life, and what is known now; False where it was cancelled or taken away."""
-        mine = self._rows(pk=claim.job_id, state=State.RUNNING, started_at=claim.started_at)
-        # The store's clock, not the worker's: they are compared with one another.
-        return mine.update(heartbeat_at=Now(), **facts) == 1
-
-    def finish(self, claim: Claim, result: Mapping[str, Any], **facts: Any) -> bool:
-        """Keep what came of it."""
-        return self.beat(claim, state=State.DONE, finished_at=Now(), result=dict(result), **facts)
-
-    def fail(self, claim: Claim, cause: str, remedy: str) -> bool:
-        """Keep why nothing did."""
-        return self.beat(
-            claim, state=State.FAILED, finished_at=Now(), problem_cause=cause,
-            problem_remedy=remedy,
-        )  # fmt: skip
-
-    def give_back(self, claim: Claim) -> bool:
-        """Our worker stops: another goes on. It was not the job's fault."""
-        return self.beat(claim, state=State.WAITING, attempts=F("attempts") - 1)
+        if self._most_attempts is not None:
+            text = TextField()
+            cause = Concat(
+                Value("its worker was lost ", text),
+                Cast("attempts", text),
+                Value(" times before it ended", text),
+            )
+            too_often = self.rows(self.lost, attempts__gte=self._most_attempts)
+            self.leave(
+                too_often, "FAILED", finished_at=Now(), problem_cause=cause,
+                problem_remedy=self._remedy,
+            )  # fmt: skip
+        self.leave(self.rows(self.lost), "WAITING")
 
     def cancel(self, job_id: int) -> bool:
         """Give it up, begun or not; False where it has ended."""
-        wanted = self._rows(pk=job_id, state__in=WAITING)
-        return wanted.update(state=State.CANCELLED, finished_at=Now()) == 1
+        return self.leave(self.rows(self.unended, pk=job_id), "CANCELLED", finished_at=Now()) == 1
 
-    def is_cancelled(self, job_id: int) -> bool:
+    def is_cancelled(self, claim: J) -> bool:
         """Whether nobody wants it any more."""
-        return self._rows(pk=job_id, state=State.CANCELLED).exists()
+        return self.rows(pk=claim.pk, state=self._model.State["CANCELLED"]).exists()
+
+
+@contextmanager
+def beating(beat: Callable[[], object], seconds: float) -> Iterator[None]:
+    """Have signs of life given from a thread of its own until the block ends: a step may last."""
+    over = threading.Event()
+
+    def work() -> None:
+        with orm_connection():
+            while not over.wait(seconds):
+                try:
+                    beat()
+                except DatabaseError as error:
+                    # The store is away for a moment: the next sign says the same.
+                    log.warning("no sign of life (%s)", type(error).__name__)
+                    connection.close()
+
+    thread = threading.Thread(target=work, name="beating", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -16,7 +16,7 @@ def asked(recording: Recording, table: str, **more) -> Baseline:
     return baselines.request(recording.slot, schema or "public", name, by="test", **more)
 
 
-def begun(baseline: Baseline) -> baselines.Claim:
+def begun(baseline: Baseline) -> Baseline:
     """It, claimed, whatever else waits."""
     Baseline.objects.filter(pk=baseline.pk).update(state="requested")
     others = Baseline.objects.filter(state="requested").exclude(pk=baseline.pk)
@@ -25,11 +25,11 @@ def begun(baseline: Baseline) -> baselines.Claim:
     claim = baselines.claim()
     Baseline.objects.filter(pk__in=waiting).update(state="requested")
     assert claim is not None
-    assert claim.baseline_id == baseline.pk
+    assert claim.pk == baseline.pk
     return claim
 
 
-def read(claim: baselines.Claim, recording: Recording, stop: threading.Event | None = None) -> Done:
+def read(claim: Baseline, recording: Recording, stop: threading.Event | None = None) -> Done:
     """Read what was claimed, on connections of its own."""
     dsn = recording.dsn or recording.source.dsn
     with connect_store("replview baseline") as store:

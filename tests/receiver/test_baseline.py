@@ -269,7 +269,7 @@ def test_a_cancelled_one_leaves_nothing(source: SourceDatabase, record) -> None:
     claim = begun(baseline)
     thread = ending_in(Lost, claim, recording)
     wait_for(lambda: Baseline.objects.get().rows)
-    assert baselines.cancel(baseline.pk)
+    assert baselines.rows.cancel(baseline.pk)
     thread.join(10)
 
     assert not thread.is_alive()
@@ -287,7 +287,7 @@ def test_a_stopped_worker_gives_it_back(source: SourceDatabase, record) -> None:
     wait_for(lambda: Baseline.objects.get().rows)
     stop.set()
     thread.join(10)
-    assert baselines.give_back(claim)
+    assert baselines.rows.give_back(claim)
 
     assert Transaction.objects.get().state == "discarded"
     Baseline.objects.update(rows_per_second=None)
@@ -303,7 +303,7 @@ def test_the_table_of_a_lost_worker_is_read_anew(source: SourceDatabase, record)
     wait_for(lambda: Baseline.objects.get().rows)
     # Frozen for long, as far as anybody can see.
     Baseline.objects.update(heartbeat_at="2020-01-01T00:00Z")
-    baselines.give_back_lost()
+    baselines.rows.give_back_lost()
     assert Baseline.objects.get().state == "requested"
 
     Baseline.objects.update(rows_per_second=None)
@@ -341,7 +341,7 @@ def test_a_new_life_of_the_slot_ends_it(source: SourceDatabase, record) -> None:
 
     assert failed == ["life_ended"]
     assert Transaction.objects.get(state="copying")
-    baselines.fail(claim, "life_ended", "it began anew", "Ask again")
+    baselines.rows.fail(claim, "it began anew", "Ask again", problem_code="life_ended")
     assert not Transaction.objects.filter(state="copying").exists()
 
 
@@ -371,7 +371,7 @@ def test_what_keeps_it_from_being_read_is_named(source, record, prepare: str, co
     recording.dsn = ""
     assert caught.value.code == code
     assert caught.value.remedy
-    assert baselines.fail(claim, code, "why", "what to do")
+    assert baselines.rows.fail(claim, "why", "what to do", problem_code=code)
     assert not Transaction.objects.filter(state="copying").exists()
 
 

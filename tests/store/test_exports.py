@@ -5,10 +5,11 @@ from django.db import connection
 
 from replview.jobs import exports
 from replview.jobs.exports import AlreadyRunning, Asked
-from replview.jobs.rows import Claim
 from replview.store.models import Export
 from tests.store.history_rows import History
 
+#: Begun so often, an export is given up.
+MOST_ATTEMPTS = 5
 pytestmark = pytest.mark.django_db
 
 
@@ -23,7 +24,7 @@ def asked(history: History, **more: object) -> Asked:
     return Asked(slot=history.slot, **{**given, **more})  # type: ignore[arg-type]
 
 
-def lost(claim: Claim) -> None:
+def lost(claim: Export) -> None:
     """Its worker gives no sign of life any more."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE export SET heartbeat_at = heartbeat_at - interval '1 hour'")
@@ -31,41 +32,41 @@ def lost(claim: Claim) -> None:
 
 def test_one_worker_alone_has_it(history: History) -> None:
     row = exports.request(asked(history))
-    claim = exports.claim()
+    claim = exports.rows.claim()
 
     assert claim is not None
-    assert claim.job_id == row.pk
-    assert exports.claim() is None
-    assert exports.beat(claim, rows=7)
+    assert claim.pk == row.pk
+    assert exports.rows.claim() is None
+    assert exports.rows.beat(claim, rows=7)
     assert Export.objects.get().rows == 7
 
 
 def test_whoever_lost_it_changes_nothing_any_more(history: History) -> None:
     exports.request(asked(history))
-    first = exports.claim()
+    first = exports.rows.claim()
     assert first is not None
     lost(first)
     exports.give_back_lost()
-    second = exports.claim()
+    second = exports.rows.claim()
     assert second is not None
 
-    assert not exports.beat(first, rows=1)
-    assert not exports.finish(first, {})
-    assert not exports.fail(first, "x", "y")
-    assert exports.finish(second, {"files": []}, rows=2)
+    assert not exports.rows.beat(first, rows=1)
+    assert not exports.rows.finish(first, result={})
+    assert not exports.rows.fail(first, "x", "y")
+    assert exports.rows.finish(second, result={"files": []}, rows=2)
     row = Export.objects.get()
     assert (row.state, row.rows, row.attempts) == ("done", 2, 2)
 
 
 def test_one_that_takes_every_worker_along_is_given_up(history: History) -> None:
     exports.request(asked(history))
-    for _ in range(exports.MOST_ATTEMPTS):
-        claim = exports.claim()
+    for _ in range(MOST_ATTEMPTS):
+        claim = exports.rows.claim()
         assert claim is not None
         lost(claim)
         exports.give_back_lost()
 
-    assert exports.claim() is None
+    assert exports.rows.claim() is None
     row = Export.objects.get()
     assert row.state == "failed"
     assert "5 times" in row.problem_cause
@@ -73,21 +74,20 @@ def test_one_that_takes_every_worker_along_is_given_up(history: History) -> None
 
 def test_a_worker_that_stops_did_not_fail_it(history: History) -> None:
     exports.request(asked(history))
-    for _ in range(exports.MOST_ATTEMPTS + 2):
-        claim = exports.claim()
+    for _ in range(MOST_ATTEMPTS + 2):
+        claim = exports.rows.claim()
         assert claim is not None
-        assert exports.give_back(claim)
+        assert exports.rows.give_back(claim)
 
-    assert exports.claim() is not None
+    assert exports.rows.claim() is not None
 
 
 def test_a_commands_export_is_its_own(history: History) -> None:
     row = exports.request(asked(history, how=Export.How.COMMAND), begun=True)
-    assert exports.claim() is None
-    claim = exports.claim_of(row.pk)
-    assert exports.beat(claim, rows=1)
+    assert exports.rows.claim() is None
+    assert exports.rows.beat(row, rows=1)
 
-    lost(claim)
+    lost(row)
     exports.give_back_lost()
     row.refresh_from_db()
     assert (row.state, row.problem_cause) == ("failed", "the command is gone")
@@ -95,12 +95,12 @@ def test_a_commands_export_is_its_own(history: History) -> None:
 
 def test_a_cancelled_one_is_told_so_at_its_next_sign_of_life(history: History) -> None:
     row = exports.request(asked(history))
-    claim = exports.claim()
+    claim = exports.rows.claim()
     assert claim is not None
-    assert exports.cancel(row.pk)
+    assert exports.rows.cancel(row.pk)
 
-    assert not exports.beat(claim)
-    assert not exports.cancel(row.pk)
+    assert not exports.rows.beat(claim)
+    assert not exports.rows.cancel(row.pk)
     assert Export.objects.get().state == "cancelled"
 
 
@@ -109,13 +109,13 @@ def test_a_name_has_one_export_at_a_time(history: History) -> None:
     with pytest.raises(AlreadyRunning):
         exports.request(asked(history, name="nightly"))
     exports.request(asked(history, name="hourly"))
-    claim = exports.claim()
+    claim = exports.rows.claim()
     assert claim is not None
-    exports.finish(claim, {})
+    exports.rows.finish(claim, result={})
 
     last = exports.last_done(history.slot, "nightly")
     assert last is not None
-    assert last.pk == claim.job_id
+    assert last.pk == claim.pk
 
 
 def test_the_record_outlives_the_slot(history: History) -> None:

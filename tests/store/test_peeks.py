@@ -28,12 +28,12 @@ def ask(source: Source, slot_name: str = "theirs") -> SlotPeek:
 def test_the_oldest_is_claimed_first(source: Source) -> None:
     first, second = ask(source), ask(source)
 
-    claimed = peeks.claim()
+    claimed = peeks.rows.claim()
     assert claimed == first
     assert claimed.state == "running"
     assert claimed.started_at is not None
-    assert peeks.claim() == second
-    assert peeks.claim() is None
+    assert peeks.rows.claim() == second
+    assert peeks.rows.claim() is None
 
 
 @pytest.mark.django_db(transaction=True)
@@ -44,7 +44,7 @@ def test_two_workers_never_claim_the_same(source: Source) -> None:
 
     def work() -> None:
         try:
-            while (peek := peeks.claim()) is not None:
+            while (peek := peeks.rows.claim()) is not None:
                 claimed.append(peek.pk)
         finally:
             connection.close()
@@ -59,10 +59,10 @@ def test_two_workers_never_claim_the_same(source: Source) -> None:
 
 def test_it_ends_once(source: Source) -> None:
     peek = ask(source)
-    assert not peeks.finish(peek.pk, RESULT), "nobody has begun it"
-    peeks.claim()
-    assert peeks.finish(peek.pk, RESULT)
-    assert not peeks.fail(peek.pk, "x", "y", "z")
+    assert not peeks.finish(peek, RESULT), "nobody has begun it"
+    claim = peeks.rows.claim()
+    assert peeks.finish(claim, RESULT)
+    assert not peeks.rows.fail(claim, "y", "z")
 
     peek.refresh_from_db()
     assert (peek.state, peek.result["plugin"], peek.problem_code) == ("done", "pgoutput", "")
@@ -71,8 +71,8 @@ def test_it_ends_once(source: Source) -> None:
 
 def test_one_whose_worker_vanished_is_given_up(source: Source) -> None:
     peek, other = ask(source), ask(source)
-    peeks.claim()
-    peeks.claim()
+    claim = peeks.rows.claim()
+    peeks.rows.claim()
     over = timezone.now() - timedelta(seconds=5 + peeks.ABANDONED_AFTER_SECONDS + 1)
     SlotPeek.objects.filter(pk=peek.pk).update(started_at=over)
 
@@ -81,7 +81,7 @@ def test_one_whose_worker_vanished_is_given_up(source: Source) -> None:
     other.refresh_from_db()
     assert (peek.state, other.state) == ("failed", "running")
     assert "ended before it was done" in peek.problem_cause
-    assert not peeks.finish(peek.pk, RESULT)
+    assert not peeks.finish(claim, RESULT)
 
 
 def test_old_ones_are_deleted(source: Source) -> None:
@@ -94,9 +94,9 @@ def test_old_ones_are_deleted(source: Source) -> None:
 
 def test_what_jsonb_refuses_is_stored_all_the_same(source: Source) -> None:
     peek = ask(source)
-    peeks.claim()
+    claim = peeks.rows.claim()
     change = {"op": "insert", "new": {"zebra": "a\0b", "ab": None}}
-    assert peeks.finish(peek.pk, {**RESULT, "first_changes": [change]})
+    assert peeks.finish(claim, {**RESULT, "first_changes": [change]})
 
     peek.refresh_from_db()
     (stored,) = peek.result["first_changes"]
@@ -107,9 +107,9 @@ def test_what_jsonb_refuses_is_stored_all_the_same(source: Source) -> None:
 def test_a_result_that_is_too_large_keeps_its_numbers(source: Source, monkeypatch) -> None:
     monkeypatch.setattr(peeks, "RESULT_LIMIT_BYTES", 1000)
     peek = ask(source)
-    peeks.claim()
+    claim = peeks.rows.claim()
     change = {"op": "insert", "new": {"body": "x" * 2000}}
-    peeks.finish(peek.pk, {**RESULT, "changes": 7, "first_changes": [change]})
+    peeks.finish(claim, {**RESULT, "changes": 7, "first_changes": [change]})
 
     peek.refresh_from_db()
     assert peek.result["changes"] == 7

@@ -34,7 +34,7 @@ class BaselineRow:
     @property
     def waits(self) -> bool:
         """It has not ended: it can be cancelled."""
-        return self.baseline.state in (Baseline.State.REQUESTED, Baseline.State.READING)
+        return self.baseline.waits
 
     @property
     def again(self) -> bool:
@@ -47,7 +47,7 @@ class BaselineRow:
         return {
             Baseline.State.DONE: "ok",
             Baseline.State.FAILED: "look",
-            Baseline.State.READING: "unknown",
+            Baseline.State.RUNNING: "unknown",
         }.get(Baseline.State(self.baseline.state), "idle")
 
     @property
@@ -63,10 +63,10 @@ class BaselineRow:
     @property
     def rows(self) -> str:
         """``41,000 of about 200,000``."""
-        if self.baseline.state == Baseline.State.REQUESTED:
+        if self.baseline.state == Baseline.State.WAITING:
             return "not begun"
         read = count_words(self.baseline.rows)
-        if self.baseline.state == Baseline.State.READING and self.baseline.lsn is None:
+        if self.baseline.state == Baseline.State.RUNNING and self.baseline.lsn is None:
             return "waits for the transactions that are open"
         if self.baseline.state == Baseline.State.DONE:
             return read
@@ -78,7 +78,7 @@ class BaselineRow:
     @property
     def progress(self) -> str:
         """``requested``, ``reading, 41,000 of about 200,000 rows``."""
-        if self.baseline.state == Baseline.State.REQUESTED:
+        if self.baseline.state == Baseline.State.WAITING:
             return "requested"
         return f"{self.rows}{'' if self.baseline.lsn is None else ' rows'}"
 
@@ -88,7 +88,7 @@ class BaselineRow:
         begun = self.reading_since
         until = self.baseline.finished_at or timezone.now()
         seconds = (until - begun).total_seconds() if begun else 0
-        waits = self.baseline.state == Baseline.State.REQUESTED
+        waits = self.baseline.state == Baseline.State.WAITING
         if waits or seconds < 0.1 or not self.baseline.rows:
             return None
         return f"{count_words(round(self.baseline.rows / seconds))} rows/s"
@@ -97,7 +97,7 @@ class BaselineRow:
     def unclaimed(self) -> bool:
         """Asked for a while ago, and nobody begins."""
         waited = timezone.now() - self.baseline.requested_at
-        asked = self.baseline.state == Baseline.State.REQUESTED
+        asked = self.baseline.state == Baseline.State.WAITING
         return asked and waited > timedelta(seconds=UNCLAIMED_SECONDS)
 
     @property
@@ -122,8 +122,8 @@ def rate_words(rows_per_second: int) -> str:
 
 def sentence(slot: Slot, rows: list[BaselineRow]) -> dict[str, str]:
     """State, cause, next step."""
-    reading = [row for row in rows if row.baseline.state == Baseline.State.READING]
-    waiting = [row for row in rows if row.baseline.state == Baseline.State.REQUESTED]
+    reading = [row for row in rows if row.baseline.state == Baseline.State.RUNNING]
+    waiting = [row for row in rows if row.baseline.state == Baseline.State.WAITING]
     done = {row.name for row in rows if row.baseline.state == Baseline.State.DONE}
     if reading:
         more = f"; {plural(len(waiting), 'more table waits', 'more tables wait')}"

@@ -50,7 +50,7 @@ def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpRes
 def _listed(slot: Slot) -> list[Baseline]:
     """What is read or waits first, then the newest."""
     found = list(Baseline.objects.filter(slot=slot).order_by("-id")[:SHOWN])
-    order = {Baseline.State.READING: 0, Baseline.State.REQUESTED: 1}
+    order = {Baseline.State.RUNNING: 0, Baseline.State.WAITING: 1}
     return sorted(found, key=lambda row: order.get(Baseline.State(row.state), 2))
 
 
@@ -85,7 +85,7 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
         if number is not None:
             mine = Baseline.objects.filter(slot=slot, pk=number)
             for found in mine.select_related("slot__source"):
-                if (store.cancel if action == "cancel" else store.retry)(found.pk):
+                if (store.rows.cancel if action == "cancel" else store.retry)(found.pk):
                     store.note_act(found, "cancelled" if action == "cancel" else "asked for again")
         return True
     form.error = _refusal(slot)

@@ -9,14 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import OperationalError, connection
-
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.request import Unerasable
 from replview.features.erasure.run import Act, Stopped
-from replview.jobs.rows import Claim
-from replview.jobs.running import Kind, register
-from replview.store.connecting import connect_store, orm_connection
+from replview.jobs.rows import beating
+from replview.store.connecting import connect_store
 from replview.store.models import Erasure
 from replview.store.retention import archive
 from replview.store.secrets import SecretKeyChanged
@@ -27,49 +24,51 @@ _BEAT_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 
 
-def carry_out(claim: Claim, stop: threading.Event) -> None:
+def carry_out(row: Erasure, stop: threading.Event) -> None:
     """Look, or erase, as far as it can be done now."""
-    row = Erasure.objects.select_related("slot__source").get(pk=claim.job_id)
-    beating = _Beating(claim)
+    lost = threading.Event()
+
+    def beat() -> None:
+        if not erasing.rows.beat(row):
+            lost.set()
 
     def check() -> None:
-        if stop.is_set() or beating.lost:
+        if stop.is_set() or lost.is_set():
             raise Stopped
 
-    with beating:
+    looks = row.state == Erasure.State.LOOKING
+    # A file may take a minute.
+    with beating(beat, _BEAT_SECONDS):
         try:
-            act = Act.of(row, claim, check)
-            if row.state == Erasure.State.LOOKING:
+            act = Act.of(row, check)
+            if looks:
                 _look(act)
             else:
                 _erase(act)
         except (Unerasable, SecretKeyChanged) as error:
-            if row.state == Erasure.State.LOOKING:
-                erasing.refuse(claim, error.cause, error.remedy)
-            else:
-                erasing.stay_unfinished(claim, error.cause, error.remedy)
+            (erasing.refuse if looks else erasing.stay_unfinished)(row, error.cause, error.remedy)
         except Stopped:
-            _give_back(claim)
+            erasing.give_back(row)
 
 
 def _look(act: Act) -> None:
     act.follow()
     found = act.look()
-    erasing.looked(act.claim, found=found, roots=list(act.roots.values()))
+    erasing.looked(act.row, found=found, roots=list(act.roots.values()))
 
 
 def _erase(act: Act) -> None:
     act.follow()
     erased = _added(act.row.erased, act.erase_store())
-    erasing.beat(act.claim, erased=erased)
+    erasing.rows.beat(act.row, erased=erased)
     left = _erase_files(act)
     act.beside.erase_results()
     act.clear_texts()
     act.vacuum(erased["days"])
     if left is not None:
-        erasing.stay_unfinished(act.claim, *left, roots=list(act.roots.values()))
+        erasing.stay_unfinished(act.row, *left, roots=list(act.roots.values()))
         return
-    if erasing.finish(act.claim, roots=list(act.roots.values())):
+    if erasing.finish(act.row, roots=list(act.roots.values())):
         note(
             "erased",
             user=act.row.confirmed_by,
@@ -114,52 +113,12 @@ def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _give_back(claim: Claim) -> None:
-    """Another goes on at once."""
-    mine = Erasure.objects.filter(pk=claim.job_id, started_at=claim.started_at)
-    mine.filter(state=Erasure.State.RUNNING).update(state=Erasure.State.WAITING, step="")
-    mine.filter(state=Erasure.State.LOOKING).update(heartbeat_at=None, step="")
-
-
-class _Beating:
-    """A sign of life every few seconds, from a thread of its own: a file may take a minute."""
-
-    def __init__(self, claim: Claim) -> None:
-        self._claim = claim
-        self._over = threading.Event()
-        self.lost = False
-        self._thread = threading.Thread(target=self._beat, name="erasing-beat", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join(_BEAT_SECONDS)
-
-    def _beat(self) -> None:
-        with orm_connection():
-            while not self._over.wait(_BEAT_SECONDS):
-                try:
-                    self.lost = not erasing.beat(self._claim)
-                except OperationalError:
-                    connection.close()
-
-
-def _waits() -> bool:
-    erasing.forget_unconfirmed()
-    return erasing.anything_waits()
-
-
 #: A lost worker's erasure is gone on with: all of its steps may be done twice. What its errors say
 #: may hold values.
-KIND = register(
-    Kind(
-        name="erasing",
-        task=erasing.TASK,
-        waits=_waits,
-        claim=erasing.claim,
-        run=carry_out,
-        private=True,
-    )
+KIND = erasing.rows.served(
+    name="erasing",
+    claim=erasing.claim,
+    run=carry_out,
+    recover=erasing.forget_unconfirmed,
+    private=True,
 )

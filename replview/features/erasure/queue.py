@@ -11,43 +11,46 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from django.db import connection
+from django.db.models import Case, Q, Value, When
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from replview.features.erasure.request import ErasureRequest, digest
-from replview.jobs.rows import Claim
-from replview.jobs.running import announce
+from replview.jobs.rows import JobRows
 from replview.store.models import Erasure, Relation, Slot
 from replview.store.secrets import seal, unseal
 from replview.store.write.access_record import Action, note
 
-TASK = "replview.serve_erasures"
-#: A worker that gave no sign of life for this long is gone.
-LOST_SECONDS = 60.0
 #: A look holds for so long: what it found grows old, and the keys are not to be kept.
-LOOK_HOLDS_SECONDS = 3600.0
+LOOK_HOLDS = dt.timedelta(hours=1)
 TRY_AGAIN = dt.timedelta(minutes=10)
+_State = Erasure.State
+_LOOKING, _LOOKED = Q(state=_State.LOOKING), Q(state=_State.LOOKED)
+_UNFINISHED = Q(state=_State.UNFINISHED)
+_FORGOTTEN = {"sealed_plan": "", "step": ""}
 
-_CLAIM = """
-    UPDATE erasure SET started_at = clock_timestamp(), heartbeat_at = clock_timestamp(),
-           attempts = attempts + 1,
-           state = CASE state WHEN 'looking' THEN 'looking' ELSE 'running' END
-    WHERE id = (SELECT id FROM erasure WHERE (%(only)s::bigint IS NULL OR id = %(only)s)
-                  AND (state = 'waiting'
-                       OR (state = 'unfinished' AND (next_try_at <= clock_timestamp()
-                                                     OR %(only)s::bigint IS NOT NULL))
-                       OR (state IN ('looking', 'running')
-                           AND (heartbeat_at IS NULL OR heartbeat_at
-                                < clock_timestamp() - make_interval(secs => %(lost)s))))
-                ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING id
-"""
-_FORGET = """
-    UPDATE erasure SET state = 'dropped', sealed_plan = '', finished_at = clock_timestamp(),
-           problem_cause = 'nobody confirmed it within an hour'
-    WHERE state = 'looked' AND heartbeat_at < clock_timestamp() - make_interval(secs => %(holds)s)
-"""
+
+class _ErasureRows(JobRows[Erasure]):
+    """Looked at by a worker first; unfinished, tried again until they are done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Erasure,
+            task="replview.serve_erasures",
+            lost_seconds=60.0,
+            beside=("slot__source",),
+            at_claim={
+                "state": Case(When(_LOOKING, Value(_State.LOOKING)), default=Value(_State.RUNNING))
+            },
+        )
+        self.held |= _LOOKING
+        self.unended |= _LOOKING | _UNFINISHED | _LOOKED
+        silent = Now() - dt.timedelta(seconds=self.lost_seconds)
+        #: A look has no other state while a worker has it.
+        nobody = Q(heartbeat_at=None) | Q(heartbeat_at__lt=silent)
+        self.waiting |= (self.held & nobody) | _UNFINISHED
+
+
+rows = _ErasureRows()
 
 
 def request(erasure_request: ErasureRequest, *, by: str, how: str) -> Erasure:
@@ -74,7 +77,7 @@ def request(erasure_request: ErasureRequest, *, by: str, how: str) -> Erasure:
         requested_how=how,
         sealed_plan=seal(orjson.dumps(plan).decode()),
     )
-    announce(TASK)
+    rows.announce()
     return made
 
 
@@ -84,9 +87,9 @@ def plan_of(row: Erasure) -> dict[str, Any]:
     return told
 
 
-def keep_plan(claim: Claim, plan: Mapping[str, Any]) -> bool:
+def keep_plan(row: Erasure, plan: Mapping[str, Any]) -> bool:
     """Sealed; False where another has the act."""
-    return beat(claim, sealed_plan=seal(orjson.dumps(plan).decode()))
+    return rows.beat(row, sealed_plan=seal(orjson.dumps(plan).decode()))
 
 
 def word_of(row: Erasure) -> str:
@@ -101,7 +104,7 @@ def confirm(row: Erasure, *, by: str) -> bool:
         state=Erasure.State.WAITING, confirmed_by=by, confirmed_at=Now(), problem_cause="",
         problem_remedy="",
     )  # fmt: skip
-    announce(TASK)
+    rows.announce()
     return confirmed == 1
 
 
@@ -123,7 +126,7 @@ def leave_out(row: Erasure, root: str, *, by: str) -> bool:
     if roots == row.roots or unfinished.update(roots=roots, next_try_at=Now()) != 1:
         return False
     note(Action.ERASED, subject=f"erasure {row.pk}", details={"left out": root})
-    announce(TASK)
+    rows.announce()
     return True
 
 
@@ -131,68 +134,52 @@ def try_again(row: Erasure) -> bool:
     """Now rather than in a while."""
     unfinished = Erasure.objects.filter(pk=row.pk, state=Erasure.State.UNFINISHED)
     wanted = unfinished.update(next_try_at=Now())
-    announce(TASK)
+    rows.announce()
     return wanted == 1
 
 
-def anything_waits() -> bool:
-    """One look at a partial index."""
-    states = [Erasure.State.LOOKING, Erasure.State.WAITING, Erasure.State.RUNNING,
-              Erasure.State.UNFINISHED]  # fmt: skip
-    return Erasure.objects.filter(state__in=states).exists()
-
-
-def claim(only: int | None = None) -> Claim | None:
+def claim(only: int | None = None) -> Erasure | None:
     """The oldest that is due, or the named one, now ours."""
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, {"only": only, "lost": LOST_SECONDS})
-        row = cursor.fetchone()
-    if row is None:
-        return None
-    found = Erasure.objects.get(pk=row[0])
-    assert found.started_at is not None
-    return Claim(found.pk, found.started_at)
+    due = ~_UNFINISHED | Q(next_try_at__lte=Now()) if only is None else Q(pk=only)
+    return rows.claim(rows.waiting & due)
 
 
 def forget_unconfirmed() -> None:
     """Looks that nobody acted on, and their keys."""
-    with connection.cursor() as cursor:
-        cursor.execute(_FORGET, {"holds": LOOK_HOLDS_SECONDS})
+    old = rows.rows(_LOOKED, heartbeat_at__lt=Now() - LOOK_HOLDS)
+    cause = "nobody confirmed it within an hour"
+    rows.leave(old, "DROPPED", finished_at=Now(), problem_cause=cause, **_FORGOTTEN)
 
 
-def beat(claim: Claim, **values: Any) -> bool:
-    """A sign of life, and how far it is; False where another has it."""
-    mine = Erasure.objects.filter(pk=claim.job_id, started_at=claim.started_at)
-    return mine.update(heartbeat_at=Now(), **values) == 1
+def give_back(row: Erasure) -> None:
+    """Our worker stops: another goes on at once."""
+    mine = rows.mine(row)
+    rows.leave(mine.filter(rows.running), "WAITING", step="")
+    mine.filter(_LOOKING).update(heartbeat_at=None, step="")
 
 
-def looked(claim: Claim, **values: Any) -> bool:
+def looked(row: Erasure, **columns: Any) -> bool:
     """What it would touch is known."""
-    return beat(claim, state=Erasure.State.LOOKED, step="", **values)
+    return rows.beat(row, state=_State.LOOKED, step="", **columns)
 
 
-def finish(claim: Claim, **values: Any) -> bool:
+def finish(row: Erasure, **columns: Any) -> bool:
     """All is erased: the keys are forgotten."""
-    return beat(
-        claim, state=Erasure.State.DONE, sealed_plan="", step="", problem_cause="",
-        problem_remedy="", finished_at=Now(), next_try_at=None, **values,
-    )  # fmt: skip
+    columns |= {"problem_cause": "", "problem_remedy": "", "next_try_at": None, **_FORGOTTEN}
+    return rows.end(row, "DONE", **columns)
 
 
-def stay_unfinished(claim: Claim, cause: str, remedy: str, **values: Any) -> bool:
+def stay_unfinished(row: Erasure, cause: str, remedy: str, **columns: Any) -> bool:
     """Something is left; it is tried again."""
-    return beat(
-        claim, state=Erasure.State.UNFINISHED, step="", problem_cause=cause,
-        problem_remedy=remedy, next_try_at=timezone.now() + TRY_AGAIN, **values,
-    )  # fmt: skip
+    columns |= {"problem_cause": cause, "problem_remedy": remedy}
+    later = Now() + TRY_AGAIN
+    return rows.beat(row, state=_State.UNFINISHED, step="", next_try_at=later, **columns)
 
 
-def refuse(claim: Claim, cause: str, remedy: str) -> bool:
+def refuse(row: Erasure, cause: str, remedy: str) -> bool:
     """A look that could not be done: nothing was changed."""
-    return beat(
-        claim, state=Erasure.State.DROPPED, sealed_plan="", step="", problem_cause=cause,
-        problem_remedy=remedy, finished_at=Now(),
-    )  # fmt: skip
+    columns = {"problem_cause": cause, "problem_remedy": remedy, **_FORGOTTEN}
+    return rows.end(row, "DROPPED", **columns)
 
 
 def others_recording(slot: Slot, tables: Sequence[str]) -> list[str]:

@@ -27,7 +27,6 @@ from replview.features.erasure.request import Unerasable
 from replview.features.erasure.rows import ErasedTable, Found
 from replview.features.erasure.trails import Key, Span, key_of, spans_of
 from replview.features.erasure.values import Eraser, Tally, erased_mark
-from replview.jobs.rows import Claim
 from replview.store.connecting import connect_store
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
 from replview.store.read.row_history.keys import tables_named
@@ -51,7 +50,6 @@ class Act:
 
     row: Erasure
     slot: Slot
-    claim: Claim
     plan: dict[str, Any]
     #: Raises ``Stopped``.
     check: Callable[[], None]
@@ -60,7 +58,7 @@ class Act:
     roots: dict[str, RootState] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, row: Erasure, claim: Claim, check: Callable[[], None]) -> "Act":
+    def of(cls, row: Erasure, check: Callable[[], None]) -> "Act":
         """Raises ``SecretKeyChanged``, ``Unerasable``."""
         slot = row.slot
         if slot is None:
@@ -68,7 +66,7 @@ class Act:
                 f"slot {row.slot_name} is removed, and its record with it",
                 "Its exports are not: delete them, or erase from them by hand",
             )
-        act = cls(row, slot, claim, erasing.plan_of(row), check)
+        act = cls(row, slot, erasing.plan_of(row), check)
         for name in row.tables:
             table = tables_named(reading_session(), slot, name)
             if table is None:
@@ -129,7 +127,7 @@ class Act:
             self.spans[name] = spans
         state = {name: [span.to_json() for span in spans] for name, spans in self.spans.items()}
         self.plan["spans"] = state
-        if not erasing.keep_plan(self.claim, self.plan):
+        if not erasing.keep_plan(self.row, self.plan):
             raise Stopped
 
     def look(self) -> dict[str, Any]:
@@ -199,7 +197,7 @@ class Act:
             self._step(f"erasing from {told['what']}")
             done = reach(told, lambda url=url, told=told: self._erase_from(url, told))  # type: ignore[misc]
             told["done"] = done
-            erasing.beat(self.claim, roots=list(self.roots.values()))
+            erasing.rows.beat(self.row, roots=list(self.roots.values()))
         return [told for _, told in self._asked_roots() if not told["done"]]
 
     def wait_for_readers(self) -> str:
@@ -261,7 +259,7 @@ class Act:
 
     def _step(self, words: str) -> None:
         self.check()
-        erasing.beat(self.claim, step=words)
+        erasing.rows.beat(self.row, step=words)
 
     @property
     def _texts(self) -> list[str]:
@@ -273,7 +271,7 @@ class Act:
         texts = sorted({*self._texts, *found})
         if texts != self._texts:
             self.plan["texts"] = texts
-            if not erasing.keep_plan(self.claim, self.plan):
+            if not erasing.keep_plan(self.row, self.plan):
                 raise Stopped
 
     def _erased_keys(self) -> set[Key]:

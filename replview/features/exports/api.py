@@ -184,7 +184,7 @@ def cancel(request: HttpRequest, export_id: int) -> dict[str, Any]:
     row = _found(export_id)
     if row.requested_by != request.user.get_username() and not may(request.user, Role.ADMIN):
         raise Refusal("an export is cancelled by whoever asked for it, or by an admin")
-    if not exports.cancel(row.pk):
+    if not exports.rows.cancel(row.pk):
         raise BadRequest(f"export {row.pk} is {_found(export_id).state} already")
     note(Action.EXPORTED, subject=f"export {row.pk}", details={"act": "cancelled"})
     return export_json(_found(export_id))

@@ -5,10 +5,7 @@ output is a JSON object, the last one says what became of it.
 """
 
 import contextlib
-import os
-import signal
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ from replview.store.models import Export
 MODULE = "replview.spark.export_job"
 #: The variable of the environment that holds the store's address.
 DSN_VARIABLE = "REPLVIEW_STORE_URL"
-#: How long it may take until a killed job's last line is read.
+#: How long it may take until an ended job's last line is read.
 _PATIENCE_SECONDS = 10.0
 
 
@@ -100,20 +97,3 @@ class Job:
 def order_path(export_id: int) -> Path:
     """What a job is to do; its name is in the job's command line."""
     return folder() / f"export-{export_id}.json"
-
-
-def end_leftover(row: Export, host: str) -> None:
-    """End the job a lost worker of this machine left running: nothing is written twice at once.
-
-    Another machine's job ends by itself, when nobody reads its lines any more.
-    """
-    if row.job_pid is None or row.worker.partition(":")[0] != host:
-        return
-    words = Path(f"/proc/{row.job_pid}/cmdline")
-    with contextlib.suppress(OSError):
-        if str(order_path(row.pk)).encode() in words.read_bytes():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(row.job_pid, signal.SIGKILL)
-            until = time.monotonic() + _PATIENCE_SECONDS
-            while words.read_bytes() and time.monotonic() < until:
-                time.sleep(0.05)

@@ -130,7 +130,7 @@ def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
     row = get_object_or_404(visible_exports(), pk=export_id)
     if row.requested_by != request.user.get_username():
         require(request, Role.ADMIN)
-    if exports.cancel(row.pk):
+    if exports.rows.cancel(row.pk):
         note(Action.EXPORTED, subject=f"export {row.pk}", details={"act": "cancelled"})
     return redirect("export", export_id=row.pk)
 

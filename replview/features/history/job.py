@@ -5,27 +5,20 @@ job and gives it back; another begins it anew.
 """
 
 import contextlib
-import enum
 import logging
 import os
 import shutil
-import signal
-import socket
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 from django.conf import settings
-from django.db import OperationalError, connection
 
 from replview.access.withheld import masked_for
-from replview.jobs import history_jobs
-from replview.jobs.history_jobs import LOST_SECONDS
-from replview.jobs.rows import Claim
-from replview.jobs.running import Kind, register
+from replview.jobs.following import After, end_leftover, follow, silent_end, worker
+from replview.jobs.rows import JobRows
 from replview.spark.processes import JobProcess
 from replview.store.models import Export, HistoryJob
 from replview.store.retention import archive
@@ -38,57 +31,53 @@ ROWS_KEPT = 200
 #: Longer values are cut where they are shown.
 _CELL = 1_000
 _MOST_BYTES = 64 * 1024 * 1024
-_LOOK_SECONDS = 0.2
-_BEAT_SECONDS = 1.0
 _OPTIONS = {
     "life": "--life", "table": "--table", "lsn": "--lsn", "time": "--time", "every": "--every",
     "from_lsn": "--from-lsn", "to_lsn": "--to-lsn", "since": "--since", "until": "--until",
     "top": "--top",
 }  # fmt: skip
 
+rows = JobRows(
+    HistoryJob,
+    task="replview.serve_history_jobs",
+    lost_seconds=20.0,
+    most_attempts=3,
+    remedy="See its log, and the memory of the machine; then run it again",
+)
 
-def carry_out(claim: Claim, stop: threading.Event) -> None:
+
+def carry_out(row: HistoryJob, stop: threading.Event) -> None:
     """Run what was claimed, and keep what came of it."""
-    row = HistoryJob.objects.get(pk=claim.job_id)
-    host = socket.gethostname()
-    _end_leftover(row, host)
+    if row.output:
+        # What it wrote so far is of no use to anybody.
+        end_leftover(row, f"--output={row.output}\0")
+        shutil.rmtree(row.output, ignore_errors=True)
     said = log_folder() / f"history-{row.pk}.out"
     try:
         _check(row)
         output = _new_output(row)
         job = _start(row, output, said)
     except Refused as refused:
-        history_jobs.fail(claim, refused.cause, refused.remedy)
+        rows.fail(row, refused.cause, refused.remedy)
         return
     except OSError as error:
         cause = f"the job cannot be started: {error.strerror}"
-        history_jobs.fail(claim, cause, "See the data folder")
+        rows.fail(row, cause, "See the data folder")
         return
-    after, kept = _After.LOST, False
+    after, kept = After.LOST, False
     try:
-        worker, pid = f"{host}:{os.getpid()}", job.process.pid
-        history_jobs.beat(
-            claim, worker=worker, job_pid=pid, log_path=str(job.log), output=str(output)
-        )
-        after = _follow(job, claim, stop)
+        pid = job.process.pid
+        rows.beat(row, worker=worker(), job_pid=pid, log_path=str(job.log), output=str(output))
+        after = follow(rows, row, lambda seconds: job.wait(seconds) is not None, stop)
     finally:
         job.end()
-        if after is _After.ENDED:
-            kept = _conclude(job, claim, said)
+        if after is After.ENDED:
+            kept = _conclude(job, row, said)
         if not kept:
             shutil.rmtree(output, ignore_errors=True)
         said.unlink(missing_ok=True)
-    if after is _After.STOPPED:
-        history_jobs.give_back(claim)
-
-
-class _After(enum.Enum):
-    """Why a job is followed no longer."""
-
-    ENDED = "by itself"
-    STOPPED = "this worker is told to stop"
-    CANCELLED = "nobody wants it any more"
-    LOST = "another worker has it"
+    if after is After.STOPPED:
+        rows.give_back(row)
 
 
 def _check(row: HistoryJob) -> None:
@@ -133,30 +122,7 @@ def _start(row: HistoryJob, output: Path, said: Path) -> JobProcess:
         return JobProcess.start(words, log=log_path, environment=hidden, output=results)
 
 
-def _follow(job: JobProcess, claim: Claim, stop: threading.Event) -> _After:
-    """Until the job has ended, or is to be ended."""
-    at = heard = time.monotonic()
-    while job.wait(_LOOK_SECONDS) is None:
-        if stop.is_set():
-            return _After.STOPPED
-        now = time.monotonic()
-        if now - at < _BEAT_SECONDS:
-            continue
-        at = now
-        try:
-            if not history_jobs.beat(claim):
-                gone = history_jobs.is_cancelled(claim.job_id)
-                return _After.CANCELLED if gone else _After.LOST
-        except OperationalError:
-            connection.close()
-            if now - heard > LOST_SECONDS / 2:
-                raise  # soon another may have it: the job ends before that
-            continue
-        heard = now
-    return _After.ENDED
-
-
-def _conclude(job: JobProcess, claim: Claim, said: Path) -> bool:
+def _conclude(job: JobProcess, row: HistoryJob, said: Path) -> bool:
     """Keep what the job said; whether its files are to be kept, too."""
     told: dict[str, Any] = {}
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
@@ -164,14 +130,12 @@ def _conclude(job: JobProcess, claim: Claim, said: Path) -> bool:
             told = orjson.loads(said.read_bytes())
     status = job.process.returncode
     if status == 0 and "rows" in told:
-        return history_jobs.finish(claim, _bounded(told))
+        return rows.finish(row, result=_bounded(told))
     cause, remedy = str(told.get("problem") or ""), str(told.get("remedy") or "")
     if not cause:
-        how = f"signal {-status}" if status < 0 else f"status {status}"
-        cause = f"the job ended with {how}, and gave no result"
-        remedy = "See its log; a job that was killed may have needed more memory than there is"
-    log.warning("history job %s: %s", claim.job_id, cause)
-    history_jobs.fail(claim, cause, remedy)
+        cause, remedy = silent_end(status, "gave no result")
+    log.warning("history job %s: %s", row.pk, cause)
+    rows.fail(row, cause, remedy)
     return False
 
 
@@ -189,26 +153,5 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _end_leftover(row: HistoryJob, host: str) -> None:
-    """End the job a lost worker of this machine left running, and delete what it wrote."""
-    if not row.output:
-        return
-    if row.job_pid is not None and row.worker.partition(":")[0] == host:
-        words = Path(f"/proc/{row.job_pid}/cmdline")
-        with contextlib.suppress(OSError):
-            if f"--output={row.output}\0".encode() in words.read_bytes():
-                os.killpg(row.job_pid, signal.SIGKILL)
-    shutil.rmtree(row.output, ignore_errors=True)
-
-
 #: A lost worker's job is begun anew.
-KIND = register(
-    Kind(
-        name="history-job",
-        task=history_jobs.TASK,
-        waits=history_jobs.anything_waits,
-        recover=history_jobs.give_back_lost,
-        claim=history_jobs.claim,
-        run=carry_out,
-    )
-)
+KIND = rows.served(name="history-job", run=carry_out)

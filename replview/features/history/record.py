@@ -10,8 +10,8 @@ import orjson
 from django.utils import timezone
 
 from replview.access.withheld import Withheld, shown_cells, shown_counts, slot_of_life, withheld
+from replview.features.history.job import rows
 from replview.features.history.page import history_url
-from replview.jobs.rows import WAITING
 from replview.store.models import HistoryJob, Slot
 from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR
 from replview.store.read.visibility import NO_RIGHT
@@ -128,7 +128,7 @@ def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
 
 
 def _waiting(row: HistoryJob) -> str:
-    before = HistoryJob.objects.filter(state__in=WAITING, pk__lt=row.pk).count()
+    before = rows.rows(rows.unended, pk__lt=row.pk).count()
     if not before:
         return "Waiting for a worker."
     return f"Waiting: {plural(before, 'job comes', 'jobs come')} first."

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from replview.access.visibility import current_visibility
 from replview.access.withheld import slot_of_life, withheld
-from replview.jobs import history_jobs
+from replview.features.history.job import rows
 from replview.parquet.reading.places import lsn_text
 from replview.parquet.writing.layout import decoded
 from replview.parquet.writing.problems import TargetProblem
@@ -184,9 +184,14 @@ def _check_rights(words: dict[str, str]) -> None:
 def ask(history_request: HistoryRequest, *, by: str, anywhere: bool) -> HistoryJob:
     """Record it; a worker begins soon. Raises ``Refused``."""
     read_policy().check()
-    row = history_jobs.request(
-        history_request.job, history_request.root, history_request.words, by=by, anywhere=anywhere
+    row = HistoryJob.objects.create(
+        job=history_request.job,
+        root=history_request.root,
+        words=dict(history_request.words),
+        requested_by=by,
+        anywhere=anywhere,
     )
+    rows.announce()
     slot = slot_of_life(history_request.words.get("life", ""))
     named = [
         history_request.words.get("table", ""),

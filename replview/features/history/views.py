@@ -11,10 +11,10 @@ from replview.access.permitted import NeedsRole, require
 from replview.access.rights import Role
 from replview.access.visibility import current_visibility
 from replview.access.withheld import visible_jobs
+from replview.features.history.job import rows
 from replview.features.history.page import history_words, read_history_page
 from replview.features.history.record import read_history_record
 from replview.features.history.request import ask, read_history_request
-from replview.jobs import history_jobs
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, may_choose_anywhere
 from replview.ui.params import Params
@@ -68,7 +68,7 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
     row = get_object_or_404(visible_jobs(), pk=job_id)
     if row.requested_by != request.user.get_username():
         require(request, Role.ADMIN)
-    if history_jobs.cancel(row.pk):
+    if rows.cancel(row.pk):
         note(Action.EXPORTED, subject=f"history job {row.pk}", details={"act": "cancelled"})
     return redirect("history-job", job_id=row.pk)
 

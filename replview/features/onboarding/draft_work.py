@@ -14,7 +14,7 @@ from replview.catalog.connections import connect
 from replview.catalog.plan.plan import Statement
 from replview.catalog.problems import SourceProblem
 from replview.jobs import drafts, intentions
-from replview.store.connecting import orm_connection
+from replview.jobs.rows import beating
 from replview.store.models import SourceDraft
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
@@ -41,14 +41,8 @@ class Work:
     @contextmanager
     def alive(self) -> Iterator["Work"]:
         """Signs of life from a thread of its own, until the block ends."""
-        ended = threading.Event()
-        beating = threading.Thread(target=self._beat_until, args=[ended], name="draft", daemon=True)
-        beating.start()
-        try:
+        with beating(self._look_around, _BEAT_SECONDS):
             yield self
-        finally:
-            ended.set()
-            beating.join()
 
     def begin(self, steps: list[Statement], *, baseline: bool = False) -> None:
         """The lines that its page shows from now on."""
@@ -99,7 +93,7 @@ class Work:
                 SourceProblem("left", "what was made for it could not be taken back", "See below")
             )
             return False
-        return drafts.end(self.draft, SourceDraft.State.DONE, **columns)
+        return drafts.end(self.draft, "DONE", **columns)
 
     def fail(self, trouble: SourceProblem) -> None:
         """It came to nothing: because its user wanted so, or for a reason that is told."""
@@ -109,7 +103,7 @@ class Work:
             if wanted and line["state"] == "failed":
                 line["state"] = "stopped"
         if wanted and not self._left:
-            drafts.end(self.draft, SourceDraft.State.CANCELLED)
+            drafts.end(self.draft, "CANCELLED")
             return
         cause, remedy = trouble.cause, trouble.remedy
         if trouble.code == "stopped":
@@ -119,22 +113,15 @@ class Work:
                                 f"{self._left[0]}", *self._left[1:]])  # fmt: skip
         drafts.end(
             self.draft,
-            SourceDraft.State.FAILED,
+            "FAILED",
             problem_code=trouble.code,
             problem_cause=cause,
             problem_remedy=remedy,
         )
 
-    def _beat_until(self, ended: threading.Event) -> None:
-        with orm_connection():
-            while not ended.wait(_BEAT_SECONDS):
-                self._beat()
-                try:
-                    over = self.over()
-                except DatabaseError:
-                    over = False
-                if over or self._stopping.is_set():
-                    self.stop.set()
+    def _look_around(self) -> None:
+        if self._stopping.is_set() or not drafts.beat(self.draft) or self.over():
+            self.stop.set()
 
     def _beat(self) -> None:
         try:
@@ -147,11 +134,11 @@ class Work:
 
 def take_back_lost() -> None:
     """Take back what workers left on sources that gave no sign of life for a while."""
-    for draft in drafts.lost():
+    while (draft := drafts.rows.claim(drafts.rows.lost)) is not None:
         if draft.slot is not None and draft.kind == SourceDraft.Kind.RECORD:
             # It was all done but for saying so.
             draft.undo = []
-            drafts.end(draft, SourceDraft.State.DONE)
+            drafts.end(draft, "DONE")
             continue
         swept = bool(intentions.of_draft(draft))
         left = _sweep(draft) if swept else _take_back(draft)
@@ -163,7 +150,7 @@ def take_back_lost() -> None:
             remedy = f"{goes_on} on the source yourself: {'; '.join(left)}"
         drafts.end(
             draft,
-            SourceDraft.State.FAILED,
+            "FAILED",
             problem_code="lost",
             problem_cause="the worker ended before it was done",
             problem_remedy=remedy,

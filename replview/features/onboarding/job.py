@@ -22,8 +22,7 @@ from replview.catalog.problems import SourceProblem
 from replview.features.onboarding.draft_work import Work, take_back_lost
 from replview.features.onboarding.watch import Watching
 from replview.jobs import baselines, drafts
-from replview.jobs.running import Kind as JobKind
-from replview.jobs.running import register, stopping
+from replview.jobs.running import stopping
 from replview.live.publisher import Publisher, publisher
 from replview.store.connecting import orm_connection
 from replview.store.models import Slot, SourceDraft
@@ -33,7 +32,7 @@ from replview.store.write.access_record import Visit, note, use_visit
 
 log = logging.getLogger(__name__)
 
-Kind, State = SourceDraft.Kind, SourceDraft.State
+Kind = SourceDraft.Kind
 #: Drafts at the same time in one process; each may wait for its source.
 _AT_ONCE = 4
 _PLAN_SECONDS = 60.0
@@ -189,15 +188,11 @@ def _note(work: Work, action: str, subject: str, **more: Any) -> None:
 
 
 #: A lost worker's draft is taken back, and failed. What its errors say may be a source's words.
-KIND = register(
-    JobKind(
-        name="onboarding",
-        task=drafts.TASK,
-        waits=drafts.anything_to_do,
-        recover=_recover,
-        claim=lambda: drafts.claim([Kind.MONITOR, Kind.RECORD]),
-        run=_carry_out,
-        at_once=_AT_ONCE,
-        private=True,
-    )
+KIND = drafts.rows.served(
+    name="onboarding",
+    claim=lambda: drafts.claim([Kind.MONITOR, Kind.RECORD]),
+    run=_carry_out,
+    recover=_recover,
+    at_once=_AT_ONCE,
+    private=True,
 )

@@ -162,13 +162,13 @@ def carried_out(draft: SourceDraft) -> CarriedOut:
     """A draft that was agreed to."""
     lines = [_line(one) for one in draft.progress]
     name, words = draft.answers.get("name", ""), KINDS[Kind(draft.kind)]
-    if draft.stop_wanted and draft.state in (State.ASKED, State.WORKING):
+    if draft.stop_wanted and draft.state in (State.WAITING, State.RUNNING):
         return CarriedOut("idle", "Being taken back.", f"Nothing will be left on {name}.",
                           lines, moving=True)  # fmt: skip
     match draft.state:
-        case State.ASKED:
+        case State.WAITING:
             return _asked(draft, lines)
-        case State.WORKING:
+        case State.RUNNING:
             return CarriedOut("idle", f"{words.title}: being set up.", _doing(draft), lines,
                               moving=True, may_stop=True)  # fmt: skip
         case State.FAILED:
@@ -195,7 +195,7 @@ def next_address(draft: SourceDraft) -> str:
         return ""
     late = draft.asked_at is not None and timezone.now() - draft.asked_at > _PATIENCE
     begun = slot.state == Slot.State.STREAMING or bool(slot.problem_code) or late
-    ready = draft.state == (State.WORKING if draft.kind == Kind.WATCH else State.DONE)
+    ready = draft.state == (State.RUNNING if draft.kind == Kind.WATCH else State.DONE)
     return stream_url(slot) if ready and begun else ""
 
 

@@ -13,7 +13,6 @@ from replview.catalog.connections import reading
 from replview.catalog.peekable import read_place
 from replview.catalog.problems import SourceProblem
 from replview.jobs import peeks
-from replview.jobs.running import Kind, register
 from replview.receiver.peeks.peek import peek as look_into
 from replview.store.dsn import full_conninfo
 from replview.store.masks import current_rules
@@ -37,16 +36,19 @@ def carry_out(peek: SlotPeek) -> None:
     try:
         found = look(peek)
     except SourceProblem as error:
-        trouble = error
-        peeks.fail(peek.pk, trouble.code, trouble.cause, trouble.remedy)
+        _fail(peek, error)
     except (DSNError, SecretKeyChanged) as error:
-        peeks.fail(peek.pk, "bad_dsn", str(error), "Mend that, or change its credentials")
+        _fail(peek, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials"))
     except Exception as error:
         log.exception("peek %s failed", peek.pk)
         cause = f"replview itself failed while looking ({type(error).__name__})"
-        peeks.fail(peek.pk, "internal", cause, "See the log of the tasks worker")
+        _fail(peek, SourceProblem("internal", cause, "See the log of the tasks worker"))
     else:
-        peeks.finish(peek.pk, without_masked(found, peek.source, ingest_alone=True))
+        peeks.finish(peek, without_masked(found, peek.source, ingest_alone=True))
+
+
+def _fail(peek: SlotPeek, trouble: SourceProblem) -> None:
+    peeks.rows.fail(peek, trouble.cause, trouble.remedy, problem_code=trouble.code)
 
 
 def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool) -> dict[str, Any]:
@@ -115,15 +117,10 @@ def _plugin(conninfo: str, slot_name: str) -> str:
 
 
 #: A lost worker's look failed; one that is told to stop does not wait for it.
-KIND = register(
-    Kind(
-        name="peek",
-        task=peeks.TASK,
-        waits=peeks.anything_waits,
-        recover=peeks.fail_abandoned,
-        claim=peeks.claim,
-        run=lambda peek, stop: carry_out(peek),
-        at_once=_AT_ONCE,
-        abandoned=True,
-    )
+KIND = peeks.rows.served(
+    name="peek",
+    run=lambda peek, stop: carry_out(peek),
+    recover=peeks.fail_abandoned,
+    at_once=_AT_ONCE,
+    abandoned=True,
 )

@@ -180,7 +180,7 @@ def peek(request: HttpRequest, peek_id: int) -> HttpResponse:
     """A look: how far it is, then what it found; a link that stays."""
     row = get_object_or_404(SlotPeek.objects.select_related("source"), pk=peek_id)
     htmx = request.headers.get("HX-Request") == "true"
-    if row.state in (SlotPeek.State.REQUESTED, SlotPeek.State.RUNNING):
+    if row.waits:
         page = {"peek": row, **_progress(row)}
         return render(request, "peeks/progress.html" if htmx else "peeks/waiting.html", page)
     if htmx:
@@ -194,7 +194,7 @@ def _progress(row: SlotPeek) -> dict[str, Any]:
     now = timezone.now()
     since = row.started_at or row.requested_at
     seconds = max((now - since).total_seconds(), 0)
-    unclaimed = row.state == SlotPeek.State.REQUESTED and seconds > UNCLAIMED_SECONDS
+    unclaimed = row.state == SlotPeek.State.WAITING and seconds > UNCLAIMED_SECONDS
     share = min(seconds / row.max_seconds, 1) if row.started_at and row.max_seconds else 0
     return {"seconds": seconds, "unclaimed": unclaimed, "width": round(share * 1000)}
 

@@ -85,13 +85,12 @@ class Command(InstanceCommand):
         self.say(table_of([["TABLE", "STATE", "ROWS", "RATE", "AS OF LSN", "PROBLEM"], *lines]))
 
     def _cancel(self, slot: Slot, names: list[str]) -> None:
-        waiting = Baseline.objects.filter(slot=slot, state__in=baselines.WAITING).select_related(
-            "slot__source"
-        )
+        found = baselines.rows
+        waiting = found.rows(found.unended, slot=slot).select_related("slot__source")
         gone = 0
         for row in waiting:
             meant = not names or f"{row.schema}.{row.table}" in names
-            if meant and baselines.cancel(row.pk):
+            if meant and found.cancel(row.pk):
                 baselines.note_act(row, "cancelled")
                 gone += 1
         self.say(f"{gone} given up; nothing of them is kept")

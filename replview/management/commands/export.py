@@ -109,7 +109,7 @@ class Command(InstanceCommand):
         numbers = (signal.SIGTERM, signal.SIGINT)
         former = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
         try:
-            carry_out(exports.claim_of(row.pk), wakes, stop, told=show)
+            carry_out(row, wakes, stop, told=show)
         finally:
             for number, handler in zip(numbers, former, strict=True):
                 signal.signal(number, handler)
@@ -132,7 +132,7 @@ class Command(InstanceCommand):
         row = Export.objects.filter(pk=export_id).first()
         if row is None:
             raise CommandError(f"there is no export {export_id}: see replview export --list")
-        if not exports.cancel(export_id):
+        if not exports.rows.cancel(export_id):
             raise CommandError(f"export {export_id} is {row.state} already")
         note(Action.EXPORTED, subject=f"export {export_id}", details={"act": "cancelled"})
         self.say(f"export {export_id} cancelled; what it had written is deleted again")

@@ -58,14 +58,14 @@ class LifeEnded(Exception):
 
 
 class Claim(Protocol):
-    """The right to read one table for one baseline, until somebody takes it away."""
+    """A baseline's row, claimed: the right to read its table, until somebody takes it away."""
 
     @property
-    def baseline_id(self) -> int:
+    def pk(self) -> int:
         """Its row."""
 
     @property
-    def started_at(self) -> dt.datetime:
+    def started_at(self) -> dt.datetime | None:
         """Tells this worker from any other that had the baseline before or gets it after."""
 
     @property
@@ -73,7 +73,7 @@ class Claim(Protocol):
         """The slot whose history the rows go to."""
 
     @property
-    def incarnation_id(self) -> int:
+    def incarnation_id(self) -> int | None:
         """The incarnation in which they have their place."""
 
     @property
@@ -118,6 +118,7 @@ class BaselineWriter:
     ) -> None:
         """Store the table's shape and the hidden transaction. Raises ``Lost``, ``LifeEnded``."""
         claim = self._claim
+        assert claim.incarnation_id is not None
         identifier = TransactionIds().next(self._store)
         PartitionKeeper().ready_for(self._store, [identifier])
         self._plans = TablePlans(
@@ -139,7 +140,7 @@ class BaselineWriter:
             row.relations[plan.relation_id] = [0, 0, 0, 0]
             insert_rows(self._store, [row])
             self._store.execute(
-                _BEGIN, [str(snapshot.lsn), row.id, snapshot.estimated_rows, claim.baseline_id]
+                _BEGIN, [str(snapshot.lsn), row.id, snapshot.estimated_rows, claim.pk]
             )
         self._row, self._snapshot = row, snapshot
 
@@ -188,7 +189,7 @@ class BaselineWriter:
             assert place is not None
             row.commit_seq, row.state = int(place[0]), "snapshot"
             update_rows(self._store, [row])
-            self._store.execute(_DONE, [claim.baseline_id])
+            self._store.execute(_DONE, [claim.pk])
             self._say_done(row.commit_seq)
         return row.commit_seq
 
@@ -198,7 +199,7 @@ class BaselineWriter:
             _FENCE,
             {
                 "rows": self.rows + more,
-                "id": self._claim.baseline_id,
+                "id": self._claim.pk,
                 "started_at": self._claim.started_at,
             },
         ).fetchone()

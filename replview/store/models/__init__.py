@@ -14,10 +14,8 @@ from replview.store.models.access import (
     SetupCode,
 )
 from replview.store.models.alerts import Alert, AlertRule, Delivery, Setting, Webhook
-from replview.store.models.drafts import SourceDraft
+from replview.store.models.drafts import SlotIntention, SourceDraft
 from replview.store.models.erasures import Erasure
-from replview.store.models.evidence import Baseline, PublicationLook
-from replview.store.models.exports import Export
 from replview.store.models.history import (
     AbortedSubtransaction,
     Change,
@@ -28,13 +26,11 @@ from replview.store.models.history import (
     Transition,
     TypeName,
 )
-from replview.store.models.history_jobs import HistoryJob
-from replview.store.models.intentions import SlotIntention
+from replview.store.models.jobs import Baseline, Export, HistoryJob, SlotPeek
 from replview.store.models.retention import ArchivedRun, ArchiveMark, KeptDay, StoreMoment
 from replview.store.models.samples import (
     SampleMark,
     SlotEvent,
-    SlotPeek,
     SlotSample,
     SlotSampleHour,
     SlotSampleMinute,
@@ -43,7 +39,13 @@ from replview.store.models.samples import (
     WatchedSlot,
     WatchedSubscription,
 )
-from replview.store.models.sources import Quarantine, Slot, SlotIncarnation, Source
+from replview.store.models.sources import (
+    PublicationLook,
+    Quarantine,
+    Slot,
+    SlotIncarnation,
+    Source,
+)
 from replview.store.models.sums import (
     ActivityMark,
     ActorActivity,

@@ -1,10 +1,11 @@
 """Persons erased from the record: what was asked, what was touched, who did it and why."""
 
 from django.db import models
-from django.utils import timezone
+
+from replview.store.models.jobs import Job
 
 
-class Erasure(models.Model):
+class Erasure(Job):
     """One act of erasing: looked at first, then confirmed, then carried out to its end.
 
     Rows are only ever added. What they keep of the erased keys is a keyed digest; the keys
@@ -42,21 +43,14 @@ class Erasure(models.Model):
     #: A name among the actors was erased, too.
     names_actor = models.BooleanField(default=False)
     reason = models.TextField(default="", blank=True)
-    requested_by = models.TextField()
     #: ``page`` or ``command``.
     requested_how = models.TextField(default="page")
-    requested_at = models.DateTimeField(default=timezone.now)
     confirmed_by = models.TextField(default="", blank=True)
     confirmed_at = models.DateTimeField(null=True)
 
     state = models.CharField(max_length=10, choices=State, default=State.LOOKING)
-    #: Tells the worker that has it from any that had it before.
-    started_at = models.DateTimeField(null=True)
-    heartbeat_at = models.DateTimeField(null=True)
     #: An unfinished one is tried again then.
     next_try_at = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(null=True)
-    attempts = models.IntegerField(default=0)
     #: What it is at, in a few words.
     step = models.TextField(default="", blank=True)
     #: Keys, names and how far they reach, sealed with the instance's secret key; empty: forgotten.
@@ -68,8 +62,6 @@ class Erasure(models.Model):
     erased = models.JSONField(default=dict)
     #: ``[{"root", "what", "files", "rows", "problem", "remedy", "done", "left_out_by"}]``.
     roots = models.JSONField(default=list)
-    problem_cause = models.TextField(default="", blank=True)
-    problem_remedy = models.TextField(default="", blank=True)
 
     class Meta:
         db_table = "erasure"
@@ -85,9 +77,5 @@ class Erasure(models.Model):
     @property
     def waits(self) -> bool:
         """A worker has something to do for it, now or later."""
-        return self.state in (
-            Erasure.State.LOOKING,
-            Erasure.State.WAITING,
-            Erasure.State.RUNNING,
-            Erasure.State.UNFINISHED,
-        )
+        later = (Erasure.State.LOOKING, Erasure.State.UNFINISHED)
+        return super().waits or self.state in later

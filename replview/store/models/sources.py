@@ -1,4 +1,6 @@
-"""Sources, their slots, the lives of those slots, and what stopped one."""
+"""Sources, their slots, the incarnations of those slots, what was published to them when, and what
+stopped one.
+"""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -191,6 +193,32 @@ class SlotIncarnation(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["slot", "number"], name="incarnation_by_number")
         ]
+
+
+class PublicationLook(models.Model):
+    """What a slot's publications published, from one look at the source's catalog to another.
+
+    The stream does not say what it leaves out. A new row begins when something differs.
+    """
+
+    slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="publication_looks")
+    #: The first and the last look that found this.
+    first_seen_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField()
+    #: SHA-256 of ``facts``.
+    digest = models.TextField()
+    #: ``{"publications": [{"name", "insert", "update", "delete", "truncate", "via_root",
+    #: "all_tables"}], "tables": [{"schema", "table", "oid", "columns": [name] or null for all,
+    #: "unpublished_columns": [name], "row_filter": text or null, "operations": "IUDT",
+    #: "replica_identity", "primary_key": [name], "root": "schema.table" or null}],
+    #: "unpublished": ["schema.table"]}``.
+    facts = models.JSONField()
+
+    objects = SeenOfSlot()
+
+    class Meta:
+        db_table = "publication_look"
+        indexes = [models.Index(fields=["slot", "-last_seen_at"], name="publication_look_latest")]
 
 
 class Quarantine(models.Model):

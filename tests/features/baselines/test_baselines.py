@@ -246,15 +246,15 @@ def test_coverage_of_what_is_unknown_says_so(db) -> None:
 def test_a_lost_claim_goes_back_and_is_claimed_again(db, slot: Slot) -> None:
     asked = baselines.request(slot, "public", "orders", by="alice")
     first = baselines.claim()
-    assert first.baseline_id == asked.pk
+    assert first.pk == asked.pk
     assert baselines.claim() is None
     Baseline.objects.update(heartbeat_at=timezone.now() - dt.timedelta(minutes=5))
-    baselines.give_back_lost()
+    baselines.rows.give_back_lost()
     second = baselines.claim()
 
     assert second.started_at > first.started_at
-    assert not baselines.fail(first, "x", "too late", "")
-    assert baselines.fail(second, "x", "in time", "")
+    assert not baselines.rows.fail(first, "too late", "")
+    assert baselines.rows.fail(second, "in time", "")
 
 
 def test_tables_of_one_source_are_read_one_at_a_time(db, slot: Slot) -> None:

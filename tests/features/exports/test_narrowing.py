@@ -173,7 +173,9 @@ def test_page_api_and_command_give_the_same_files_for_the_same_filter(
 ) -> None:
     settings.STORE_URL, settings.DATA_DIR = "the test's", str(tmp_path)
     # Written here: a process of its own is what other tests are about.
-    monkeypatch.setattr(by_command, "carry_out", lambda claim, *_, **__: exports.finish(claim, {}))
+    monkeypatch.setattr(
+        by_command, "carry_out", lambda claim, *_, **__: exports.rows.finish(claim, result={})
+    )
     monkeypatch.setattr(by_command, "ended_lines", lambda _: [])
     person = make_user("alice")
     token, _ = make_token(person, "test", scope="export")

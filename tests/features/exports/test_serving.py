@@ -11,9 +11,10 @@ import pytest
 from django.db import connection
 
 from replview.features.exports import job as exporting
-from replview.features.exports.process import Job, end_leftover
+from replview.features.exports.process import Job, order_path
 from replview.features.exports.request import ask, read_export_request
 from replview.jobs import exports, running
+from replview.jobs.following import end_leftover
 from replview.store import instance_settings
 from replview.store.models import Export
 from tests.store.history_rows import History
@@ -115,12 +116,12 @@ def test_a_worker_that_stops_gives_it_back_and_another_ends_it(
 
 def test_what_a_lost_worker_left_running_is_ended_first(history: History) -> None:
     row = asked(history)
-    claim = exports.claim()
+    claim = exports.rows.claim()
     assert claim is not None
     # A worker that died between two signs of life: its job goes on, nobody follows.
     job = Job(row)
     host = os.uname().nodename
-    exports.began(claim, worker=f"{host}:1", pid=job.pid, log_path=str(job.log_path))
+    exports.rows.beat(claim, worker=f"{host}:1", job_pid=job.pid, log_path=str(job.log_path))
     Export.objects.update(heartbeat_at="2020-01-01T00:00:00Z")
     assert alive(job.pid)
 
@@ -129,20 +130,20 @@ def test_what_a_lost_worker_left_running_is_ended_first(history: History) -> Non
     assert job.status == -9
     done = ended(row, "done")
     assert (done.rows, done.attempts) == (4, 2)
-    assert not exports.finish(claim, {})
+    assert not exports.rows.finish(claim, result={})
 
 
 def test_a_process_that_is_not_the_job_is_left_alone(history: History) -> None:
     row = asked(history)
     row.job_pid, row.worker = os.getpid(), f"{os.uname().nodename}:1"
-    end_leftover(row, os.uname().nodename)
+    end_leftover(row, str(order_path(row.pk)))
 
 
 def test_cancelled_while_it_runs_it_leaves_nothing(history: History) -> None:
     row = asked(history)
     exporting.KIND.serve()
     wait_for(lambda: Export.objects.get().job_pid)
-    assert exports.cancel(row.pk)
+    assert exports.rows.cancel(row.pk)
     wait_for(no_thread_is_left)
 
     assert not alive(Export.objects.get().job_pid)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from replview.features.history.job import arguments
-from replview.jobs import history_jobs
+from replview.features.history.job import arguments, rows
 from replview.parquet.reading import connect, resolve
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
@@ -122,12 +121,12 @@ def test_the_switch_of_exports_forbids_them_too(root: Path, client: Client) -> N
 
 def ended(job: str = "as-of", words: dict | None = None, **values: Any) -> HistoryJob:
     row = HistoryJob.objects.create(job=job, root="/r", requested_by="alice", words=words or {})
-    claim = history_jobs.claim()
+    claim = rows.claim()
     assert claim is not None
     if "result" in values:
-        assert history_jobs.finish(claim, values["result"])
+        assert rows.finish(claim, result=values["result"])
     else:
-        assert history_jobs.fail(claim, values["cause"], values["remedy"])
+        assert rows.fail(claim, values["cause"], values["remedy"])
     return row
 
 

@@ -57,8 +57,7 @@ def done(shop: Source, **result) -> SlotPeek:
     }  # fmt: skip
     peek = peeks.request(shop, "theirs", options={"publications": ["p"]}, max_changes=1000,
                          max_seconds=15, by="alice")  # fmt: skip
-    peeks.claim()
-    peeks.finish(peek.pk, told | result)
+    peeks.finish(peeks.rows.claim(), told | result)
     return peek
 
 
@@ -194,22 +193,23 @@ def test_how_far_it_is(signed_in: Client, shop: Source) -> None:
     SlotPeek.objects.update(requested_at=timezone.now() - timedelta(seconds=30))
     assert "No worker has begun" in text_of(signed_in.get(f"/peeks/{peek.pk}/"))
 
-    peeks.claim()
-    SlotPeek.objects.update(started_at=timezone.now() - timedelta(seconds=6))
+    claim = peeks.rows.claim()
+    claim.started_at = timezone.now() - timedelta(seconds=6)
+    claim.save()
     poll = {"HX-Request": "true"}
     part = text_of(signed_in.get(f"/peeks/{peek.pk}/", headers=poll))
     assert "<b>6 s</b>" in part
     assert "of at most 15 s, and at most 1,000 changes" in part
     assert "<html" not in part
 
-    peeks.finish(peek.pk, {})
+    peeks.finish(claim, {})
     assert signed_in.get(f"/peeks/{peek.pk}/", headers=poll)["HX-Refresh"] == "true"
 
 
 def test_a_look_that_failed_says_why(signed_in: Client, shop: Source) -> None:
     peek = peeks.request(shop, "theirs", options={}, max_changes=1000, max_seconds=15, by="a")
-    peeks.claim()
-    peeks.fail(peek.pk, "x", f"no right {EVIL}", "ALTER ROLE replview REPLICATION")
+    claim = peeks.rows.claim()
+    peeks.rows.fail(claim, f"no right {EVIL}", "ALTER ROLE replview REPLICATION")
 
     page = text_of(signed_in.get(f"/peeks/{peek.pk}/"))
     assert "Nothing was seen of theirs." in page

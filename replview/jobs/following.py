@@ -1,0 +1,103 @@
+"""Jobs that a process of their own does: a worker's thread follows it until it has ended, or is to
+be ended. One that a lost worker left running is ended first.
+"""
+
+import contextlib
+import enum
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+
+from django.db import OperationalError, connection
+
+from replview.jobs.rows import JobRows
+from replview.store.models.jobs import ProcessJob
+
+#: How often a process is looked at, news of it is stored at most, and a sign of life at least.
+_LOOK_SECONDS = 0.2
+_NEWS_SECONDS = 0.5
+_BEAT_SECONDS = 1.0
+#: How long it may take until a killed process is gone.
+_PATIENCE_SECONDS = 10.0
+
+P = TypeVar("P", bound=ProcessJob)
+
+
+class After(enum.Enum):
+    """Why a job is followed no longer."""
+
+    ENDED = "by itself"
+    STOPPED = "this worker is told to stop"
+    CANCELLED = "nobody wants it any more"
+    LOST = "another worker has it"
+
+
+def worker() -> str:
+    """This process, as its jobs' rows name it."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def follow(
+    rows: JobRows[P],
+    claim: P,
+    has_ended: Callable[[float], bool],
+    stop: Event,
+    news: Callable[[], Mapping[str, Any] | None] = lambda: None,
+    stored: Callable[[], object] = lambda: None,
+) -> After:
+    """Until it has ended within the seconds it is given, or is to be ended. ``news`` gives columns
+    of the row, if something is new; ``stored`` is called once they are.
+    """
+    at = heard = time.monotonic()
+    columns: Mapping[str, Any] | None = None
+    while not has_ended(_LOOK_SECONDS):
+        if stop.is_set():
+            return After.STOPPED
+        now, columns = time.monotonic(), news() or columns
+        if now - at < (_NEWS_SECONDS if columns else _BEAT_SECONDS):
+            continue
+        at = now
+        try:
+            if not rows.beat(claim, **(columns or {})):
+                return After.CANCELLED if rows.is_cancelled(claim) else After.LOST
+        except OperationalError:
+            connection.close()
+            if now - heard > rows.lost_seconds / 2:
+                raise  # soon another may have it: the job ends before that
+            continue
+        heard = now
+        if columns:
+            columns = None
+            stored()
+    return After.ENDED
+
+
+def end_leftover(row: ProcessJob, words: str) -> None:
+    """End the process that a lost worker of this machine left running: nothing is done twice at
+    once. ``words`` stand in its command line.
+
+    Another machine's ends by itself, when nobody reads its lines any more.
+    """
+    host, _, _ = worker().partition(":")
+    if row.job_pid is None or row.worker.partition(":")[0] != host:
+        return
+    command = Path(f"/proc/{row.job_pid}/cmdline")
+    with contextlib.suppress(OSError):
+        if words.encode() in command.read_bytes():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(row.job_pid, signal.SIGKILL)
+            until = time.monotonic() + _PATIENCE_SECONDS
+            while command.read_bytes() and time.monotonic() < until:
+                time.sleep(0.05)
+
+
+def silent_end(status: int | None, what: str) -> tuple[str, str]:
+    """Cause and remedy where a process ended without its last word."""
+    how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+    remedy = "See its log; a job that was killed may have needed more memory than there is"
+    return f"the job ended with {how}, and {what}", remedy
