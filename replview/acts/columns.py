@@ -18,7 +18,7 @@ from replview.acts.publications import (
 )
 from replview.catalog.columns import looks_like, read_columns
 from replview.catalog.connections import Connection, reading
-from replview.catalog.naming import table_parts, table_text
+from replview.catalog.naming import some_of, table_parts, table_text
 from replview.catalog.plan.columns import (
     ColumnChanges,
     known_columns,
@@ -35,7 +35,6 @@ from replview.store.dsn import full_conninfo
 from replview.store.masks import masked_columns
 from replview.store.models import Slot
 from replview.store.slot_control import reopen
-from replview.text.formats import some_of
 
 _DEADLINE_SECONDS = 15.0
 

@@ -15,7 +15,7 @@ from replview.acts.publications import (
     texts_of,
 )
 from replview.catalog.connections import Connection, reading
-from replview.catalog.naming import quoted
+from replview.catalog.naming import quoted, some_of
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.publications import Changes, plan_changes
 from replview.catalog.plan.slot_request import fully_usable
@@ -26,7 +26,6 @@ from replview.catalog.tables import TableFacts, read_tables
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotEvent
 from replview.store.slot_control import reopen
-from replview.text.formats import some_of
 
 #: How long a stream that is caught up may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0

@@ -8,12 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 from replview.catalog.connections import Connection, Query
-from replview.catalog.naming import literal, quoted
+from replview.catalog.naming import literal, quoted, some_of
 from replview.catalog.publications import Publication
 from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
 from replview.catalog.tables import TableFacts
-from replview.text.formats import some_of
 
 
 class Grade(StrEnum):

@@ -54,6 +54,12 @@ def _part(name: str) -> str:
     return quoted(name) if "." in name or '"' in name else name
 
 
+def some_of(names: list[str], limit: int = 10) -> str:
+    """Names for a sentence: the first ten, then how many more."""
+    shown = ", ".join(names[:limit])
+    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
+
+
 def slot_name_fault(name: str) -> str:
     """Why PostgreSQL would not take the slot name, or would cut it silently; empty: it is fine."""
     if len(name.encode()) > LONGEST_NAME_BYTES:

@@ -72,9 +72,3 @@ def version_words(server_version: int | None) -> str:
     if not server_version:
         return "version unknown"
     return f"PG {server_version // 10000}.{server_version % 10000}"
-
-
-def some_of(names: list[str], limit: int = 10) -> str:
-    """Names for a sentence: the first ten, then how many more."""
-    shown = ", ".join(names[:limit])
-    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown

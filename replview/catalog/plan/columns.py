@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from psycopg import sql
 
 from replview.catalog.connections import Connection
+from replview.catalog.naming import some_of
 from replview.catalog.plan.slot_request import Columns, SlotRequest, fully_usable
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import (
@@ -22,7 +23,6 @@ from replview.catalog.publications import (
     read_publications,
 )
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
-from replview.text.formats import some_of
 
 
 def check_columns(

@@ -264,25 +264,7 @@ def _existing_slot(
     """The slot to adopt; refuses where taking or making one would be wrong."""
     found = next((slot for slot in slots if slot.slot_name == request.slot_name), None)
     if found is None:
-        if request.adopt:
-            raise SourceProblem(
-                "no_such_slot",
-                f"there is no slot {request.slot_name} to adopt",
-                "Choose another name, or have the slot made instead of adopting one",
-                "adopt",
-            )
-        if server.slots_used >= server.max_replication_slots:
-            raise SourceProblem(
-                "no_free_slot",
-                f"all {server.max_replication_slots} replication slots are in use",
-                f"ALTER SYSTEM SET max_replication_slots = {server.slots_used + 4}; then restart",
-            )
-        if server.wal_level != "logical" and server.major < 19:
-            raise SourceProblem(
-                "wal_level",
-                f"wal_level is {server.wal_level}, it must be logical",
-                "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
-            )
+        _check_may_be_made(request, server)
         return None
     if not request.adopt:
         raise SourceProblem(
@@ -301,6 +283,29 @@ def _existing_slot(
             "Choose another slot, or the address of its database",
         )
     return found
+
+
+def _check_may_be_made(request: SlotRequest, server: ServerFacts) -> None:
+    """Of a slot that is not there."""
+    if request.adopt:
+        raise SourceProblem(
+            "no_such_slot",
+            f"there is no slot {request.slot_name} to adopt",
+            "Choose another name, or have the slot made instead of adopting one",
+            "adopt",
+        )
+    if server.slots_used >= server.max_replication_slots:
+        raise SourceProblem(
+            "no_free_slot",
+            f"all {server.max_replication_slots} replication slots are in use",
+            f"ALTER SYSTEM SET max_replication_slots = {server.slots_used + 4}; then restart",
+        )
+    if server.wal_level != "logical" and server.major < 19:
+        raise SourceProblem(
+            "wal_level",
+            f"wal_level is {server.wal_level}, it must be logical",
+            "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
+        )
 
 
 def _without_publications(request: SlotRequest, plugin: str) -> str:

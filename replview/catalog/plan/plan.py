@@ -14,8 +14,8 @@ from psycopg import sql
 
 from replview.catalog.connections import Connection, connect
 from replview.catalog.holders import read_open_transactions
+from replview.catalog.naming import some_of
 from replview.catalog.problems import SourceProblem, explain, first_line
-from replview.text.formats import some_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from psycopg import sql
 
 from replview.catalog.connections import Connection
-from replview.catalog.naming import LONGEST_NAME_BYTES, table_parts
+from replview.catalog.naming import LONGEST_NAME_BYTES, some_of, table_parts
 from replview.catalog.plan.columns import check_columns, table_items
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import (
@@ -31,7 +31,6 @@ from replview.catalog.publications import (
 )
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.tables import TableFacts, read_tables
-from replview.text.formats import some_of
 from replview.text.problem import Note
 
 _ONE_BY_ONE = "Have the tables published one by one"

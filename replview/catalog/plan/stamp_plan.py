@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 
 from replview.catalog.connections import Connection, connect
+from replview.catalog.naming import some_of
 from replview.catalog.plan.actor_stamp import (
     BODY,
     MAY_TRIGGER,
@@ -22,7 +23,6 @@ from replview.catalog.plan.actor_stamp import (
 from replview.catalog.plan.plan import Say, Statement, undo
 from replview.catalog.problems import SourceProblem, explain, first_line
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
-from replview.text.formats import some_of
 from replview.text.problem import Note
 
 _EVENTS = "INSERT OR UPDATE OR DELETE OR TRUNCATE"

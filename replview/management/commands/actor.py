@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 
 from replview.acts.noting import note_source
 from replview.catalog.connections import reading
+from replview.catalog.naming import some_of
 from replview.catalog.plan.actor_stamp import StampFacts, read_stamp
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.stamp_plan import StampPlan, carry_stamp, plan_install, plan_remove
@@ -20,7 +21,6 @@ from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
 from replview.store.write.access_record import Action, note
-from replview.text.formats import some_of
 from replview.text.problem import with_place
 
 _DSN = "a libpq connection string, service=NAME, env:VARIABLE, or a source's name"
