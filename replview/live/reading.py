@@ -12,7 +12,7 @@ from channels.db import DatabaseSyncToAsync
 from replview.access.visibility import reading_session, use_visibility
 from replview.store.models import Slot
 from replview.store.read import history
-from replview.store.read.changes.page import matching_text, messages_of
+from replview.store.read.changes.of_transaction import matching_text, messages_of
 from replview.store.read.rows import EventRow, TransactionRow
 from replview.store.read.visibility import Visibility
 

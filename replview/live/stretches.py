@@ -13,7 +13,7 @@ from replview.live.filters import Filters
 from replview.live.reading import READ_LIMIT, Names, Summary, marker
 from replview.store.models import SlotIncarnation
 from replview.store.read import history
-from replview.store.read.changes.page import matching_text
+from replview.store.read.changes.of_transaction import matching_text
 from replview.store.read.rows import TransactionRow
 
 #: How far a filtered search of history goes back at once, in pages of READ_LIMIT.

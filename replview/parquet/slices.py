@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from replview.parquet.slice_schemas import Column, slice_columns, table_schema
 
-#: In ``origin``: written on the source itself.
-NO_ORIGIN = "-"
 #: The states of ``Narrowing.states``: those that have a place in history and something in it.
 STATES = ("committed", "snapshot", "message")
 _LISTS = ("states", "searched")
@@ -39,7 +37,7 @@ class Narrowing:
     states: tuple[str, ...] = ()
     #: Only transactions of which nobody said whose they are.
     no_actor: bool = False
-    #: Exactly, or ``NO_ORIGIN``.
+    #: Exactly, or ``-``: written on the source itself.
     origin: str = ""
     #: Exactly this gid or xid.
     id: str = ""

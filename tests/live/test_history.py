@@ -4,7 +4,7 @@ import pytest
 
 from replview.access.visibility import reading_session
 from replview.store.read import history
-from replview.store.read.changes.page import changes_of, matching_text, value_of
+from replview.store.read.changes.of_transaction import changes_of, matching_text, value_of
 from replview.store.read.row_history.before_images import before_images
 from tests.live.feeder import Feeder, NewChange, NewTransaction, single
 

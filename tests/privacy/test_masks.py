@@ -19,7 +19,7 @@ from replview.receiver.mask_rules import MaskRules, withholds_raw
 from replview.store.models import AccessRecord, HistoryJob, MaskRule
 from replview.store.read.changes.as_sql import undo_sql
 from replview.store.read.changes.batches import Batching
-from replview.store.read.changes.page import changes_of, matching_text
+from replview.store.read.changes.of_transaction import changes_of, matching_text
 from replview.store.read.changes.scan import ChangeScan
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.mask_rules import NamedColumn, Rule, masked_by

@@ -8,7 +8,7 @@ import pytest
 
 from replview.access.visibility import reading_session
 from replview.store.models import Baseline, Change, SlotIncarnation, Transaction
-from replview.store.read.changes.page import changes_of
+from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.before_images import before_images
 from tests.conftest import SourceDatabase
 from tests.receiver.baselines import asked, begun, read, take

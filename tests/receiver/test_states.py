@@ -13,7 +13,7 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
-from replview.store.read.changes.page import changes_of
+from replview.store.read.changes.of_transaction import changes_of
 from replview.store.retention import tidy
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for

@@ -9,7 +9,7 @@ from django.db import connection
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
-from replview.store.read.changes.page import changes_of
+from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_columns, before_images

@@ -5,7 +5,7 @@ import pytest
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Relation
-from replview.store.read.changes.page import changes_of
+from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_images
 from tests.receiver.conftest import record as record  # a fixture

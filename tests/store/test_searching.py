@@ -8,11 +8,13 @@ import pytest
 from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction
 from replview.store.read.changes.scan import ChangeScan
-from replview.store.read.changes.search import WhereError, search_changes
+from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.before_images import before_images
-from replview.store.read.value_filter import ValueFilter
+from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.store.read.value_filter import ValueFilter, WhereError
 from replview.store.retention.tidy import make_partitions
 from replview.store.sums.activity import roll
 from tests.store.history_rows import WHEN, History, insert
@@ -27,10 +29,23 @@ def history() -> History:
     return History()
 
 
-def search(history: History, where: str = "", **options):
-    options.setdefault("table", ORDERS)
-    return search_changes(
-        reading_session(), history.slot, where=ValueFilter.parse(where), **options
+def search(
+    history: History, where: str = "", *, table: tuple[str, str] | None = ORDERS,
+    since: dt.datetime | None = None, until: dt.datetime | None = None,
+    cursor: Place | None = None, limit: int = 50, budget_seconds: float = 1.0, **asked: str,
+):  # fmt: skip
+    tables = (".".join(table),) if table else ()
+    times = {
+        "since": since.isoformat() if since else "",
+        "until": until.isoformat() if until else "",
+    }
+    wanted = WantedChanges(
+        slot=history.slot,
+        where=ValueFilter.parse(where),
+        filter=TransactionFilter(slot=str(history.slot), tables=tables, **times, **asked),
+    )
+    return find_changes(
+        reading_session(), wanted, cursor=cursor, limit=limit, budget_seconds=budget_seconds
     )
 
 

@@ -21,8 +21,9 @@ from replview.features.downloads.files import (
     parquet_download,
 )
 from replview.store.models import Slot
-from replview.store.read.changes.search import WhereError, check_where
+from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import Selection
+from replview.store.read.value_filter import WhereError
 from replview.store.write.access_record import Action, note, searched_changes
 from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream

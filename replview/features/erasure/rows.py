@@ -15,8 +15,7 @@ from django.db import connection
 from decoder.scalars import LSN
 from replview.features.erasure.trails import Key, Place, Span, Touch, key_of
 from replview.store.read.row_history.keys import TableRows
-from replview.store.read.row_history.steps import NOT_ABORTED
-from replview.store.read.rows import OPEN_END
+from replview.store.read.rows import NOT_ABORTED, OPEN_END
 
 #: Changes looked at in one statement.
 PAGE = 1_000

@@ -12,12 +12,13 @@ from django.http import QueryDict
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
 from replview.store.read.changes.scan_places import Place
-from replview.store.read.changes.search import FoundChanges, WhereError, find_changes
+from replview.store.read.changes.search import FoundChanges, find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.relation_shapes import VersionShape, shapes_named
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
+from replview.store.read.value_filter import WhereError
 from replview.text.addresses import find_url, row_url
 from replview.ui.changes.cells import Block, Cell
 from replview.ui.changes.change_blocks import blocks_of

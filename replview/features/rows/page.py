@@ -16,7 +16,7 @@ from replview.features.rows.strip import Strip, strip_of
 from replview.features.rows.text import ChangeLine, Sentence, line_of, sentence_of
 from replview.store.fields import LSN
 from replview.store.models import Slot
-from replview.store.read.changes.page import changes_of
+from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.changes.values import mark_of
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history.as_of import row_as_of

@@ -11,7 +11,7 @@ from replview.access.visibility import reading_session
 from replview.features.rows.page import read_page
 from replview.health.fleet import SlotView
 from replview.store.models import SlotIncarnation, Transaction
-from replview.store.read.changes.page import changes_of
+from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.history import transaction_by_id
 from replview.store.write.access_record import viewed
 from replview.ui.changes.change_blocks import blocks_of

@@ -19,8 +19,12 @@ from replview.store.read.changes.as_sql import (
     undo_sql,
     undo_transaction,
 )
-from replview.store.read.changes.of_transaction import first_changes_whole, last_seq, one_change
-from replview.store.read.changes.page import value_of
+from replview.store.read.changes.of_transaction import (
+    first_changes_whole,
+    last_seq,
+    one_change,
+    value_of,
+)
 from replview.store.read.coverage import coverage_of
 from replview.store.read.days import deleted_day_of
 from replview.store.read.history import transitions_of

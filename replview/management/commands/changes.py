@@ -15,16 +15,17 @@ from django.db import OperationalError, connection
 
 from replview.access.visibility import reading_session
 from replview.features.downloads.files import write_parquet
-from replview.management.changes_options import add_filters, number, selection_of
-from replview.management.instance import InstanceCommand, find_slot
+from replview.management.output.changes_options import add_filters, number, selection_of
+from replview.management.output.instance import InstanceCommand, find_slot
 from replview.parquet.writing.problems import TargetProblem
 from replview.store.models import Slot
 from replview.store.read.changes.records import Record, csv_lines
 from replview.store.read.changes.scan import ALL_OF_IT
 from replview.store.read.changes.scan_places import Place
-from replview.store.read.changes.search import WhereError, check_where
+from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found, last_cursor
+from replview.store.read.value_filter import WhereError
 from replview.store.write.access_record import Action, note, searched_changes
 
 #: Between two looks for new transactions: one small read by primary key each.

@@ -7,7 +7,7 @@ from typing import Any
 
 from replview.catalog.doctor import examine
 from replview.catalog.doctor_checks import Finding, Grade, blocks
-from replview.management.instance import PlainCommand
+from replview.management.output.instance import PlainCommand
 from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
@@ -38,7 +38,8 @@ class Command(PlainCommand):
         if options["format"] == "json":
             self.say(json.dumps([finding.as_json() for finding in findings], indent=2))
         else:
-            self.say(*lines_of(findings))
+            for line in lines_of(findings):
+                self.say(line)
         if blocks(findings):
             sys.exit(1)
 

@@ -11,13 +11,10 @@ from psycopg import sql
 
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Masked, Slice
-from replview.store.read.mask_rules import RULES_SQL, masked_by, named_columns, rules_of_rows
+from replview.store.read.session import ReadSession
 
-_SOURCE = """
-    SELECT s.source_id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id WHERE i.id = %s
-"""
 _SHAPES = """
-    SELECT r.id, r.schema, r."table", v.schema, v."table", v.columns
+    SELECT r.id, ARRAY[r.schema || '.' || r."table", v.schema || '.' || v."table"]
     FROM slot_incarnation i JOIN relation r ON r.slot_id = i.slot_id
     JOIN relation_version v ON v.relation_id = r.id WHERE i.id = %s
 """
@@ -42,21 +39,18 @@ def rules_of(connection: Connection, life: int) -> dict[str, set[str]]:
     if connection.execute(_THERE).fetchone() != (True,):
         # A store of an earlier version: it has no rules.
         return {}
-    rules = rules_of_rows(connection.execute(RULES_SQL).fetchall())
-    source_id = next((row[0] for row in connection.execute(_SOURCE, [life])), None)
-    if not rules or source_id is None:
+    visibility = ReadSession(connection).visibility
+    if visibility.open:
         return {}
-    found: dict[int, tuple[set[str], set[str]]] = {}
-    for relation, *names, columns in connection.execute(_SHAPES, [life]):
-        of, masked = found.setdefault(relation, (set(), set()))
-        for schema, table in {(names[0], names[1]), (names[2], names[3])}:
-            of.add(f"{schema}.{table}")
-            masked.update(masked_by(rules, source_id, schema, table, named_columns(columns)))
-    made: dict[str, set[str]] = {}
-    for of, masked in found.values():
-        for name in of if masked else ():
-            made.setdefault(name, set()).update(masked)
-    return made
+    named: dict[int, set[str]] = {}
+    for relation, names in connection.execute(_SHAPES, [life]):
+        named.setdefault(relation, set()).update(names)
+    visibility.learn(named)
+    found: dict[str, set[str]] = {}
+    for relation, names in named.items():
+        for name in names if visibility.masked(relation) else ():
+            found.setdefault(name, set()).update(visibility.masked(relation))
+    return found
 
 
 def masked_image(image: sql.Composable, columns: Sequence[str]) -> sql.Composable:
@@ -87,10 +81,9 @@ def masked_images(connection: Connection, part: Slice, image: sql.Composable) ->
 def _relations(connection: Connection, part: Slice) -> dict[int, list[str]]:
     """The store's identifiers of the tables that are masked."""
     masked, found = dict(part.masked), dict[int, set[str]]()
-    for relation, *names, _ in connection.execute(_SHAPES, [part.incarnation_id]):
-        for schema, table in ((names[0], names[1]), (names[2], names[3])):
-            columns = masked.get(f"{schema}.{table}", ())
-            found.setdefault(relation, set()).update(columns)
+    for relation, names in connection.execute(_SHAPES, [part.incarnation_id]):
+        for name in names:
+            found.setdefault(relation, set()).update(masked.get(name, ()))
     return {relation: sorted(columns) for relation, columns in found.items() if columns}
 
 

@@ -5,21 +5,20 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
+from decoder.scalars import LSN
 from replview.parquet.reading.narrowed import narrowing_conditions
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Range, Slice
+from replview.store.read import history_places, rows
 
 #: The time and LSN of a transaction that has none of its own (a message): of its record.
-PLACED_TIME = sql.SQL("coalesce(t.commit_time, t.stored_at, t.received_at)")
-PLACED_LSN = sql.SQL("coalesce(t.commit_lsn, t.end_lsn, t.first_lsn)")
+PLACED_TIME = sql.SQL(history_places.PLACED_TIME)
+PLACED_LSN = sql.SQL(history_places.PLACED_LSN)
 #: Where the counts of ``transaction.relations`` keep an operation.
 _COUNTED = {"insert": 0, "update": 1, "delete": 2, "truncate": 3}
 _CODES = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M",
           "snapshot": "S"}  # fmt: skip
 #: A subtransaction's abort takes its changes away again.
-NOT_ABORTED = sql.SQL(
-    "NOT EXISTS (SELECT FROM aborted_subtransaction a"
-    " WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)"
-)
+NOT_ABORTED = sql.SQL(rows.NOT_ABORTED)
 
 #: Of some subtransactions the receiver did not count what their abort took away.
 _TAKEN_AWAY = sql.SQL(
@@ -56,7 +55,8 @@ def conditions(
         midnight = dt.datetime.combine(within.commit_date, dt.time(), tzinfo=dt.UTC)
         found.append(sql.SQL("{} >= {}").format(PLACED_TIME, midnight))
         found.append(sql.SQL("{} < {}").format(PLACED_TIME, midnight + dt.timedelta(days=1)))
-    found += narrowing_conditions(part)
+    if part.narrowed:
+        found.append(narrowing_conditions(part))
     if relation_ids is not None:
         names = [str(each) for each in relation_ids]
         found.append(
@@ -77,7 +77,7 @@ def _ends(part: Slice, within: Range | None) -> tuple[int, int]:
 
 def lsn_text(lsn: int) -> str:
     """``0/1B2C3D8``."""
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+    return str(LSN(lsn))
 
 
 def wanted_operations(part: Slice, *, rows: bool = False) -> tuple[str, ...]:

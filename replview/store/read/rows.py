@@ -11,6 +11,13 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+#: Of ``change c``: a subtransaction's abort takes its changes away again.
+NOT_ABORTED = """NOT EXISTS (
+    SELECT FROM aborted_subtransaction a
+    WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)"""
+#: The same, sooner told: an ordinary change names no subtransaction, and is not looked up.
+QUICKLY_NOT_ABORTED = f"(c.subxid IS NULL OR {NOT_ABORTED})"
+
 
 class Slot(Protocol):
     """What reads ask of a slot."""
@@ -139,6 +146,16 @@ class TransactionRow:
     aborted_changes: int
     received_at: dt.datetime
     stored_at: dt.datetime | None
+
+    @property
+    def changes(self) -> int:
+        """All its changes and messages, also those that subtransactions took back."""
+        return self.inserts + self.updates + self.deletes + self.truncates + self.messages
+
+    @property
+    def moment(self) -> dt.datetime:
+        """The time it stands at in history."""
+        return self.commit_time or self.stored_at or self.received_at
 
 
 @dataclass(frozen=True, slots=True)

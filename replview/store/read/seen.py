@@ -107,15 +107,28 @@ def _message_shown(message: Mapping[str, Any] | None) -> dict[str, Any]:
 class TextLimits:
     """What a search for a text in values must leave out, as SQL over ``change c``."""
 
-    #: Conditions on a change, and on one of its values; empty where nothing is left out.
+    #: Conditions on a change, and on ``v``, one of its values with its column as ``key``; empty
+    #: where nothing is left out.
     of_change: str = ""
-    _of_value: str = ""
+    of_value: str = ""
     #: The named parameters.
     parameters: dict[str, Any] = field(default_factory=dict)
 
-    def of_value(self, alias: str) -> str:
-        """``alias`` has the value's column as ``key``."""
-        return self._of_value.format(alias=alias)
+    @property
+    def holds_text(self) -> str:
+        """On ``change c``: one of its values is like ``%(pattern)s`` (see ``pattern_of``)."""
+        sides = " OR ".join(
+            f"EXISTS (SELECT FROM jsonb_each_text(c.{side}) v"
+            f" WHERE v.value ILIKE %(pattern)s {self.of_value})"
+            for side in ("new", "old")
+        )
+        return f"({sides}) {self.of_change}"
+
+
+def pattern_of(text: str) -> str:
+    """What is like anything that has the text in it, for ILIKE."""
+    escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    return f"%{escaped}%"
 
 
 _ANYWHERE = TextLimits()
@@ -123,7 +136,7 @@ _OF_CHANGE = """
     AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))
 """
 _OF_VALUE = """
-    AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, {alias}.key),
+    AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, v.key),
                      false)
 """
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from replview.access.visibility import reading_session
 from replview.health.open_transactions import Touched
 from replview.store.read import history
-from replview.store.read.changes.page import messages_of
+from replview.store.read.changes.of_transaction import messages_of
 from replview.store.read.rows import EventRow, TransactionRow
 from replview.ui.slot_log import Kind, kind_of
 

@@ -11,7 +11,7 @@ from django.db import connection
 
 from replview.store.connecting import store_conninfo
 from replview.store.django_session import DjangoSession
-from replview.store.read.changes.page import changes_of
+from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.changes.stream import iterate_changes
 from replview.store.read.history import transactions_by_id
 from replview.store.read.key_hash import signed_hash

@@ -13,7 +13,7 @@ import orjson
 from replview.store.read.changes.wanted import WantedChanges, searchable
 from replview.store.read.relation_shapes import VersionShape, shapes_by_id
 from replview.store.read.row_history.before_images import Before, Shared, before_columns
-from replview.store.read.rows import ChangeRow, TransactionRow
+from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, TransactionRow
 from replview.store.read.seen import seen_change
 from replview.store.read.session import ReadSession, array_text
 from replview.store.read.transactions.transaction_filter import OPERATIONS
@@ -34,15 +34,11 @@ CHANGE_COLUMNS = """
     c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, c.old, c.new,
     c.relation_id, c.key_hash, c.old_key_hash, c.version_id
 """
-# An ordinary change names no subtransaction, and is not looked up among the aborted ones.
-_READ = """
-    SELECT {columns}, {sure}
+_READ = f"""
+    SELECT {CHANGE_COLUMNS}, {{sure}}
     FROM change c
-    WHERE c.transaction_id = ANY(%(ids)s::bigint[]) {conditions}
-      AND (c.subxid IS NULL OR NOT EXISTS (
-            SELECT FROM aborted_subtransaction a
-            WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid))
-"""
+    WHERE c.transaction_id = ANY(%(ids)s::bigint[]) {{conditions}} AND {QUICKLY_NOT_ABORTED}
+"""  # noqa: S608 (our own columns)
 
 _ASK_AGAIN = """
     SELECT c.number, ({predicate}) FROM (
@@ -65,13 +61,13 @@ class Batching:
         group: list[TransactionRow] = []
         changes = size = 0
         for row in rows:
-            full = changes + _changes(row) > self._size or size + row.size_bytes > _READ_BYTES
+            full = changes + row.changes > self._size or size + row.size_bytes > _READ_BYTES
             if group and full:
                 yield group
                 self._grow()
                 group, changes, size = [], 0, 0
             group.append(row)
-            changes += _changes(row)
+            changes += row.changes
             size += row.size_bytes
         if group:
             yield group
@@ -79,12 +75,12 @@ class Batching:
 
     def is_large(self, row: TransactionRow) -> bool:
         """Whether it is read in windows."""
-        return _changes(row) > self._size or row.size_bytes > _READ_BYTES
+        return row.changes > self._size or row.size_bytes > _READ_BYTES
 
     def window(self, row: TransactionRow) -> int:
         """How many ordinals of a large one to read."""
         self._grow()
-        each = max(row.size_bytes // max(_changes(row), 1), 1)
+        each = max(row.size_bytes // max(row.changes, 1), 1)
         return max(1, min(self._size, _READ_BYTES // each))
 
     def slow_down(self) -> None:
@@ -101,10 +97,6 @@ class Batching:
 
     def _grow(self) -> None:
         self._now = min(self._size * 2, self.most)
-
-
-def _changes(row: TransactionRow) -> int:
-    return row.inserts + row.updates + row.deletes + row.truncates + row.messages
 
 
 @dataclass(slots=True)
@@ -263,9 +255,7 @@ class ChangeReader:
             conditions.append(f"AND {self._predicate.sql} IS NOT FALSE")
             sure = f"{self._predicate.sql} IS TRUE"
             values |= self._predicate.parameters
-        return _READ.format(
-            columns=CHANGE_COLUMNS, sure=sure, conditions=" ".join(conditions)
-        ), values
+        return _READ.format(sure=sure, conditions=" ".join(conditions)), values
 
     def _ask_again(self, unsure: list[tuple[ChangeRow, int]]) -> tuple[list[ChangeRow], int]:
         """Those that match once their before images are filled in; how many stay unknown."""

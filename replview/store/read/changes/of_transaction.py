@@ -1,17 +1,26 @@
-"""One transaction's changes for its page: filtered, from any place, in bounded time.
+"""One transaction's changes: filtered, from any place, in bounded time, and single values whole.
 
 A page's changes have long values cut (``store.read.changes.values``); one change, or all that an
-undo needs, are read whole up to a bound.
+undo needs, are read whole up to a bound. Changes of aborted subtransactions are hidden unless asked
+for: a tombstone names them, their rows may still be there.
 """
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from replview.store.read.rows import ChangeRow
-from replview.store.read.seen import TextLimits, seen_change, tables_of, text_limits
+from replview.store.read.changes.values import cut_sql
+from replview.store.read.rows import NOT_ABORTED, ChangeRow
+from replview.store.read.seen import (
+    TextLimits,
+    pattern_of,
+    seen_change,
+    tables_of,
+    text_limits,
+)
 from replview.store.read.session import ReadSession
 
 #: Longer values are cut when a page is read.
@@ -26,14 +35,8 @@ _FASTER = 16
 #: What may be copied at once, as JSON text in bytes.
 COPIED_BYTES = 8_000_000
 
-_CUT = """CASE WHEN pg_column_size(c.{side}) < %(look_into)s THEN c.{side} ELSE (
-    SELECT jsonb_object_agg(e.key, CASE
-        WHEN jsonb_typeof(e.value) = 'string' AND length(e.value #>> '{{}}') > %(cut)s
-        THEN jsonb_build_object('$cut', length(e.value #>> '{{}}'),
-            '$head', left(e.value #>> '{{}}', 2000), '$md5', md5(e.value #>> '{{}}'))
-        ELSE e.value END) FROM jsonb_each(c.{side}) e) END"""
 _ROW = """
-    SELECT c.transaction_id, c.seq, c.lsn, c.subxid, c.op, c.old_kind, {old}, {new},
+    SELECT c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, {old}, {new},
            c.relation_id, c.key_hash, c.old_key_hash,
            v.schema, v."table", v.number, v.replica_identity, v.columns, v.key_columns,
            a.subxid IS NOT NULL AS aborted
@@ -42,11 +45,13 @@ _ROW = """
         ON a.transaction_id = c.transaction_id AND a.subxid = c.subxid
     WHERE c.transaction_id = %(id)s
 """
-_CUT_ROW = _ROW.format(old=_CUT.format(side="old"), new=_CUT.format(side="new"))
+_CUT_ROW = _ROW.format(
+    **{
+        side: cut_sql(f"c.{side}", look_into=_LOOK_INTO_BYTES, characters=CUT_CHARACTERS, head=2000)
+        for side in ("old", "new")
+    }
+)
 _WHOLE_ROW = _ROW.format(old="c.old", new="c.new")
-_TEXT = """(EXISTS (SELECT FROM jsonb_each_text(c.new) t WHERE t.value ILIKE %(text)s {of_value})
-         OR EXISTS (SELECT FROM jsonb_each_text(c.old) t WHERE t.value ILIKE %(text)s {of_value}))
-         {of_change}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +155,6 @@ def _window(
         )
     order = "DESC" if backwards else "ASC"
     sql = f"{_CUT_ROW} AND {_condition(wanted, limits)} ORDER BY c.seq {order} LIMIT %(limit)s"
-    escaped = wanted.text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     return _change_rows(
         session,
         sql,
@@ -160,10 +164,8 @@ def _window(
             "high": high,
             "relation": wanted.relation_id,
             "ops": list(wanted.ops),
-            "text": f"%{escaped}%",
+            "pattern": pattern_of(wanted.text),
             "limit": limit,
-            "cut": CUT_CHARACTERS,
-            "look_into": _LOOK_INTO_BYTES,
             **limits.parameters,
         },
     )
@@ -179,8 +181,7 @@ def _condition(wanted: ChangeFilter, limits: TextLimits) -> str:
     if wanted.ops:
         conditions.append('c.op = ANY(%(ops)s::"char"[])')
     if wanted.text:
-        of_value = limits.of_value("t")
-        conditions.append(_TEXT.format(of_value=of_value, of_change=limits.of_change))
+        conditions.append(limits.holds_text)
     return " AND ".join(conditions)
 
 
@@ -195,6 +196,22 @@ _COPIABLE = """coalesce(octet_length(c.old::text), 0) + coalesce(octet_length(c.
     < %(most)s"""
 
 
+def changes_of(
+    session: ReadSession,
+    transaction_id: int,
+    after_seq: int = 0,
+    limit: int = 50,
+    *,
+    with_aborted: bool = False,
+) -> list[ChangeRow]:
+    """The changes of a transaction in order, from after ``after_seq`` on: those that count, or
+    also, marked, those that aborted subtransactions took away.
+    """
+    counted = "" if with_aborted else "AND a.subxid IS NULL"
+    sql = f"{_WHOLE_ROW} AND c.seq > %(after)s {counted} ORDER BY c.seq LIMIT %(limit)s"
+    return _change_rows(session, sql, {"id": transaction_id, "after": after_seq, "limit": limit})
+
+
 def first_changes_whole(
     session: ReadSession, transaction_id: int, limit: int
 ) -> list[ChangeRow] | None:
@@ -206,8 +223,7 @@ def first_changes_whole(
     """
     if session.rows(sized, [transaction_id, limit])[0][0] > COPIED_BYTES:
         return None
-    sql = f"{_WHOLE_ROW} AND a.subxid IS NULL ORDER BY c.seq LIMIT %(limit)s"
-    return _change_rows(session, sql, {"id": transaction_id, "limit": limit})
+    return changes_of(session, transaction_id, limit=limit)
 
 
 def last_seq(session: ReadSession, transaction_id: int) -> int:
@@ -218,17 +234,15 @@ def last_seq(session: ReadSession, transaction_id: int) -> int:
 
 def first_spots(session: ReadSession, transaction_id: int, limit: int) -> tuple[list[Spot], int]:
     """Where its first changes are that count; and the last change's ordinal (``last_seq``)."""
-    sql = """
-        SELECT l.seq, c.seq, (c.lsn - '0/0')::bigint, c.op, c.relation_id
+    sql = f"""
+        SELECT l.seq, c.seq, (c.lsn - '0/0')::bigint, c.op::text, c.relation_id
         FROM (SELECT coalesce(max(seq), 0) AS seq FROM change WHERE transaction_id = %s) l
-        LEFT JOIN change c ON c.transaction_id = %s AND c.seq <= %s
-          AND NOT EXISTS (SELECT FROM aborted_subtransaction a
-                          WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)
+        LEFT JOIN change c ON c.transaction_id = %s AND c.seq <= %s AND {NOT_ABORTED}
         ORDER BY c.seq
-    """
+    """  # noqa: S608 (of a constant)
     found = session.rows(sql, [transaction_id, transaction_id, limit])
     spots = [
-        Spot(seq, int(lsn), _letter(op) or "", relation_id)
+        Spot(seq, int(lsn), op, relation_id)
         for _, seq, lsn, op, relation_id in found
         if seq is not None
     ]
@@ -239,7 +253,7 @@ def _change_rows(session: ReadSession, sql: str, parameters: dict[str, Any]) -> 
     found = []
     for row in session.rows(sql, parameters):
         values = list(row)
-        values[4:8] = _letter(row[4]) or "", _letter(row[5]), _json(row[6]), _json(row[7])
+        values[6:8] = _json(row[6]), _json(row[7])
         values[15:17] = _json(row[15]) or [], _json(row[16]) or []
         found.append(seen_change(ChangeRow(*values), session.visibility))
     return found
@@ -249,6 +263,103 @@ def _json(text: Any) -> Any:
     return orjson.loads(text) if isinstance(text, str) else text
 
 
-def _letter(code: str | bytes | None) -> str | None:
-    """A value of PostgreSQL's type "char", which psycopg may hand over as bytes."""
-    return code.decode() if isinstance(code, bytes) else code
+# Only as far into a transaction as _SEARCHED: a large one is not read whole for a filter.
+_MATCHING_TEXT = f"""
+    SELECT DISTINCT c.transaction_id FROM change c
+    WHERE c.transaction_id = ANY(%(ids)s) AND c.seq <= %(searched)s
+      AND {{holds_text}} AND {NOT_ABORTED}
+"""  # noqa: S608 (of a constant)
+_SEARCHED = 200
+
+_MESSAGES_OF = """
+    SELECT DISTINCT ON (transaction_id) transaction_id, new->>'prefix'
+    FROM change WHERE transaction_id = ANY(%s) AND seq <= 20 AND op = 'M'
+    ORDER BY transaction_id, seq
+"""
+
+# What a page may ask for at once; the rest of a larger value is for a download.
+_VALUE_LIMIT = 2_000_000
+
+
+def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[int]:
+    """Which transactions have the text in a key or value of their first 200 changes."""
+    if not ids:
+        return set()
+    limits = text_limits(session, tables_of(session, ids))
+    rows = session.rows(
+        _MATCHING_TEXT.format(holds_text=limits.holds_text),
+        {"ids": list(ids), "searched": _SEARCHED, "pattern": pattern_of(text)} | limits.parameters,
+    )
+    return {row[0] for row in rows}
+
+
+def messages_of(session: ReadSession, ids: Collection[int]) -> dict[int, str]:
+    """The prefix of each transaction's first message, where one stands near its beginning."""
+    return {row[0]: row[1] or "" for row in session.rows(_MESSAGES_OF, [list(ids)])} if ids else {}
+
+
+def value_of(
+    session: ReadSession, transaction_id: int, seq: int, side: str, column: str
+) -> str | None:
+    """One value whole, as text, up to 2,000,000 characters; None where there is none."""
+    if side not in ("old", "new"):
+        return None
+    if _withheld(session, transaction_id, seq, column):
+        return None
+    sql = f"""
+        SELECT left({side}->>%(column)s, %(limit)s), jsonb_typeof({side}->%(column)s)
+        FROM change WHERE transaction_id = %(id)s AND seq = %(seq)s
+    """  # noqa: S608 (side is one of two words)
+    wanted = {"column": column, "limit": _VALUE_LIMIT, "id": transaction_id, "seq": seq}
+    rows = session.rows(sql, wanted)
+    if not rows or rows[0][0] is None:
+        return None
+    text, kind = rows[0]
+    if kind == "object" and "$aside" in orjson.loads(text):
+        return _large_value(session, {**wanted, "side": side})
+    return str(text)
+
+
+def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) -> bool:
+    """Whether whoever asks may not see the value."""
+    visibility = session.visibility
+    if visibility.open:
+        return False
+    sql = """
+        SELECT relation_id, op::text, version_id FROM change WHERE transaction_id = %s AND seq = %s
+    """
+    for relation_id, op, version_id in session.rows(sql, [transaction_id, seq]):
+        if op == "M":
+            return visibility.hides_message_in(transaction_id)
+        return relation_id is not None and (
+            visibility.hides(relation_id)
+            or column in visibility.masked(relation_id, version_id=version_id)
+        )
+    return False
+
+
+def _large_value(session: ReadSession, wanted: dict[str, object]) -> str:
+    """The first pieces of a value kept aside."""
+    text = ""
+    sql = """
+        SELECT left(content, %(limit)s) FROM large_value
+        WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s
+          AND "column" = %(column)s AND piece = %(piece)s
+    """
+    piece = _first_piece(session, wanted)
+    while piece is not None and len(text) < _VALUE_LIMIT:
+        rows = session.rows(sql, {**wanted, "piece": piece})
+        if not rows:
+            break
+        text += rows[0][0]
+        piece += 1
+    return text[:_VALUE_LIMIT]
+
+
+def _first_piece(session: ReadSession, wanted: dict[str, object]) -> int | None:
+    sql = """
+        SELECT min(piece) FROM large_value WHERE transaction_id = %(id)s AND seq = %(seq)s
+          AND side = %(side)s AND "column" = %(column)s
+    """
+    first = session.rows(sql, wanted)[0][0]
+    return None if first is None else int(first)

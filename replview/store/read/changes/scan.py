@@ -11,6 +11,7 @@ from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.read.changes.batches import Batching, ChangeReader, Enough
+from replview.store.read.changes.of_transaction import last_seq
 from replview.store.read.changes.scan_places import Place, Stretch, stretches
 from replview.store.read.changes.wanted import (
     WantedChanges,
@@ -211,7 +212,7 @@ class ChangeScan:
         self, life: Incarnation, row: TransactionRow, reader: ChangeReader
     ) -> Iterator[Batch]:
         """One transaction in windows of its ordinals."""
-        first, last = 1, _last_seq(self._session, row.id)
+        first, last = 1, last_seq(self._session, row.id)
         place = self.place
         if place and place.life == life.number and place.commit_seq == row.commit_seq:
             first, last = (place.seq + 1, last) if self.forwards else (first, place.seq - 1)
@@ -252,8 +253,3 @@ def _between(stretch: Stretch) -> tuple[str, dict[str, int]]:
         values |= {f"low{number}": low, f"high{number}": high}
     parts = (f"t.commit_seq BETWEEN %(low{n})s AND %(high{n})s" for n in range(len(joined)))
     return " OR ".join(parts), values
-
-
-def _last_seq(session: ReadSession, transaction_id: int) -> int:
-    sql = "SELECT max(seq) FROM change WHERE transaction_id = %s"
-    return int(session.rows(sql, [transaction_id])[0][0] or 0)

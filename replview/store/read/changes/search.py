@@ -14,19 +14,8 @@ from replview.store.read.changes.scan import Batch, ChangeScan, Found
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.before_images import Before, Shared
-from replview.store.read.rows import ChangeRow, Slot, TransactionRow
+from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
-from replview.store.read.value_filter import ValueFilter, WhereError
-
-__all__ = [
-    "FoundChanges",
-    "ValueFilter",
-    "WhereError",
-    "check_where",
-    "find_changes",
-    "search_changes",
-]
 
 #: Changes looked at by a read: small at first, for the answer that is near.
 _FIRST_READ = 2000
@@ -54,33 +43,6 @@ class FoundChanges:
     shared: Shared | None = None
 
 
-def search_changes(
-    session: ReadSession,
-    slot: Slot,
-    *,
-    table: tuple[str, str] | None = None,
-    where: ValueFilter | None = None,
-    ops: str = OPERATIONS,
-    since: dt.datetime | None = None,
-    until: dt.datetime | None = None,
-    actor: str = "",
-    cursor: Place | None = None,
-    limit: int = 50,
-    budget_seconds: float = 1.0,
-) -> FoundChanges:
-    """The newest changes that match. Raises ``WhereError`` for a condition that fits no table."""
-    asked = TransactionFilter(
-        slot=str(slot),
-        tables=(".".join(table),) if table else (),
-        ops=ops,
-        actor=actor,
-        since=since.isoformat() if since else "",
-        until=until.isoformat() if until else "",
-    )
-    wanted = WantedChanges(slot=slot, filter=asked, where=where or ValueFilter())
-    return find_changes(session, wanted, cursor=cursor, limit=limit, budget_seconds=budget_seconds)
-
-
 def find_changes(
     session: ReadSession,
     wanted: WantedChanges,
@@ -89,7 +51,9 @@ def find_changes(
     limit: int = 50,
     budget_seconds: float = 1.0,
 ) -> FoundChanges:
-    """The same for any filter; ``cursor`` is where an earlier search stopped."""
+    """The newest changes that match; ``cursor`` is where an earlier search stopped. Raises
+    ``WhereError`` for a condition that fits no table.
+    """
     started = time.monotonic()
     first = _FIRST_READ if wanted.where else min(max(limit * 2, 100), _FIRST_READ)
     batching = Batching(first, _MOST_READ if wanted.where else _FIRST_READ)
@@ -129,15 +93,15 @@ class _Search:
         """Add what one step of the scan found."""
         self.found += batch.found
         self.scan.enough = max(self.limit + 1 - len(self.found), 1)
+        self.unknown += batch.unknown
         if batch.row is not None:
             self.lives[batch.row.incarnation_id] = batch.place.life
-        self.unknown += batch.unknown
-        self.back_to = _moment(batch.row) or self.back_to
+            self.back_to = batch.row.moment
 
     def full_page(self) -> FoundChanges:
         """As many as were asked for; the next page begins behind the last of them."""
         row, change = self.found[self.limit - 1]
-        self.back_to = _moment(row)
+        self.back_to = row.moment
         life = self.lives.get(row.incarnation_id, 0)
         return self.result(Place(life, row.commit_seq or 0, change.seq))
 
@@ -148,10 +112,6 @@ class _Search:
         shared = reader.shared if reader else None
         rows = self.found[: self.limit]
         return FoundChanges(rows, older, self.back_to, complete, self.unknown, before, shared)
-
-
-def _moment(row: TransactionRow | None) -> dt.datetime | None:
-    return None if row is None else row.commit_time or row.stored_at or row.received_at
 
 
 def check_where(session: ReadSession, wanted: WantedChanges) -> None:

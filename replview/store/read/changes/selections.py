@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
 from replview.store.read.changes.scan import ChangeScan, Found
-from replview.store.read.changes.search import WhereError
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.history import transactions_by_id
 from replview.store.read.row_history.history import row_history
@@ -136,8 +135,7 @@ class Selection:
                 break
         since, until = asked.since_at, asked.until_at
         for row, change in found_at(session, places[::-1]):
-            moment = row.commit_time or row.stored_at or row.received_at
-            early, late = since and moment < since, until and moment >= until
+            early, late = since and row.moment < since, until and row.moment >= until
             if row.commit_seq is not None and change.op in asked.ops and not early and not late:
                 yield row, change
 
@@ -145,10 +143,7 @@ class Selection:
 def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:
     """A transaction's wanted changes by its counters; at least those that count."""
     if relation_ids is None:
-        total = row.inserts + row.updates + row.deletes + row.truncates + row.messages
+        total = row.changes
     else:
         total = sum(sum(row.relations.get(str(key), ())) for key in relation_ids)
     return max(total - row.aborted_changes, 0)
-
-
-__all__ = ["Selection", "WhereError"]

@@ -108,14 +108,3 @@ def last_cursor(session: ReadSession, slot: Slot) -> Cursor | None:
     """Where history ends now; None while the slot has no life yet."""
     last = max(incarnations_of(session, slot.pk), key=lambda each: each.number, default=None)
     return None if last is None else Cursor(last.number, last.commit_seq)
-
-
-__all__ = [
-    "PAGE",
-    "Cursor",
-    "Record",
-    "RecordWriter",
-    "iterate_changes",
-    "iterate_found",
-    "last_cursor",
-]

@@ -17,6 +17,19 @@ MARKS = {
 }
 
 
+def cut_sql(image: str, *, look_into: int, characters: int, head: int) -> str:
+    """A row's JSON in SQL with values of more than so many characters cut to their ``head``; one
+    that takes less than ``look_into`` bytes is not looked into.
+    """
+    value = "e.value #>> '{}'"
+    return f"""CASE WHEN coalesce(pg_column_size({image}), 0) < {look_into} THEN {image} ELSE (
+    SELECT jsonb_object_agg(e.key, CASE
+        WHEN jsonb_typeof(e.value) = 'string' AND length({value}) > {characters}
+        THEN jsonb_build_object('$cut', length({value}), '$head', left({value}, {head}),
+                                '$md5', md5({value}))
+        ELSE e.value END) FROM jsonb_each({image}) e) END"""  # noqa: S608 (of constants)
+
+
 def mark_of(value: Any) -> str:
     """Why a value cannot be written as text; empty where it can."""
     if not isinstance(value, Mapping) or "$cut" in value:

@@ -17,11 +17,10 @@ from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
-    NOT_ABORTED,
     STEP_WIDTH,
     step_of,
 )
-from replview.store.read.rows import OPEN_END, Place, Slot, Step
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place, Slot, Step
 from replview.store.read.session import ReadSession
 
 

@@ -15,11 +15,10 @@ from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.sought_row import END, At, Keys, SoughtRow
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
-    NOT_ABORTED,
     STEP_WIDTH,
     step_of,
 )
-from replview.store.read.rows import OPEN_END, Slot, Step
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, Slot, Step
 from replview.store.read.session import ReadSession
 
 #: Lives looked at in one query; temporary slots have a life a connection.

@@ -18,12 +18,11 @@ from replview.store.read.row_history.earlier_places import MANY, EarlierPlaces, 
 from replview.store.read.row_history.row_past import RowPast, follow, past_of, past_of_step
 from replview.store.read.row_history.shapes import Shapes
 from replview.store.read.row_history.steps import (
-    NOT_ABORTED,
     STEP_COLUMNS,
     STEP_WIDTH,
     step_of,
 )
-from replview.store.read.rows import OPEN_END, ChangeRow, Step
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, ChangeRow, Step
 from replview.store.read.session import ReadSession, array_text
 
 #: Earlier changes read in the first rounds, and in each round after them; most rows need but the

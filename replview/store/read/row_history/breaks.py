@@ -8,8 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from replview.store.read.row_history.steps import NOT_ABORTED
-from replview.store.read.rows import OPEN_END, Place
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place
 from replview.store.read.session import ReadSession
 
 #: Truncations looked at; beyond the oldest of so many nothing is vouched for.

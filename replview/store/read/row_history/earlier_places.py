@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from decoder.scalars import LSN
 from replview.store.read.row_history.steps import STEP_COLUMNS, STEP_WIDTH, step_of
-from replview.store.read.rows import Step
+from replview.store.read.rows import QUICKLY_NOT_ABORTED, Step
 from replview.store.read.session import ReadSession, array_text
 
 #: From so many rows on it is the shorter way.
@@ -35,9 +35,7 @@ _STEPS = f"""
     JOIN transaction t ON t.id = w.transaction_id
     WHERE t.incarnation_id = w.life
       AND (t.state IN ('committed', 'snapshot') OR t.id = w.mine)
-      AND (c.subxid IS NULL OR NOT EXISTS (
-            SELECT FROM aborted_subtransaction a
-            WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid))
+      AND {QUICKLY_NOT_ABORTED}
 """  # noqa: S608 (nothing but the store's own columns)
 
 #: A row as far as the index knows it: table and key's hash.

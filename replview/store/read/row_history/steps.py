@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from replview.store.read.changes.values import cut_sql
 from replview.store.read.rows import Step
 from replview.store.read.seen import seen_step
 from replview.store.read.visibility import Visibility
@@ -18,23 +19,14 @@ STEP_COLUMNS = """
 """
 #: Values longer than this many characters are cut where a scan reads many changes.
 CUT_CHARACTERS = 20_000
-_CUT = """CASE WHEN coalesce(pg_column_size(IMAGE), 0) < 4096 THEN IMAGE ELSE (
-        SELECT jsonb_object_agg(e.key, CASE
-            WHEN jsonb_typeof(e.value) = 'string' AND length(e.value #>> '{}') > LIMIT
-            THEN jsonb_build_object('$cut', length(e.value #>> '{}'),
-                 '$head', left(e.value #>> '{}', 400), '$md5', md5(e.value #>> '{}'))
-            ELSE e.value END)
-        FROM jsonb_each(IMAGE) e) END""".replace("LIMIT", str(CUT_CHARACTERS))
+_CUT = {
+    side: cut_sql(f"c.{side}", look_into=4096, characters=CUT_CHARACTERS, head=400)
+    for side in ("old", "new")
+}
 #: The same, long values cut (see ``store.read.changes.values``): what a page shows of many changes.
-CUT_COLUMNS = STEP_COLUMNS.replace(
-    "c.old, c.new", f"{_CUT.replace('IMAGE', 'c.old')}, {_CUT.replace('IMAGE', 'c.new')}"
-)
+CUT_COLUMNS = STEP_COLUMNS.replace("c.old, c.new", f"{_CUT['old']}, {_CUT['new']}")
 #: How many columns those are.
 STEP_WIDTH = 21
-#: A subtransaction's abort takes its changes away again.
-NOT_ABORTED = """NOT EXISTS (
-    SELECT FROM aborted_subtransaction a
-    WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)"""
 
 
 def step_of(row: Sequence[Any], visibility: Visibility) -> Step:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.read.history_places import BLOCK, PLACED_LSN, PLACED_TIME
-from replview.store.read.rows import TransactionRow
-from replview.store.read.seen import all_tables, text_limits
+from replview.store.read.rows import NOT_ABORTED, TransactionRow
+from replview.store.read.seen import TextLimits, all_tables, pattern_of, text_limits
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import (
     NO_ORIGIN,
@@ -41,17 +41,8 @@ _KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED}) named)"  # noqa: S608
 _STILL_DONE = f"""
     SELECT i.id FROM unnest(%(ids)s::bigint[]) AS i (id) WHERE EXISTS (
         SELECT FROM change c WHERE c.transaction_id = i.id AND c.transaction_id = ANY(%(ids)s)
-        AND c.relation_id IN ({_NAMED}) {{ops}}
-        AND NOT EXISTS (SELECT FROM aborted_subtransaction s
-                        WHERE s.transaction_id = c.transaction_id AND s.subxid = c.subxid))
+        AND c.relation_id IN ({_NAMED}) {{ops}} AND {NOT_ABORTED})
 """  # noqa: S608
-_IN_VALUES = """EXISTS (SELECT FROM change c
-    WHERE c.transaction_id = t.id AND c.seq <= {most}
-      AND (EXISTS (SELECT FROM jsonb_each_text(c.new) v WHERE v.value ILIKE %(pattern)s {of_value})
-        OR EXISTS (SELECT FROM jsonb_each_text(c.old) v WHERE v.value ILIKE %(pattern)s {of_value}))
-      {of_change}
-      AND NOT EXISTS (SELECT FROM aborted_subtransaction s
-                      WHERE s.transaction_id = c.transaction_id AND s.subxid = c.subxid))"""
 
 
 @dataclass(slots=True)
@@ -116,6 +107,14 @@ def conditions_of(
     session: ReadSession, wanted: TransactionFilter, *, time: str = PLACED_TIME
 ) -> Conditions:
     """The filter's conditions; ``time`` is the moment of the rows they are for."""
+    limits = text_limits(session, all_tables(session)) if wanted.text else TextLimits()
+    return limited_conditions(wanted, limits, time=time)
+
+
+def limited_conditions(
+    wanted: TransactionFilter, limits: TextLimits, *, time: str = PLACED_TIME
+) -> Conditions:
+    """The same with what a search for a text must leave out."""
     found = Conditions()
     _indexed(found, wanted)
     _states(found, wanted)
@@ -123,7 +122,7 @@ def conditions_of(
     _sizes(found, wanted)
     _stretch(found, wanted, time)
     if wanted.text:
-        _text(session, found, wanted.text)
+        _text(found, wanted.text, limits)
     return found
 
 
@@ -267,21 +266,19 @@ def _stretch(found: Conditions, wanted: TransactionFilter, time: str) -> None:
         )
 
 
-def _text(session: ReadSession, found: Conditions, text: str) -> None:
+def _text(found: Conditions, text: str, limits: TextLimits) -> None:
     """In names, or in the values of a transaction's first changes that count."""
-    escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-    pattern = f"%{escaped}%"
     names = " OR ".join(
         f"{name} ILIKE %(pattern)s"
         for name in ("t.gid", "t.actor", "t.origin", "t.xid::text", "t.commit_lsn::text")
     )
-    limits = text_limits(session, all_tables(session))
-    in_values = _IN_VALUES.format(
-        most=TEXT_CHANGES, of_change=limits.of_change, of_value=limits.of_value("v")
+    in_values = (
+        f"EXISTS (SELECT FROM change c WHERE c.transaction_id = t.id AND c.seq <= {TEXT_CHANGES}"
+        f" AND {limits.holds_text} AND {NOT_ABORTED})"
     )
     found.add(
         f"({names} OR t.relations ?| ARRAY({_HOLDING}) OR {in_values})",
-        pattern=pattern,
+        pattern=pattern_of(text),
         **limits.parameters,
     )
     found.reads_values = True

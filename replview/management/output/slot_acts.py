@@ -10,16 +10,11 @@ from replview.acts.columns import NamedColumns, change_columns, plan_columns
 from replview.acts.noting import declared_words
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.plan.plan import Plan
-from replview.management.instance import (
-    BY,
-    PlainCommand,
-    add_slot_action,
-    lines_of,
-    slot_of,
-)
+from replview.management.output.instance import PlainCommand, find_slot, lines_of
 from replview.store.models import Slot
 
 #: Who did it, where a command did: the access record knows the account.
+BY = "the command line"
 
 
 def add_actions(actions: Any) -> list[ArgumentParser]:
@@ -32,7 +27,9 @@ def add_actions(actions: Any) -> list[ArgumentParser]:
         ("columns", "keep, mask or leave out columns of the tables it records"),
         ("remove", "drop our own slot and publications, and forget what was stored of it"),
     ):
-        parser = add_slot_action(actions, name, text)
+        parser: ArgumentParser = actions.add_parser(name, help=text)
+        parser.add_argument("source", metavar="SOURCE")
+        parser.add_argument("name", metavar="NAME")
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parsers[name] = parser
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
@@ -56,7 +53,7 @@ def add_actions(actions: Any) -> list[ArgumentParser]:
 
 def run(command: PlainCommand, options: dict[str, Any]) -> None:
     """Do it."""
-    slot = slot_of(options)
+    slot = find_slot(f"{options['source']}/{options['name']}")
     if slot.desired == Slot.Desired.REMOVING and options["action"] != "remove":
         raise CommandError(f"slot {slot} is being removed")
     if words := declared_words(slot.source):
@@ -69,8 +66,10 @@ def _start(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
         act = receiving.plan_start(slot)
         if act.statements:
             command.say(f"{slot.source} has no slot {slot.name} any more")
-            command.say(*lines_of(act))
-            command.agree("Run this?", options["yes"])
+            for line in lines_of(act):
+                command.say(line)
+            if not command.confirm("Run this?", options["yes"]):
+                raise CommandError("nothing was done")
     receiving.start(slot, by=BY, say=command.say)
     command.say(f"slot {slot} starts within a few seconds")
 
@@ -106,8 +105,10 @@ def _columns(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None
 def _agree(command: PlainCommand, act: Plan, question: str, options: dict[str, Any]) -> None:
     """Show it and ask. Raises ``SourceProblem`` and, where the answer is no, ``CommandError``."""
     act.check()
-    command.say(*lines_of(act))
-    command.agree(question, options["yes"])
+    for line in lines_of(act):
+        command.say(line)
+    if not command.confirm(question, options["yes"]):
+        raise CommandError("nothing was done")
 
 
 def _remove(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""What the larger commands print, and how they read their options."""
