@@ -21,17 +21,16 @@ from django.utils import timezone
 from replview.access.rights import Role, admins, forget_rights, role_of, set_role
 from replview.store.models import Grant, SetupCode, Source
 from replview.store.write.access_record import note
+from replview.text.problem import CodedProblem
 
 _CHANGED = "changed_settings"
 _MAX_PATTERNS = 200
 
 
-class AccountProblem(Exception):
+class AccountProblem(CodedProblem):
     """Why it cannot be done; ``field`` names what was written wrongly."""
 
-    def __init__(self, text: str, field: str = "") -> None:
-        super().__init__(text)
-        self.field = field
+    code_of_all = "account"
 
 
 @transaction.atomic
@@ -44,15 +43,15 @@ def create_account(name: str, role: Role | None, password: str | None) -> Any:
     # As it will be kept: whether it is taken is asked of that.
     name = users.normalize_username(name.strip())
     if not name:
-        raise AccountProblem("a name is needed", "name")
+        raise AccountProblem("a name is needed", field="name")
     try:
         UnicodeUsernameValidator()(name)
     except ValidationError as error:
-        raise AccountProblem(error.messages[0], "name") from None
+        raise AccountProblem(error.messages[0], field="name") from None
     if len(name) > 150:
-        raise AccountProblem("a name has 150 characters at most", "name")
+        raise AccountProblem("a name has 150 characters at most", field="name")
     if users._default_manager.filter(username__iexact=name).exists():
-        raise AccountProblem(f"there is an account {name} already", "name")
+        raise AccountProblem(f"there is an account {name} already", field="name")
     if password is not None:
         check_password(password, users(username=name))
     user = users._default_manager.create_user(name, password=password)
@@ -66,7 +65,7 @@ def check_password(password: str, user: Any = None) -> None:
     try:
         validate_password(password, user)
     except ValidationError as error:
-        raise AccountProblem(" ".join(error.messages), "password") from None
+        raise AccountProblem(" ".join(error.messages), field="password") from None
 
 
 @transaction.atomic
@@ -166,12 +165,12 @@ def read_patterns(tables: Sequence[str]) -> list[str]:
         if not pattern:
             continue
         if "." not in pattern and pattern != "*":
-            raise AccountProblem(f"{pattern}: write schema.table, as in public.*", "tables")
-        if len(pattern) > 200 or "\0" in pattern:
-            raise AccountProblem("a pattern is too long", "tables")
+            raise AccountProblem(f"{pattern}: write schema.table, as in public.*", field="tables")
+        if len(pattern) > 200:
+            raise AccountProblem("a pattern is too long", field="tables")
         found.append(pattern)
     if len(found) > _MAX_PATTERNS:
-        raise AccountProblem(f"{_MAX_PATTERNS} patterns at most", "tables")
+        raise AccountProblem(f"{_MAX_PATTERNS} patterns at most", field="tables")
     return [] if "*" in found else found
 
 

@@ -100,7 +100,7 @@ def wished(
         raise NotARule("when", "choose where the values are taken away")
     patterns = {"table": table.strip() or "*", "column": column.strip() or "*"}
     for name, pattern in {**patterns, "type": type_name.strip()}.items():
-        if len(pattern) > LONGEST_PATTERN or "\0" in pattern:
+        if len(pattern) > LONGEST_PATTERN:
             raise NotARule(name, f"a pattern has at most {LONGEST_PATTERN} characters")
     if not type_name.strip() and {*patterns["table"], *patterns["column"]} <= set("*."):
         raise NotARule("column", "name a table, a column or a type: this would mask everything")

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from replview.runtime.narration import Narration, StatusLine
-from replview.runtime.problems import StackProblem, Stopped
+from replview.runtime.problems import Stopped
 from replview.runtime.stack import Stack
 
 
@@ -27,8 +27,6 @@ def run_in_foreground(
             _watch(stack)
         except Stopped:
             pass
-        except StackProblem as problem:
-            raise CommandError(str(problem)) from None
         except OSError as error:
             raise CommandError(_in_one_line(error)) from error
         finally:

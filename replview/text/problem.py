@@ -49,7 +49,8 @@ class Problem(Exception):
     def said_at(self, places: Mapping[str, str]) -> Self:
         """The same, with the place in this front (``--tables``) where its field is given."""
         said = self.anew()
-        said.remedy = with_place(self.remedy, self.field, places)
+        if self.remedy:
+            said.remedy = with_place(self.remedy, self.field, places)
         return said
 
     def __str__(self) -> str:
@@ -71,8 +72,8 @@ class CodedProblem(Problem):
 
     code_of_all: ClassVar[str]
 
-    def __init__(self, cause: str, remedy: str = "") -> None:
-        super().__init__(self.code_of_all, cause, remedy)
+    def __init__(self, cause: str, remedy: str = "", field: str = "") -> None:
+        super().__init__(self.code_of_all, cause, remedy, field)
 
-    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
-        return type(self), (self.cause, self.remedy)
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+        return type(self), (self.cause, self.remedy, self.field)

@@ -6,7 +6,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from replview.features.peeks.text import Found
-from replview.management.output.slot_peek import lines_of
+from replview.management.slot_reports import found_lines
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_what_was_found_is_told_with_its_bound_and_what_is_unknown() -> None:
             "unknown": ["sizes of transactions"],
         }
     )  # fmt: skip
-    text = "\n".join(lines_of(found, 1000, 5))
+    text = "\n".join(found_lines(found, 1000, 5))
 
     assert "At least 2 transactions wait." in text
     assert "its bound of 5\xa0s at 0/1F0" in text

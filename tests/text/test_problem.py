@@ -1,7 +1,7 @@
 """A problem names the field that it is about; each front says where that is given."""
 
 from replview.management.fleet.plans import KEYS
-from replview.management.output.instance import OPTIONS
+from replview.management.instance import OPTIONS
 from replview.text.problem import Problem
 from replview.ui.plan_text import PLACES
 

@@ -173,6 +173,15 @@ def clash_of(publications: list[Publication]) -> str:
     return ""
 
 
+#: Options of the output plugin that may be chosen, with the values that make sense.
+PLUGIN_OPTIONS: dict[str, tuple[str, ...]] = {
+    "binary": ("on", "off"),
+    "messages": ("on", "off"),
+    "streaming": ("off", "on", "parallel"),
+    "origin": ("any", "none"),
+    "proto_version": ("1", "2", "3", "4"),
+    "format_version": ("1", "2"),  # of wal2json, where such a slot is adopted
+}
 #: What pgoutput is asked for where nobody says otherwise; ``parallel`` falls back by itself.
 PGOUTPUT = {"streaming": "parallel", "messages": "on", "origin": "any"}
 

@@ -203,7 +203,7 @@ def _role(request: HttpRequest) -> Role | None:
     word = request.POST.get("role", "")
     role = Role.of_word(word)
     if role is None and word:
-        raise AccountProblem(f"there is no role {word}", "role")
+        raise AccountProblem(f"there is no role {word}", field="role")
     return role
 
 

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 
 from replview.access.reading import AccessFilter, forget, forgettable, record_json, walk
 from replview.features.access_record.page import Line, csv_pieces, json_pieces
-from replview.management.output.instance import InstanceCommand, table_of
+from replview.management.instance import InstanceCommand, table_of
 from replview.store.models import AccessRecord
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.write.access_record import Action, Via, note
@@ -88,8 +88,7 @@ class Command(InstanceCommand):
             return
         months = ", ".join(f"{month:%Y-%m}" for month in gone.months)
         question = f"Forget {plural(gone.records, 'record')} of {months} for ever?"
-        if not self.confirm(question, options["yes"]):
-            raise CommandError("nothing was done")
+        self.agree(question, options["yes"])
         forget(before)
         self.say(f"forgotten: {months}, {plural(gone.records, 'record')}; this is recorded")
 

@@ -12,9 +12,8 @@ from django.contrib.auth.models import Group
 from django.core.management.base import CommandError
 
 from replview.access import accounts
-from replview.access.accounts import AccountProblem
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
-from replview.management.output.instance import InstanceCommand, find_source, table_of
+from replview.management.instance import InstanceCommand, find_source, table_of
 from replview.store.models import Grant
 from replview.store.write.access_record import note
 
@@ -63,10 +62,7 @@ class Command(InstanceCommand):
 
     def handle(self, **options: Any) -> None:
         """Run the action."""
-        try:
-            getattr(self, f"_{options['action']}")(options)
-        except AccountProblem as problem:
-            raise CommandError(str(problem)) from None
+        getattr(self, f"_{options['action']}")(options)
 
     def _add(self, options: dict[str, Any]) -> None:
         password = None if options["no_password"] else _read_password(options)

@@ -15,8 +15,7 @@ from replview.catalog.plan.actor_stamp import StampFacts, read_stamp
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.stamp_plan import StampPlan, carry_stamp, plan_install, plan_remove
 from replview.catalog.tables import read_tables
-from replview.management.output.instance import OPTIONS, PlainCommand
-from replview.management.output.slot_acts import BY
+from replview.management.instance import BY, OPTIONS, PlainCommand
 from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
@@ -105,19 +104,16 @@ class Command(PlainCommand):
         if options["format"] == "json":
             self.say(json.dumps(status.as_json(), indent=2))
             return
-        for line in status.lines():
-            self.say(line)
+        self.say(*status.lines())
 
     def _agreed(self, plan: StampPlan, options: dict[str, Any]) -> bool:
         """Show the plan and ask; False for a dry run."""
         self.say("this will run:")
-        for line in lines_of(plan):
-            self.say(line)
+        self.say(*lines_of(plan))
         if options["dry_run"]:
             self.say("nothing was done (--dry-run)")
             return False
-        if not self.confirm("Run this?", options["yes"]):
-            raise CommandError("nothing was done")
+        self.agree("Run this?", options["yes"])
         return True
 
 

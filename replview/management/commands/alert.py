@@ -10,7 +10,7 @@ from replview.features.alerts import built_in
 from replview.features.alerts.kinds import KINDS, AmountError, Unit, amount_words, parse_amount
 from replview.features.alerts.lines import condition_words
 from replview.features.alerts.trial import try_rule
-from replview.management.output.instance import InstanceCommand, find_source, table_of
+from replview.management.instance import InstanceCommand, find_source, table_of
 from replview.store.models import Alert, AlertRule, WatchedSlot
 from replview.text.formats import NO_BREAK
 from replview.text.parsing import whole_number

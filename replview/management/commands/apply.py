@@ -12,17 +12,17 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 
-from replview.access.accounts import AccountProblem
 from replview.catalog.problems import SourceProblem
 from replview.management.fleet.declared import Fleet
 from replview.management.fleet.faults import FleetFaults
 from replview.management.fleet.planning import plan_fleet, side_by_side
 from replview.management.fleet.plans import KEYS, FleetPlan, Item, Verdict
 from replview.management.fleet.reading import read_fleet
-from replview.management.output.instance import InstanceCommand
+from replview.management.instance import InstanceCommand
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
+from replview.text.problem import Problem
 
 #: Exit status: something could not be done; something would change (``--check``).
 _TROUBLED, _DIFFERS = 1, 3
@@ -57,8 +57,7 @@ class Command(InstanceCommand):
         try:
             plan = plan_fleet(fleet, prune=options["prune"], stop=stop)
             if not options["json"]:
-                for line in lines_of(plan):
-                    self.say(line)
+                self.say(*lines_of(plan))
             applied = plan.changes_something and not options["check"]
             if applied:
                 self._carry_out(plan, path, options, stop)
@@ -75,8 +74,7 @@ class Command(InstanceCommand):
     def _carry_out(
         self, plan: FleetPlan, path: Path, options: dict[str, Any], stop: threading.Event
     ) -> None:
-        if not self.confirm("Carry this out?", options["yes"]):
-            raise CommandError("nothing was done")
+        self.agree("Carry this out?", options["yes"])
         saying = threading.Lock()
 
         def tell(name: str, line: str) -> None:
@@ -86,8 +84,7 @@ class Command(InstanceCommand):
 
         apply_plan(plan, tell, stop, path)
         if not options["json"]:
-            for line in done_lines(plan):
-                self.say(line)
+            self.say(*done_lines(plan))
 
 
 def _read(path: Path) -> Fleet:
@@ -146,7 +143,7 @@ def _carry_out(item: Item, tell: Tell) -> None:
         item.trouble = SourceProblem(
             "address", str(error), "Correct its dsn or password in the file"
         )
-    except AccountProblem as problem:
+    except Problem as problem:
         item.trouble = SourceProblem("refused", str(problem), "Correct it in the file")
     except ObjectDoesNotExist:
         # Its server was not reached, or it is being removed: there is nothing to mask or to see.

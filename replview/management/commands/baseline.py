@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from replview.acts.publications import look_at_publications
 from replview.features.baselines.text import BaselineRow, rows_of
 from replview.jobs import baselines
-from replview.management.output.instance import InstanceCommand, find_slot, table_of
+from replview.management.instance import BY, InstanceCommand, find_slot, table_of
 from replview.store.models import Baseline, Slot
 from replview.ui.plan_text import BASELINE_COST
 
@@ -50,14 +50,10 @@ class Command(InstanceCommand):
             self._list(slot)
             return
         tables = tables_for(slot, options["tables"], everything=options["all"])
-        for line in cost_lines(tables):
-            self.say(line)
-        if not self.confirm("Take them?", options["yes"]):
-            raise CommandError("nothing was done")
+        self.say(*cost_lines(tables))
+        self.agree("Take them?", options["yes"])
         asked = [
-            baselines.request(
-                slot, schema, table, by="the command line", rows_per_second=options["rate"]
-            ).pk
+            baselines.request(slot, schema, table, by=BY, rows_per_second=options["rate"]).pk
             for schema, table in tables
         ]
         if options["wait"]:

@@ -15,8 +15,8 @@ from django.db import OperationalError, connection
 
 from replview.access.visibility import reading_session
 from replview.features.downloads.files import write_parquet
-from replview.management.output.changes_options import add_filters, number, selection_of
-from replview.management.output.instance import InstanceCommand, find_slot
+from replview.management.changes_options import add_filters, number, selection_of
+from replview.management.instance import InstanceCommand, find_slot
 from replview.parquet.writing.problems import TargetProblem
 from replview.store.models import Slot
 from replview.store.read.changes.records import Record, csv_lines

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
-from replview.management.output.instance import PlainCommand
+from replview.management.instance import PlainCommand
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.foreground import run_in_foreground
 from replview.runtime.narration import Narration

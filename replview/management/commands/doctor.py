@@ -7,7 +7,7 @@ from typing import Any
 
 from replview.catalog.doctor import examine
 from replview.catalog.doctor_checks import Finding, Grade, blocks
-from replview.management.output.instance import PlainCommand
+from replview.management.instance import PlainCommand
 from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
@@ -38,8 +38,7 @@ class Command(PlainCommand):
         if options["format"] == "json":
             self.say(json.dumps([finding.as_json() for finding in findings], indent=2))
         else:
-            for line in lines_of(findings):
-                self.say(line)
+            self.say(*lines_of(findings))
         if blocks(findings):
             sys.exit(1)
 

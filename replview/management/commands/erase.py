@@ -12,8 +12,8 @@ from django.core.management.base import CommandError
 
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.job import carry_out
-from replview.features.erasure.request import Unerasable, read_erasure_request
-from replview.management.output.instance import InstanceCommand, find_slot, table_of
+from replview.features.erasure.request import read_erasure_request
+from replview.management.instance import InstanceCommand, find_slot, table_of
 from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import command_user, note
 from replview.text.formats import count_words, plural
@@ -64,18 +64,16 @@ class Command(InstanceCommand):
             raise CommandError("say of which slot: SOURCE/SLOT TABLE KEY …, or --list")
 
     def _erase(self, slot: Slot, options: dict[str, Any]) -> None:
-        try:
-            erasure_request = read_erasure_request(slot, _pairs(options), columns=options["column"],
-                             actor=options["actor"], reason=options["why"])  # fmt: skip
-        except Unerasable as error:
-            raise CommandError(_words(error.cause, error.remedy)) from None
+        erasure_request = read_erasure_request(
+            slot, _pairs(options), columns=options["column"], actor=options["actor"],
+            reason=options["why"],
+        )  # fmt: skip
         by = command_user()
         row = erasing.request(erasure_request, by=by, how="command")
         self._work(row)
         if row.state != Erasure.State.LOOKED:
             raise CommandError(_words(row.problem_cause or "it was stopped", row.problem_remedy))
-        for line in found_lines(row, erasing.others_recording(slot, row.tables)):
-            self.say(line)
+        self.say(*found_lines(row, erasing.others_recording(slot, row.tables)))
         if options["dry_run"]:
             erasing.drop(row)
             self.say("nothing was erased")
@@ -126,8 +124,7 @@ class Command(InstanceCommand):
         row.refresh_from_db()
 
     def _tell_end(self, row: Erasure) -> None:
-        for line in state_lines(row):
-            self.say(line)
+        self.say(*state_lines(row))
         if row.state == Erasure.State.UNFINISHED:
             raise CommandError(_words(row.problem_cause, row.problem_remedy))
         if row.state != Erasure.State.DONE:

@@ -16,15 +16,14 @@ from replview.features.exports.outlook import Outlook, outlook_of
 from replview.features.exports.request import ExportRequest, ask, nothing_words, read_export_request
 from replview.jobs import exports
 from replview.live.publisher import Publisher
-from replview.management.output.changes_options import add_filters, words_of
-from replview.management.output.instance import InstanceCommand, find_slot, table_of
+from replview.management.changes_options import add_filters, words_of
+from replview.management.instance import BY, InstanceCommand, find_slot, table_of
 from replview.store import instance_settings
 from replview.store.models import Export, Slot
 from replview.store.write.access_record import Action, command_user, note
 from replview.targets.policy import DEFAULT_SCHEMES, Refused, read_policy
 from replview.text.formats import age_words, bytes_words, count_words, plural
 
-_BY = "the command line"
 _EARLIER = 20
 
 
@@ -64,29 +63,23 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """Do what was asked; a refusal is one line."""
-        try:
-            if self._chose(options):
-                self._tell_policy()
-            elif options["cancel"] is not None:
-                self._cancel(options["cancel"])
-            elif options["list"]:
-                slot = find_slot(options["slot"]) if options["slot"] else None
-                self._list(slot)
-            elif options["slot"]:
-                self._export(find_slot(options["slot"]), options)
-            else:
-                raise CommandError("say of which slot: --slot SOURCE/NAME, or --list")
-        except Refused as refused:
-            remedy = f". {refused.remedy}" if refused.remedy else ""
-            raise CommandError(f"{refused.cause}{remedy}") from None
+        """Do what was asked."""
+        if self._chose(options):
+            self._tell_policy()
+        elif options["cancel"] is not None:
+            self._cancel(options["cancel"])
+        elif options["list"]:
+            self._list(find_slot(options["slot"]) if options["slot"] else None)
+        elif options["slot"]:
+            self._export(find_slot(options["slot"]), options)
+        else:
+            raise CommandError("say of which slot: --slot SOURCE/NAME, or --list")
 
     def _export(self, slot: Slot, options: dict[str, Any]) -> None:
         read_policy().check()
         export_request, target = _request(slot, options)
         if options["estimate"]:
-            for line in estimate_lines(outlook_of(export_request, patient=True)):
-                self.say(line)
+            self.say(*estimate_lines(outlook_of(export_request, patient=True)))
             return
         if not target:
             raise CommandError("say where to: --to FOLDER or --to URL (or --estimate)")
@@ -121,8 +114,7 @@ class Command(InstanceCommand):
             remedy = f". {row.problem_remedy}" if row.problem_remedy else ""
             cause = row.problem_cause or "what it had written is deleted again"
             raise CommandError(f"export {row.pk} {row.state}: {cause}{remedy}")
-        for line in ended_lines(row):
-            self.say(line)
+        self.say(*ended_lines(row))
 
     def _list(self, slot: Slot | None) -> None:
         rows = Export.objects.all() if slot is None else Export.objects.filter(slot=slot)
@@ -142,7 +134,7 @@ class Command(InstanceCommand):
         if options["allow"] and options["forbid"]:
             raise CommandError("--allow or --forbid")
         if options["allow"] or options["forbid"]:
-            instance_settings.write("exports.allowed", options["allow"], _BY)
+            instance_settings.write("exports.allowed", options["allow"], BY)
             note(Action.CHANGED_SETTINGS, subject=f"exports: {'on' if options['allow'] else 'off'}")
         for name in ("root", "schemes"):
             text = options[name]
@@ -151,7 +143,7 @@ class Command(InstanceCommand):
             value: Any = None
             if text != "default":
                 value = str(Path(text).resolve()) if name == "root" else _split(text)
-            instance_settings.write(f"exports.{name}", value, _BY)
+            instance_settings.write(f"exports.{name}", value, BY)
             note(Action.CHANGED_SETTINGS, subject=f"exports: {name} {text}")
         return options["allow"] or options["forbid"] or bool(options["root"] or options["schemes"])
 

@@ -15,7 +15,7 @@ from replview.access.mask_making import (
     remove_rule,
     wished,
 )
-from replview.management.output.instance import InstanceCommand, table_of
+from replview.management.instance import InstanceCommand, table_of
 from replview.store.models import MaskRule
 from replview.store.write.access_record import command_user
 

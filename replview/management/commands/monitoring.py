@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from replview.features.monitoring.files import FILES, text_of
-from replview.management.output.instance import PlainCommand
+from replview.management.instance import PlainCommand
 
 
 class Command(PlainCommand):

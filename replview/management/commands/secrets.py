@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.management.output.instance import InstanceCommand
+from replview.management.instance import InstanceCommand
 from replview.store.secrets import rotate_all
 from replview.store.write.access_record import note
 from replview.text.formats import plural

@@ -11,19 +11,14 @@ from replview.acts.noting import note_slot
 from replview.acts.slot_making import make_slot
 from replview.catalog.connections import reading
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
-from replview.catalog.plan.slot_request import SlotRequest, parse_columns
+from replview.catalog.plan.slot_request import PLUGIN_OPTIONS, SlotRequest, parse_columns
 from replview.jobs import baselines
+from replview.management import slot_acts, slot_reports, slot_settings
 from replview.management.commands import baseline
-from replview.management.output import (
-    slot_acts,
-    slot_budget,
-    slot_interface,
-    slot_log,
-    slot_peek,
-    slot_quarantine,
-)
-from replview.management.output.instance import (
+from replview.management.instance import (
+    BY,
     InstanceCommand,
+    add_slot_action,
     find_source,
     lines_of_slot,
     table_of,
@@ -32,22 +27,13 @@ from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.text.formats import plural
 
-#: Options of the output plugin a user may set, with the values that make sense.
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "binary": ("on", "off"),
-    "messages": ("on", "off"),
-    "streaming": ("off", "on", "parallel"),
-    "origin": ("any", "none"),
-    "proto_version": ("1", "2", "3", "4"),
-    "format_version": ("1", "2"),  # of wal2json, where such a slot is adopted
-}
 #: Actions with a module of their own.
 _APART = {
-    "interface": slot_interface,
-    "set": slot_budget,
-    "log": slot_log,
-    "quarantine": slot_quarantine,
-    "peek": slot_peek,
+    "interface": (slot_settings.add_interface, slot_settings.change_interface),
+    "set": (slot_settings.add_set, slot_settings.change),
+    "log": (slot_reports.add_log, slot_reports.log),
+    "quarantine": (slot_reports.add_quarantine, slot_reports.quarantine),
+    "peek": (slot_reports.add_peek, slot_reports.look_into),
 }
 
 
@@ -59,16 +45,14 @@ class Command(InstanceCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The actions and their options."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        add = actions.add_parser("add", help="create (or adopt) a slot, after showing how")
-        add.add_argument("source", metavar="SOURCE")
-        add.add_argument("name", metavar="NAME")
+        add = add_slot_action(actions, "add", "create (or adopt) a slot, after showing how")
         add_plan_options(add)
         add.add_argument("--adopt", action="store_true", help="take over a slot that exists")
         add.add_argument("--no-two-phase", action="store_true", help="show prepared transactions "
                          "only once they are committed")  # fmt: skip
         add.add_argument("--interface", choices=Slot.Interface.values, default="walsender",
                          help="sql: where replication connections are refused")  # fmt: skip
-        slot_budget.add_budget_options(add)
+        slot_settings.add_budget_options(add)
         add.add_argument("--failover", action="store_true", help="from 17 on: standbys keep it "
                          "for a failover")  # fmt: skip
         add.add_argument("--keep-aborted", action="store_true", help="keep, marked, what was "
@@ -83,8 +67,8 @@ class Command(InstanceCommand):
         self.add_data(listing)
         for action in slot_acts.add_actions(actions):
             self.add_data(action)
-        for module in _APART.values():
-            self.add_data(module.add_action(actions))
+        for add_action, _ in _APART.values():
+            self.add_data(add_action(actions))
 
     def handle(self, **options: Any) -> None:
         """Run the action."""
@@ -92,7 +76,7 @@ class Command(InstanceCommand):
             slot_acts.run(self, options)
             return
         if options["action"] in _APART:
-            _APART[options["action"]].run(self, options)
+            _APART[options["action"]][1](self, options)
             return
         getattr(self, f"_{options['action']}")(options)
 
@@ -103,21 +87,20 @@ class Command(InstanceCommand):
         pgoutput = parse_options(options["option"])
         request = request_from(options, options["name"], adopt=options["adopt"],
                          two_phase=not options["no_two_phase"], failover=options["failover"],
-                         **slot_budget.budget_request(options))  # fmt: skip
+                         **slot_settings.budget_request(options))  # fmt: skip
         conninfo = full_conninfo(source)
         plan = plan_for(conninfo, request)
         self.say(
             f"on {source} this will run:" if plan.statements else f"on {source} nothing is made:"
         )
-        for line in lines_of_slot(plan):
-            self.say(line)
+        self.say(*lines_of_slot(plan))
         if plan.statements and not self.confirm("Run this?", options["yes"]):
             raise CommandError("nothing was done")
         slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
                          options=pgoutput, interface=options["interface"],
                          keep_aborted=options["keep_aborted"])  # fmt: skip
         act, words = ("create", "created") if plan.owned else ("adopt", "adopted")
-        note_slot(slot, act, f"The slot was {words}.", by=slot_acts.BY)
+        note_slot(slot, act, f"The slot was {words}.", by=BY)
         state = "stopped" if options["stopped"] else "receiving starts within a few seconds"
         self.say(f"slot {slot} added; {state}")
         self._offer_baseline(slot, wanted=options["baseline"], yes=options["yes"])
@@ -129,12 +112,11 @@ class Command(InstanceCommand):
                      "--all")  # fmt: skip
             return
         tables = baseline.tables_for(slot, [], everything=True)
-        for line in baseline.cost_lines(tables):
-            self.say(line)
+        self.say(*baseline.cost_lines(tables))
         if not self.confirm(f"Take a baseline of {plural(len(tables), 'table')}?", yes):
             return
         for schema, table in tables:
-            baselines.request(slot, schema, table, by="the command line")
+            baselines.request(slot, schema, table, by=BY)
         self.say(f"{plural(len(tables), 'baseline')} asked for: 'replview baseline {slot}' shows "
                  "how far they are")  # fmt: skip
 
@@ -169,7 +151,7 @@ def add_plan_options(parser: ArgumentParser) -> None:
                         "does not even send it")  # fmt: skip
     parser.add_argument("--mask-column", **column, help="keep only that there was a value")
     parser.add_argument("--option", nargs="+", action="extend", default=[], metavar="NAME=VALUE",
-                        help=f"of pgoutput: {', '.join(OPTIONS)}")  # fmt: skip
+                        help=f"of pgoutput: {', '.join(PLUGIN_OPTIONS)}")  # fmt: skip
 
 
 def request_from(options: dict[str, Any], slot_name: str, **more: Any) -> SlotRequest:
@@ -203,8 +185,10 @@ def parse_options(texts: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
-        if value not in OPTIONS.get(name, ()):
-            allowed = "; ".join(f"{key}={'|'.join(values)}" for key, values in OPTIONS.items())
+        if value not in PLUGIN_OPTIONS.get(name, ()):
+            allowed = "; ".join(
+                f"{key}={'|'.join(values)}" for key, values in PLUGIN_OPTIONS.items()
+            )
             raise CommandError(f"--option {text} is not one of: {allowed}")
         found[name] = value
     return found

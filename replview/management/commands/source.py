@@ -22,7 +22,8 @@ from replview.acts.sources import (
 from replview.catalog.doctor import examine
 from replview.catalog.doctor_checks import Grade
 from replview.management.commands.doctor import lines_of as lines_of_findings
-from replview.management.output.instance import (
+from replview.management.instance import (
+    BY,
     InstanceCommand,
     PlainCommand,
     find_source,
@@ -80,8 +81,7 @@ class Command(InstanceCommand):
         source = Source(name=name)
         set_dsn(source, dsn, options["password_ref"])
         findings = examine(full_conninfo(source), store_system_identifier=store_system_identifier())
-        for line in lines_of_findings([item for item in findings if item.grade is not Grade.OK]):
-            self.say(line)
+        self.say(*lines_of_findings([item for item in findings if item.grade is not Grade.OK]))
         if any(item.code in _UNREACHABLE for item in findings) and not self.confirm(
             "The source cannot be reached. Add it all the same?", options["yes"]
         ):
@@ -125,7 +125,6 @@ def _row(facts: dict[str, Any]) -> list[str]:
 
 
 #: Who did it, where a command did: the access record knows the account.
-BY = "the command line"
 _PASSWORD_HELP = "where the password is kept: file:/path or env:NAME"
 
 
@@ -171,8 +170,7 @@ def _credentials(command: PlainCommand, source: Source, options: dict[str, Any])
     new = Credentials(dsn=options["dsn"], user=options["user"], password=password,
                       password_ref=options["password_ref"])  # fmt: skip
     if not new.given:
-        for line in lines_of(plan_credentials(source)):
-            command.say(line)
+        command.say(*lines_of(plan_credentials(source)))
         raise CommandError("say what is new: --password, --password-ref, --user or --dsn")
     tried = set_credentials(source, new, by=BY)
     how = "with TLS" if tried.tls else "without TLS"
@@ -189,10 +187,8 @@ def _read_password(source: Source) -> str:
 def _move(command: PlainCommand, source: Source, options: dict[str, Any]) -> None:
     typed = {"password_ref": options["password_ref"], "keep_password": options["keep_password"]}
     move = plan_move(source, options["dsn"], **typed)
-    for line in lines_of(move.act):
-        command.say(line)
-    if not command.confirm(f"Read {source} there from now on?", options["yes"]):
-        raise CommandError("nothing was done")
+    command.say(*lines_of(move.act))
+    command.agree(f"Read {source} there from now on?", options["yes"])
     move_source(source, options["dsn"], **typed, by=BY, agreed=move.kind)
     command.say(f"source {source} is read at its new address")
 
@@ -200,10 +196,8 @@ def _move(command: PlainCommand, source: Source, options: dict[str, Any]) -> Non
 def _rename(command: PlainCommand, source: Source, options: dict[str, Any]) -> None:
     act = plan_rename(source, options["new_name"])
     act.check()
-    for line in lines_of(act):
-        command.say(line)
-    if not command.confirm(f"Call it {options['new_name']}?", options["yes"]):
-        raise CommandError("nothing was done")
+    command.say(*lines_of(act))
+    command.agree(f"Call it {options['new_name']}?", options["yes"])
     rename_source(source, options["new_name"], by=BY)
     command.say(f"source {options['name']} is called {source} now")
 
@@ -220,10 +214,8 @@ def _remove(command: PlainCommand, source: Source, options: dict[str, Any]) -> N
             "list' and try again, or --with-slots: the source goes when they are gone"
         )
     if act.statements or options["with_slots"] or options["leave_on_source"]:
-        for line in lines_of(act):
-            command.say(line)
-        if not command.confirm(f"Remove {source} with all that was stored?", options["yes"]):
-            raise CommandError("nothing was done")
+        command.say(*lines_of(act))
+        command.agree(f"Remove {source} with all that was stored?", options["yes"])
     if remove_source(source, **how, by=BY, say=command.say):
         nothing = "" if act.statements else "; nothing was changed on its server"
         command.say(f"source {options['name']} forgotten{nothing}")

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from replview.management.output.instance import PlainCommand
+from replview.management.instance import PlainCommand
 from replview.spark.processes import JobProcess
 
 

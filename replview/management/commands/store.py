@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.catalog.wal_budget import parse_size
-from replview.management.output.instance import InstanceCommand
+from replview.management.instance import BY, InstanceCommand
 from replview.store import instance_settings
 from replview.store.models import Slot
 from replview.store.retention import archive, archived
@@ -38,30 +38,26 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
     for name in MOST:
         if options[name] is not None:
             try:
-                choose_number(name, options[name], _BY)
+                choose_number(name, options[name], BY)
             except ValueError as error:
                 raise CommandError(f"--{name.replace('_', '-')}: {error}") from None
     wanted = words[1] if len(words) == 2 else "status"
     if wanted == "off":
-        switch_off(_BY)
+        switch_off(BY)
         return ["no archive: retention deletes days without waiting for one"]
     if wanted == "now":
-        ask_now(_BY)
+        ask_now(BY)
     elif wanted != "status":
-        choose_target(_target(wanted), _BY)
+        choose_target(_target(wanted), BY)
     return _archive_lines()
 
 
 def _target(text: str) -> str:
-    """The absolute folder or URL, once it was written to. Raises ``CommandError``."""
-    from replview.parquet.writing.problems import TargetProblem
+    """The absolute folder or URL, once it was written to. Raises ``TargetProblem``."""
     from replview.parquet.writing.targets import Target, test_write
 
-    try:
-        target = Target.of(text)
-        test_write(target)
-    except TargetProblem as problem:
-        raise CommandError(f"{problem.cause}: {problem.remedy}") from None
+    target = Target.of(text)
+    test_write(target)
     return target.url
 
 
@@ -76,9 +72,6 @@ def _archive_lines() -> list[str]:
         if line.problem:
             found.append(f"    {line.problem}")
     return found
-
-
-_BY = "the command line"
 
 
 class Command(InstanceCommand):
@@ -110,18 +103,16 @@ class Command(InstanceCommand):
             or options["after_hours"] is not None
             or (options["every_seconds"] is not None)
         ):
-            for line in archive_command(options):
-                self.say(line)
+            self.say(*archive_command(options))
             return
         if options["budget"] is not None:
-            instance_settings.write("store.budget_bytes", _budget(options["budget"]), _BY)
+            instance_settings.write("store.budget_bytes", _budget(options["budget"]), BY)
         if options["protect"]:
-            instance_settings.write("store.protect", options["protect"], _BY)
+            instance_settings.write("store.protect", options["protect"], BY)
         if options["budget"] is not None or options["protect"]:
             budget, protect = chosen()
             note(Action.CHANGED_SETTINGS, subject=f"the store's budget: {budget}, {protect}")
-        for line in _lines(measure()):
-            self.say(line)
+        self.say(*_lines(measure()))
 
 
 def _budget(text: str) -> int | None:

@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from replview.access.tokens import ScopeRefused, make_token
-from replview.management.output.instance import InstanceCommand, table_of
+from replview.access.tokens import make_token
+from replview.management.instance import InstanceCommand, table_of
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
 
@@ -55,10 +55,7 @@ class Command(InstanceCommand):
         # A revoked one makes room for its successor.
         ApiToken.objects.filter(user_id=user.pk, name=name).delete()
         scope, days = options["scope"], options["days"]
-        try:
-            token, _ = make_token(user, name, days=days, scope=scope)
-        except ScopeRefused as refused:
-            raise CommandError(str(refused)) from None
+        token, _ = make_token(user, name, days=days, scope=scope)
         details = {"act": "created", "scope": scope, "days": days}
         note("changed_settings", subject=f"token {name} of {user}", details=details)
         self.say(token)

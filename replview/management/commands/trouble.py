@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from replview.management.output.instance import InstanceCommand, table_of
+from replview.management.instance import BY, InstanceCommand, table_of
 from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import State, Told
 from replview.store.write.access_record import Action, note
@@ -51,7 +51,7 @@ class Command(InstanceCommand):
     def _ask(self, name: str, wanted: bool, *, wait: bool) -> None:
         if not troubles.maker_is_alive():
             raise CommandError("the demo's process for trouble does not answer; see its log")
-        troubles.wish(name, wanted, "the command line")
+        troubles.wish(name, wanted, BY)
         act = "start" if wanted else "end"
         note(Action.CHANGED_SETTINGS, subject=f"trouble {name}: {act}")
         if not wait:

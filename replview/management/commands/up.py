@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from replview.access.accounts import new_code
-from replview.management.output.instance import PlainCommand
+from replview.management.instance import PlainCommand
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.environment import is_given
 from replview.runtime.foreground import run_in_foreground
@@ -71,11 +71,8 @@ class Command(PlainCommand):
         if options["receivers"] != 1:
             raise CommandError("--only receivers starts one worker: start several, each its --name")
         folder = DataFolder(options["data"])
-        try:
-            check_environment(options["host"])
-            folder.create()
-        except StackProblem as problem:
-            raise CommandError(str(problem)) from None
+        check_environment(options["host"])
+        folder.create()
         call_command("migrate", verbosity=0, interactive=False)
         connections.close_all()
         kind, host, port = options["only"], options["host"], options["port"]

@@ -26,11 +26,11 @@ from replview.management.commands.slot import (
     plan_for,
     request_from,
 )
-from replview.management.output.instance import PlainCommand, lines_of_slot, require_instance
+from replview.management.instance import PlainCommand, lines_of_slot, require_instance
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.foreground import stop_on_signals
 from replview.runtime.narration import Narration
-from replview.runtime.problems import StackProblem, Stopped
+from replview.runtime.problems import Stopped
 from replview.runtime.stack import Stack
 from replview.store.dsn import resolve
 from replview.store.models import Slot
@@ -107,8 +107,7 @@ class Command(PlainCommand):
             self.say(f"reading through publication {', '.join(plan.publications)}")
             return plan
         self.say("pgoutput reads through a publication. For the time of the watch this will run:")
-        for line in lines_of_slot(plan):
-            self.say(line)
+        self.say(*lines_of_slot(plan))
         for step in plan.statements:
             self.say(f"  and at its end: {step.undo};")
         if not self.confirm("Run this?", options["yes"]):
@@ -135,8 +134,6 @@ class Command(PlainCommand):
                 self._run_watcher(stack, conninfo, options)
             except Stopped:
                 pass
-            except StackProblem as problem:
-                raise CommandError(str(problem)) from None
             finally:
                 stack.stop()
 

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from replview.features.alerts.delivery import deliver_next
 from replview.features.alerts.webhooks import NotAWebhook, add_webhook, remove_webhook, send_test
-from replview.management.output.instance import InstanceCommand, table_of
+from replview.management.instance import InstanceCommand, table_of
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.write.access_record import command_user
 

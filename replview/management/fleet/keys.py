@@ -7,20 +7,12 @@ from typing import Any
 from replview.access.accounts import AccountProblem, read_patterns
 from replview.catalog.naming import slot_name_fault
 from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS
+from replview.catalog.plan.slot_request import PLUGIN_OPTIONS
 from replview.catalog.wal_budget import DATABASE, RECORD, parse_budget, parse_size
 from replview.management.fleet.alert_overrides import take_alerts
 from replview.store.retention.policy import Keeping
 from replview.store.retention.policy import check as check_keeping
 
-#: pgoutput's options, as ``slot add --option`` takes them.
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "binary": ("on", "off"),
-    "messages": ("on", "off"),
-    "streaming": ("off", "on", "parallel"),
-    "origin": ("any", "none"),
-    "proto_version": ("1", "2", "3", "4"),
-    "format_version": ("1", "2"),
-}
 #: A value as TOML has it → as it is used. Raises ``ValueError`` with what is allowed.
 Take = Callable[[Any], Any]
 
@@ -104,7 +96,7 @@ def _heartbeat(value: Any) -> int | None:
 
 
 def _options(value: Any) -> dict[str, str]:
-    allowed = "; ".join(f"{key} = {' or '.join(words)}" for key, words in OPTIONS.items())
+    allowed = "; ".join(f"{key} = {' or '.join(words)}" for key, words in PLUGIN_OPTIONS.items())
     if not isinstance(value, Mapping):
         raise ValueError(f'it must be a table such as {{ streaming = "parallel" }}: {allowed}')
     found = {}
@@ -112,7 +104,7 @@ def _options(value: Any) -> dict[str, str]:
         word = (
             {True: "on", False: "off"}.get(given, str(given)) if isinstance(given, bool) else given
         )
-        if str(word) not in OPTIONS.get(name, ()):
+        if str(word) not in PLUGIN_OPTIONS.get(name, ()):
             raise ValueError(f"{name} = {given!r} is not one of: {allowed}")
         found[name] = str(word)
     return found

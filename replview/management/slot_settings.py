@@ -1,10 +1,14 @@
-"""``replview slot set``: what a slot may cost its source, and how long its history is kept."""
+"""``replview slot set|interface``: what a slot may cost its source, how long its history is kept,
+and how it is read.
+"""
 
 from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.db.models import F
 
+from replview.acts.noting import note_slot
 from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS, heartbeat_line
 from replview.catalog.wal_budget import (
     DATABASE,
@@ -12,7 +16,13 @@ from replview.catalog.wal_budget import (
     budget_note,
     read_budget,
 )
-from replview.management.output.instance import OPTIONS, PlainCommand, find_slot
+from replview.management.instance import (
+    BY,
+    OPTIONS,
+    PlainCommand,
+    add_slot_action,
+    slot_of,
+)
 from replview.store.models import Slot
 from replview.store.retention.forecast import loss_of, of_slot
 from replview.store.retention.policy import Keeping, change_keeping, check
@@ -56,26 +66,23 @@ def budget_request(options: dict[str, Any]) -> dict[str, Any]:
     return asked
 
 
-def add_action(actions: Any) -> ArgumentParser:
+def add_set(actions: Any) -> ArgumentParser:
     """The action and its options."""
-    parser: ArgumentParser = actions.add_parser(
-        "set", help="change its WAL budget, what comes first there, its heartbeat, what it keeps"
-    )
-    parser.add_argument("source", metavar="SOURCE")
-    parser.add_argument("name", metavar="NAME")
+    about = "change its WAL budget, what comes first there, its heartbeat, what it keeps"
+    parser = add_slot_action(actions, "set", about)
     add_budget_options(parser)
     _add_retention_options(parser)
     return parser
 
 
-def run(command: PlainCommand, options: dict[str, Any]) -> None:
+def change(command: PlainCommand, options: dict[str, Any]) -> None:
     """Change what was given and say what holds now; nothing restarts."""
-    slot = find_slot(f"{options['source']}/{options['name']}")
+    slot = slot_of(options)
     if _retention_is_asked(options):
         _run_retention(command, slot, options)
         if not any(options[name] for name in ("wal_budget", "protect", "heartbeat")):
             return
-    slot = change_budget(slot, _changes(slot, options), by="the command line")
+    slot = change_budget(slot, _changes_of(slot, options), by=BY)
     told = budget_note(slot.name, slot.wal_budget_bytes, slot.protect)
     command.say(f"slot {slot}: {with_place(told.text, told.field, OPTIONS)}")
     if slot.protect == DATABASE and slot.wal_budget_bytes is not None and not slot.owned:
@@ -86,7 +93,7 @@ def run(command: PlainCommand, options: dict[str, Any]) -> None:
         command.say(heartbeat_line(slot.heartbeat_seconds))
 
 
-def _changes(slot: Slot, options: dict[str, Any]) -> dict[str, Any]:
+def _changes_of(slot: Slot, options: dict[str, Any]) -> dict[str, Any]:
     """The options as values of the slot's fields. Raises ``CommandError`` for what cannot be."""
     changed: dict[str, Any] = {}
     if options["wal_budget"] is not None:
@@ -145,12 +152,11 @@ def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -
             command.say(f"  {name}: about {count_words(changes)} changes")
         if len(loss.tables) > _TABLES_SHOWN:
             command.say(f"  and {len(loss.tables) - _TABLES_SHOWN} more tables")
-        for line in loss_notes(loss):
-            command.say(line)
+        command.say(*loss_notes(loss))
         question = f"Keep {slot} {keeping_words(asked)}, and delete that?"
         if loss.is_to_be_confirmed and not command.confirm(question, options["yes"]):
             raise CommandError("nothing was changed")
-        slot = change_keeping(slot, asked, by="the command line")
+        slot = change_keeping(slot, asked, by=BY)
         note(
             Action.CHANGED_SETTINGS,
             subject=f"what {slot} keeps: {keeping_words(asked)}",
@@ -174,3 +180,28 @@ def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
     except ValueError as error:
         raise CommandError(str(error)) from None
     return keeping
+
+
+def add_interface(actions: Any) -> ArgumentParser:
+    """The action and its options."""
+    about = "read it through a replication connection, or through SQL functions"
+    parser = add_slot_action(actions, "interface", about)
+    parser.add_argument("interface", choices=Slot.Interface.values)
+    return parser
+
+
+def change_interface(command: PlainCommand, options: dict[str, Any]) -> None:
+    """How it is read; a receiver that runs is replaced by one that reads it so."""
+    slot = slot_of(options)
+    if slot.temporary:
+        raise CommandError(
+            f"slot {slot} is a temporary one: it lives as long as its replication connection"
+        )
+    # Raising the epoch ends the receiver that reads it the other way; the next begins at once.
+    changed = Slot.objects.filter(pk=slot.pk).exclude(interface=options["interface"])
+    if changed.update(
+        interface=options["interface"], epoch=F("epoch") + 1, lease_owner="", heartbeat_at=None
+    ):
+        note_slot(slot, "settings", "Changed: interface.", by=BY, settings=["interface"])
+    how = "a replication connection" if options["interface"] == "walsender" else "SQL functions"
+    command.say(f"slot {slot} is received through {how}")

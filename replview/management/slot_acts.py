@@ -10,11 +10,16 @@ from replview.acts.columns import NamedColumns, change_columns, plan_columns
 from replview.acts.noting import declared_words
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.plan.plan import Plan
-from replview.management.output.instance import PlainCommand, find_slot, lines_of
+from replview.management.instance import (
+    BY,
+    PlainCommand,
+    add_slot_action,
+    lines_of,
+    slot_of,
+)
 from replview.store.models import Slot
 
 #: Who did it, where a command did: the access record knows the account.
-BY = "the command line"
 
 
 def add_actions(actions: Any) -> list[ArgumentParser]:
@@ -27,9 +32,7 @@ def add_actions(actions: Any) -> list[ArgumentParser]:
         ("columns", "keep, mask or leave out columns of the tables it records"),
         ("remove", "drop our own slot and publications, and forget what was stored of it"),
     ):
-        parser: ArgumentParser = actions.add_parser(name, help=text)
-        parser.add_argument("source", metavar="SOURCE")
-        parser.add_argument("name", metavar="NAME")
+        parser = add_slot_action(actions, name, text)
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parsers[name] = parser
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
@@ -53,7 +56,7 @@ def add_actions(actions: Any) -> list[ArgumentParser]:
 
 def run(command: PlainCommand, options: dict[str, Any]) -> None:
     """Do it."""
-    slot = find_slot(f"{options['source']}/{options['name']}")
+    slot = slot_of(options)
     if slot.desired == Slot.Desired.REMOVING and options["action"] != "remove":
         raise CommandError(f"slot {slot} is being removed")
     if words := declared_words(slot.source):
@@ -66,10 +69,8 @@ def _start(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
         act = receiving.plan_start(slot)
         if act.statements:
             command.say(f"{slot.source} has no slot {slot.name} any more")
-            for line in lines_of(act):
-                command.say(line)
-            if not command.confirm("Run this?", options["yes"]):
-                raise CommandError("nothing was done")
+            command.say(*lines_of(act))
+            command.agree("Run this?", options["yes"])
     receiving.start(slot, by=BY, say=command.say)
     command.say(f"slot {slot} starts within a few seconds")
 
@@ -105,10 +106,8 @@ def _columns(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None
 def _agree(command: PlainCommand, act: Plan, question: str, options: dict[str, Any]) -> None:
     """Show it and ask. Raises ``SourceProblem`` and, where the answer is no, ``CommandError``."""
     act.check()
-    for line in lines_of(act):
-        command.say(line)
-    if not command.confirm(question, options["yes"]):
-        raise CommandError("nothing was done")
+    command.say(*lines_of(act))
+    command.agree(question, options["yes"])
 
 
 def _remove(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:

@@ -37,6 +37,8 @@ OPTIONS: Mapping[str, str] = {
     "wal_budget_bytes": "--wal-budget",
     "with_slots": "--with-slots",
 }
+#: Who did it, where a command did: the access record knows the account.
+BY = "the command line"
 NO_INSTANCE = (
     "no replview is running here: start one with 'replview demo', or set REPLVIEW_STORE_URL"
 )
@@ -90,9 +92,10 @@ class PlainCommand(BaseCommand):
             "--data", metavar="FOLDER", help="of the running instance (default: .replview)"
         )
 
-    def say(self, line: str) -> None:
-        """A line for the person at the terminal, in order with what went before."""
-        self.stdout.write(line)
+    def say(self, *lines: str) -> None:
+        """Lines for the person at the terminal, in order with what went before."""
+        for line in lines:
+            self.stdout.write(line)
         self.stdout.flush()
 
     def confirm(self, question: str, yes: bool) -> bool:
@@ -104,6 +107,11 @@ class PlainCommand(BaseCommand):
         self.stdout.write(f"{question} [y/N] ", ending="")
         self.stdout.flush()
         return input().strip().lower() in ("y", "yes")
+
+    def agree(self, question: str, yes: bool) -> None:
+        """As ``confirm``; raises ``CommandError`` where the answer is no."""
+        if not self.confirm(question, yes):
+            raise CommandError("nothing was done")
 
 
 class InstanceCommand(PlainCommand):
@@ -136,6 +144,19 @@ def find_source(name: str) -> Source:
         known = ", ".join(Source.objects.values_list("name", flat=True)) or "none yet"
         raise CommandError(f"there is no source {name}; known: {known}. See 'replview source list'")
     return source
+
+
+def add_slot_action(actions: Any, action: str, about: str) -> ArgumentParser:
+    """An action of ``replview slot`` on one slot, which ``slot_of`` finds."""
+    parser: ArgumentParser = actions.add_parser(action, help=about)
+    parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument("name", metavar="NAME")
+    return parser
+
+
+def slot_of(options: dict[str, Any]) -> Slot:
+    """The slot that was named."""
+    return find_slot(f"{options['source']}/{options['name']}")
 
 
 def find_slot(text: str) -> Slot:

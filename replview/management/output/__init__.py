@@ -1,1 +1,0 @@
-"""What the larger commands print, and how they read their options."""
