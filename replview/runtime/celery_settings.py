@@ -30,42 +30,23 @@ timezone = "UTC"
 
 # Every message costs: beat, Redis, a task and a connection to the store. What is done all the time
 # is one task, and what somebody asks for is announced by who asks.
-beat_schedule = {
+_EVERY_SECONDS = {
     # Offer slots to receivers, evaluate alerts, deliver them, keep budgets, sum up the record.
-    "do-chores": {
-        "task": "replview.do_chores",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
-    },
+    "do_chores": 5.0,
     # Jobs that nobody announced, or whose worker is lost; what is due for the archive.
-    "sweep-jobs": {
-        "task": "replview.sweep_jobs",
-        "schedule": 15.0,
-        "options": {"expires": 15.0},
-    },
-    "roll-samples": {
-        "task": "replview.roll_samples",
-        "schedule": 20.0,
-        "options": {"expires": 20.0},
-    },
-    "look-at-publications": {
-        "task": "replview.look_at_publications",
-        "schedule": 60.0,
-        "options": {"expires": 60.0},
-    },
-    "tidy-store": {
-        "task": "replview.tidy_store",
-        "schedule": 60.0,
-        "options": {"expires": 60.0},
-    },
-    "keep-days": {
-        "task": "replview.keep_days",
-        "schedule": 60.0,
-        "options": {"expires": 60.0},
-    },
-    "forget-alerts": {
-        "task": "replview.forget_alerts",
-        "schedule": 3600.0,
-        "options": {"expires": 3600.0},
-    },
+    "sweep_jobs": 15.0,
+    "roll_samples": 20.0,
+    "look_at_publications": 60.0,
+    "tidy_store": 60.0,
+    "keep_days": 60.0,
+    "forget_alerts": 3600.0,
+}
+# One that was not begun when the next is due is dropped.
+beat_schedule = {
+    name.replace("_", "-"): {
+        "task": f"replview.{name}",
+        "schedule": seconds,
+        "options": {"expires": seconds},
+    }
+    for name, seconds in _EVERY_SECONDS.items()
 }

@@ -62,18 +62,6 @@ def web(host: str, port: int) -> Program:
     return Program(name="web", argv=argv, priority=priority("web"))
 
 
-def workload(rate: float) -> Program:
-    """The shop's customers; finds the shop by ``REPLVIEW_DEMO_SOURCE_URL``."""
-    argv = [sys.executable, "-m", "replview.demo.workload", "--rate", f"{rate:g}"]
-    return Program(name="workload", argv=argv, priority=priority("workload"))
-
-
-def trouble() -> Program:
-    """Makes what the *make trouble* page asks for, and undoes it when it stops."""
-    argv = [sys.executable, "-m", "replview.demo.trouble"]
-    return Program(name="trouble", argv=argv, priority=priority("trouble"))
-
-
 def _worker(name: str, *options: str) -> Program:
     argv = [
         sys.executable, "-m", "celery", "-q", "-A", "replview", "worker", *options,

@@ -4,29 +4,89 @@
 false it takes the store and the broker that the environment names (``replview up``).
 """
 
+import http.client
 import os
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from replview.runtime import programs
 from replview.runtime.data_folder import DataFolder, Holder
 from replview.runtime.embedded import PortTaken, Servers, refuse_if_failed
 from replview.runtime.environment import for_programs, without_given_servers
-from replview.runtime.leftovers import end_marked_processes
+from replview.runtime.machine import end_marked_processes, port_is_free
 from replview.runtime.narration import Narration, StatusLine
-from replview.runtime.ports import port_is_free
 from replview.runtime.problems import StackProblem, Stopped
-from replview.runtime.steps import page_answers, run_module
-from replview.runtime.supervisor import Program, Supervisor, Watch
+from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor, Watch
+
+
+def run_module(
+    module: str,
+    argument: str,
+    *,
+    environment: Mapping[str, str],
+    logs: Path,
+    stopping: threading.Event,
+) -> None:
+    """Run a module to its end, or until asked to stop; raise with the last it said.
+
+    In a session of its own: Ctrl-C in the terminal is ours to pass on.
+    """
+    log = logs / f"{module.rpartition('.')[2]}-{argument.strip('-')}.log"
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, argument],
+            cwd=CODE_FOLDER,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    while process.poll() is None:
+        if stopping.wait(0.05):
+            process.terminate()
+            process.wait()
+            raise Stopped
+    if process.returncode:
+        last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
+        raise StackProblem(f"{module} {argument} failed: {last[0]}", f"Its log is {log}")
+
+
+def page_answers(host: str, port: int) -> bool:
+    """Whether a page comes, be it a redirection to the login."""
+    connection = http.client.HTTPConnection(host, port, timeout=5)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status < 500
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
 
 LOGIN = "demo"
 _WEB_SECONDS = 60
 _LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """What makes, registers and changes the source of a stack: the demo hands itself in."""
+
+    #: ``(module, argument)``, run to its end beside the store's first run: makes the database.
+    prepare: tuple[str, str]
+    #: Makes it a source of replview's, with a slot.
+    register: tuple[str, str]
+    #: Run beside replview's own.
+    programs: tuple[Program, ...]
 
 
 @dataclass(kw_only=True)
@@ -36,11 +96,8 @@ class Stack:
     folder: DataFolder
     host: str = "127.0.0.1"
     port: int = 8642
-    #: The shop's cluster, registered as a source.
-    source: bool = True
-    workload: bool = True
-    #: Transactions a second.
-    rate: float = 20.0
+    #: What brings the source: a cluster of its own. None: there is no source yet.
+    shop: Shop | None = None
     receivers: int = 1
     own_servers: bool = True
     say: Narration = field(default_factory=Narration)
@@ -151,11 +208,11 @@ class Stack:
 
     def _start_servers(self) -> None:
         """The embedded servers, all at once."""
-        self._servers = Servers(self.folder, source=self.source)
+        self._servers = Servers(self.folder, source=self.shop is not None)
         first = not self._servers.store.data_dir.exists()
         with self.say.step("preparing the database clusters" if first else "looking at the data"):
             self._servers.prepare()
-        what = "source and store" if self.source else "the store"
+        what = "source and store" if self.shop else "the store"
         with self.say.step(f"starting PostgreSQL ({what}) and Redis"):
             for _ in range(5):
                 try:
@@ -180,7 +237,7 @@ class Stack:
         if self.own_servers:
             found["REPLVIEW_SECRET_KEY"] = self.folder.secrets()["REPLVIEW_SECRET_KEY"]
             found.setdefault("REPLVIEW_ALLOWED_HOSTS", "127.0.0.1,localhost")
-        if self.source and self.own_servers:
+        if self.shop:
             found["REPLVIEW_DEMO"] = "1"
         return found
 
@@ -191,26 +248,24 @@ class Stack:
             programs.beat(self.folder.run),
             programs.web(self.host, self.port),
         ]
-        if self.source and self.own_servers:
-            ours += [programs.trouble(), *([programs.workload(self.rate)] * self.workload)]
+        ours += self.shop.programs if self.shop else ()
         self._supervisor = Supervisor(self.folder, [*servers, *ours], self.environment)
         self._supervisor.launch()
         return self._supervisor
 
     def _fill(self) -> None:
         """Schema and login of the store; beside it schema and rows of the shop; then its slot."""
-        shop = self.source and self.own_servers
-        run = self._step_runner()
+        shop, run = self.shop, self._step_runner()
         with self.say.step("preparing the store" + (" and the shop" if shop else "")):
             with ThreadPoolExecutor() as pool:
                 store = pool.submit(run, "replview.runtime.first_run", "store")
-                seeds = shop and pool.submit(run, "replview.demo.workload", "--prepare")
+                seeds = pool.submit(run, *shop.prepare) if shop else None
             store.result()
             if seeds:
                 seeds.result()
         if shop:
             with self.say.step("creating publication and slot on the shop"):
-                run("replview.demo.first_run", "shop")
+                run(*shop.register)
 
     def _start_replview(self) -> None:
         """Our own processes; the shop's customers come last, when somebody can watch them."""

@@ -20,7 +20,7 @@ from xmlrpc.client import Fault, ServerProxy
 
 import replview
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.leftovers import MARK
+from replview.runtime.machine import MARK
 from replview.runtime.problems import StackProblem
 
 #: The folder from which the package ``replview`` is imported.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import httpx
 
 from replview.runtime import programs
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.benchmarks.bench_servers import Bench
 from tests.benchmarks.processes import Failed, module, run, running, said

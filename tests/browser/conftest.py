@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port
 from tests.live.conftest import cookie as cookie  # a fixture
 from tests.live.conftest import feeder as feeder  # a fixture
 from tests.live.conftest import store_dsn

@@ -6,7 +6,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port
 from tests.crashes.stores import ROOT, CrashStore
 
 USER, PASSWORD = "watcher", "watcher-password"

@@ -7,8 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from replview.runtime.leftovers import is_running
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port, is_running
 from tests.demo.conftest import processes_naming
 
 _CODE = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replview.runtime.leftovers import MARK, is_running, marked_processes
+from replview.runtime.machine import MARK, is_running, marked_processes
 from tests.demo.conftest import processes_naming, reachable_folder, shared_memory, shared_memory_of
 from tests.demo.running_demo import RunningDemo, wait_until_over
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from replview.runtime.binaries import debian_postgres15, pg_bin
-from replview.runtime.leftovers import is_running
+from replview.runtime.machine import is_running
 from replview.runtime.problems import StackProblem
 from replview.runtime.servers.cluster import postmaster_pid
 from replview.runtime.servers.postgres import EmbeddedPostgres

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from replview.runtime.leftovers import is_running
+from replview.runtime.machine import is_running
 from replview.runtime.servers.redis import EmbeddedRedis
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from replview.runtime.data_folder import DataFolder
+from replview.runtime.machine import free_port
 from replview.runtime.narration import Narration
-from replview.runtime.ports import free_port
 from replview.runtime.problems import StackProblem
 from replview.runtime.stack import Stack
 from replview.runtime.supervisor import Supervisor
@@ -20,8 +20,6 @@ def quiet_stack(folder: Path) -> Stack:
     return Stack(
         folder=DataFolder(folder),
         port=free_port(),
-        source=False,
-        workload=False,
         say=Narration(io.StringIO()),
     )
 

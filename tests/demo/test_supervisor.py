@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.leftovers import end_marked_processes, is_running, marked_processes
+from replview.runtime.machine import end_marked_processes, is_running, marked_processes
 from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor, Watch
 
 pytestmark = pytest.mark.slow

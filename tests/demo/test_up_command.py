@@ -12,8 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from replview.runtime.leftovers import marked_processes
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port, marked_processes
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.copied_clusters import copied
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
-from replview.demo.workload.once import run_every_scenario_once
 from replview.demo.workload.scenarios import SCENARIOS
 from replview.demo.workload.schema import TABLES
 from replview.demo.workload.seed import prepare
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.copied_clusters import copied
+from tests.demo.every_scenario import run_every_scenario_once
 
 pytestmark = pytest.mark.slow
 

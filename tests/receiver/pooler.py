@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port
 from replview.runtime.servers.server_user import server_user
 from tests.conftest import SourceDatabase
 

@@ -19,7 +19,7 @@ from replview.cli import main
 from replview.management.commands.up import url_of_pages
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.environment import value
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port
 from replview.runtime.programs import KINDS, program
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.copied_clusters import copied

@@ -18,7 +18,7 @@ import pytest
 from replview.parquet import reading
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port
 from replview.spark.sessions import SparkProblem, session
 from tests.spark.test_job import ended
 from tests.spark.test_job import job as job  # a fixture

@@ -7,7 +7,7 @@ import psycopg
 from psycopg import errors
 
 from replview.demo.trouble.place import OUR_SLOT, SOURCE_NAME, CannotMake, Trouble, number
-from replview.demo.workload.notes import INSERT_NOTE
+from replview.demo.workload.catalogue import INSERT_NOTE
 from replview.demo.workload.seed import PRICES
 from replview.store.connecting import connect_store, orm_connection
 from replview.store.models import AlertRule, Quarantine

@@ -1,11 +1,18 @@
-"""Obeys the wishes: one course a trouble; cleans up before it begins and when it stops."""
+"""Makes the troubles that are asked for, a thread each, with the alert rules that go with it;
+cleans up before it begins and when it stops.
+"""
 
+import datetime as dt
 import logging
 import threading
 import time
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any
 
 import psycopg
 from django.db import Error as StoreError
+from django.utils import timezone
 
 from replview.demo.trouble.changes import (
     Flood,
@@ -14,12 +21,199 @@ from replview.demo.trouble.changes import (
     PreparedTransaction,
     SchemaChange,
 )
-from replview.demo.trouble.course import Course, ensure_rules
-from replview.demo.trouble.place import Place, Trouble
+from replview.demo.trouble.place import SOURCE_NAME, CannotMake, Place, Trouble
 from replview.demo.trouble.slots import IdleSlot, LostSlot, PausedReceiver
-from replview.demo.workload.outage import one_line
+from replview.demo.workload.session import one_line
 from replview.store import demo_troubles as troubles
 from replview.store.connecting import orm_connection
+from replview.store.demo_troubles import State
+from replview.store.models import AlertRule, WatchedSlot
+
+_MAKER = "the demo"
+#: How long the consequences may outlast a trouble before it is called off all the same.
+_OVER_SECONDS = 90.0
+#: Undoing is tried again until it works: nothing may be left.
+_AGAIN_SECONDS = 1.0
+
+
+class Course(threading.Thread):
+    """Makes its trouble while ``wanted`` is set, and undoes it."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(name=trouble.name, daemon=True)
+        self.trouble = trouble
+        self.wanted = threading.Event()
+        self.stopping = threading.Event()
+        #: When it last ended with its rules still on.
+        self._rules_since: dt.datetime | None = None
+
+    def run(self) -> None:
+        """Until told to stop; then undo what there is."""
+        while not self.stopping.is_set():
+            if self.wanted.wait(0.2) and not self.stopping.is_set():
+                self._once()
+            self._let_rules_rest()
+
+    def stop(self) -> None:
+        """End the trouble, and then the thread."""
+        self.stopping.set()
+
+    def _once(self) -> None:
+        """One time from its beginning to its end."""
+        name = self.trouble.name
+        log.info("%s: begins", name)
+        note = ""
+        try:
+            with orm_connection():
+                switch_on(self.trouble)
+            note = self._make()
+        except CannotMake as problem:
+            note = str(problem)
+        except (psycopg.Error, StoreError) as error:
+            # What a server says of its own configuration and locks: no value of a table.
+            note = f"It was given up: {one_line(error)}"
+        log.info("%s: ends%s", name, f" ({note})" if note else "")
+        self._undo(note)
+        self._rules_since = timezone.now()
+
+    def _make(self) -> str:
+        """Make it until it is unwanted or its time is up; why it ended, if by itself."""
+        ends_at = timezone.now() + dt.timedelta(seconds=self.trouble.lasts_seconds)
+        until = time.monotonic() + self.trouble.lasts_seconds
+        self._tell(State.COMING, ends_at=ends_at)
+        there = False
+        with closing(self.trouble.make()) as steps:  # type: ignore[type-var]
+            for now_there in steps:
+                if now_there and not there:
+                    there = True
+                    self._tell(State.ON, ends_at=ends_at)
+                if self._pause(min(self.trouble.pause_seconds, until - time.monotonic())):
+                    return ""
+                if time.monotonic() >= until:
+                    return "It ended by itself: its time was up."
+        return "It ended by itself: it had done enough."
+
+    def _pause(self, seconds: float) -> bool:
+        """Whether it is no longer wanted, or the demo stops."""
+        deadline = time.monotonic() + seconds
+        while self.wanted.is_set() and not self.stopping.is_set():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self.stopping.wait(min(left, 0.1))
+        return True
+
+    def _undo(self, note: str) -> None:
+        """Undo it, wait until its consequences are over, and say that it is off."""
+        self._tell(State.ENDING, note=note)
+        while not self._try_to_end():
+            if self.stopping.wait(_AGAIN_SECONDS):
+                self._try_to_end()  # once more, while there is a server
+                break
+        deadline = time.monotonic() + _OVER_SECONDS
+        while time.monotonic() < deadline and not self.stopping.is_set() and not self._is_over():
+            self.stopping.wait(0.5)
+        if self.wanted.is_set():
+            self._call_off()
+        self._tell(State.OFF, note=note)
+
+    def _try_to_end(self) -> bool:
+        try:
+            self.trouble.end()
+        except (psycopg.Error, StoreError) as error:
+            log.warning("%s: not undone yet: %s", self.trouble.name, one_line(error))
+            return False
+        return True
+
+    def _is_over(self) -> bool:
+        try:
+            return self.trouble.is_over()
+        except psycopg.Error:
+            return False
+
+    def _call_off(self) -> None:
+        """It ended by itself: nobody wants it any more."""
+        self.wanted.clear()
+        try:
+            with orm_connection():
+                troubles.wish(self.trouble.name, False, _MAKER)
+        except StoreError as error:
+            log.warning("%s: cannot be called off: %s", self.trouble.name, one_line(error))
+
+    def _let_rules_rest(self) -> None:
+        if self._rules_since is not None and is_due(self._rules_since):
+            self._rules_since = None
+            with orm_connection():
+                switch_off(self.trouble)
+
+    def _tell(self, state: State, *, ends_at: dt.datetime | None = None, note: str = "") -> None:
+        try:
+            with orm_connection():
+                troubles.tell(self.trouble.name, state, ends_at=ends_at, note=note)
+        except StoreError as error:
+            log.warning("%s: cannot be told to be %s: %s", self.trouble.name, state,
+                        one_line(error))  # fmt: skip
+
+
+# The demo's own alert rules: on while their trouble is, and a while longer.
+#
+# Those that come with replview wait for minutes where a demo waits for seconds. The shop itself
+# has transactions that stay open for a minute: with rules this strict always on, it would never
+# be quiet.
+
+
+#: So long the rules stay on after their trouble's end: its alerts are to be cleared by that end.
+STAY_SECONDS = 60.0
+_WHO = "the demo"
+
+
+def ensure_rules(troubles: Iterable[Trouble]) -> None:
+    """Every rule of a trouble is there, and off."""
+    for trouble in troubles:
+        for values in trouble.rules:
+            if "slot" not in values:
+                _ensure(values, {})
+    AlertRule.objects.filter(name__startswith="demo: ", enabled=True).update(enabled=False)
+
+
+def switch_on(trouble: Trouble) -> None:
+    """The trouble begins: its rules look."""
+    for values in trouble.rules:
+        fields: dict[str, Any] = {}
+        if "slot" in values:
+            watched = WatchedSlot.objects.filter(
+                source__name=SOURCE_NAME, name=values["slot"]
+            ).first()
+            if watched is None:  # not looked at yet: there is no rule for what is not known
+                continue
+            fields["slot"] = watched
+        rule = _ensure(values, fields)
+        if not rule.enabled:
+            rule.enabled = True
+            rule.save(update_fields=["enabled"])
+
+
+def switch_off(trouble: Trouble) -> None:
+    """Enough time has passed since its end."""
+    names = [values["name"] for values in trouble.rules]
+    AlertRule.objects.filter(name__in=names, enabled=True).update(enabled=False)
+
+
+def is_due(ended_at: dt.datetime) -> bool:
+    """Whether the rules of a trouble that ended then are to be switched off."""
+    return (timezone.now() - ended_at).total_seconds() > STAY_SECONDS
+
+
+def _ensure(values: dict[str, Any], fields: dict[str, Any]) -> AlertRule:
+    """One rule by its name; what somebody changed of it stays."""
+    made = {name: value for name, value in values.items() if name not in ("name", "slot")}
+    rule, _ = AlertRule.objects.get_or_create(
+        name=values["name"],
+        **fields,
+        defaults={"enabled": False, "changed_by": _WHO, **made},
+    )
+    return rule
+
 
 log = logging.getLogger("replview.demo.trouble")
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, LiteralString
 import psycopg
 
 from replview.demo.workload.session import connect
-from replview.runtime.leftovers import marked_processes
+from replview.runtime.machine import marked_processes
 
 #: Of the slot that the demo receives.
 OUR_SLOT = "replview"

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 import psycopg
 
 from replview.demo.workload import two_phase
-from replview.demo.workload.outage import Backoff, Outage, one_line
 from replview.demo.workload.runner import Workload
 from replview.demo.workload.schema import NotOurDatabase, is_prepared
 from replview.demo.workload.seed import prepare
-from replview.demo.workload.session import connect, minute_line
+from replview.demo.workload.session import Backoff, Outage, connect, minute_line, one_line
 
 SOURCE_URL = "REPLVIEW_DEMO_SOURCE_URL"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

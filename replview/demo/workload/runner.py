@@ -14,12 +14,11 @@ from functools import partial
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from replview.demo.workload import catalogue, ddl, janitor, notes, orders, origins, two_phase
+from replview.demo.workload import catalogue, ddl, janitor, orders, two_phase
 from replview.demo.workload.material import Material, invent
-from replview.demo.workload.origins import ORIGINS, take_on
-from replview.demo.workload.outage import Backoff, Outage
+from replview.demo.workload.orders import ORIGINS, take_on
 from replview.demo.workload.scenarios import SCENARIOS, Scenario
-from replview.demo.workload.session import Session, Stopping, Tally, connect
+from replview.demo.workload.session import Backoff, Outage, Session, Stopping, Tally, connect
 
 #: What one web session manages with room to spare on a small machine.
 SESSION_RATE = 30.0
@@ -217,7 +216,7 @@ class Workload:
 
 
 #: The modules that register scenarios; named so that the imports are seen to be meant.
-MODULES = (orders, catalogue, orders, notes, origins, catalogue, two_phase, ddl, janitor)
+MODULES = (orders, catalogue, two_phase, ddl, janitor)
 
 
 def of_session(session: str) -> list[Scenario]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
+from replview.demo.shop import the_shop
 from replview.management.instance import PlainCommand
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.foreground import run_in_foreground
@@ -37,8 +38,7 @@ class Command(PlainCommand):
         stack = Stack(
             folder=DataFolder(options["data"]),
             port=options["port"],
-            rate=options["rate"],
-            workload=not options["no_workload"],
+            shop=the_shop(None if options["no_workload"] else options["rate"]),
             say=say,
         )
         say.line(f"replview demo, data in {stack.folder.path}")

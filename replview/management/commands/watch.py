@@ -123,8 +123,6 @@ class Command(PlainCommand):
         stack = Stack(
             folder=DataFolder(settings.DATA_DIR / "watch"),
             port=options["port"],
-            source=False,
-            workload=False,
             say=say,
         )
         with stop_on_signals(stack.stopping, say):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from replview.runtime.binaries import pg_bin
-from replview.runtime.leftovers import is_running
+from replview.runtime.machine import is_running
 from replview.runtime.problems import StackProblem
 from replview.runtime.servers.server_user import reachable_programs, server_user
 

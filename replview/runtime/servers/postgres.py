@@ -15,13 +15,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
 
-from replview.runtime.ports import TAKEN, free_port
+from replview.runtime.machine import TAKEN, free_port
 from replview.runtime.problems import StackProblem
 from replview.runtime.servers.cluster import (
     CLEAN_ENVIRONMENT,
@@ -103,12 +102,7 @@ class EmbeddedPostgres:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._temporary_folder:
             self.remove()
         else:

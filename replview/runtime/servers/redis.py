@@ -12,15 +12,13 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from replview.runtime.binaries import redis_server
-from replview.runtime.leftovers import end_process, is_running
-from replview.runtime.ports import free_port
+from replview.runtime.machine import end_process, free_port, is_running
 from replview.runtime.problems import StackProblem
 
 _START_SECONDS = 30
@@ -48,12 +46,7 @@ class EmbeddedRedis:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
         if self._temporary_folder:
             self._temporary_folder.cleanup()

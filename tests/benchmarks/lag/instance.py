@@ -16,7 +16,7 @@ import psutil
 import psycopg
 
 from replview.runtime import programs
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.benchmarks.bench_servers import STORE

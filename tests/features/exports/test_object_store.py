@@ -22,7 +22,7 @@ from replview.parquet.writing import planning, targets
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.runtime.ports import free_port
+from replview.runtime.machine import free_port
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
 from tests.store.history_rows import History
