@@ -177,7 +177,6 @@ TEMPLATES = [
                     "alerts",
                     "exports",
                     "in_flight",
-                    "onboarding",
                     "relations",
                     "rows",
                     "transactions",

@@ -1,5 +1,6 @@
 """Mask rules: what they match, one more after a preview, one less."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -7,12 +8,111 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from replview.access.mask_making import NotARule, add_rule, all_rules, remove_rule, wished
+from replview.access.mask_making import (
+    Matched,
+    NotARule,
+    add_rule,
+    all_rules,
+    as_rule,
+    matched_by,
+    remove_rule,
+    wished,
+)
 from replview.access.page import ADMIN, Nav, page
 from replview.access.permitted import require
 from replview.access.rights import Role
-from replview.features.masks.page import rule_view, sentence
 from replview.store.models import MaskRule, Source
+from replview.text.formats import plural
+
+#: Tables shown of a rule, and columns of a table; the rest is a number.
+_TABLES_SHOWN = 20
+_COLUMNS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedTable:
+    """A table in a list of what a rule matches."""
+
+    found: Matched
+    columns: list[tuple[str, str, bool]]
+    more: int
+
+
+@dataclass(slots=True, kw_only=True)
+class RuleView:
+    """One rule, or one that is not saved yet."""
+
+    rule: MaskRule
+    tables: list[MatchedTable] = field(default_factory=list)
+    more_tables: int = 0
+    columns: int = 0
+    #: A row's key is among the columns.
+    keys: list[str] = field(default_factory=list)
+
+    @property
+    def at_ingest(self) -> bool:
+        """The value is not kept."""
+        return self.rule.when == MaskRule.When.INGEST
+
+    @property
+    def matches_words(self) -> str:
+        """``3 columns of 2 tables``."""
+        if not self.columns:
+            return "nothing that is recorded yet"
+        tables = len(self.tables) + self.more_tables
+        return f"{plural(self.columns, 'column')} of {plural(tables, 'table')}"
+
+    @property
+    def title(self) -> str:
+        """``public.users.email`` with the type, if one is asked for."""
+        kind = f", {self.rule.type_pattern}" if self.rule.type_pattern else ""
+        return f"{self.rule.table_pattern}.{self.rule.column_pattern}{kind}"
+
+
+def rule_view(rule: MaskRule) -> RuleView:
+    """A rule with what it matches of what is recorded."""
+    found = matched_by(as_rule(rule))
+    shown = [_table(one) for one in found[:_TABLES_SHOWN]]
+    keys = [f"{one.schema}.{one.table}.{name}" for one in found for name in one.keys]
+    return RuleView(
+        rule=rule,
+        tables=shown,
+        more_tables=max(len(found) - _TABLES_SHOWN, 0),
+        columns=sum(len(one.columns) for one in found),
+        keys=list(dict.fromkeys(keys)),
+    )
+
+
+def _table(found: Matched) -> MatchedTable:
+    columns = [
+        (name, kind or "unknown", name in found.keys) for name, kind in found.columns.items()
+    ]
+    return MatchedTable(found, columns[:_COLUMNS_SHOWN], max(len(columns) - _COLUMNS_SHOWN, 0))
+
+
+def sentence(rules: list[RuleView]) -> dict[str, Any]:
+    """What is masked at all."""
+    if not rules:
+        return {
+            "level": "idle",
+            "title": "No column is masked.",
+            "cause": "Whoever has the right on a table sees all its values.",
+            "next": "add a rule for what nobody should see.",
+        }
+    ingest = sum(rule.at_ingest for rule in rules)
+    said = []
+    if ingest:
+        said.append(f"{ingest} at ingest: what it matches is not kept")
+    if len(rules) - ingest:
+        said.append(f"{len(rules) - ingest} on display: kept, and shown to nobody")
+    matching = sum(bool(rule.columns) for rule in rules)
+    return {
+        "level": "ok" if matching == len(rules) else "look",
+        "title": f"{plural(len(rules), 'mask rule')} in force.",
+        "cause": "; ".join(said) + ".",
+        "next": "" if matching == len(rules) else "look at the rules that match nothing recorded.",
+    }
+
 
 #: Boxes of the form, by the names ``wished`` knows them by.
 _BOXES = {"source": "source", "table": "table", "column": "column", "type": "type_name",

@@ -2,7 +2,6 @@
 
 from django.urls import path
 
-from replview.features.onboarding import step_views as onboarding_steps
 from replview.features.onboarding import views as onboarding
 
 _DRAFT = "sources/new/<int:draft_id>/"
@@ -11,11 +10,11 @@ urlpatterns = [
     path("sources/new/", onboarding.start, name="source-new"),
     path("sources/new/<slug:kind>/", onboarding.begin, name="source-new-kind"),
     path(f"{_DRAFT}connection/", onboarding.connection, name="draft-connection"),
-    path(f"{_DRAFT}check/", onboarding_steps.check, name="draft-check"),
-    path(f"{_DRAFT}tables/", onboarding_steps.tables, name="draft-tables"),
-    path(f"{_DRAFT}columns/", onboarding_steps.columns, name="draft-columns"),
-    path(f"{_DRAFT}options/", onboarding_steps.options, name="draft-options"),
-    path(f"{_DRAFT}review/", onboarding_steps.review, name="draft-review"),
+    path(f"{_DRAFT}check/", onboarding.check, name="draft-check"),
+    path(f"{_DRAFT}tables/", onboarding.tables, name="draft-tables"),
+    path(f"{_DRAFT}columns/", onboarding.columns, name="draft-columns"),
+    path(f"{_DRAFT}options/", onboarding.options, name="draft-options"),
+    path(f"{_DRAFT}review/", onboarding.review, name="draft-review"),
     path(f"{_DRAFT}progress/", onboarding.progress, name="draft-progress"),
     path(f"{_DRAFT}cancel/", onboarding.cancel, name="draft-cancel"),
     path("sources/<str:source_name>/doctor/", onboarding.doctor, name="source-doctor"),

@@ -1,6 +1,9 @@
-"""Adding a source: the ways to begin, its address, what becomes of it, and the way out."""
+"""Adding a source: the ways to begin, its address, the steps to a slot, what becomes of it, and the
+way out.
+"""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -12,8 +15,18 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from replview.access.page import ADMIN, OF_SOURCE, OPERATOR, page
 from replview.access.permitted import require
 from replview.access.rights import Role
+from replview.catalog.connections import reading
 from replview.catalog.doctor_checks import problem
-from replview.features.onboarding import steps
+from replview.catalog.problems import SourceProblem
+from replview.catalog.server import read_server_facts
+from replview.features.onboarding import (
+    checking,
+    column_choice,
+    option_choice,
+    plan_page,
+    steps,
+    table_choice,
+)
 from replview.features.onboarding.address_form import (
     STRING,
     AddressForm,
@@ -22,14 +35,14 @@ from replview.features.onboarding.address_form import (
     known_as,
     read_form,
 )
-from replview.features.onboarding.checking import Checked, check, view_of
 from replview.features.onboarding.plan_page import carried_out, next_address
-from replview.features.onboarding.steps import gone, page_of
+from replview.features.onboarding.steps import at_step, go_on, gone, page_of
 from replview.jobs import drafts
 from replview.store.dsn import full_conninfo
 from replview.store.models import Source, SourceDraft
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
+from replview.ui.plan_text import PLACES
 
 
 @page(role=OPERATOR, nav="sources", of=OF_SOURCE)
@@ -39,10 +52,10 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
     source = get_object_or_404(Source, name=source_name)
     require(request, Role.OPERATOR, source)
     try:
-        checked = check(full_conninfo(source))
+        checked = checking.check(full_conninfo(source))
     except (DSNError, SecretKeyChanged) as error:
         found = problem("bad_dsn", str(error), "Correct the source's address")
-        checked = Checked([view_of(found)], blocked=True)
+        checked = checking.Checked([checking.view_of(found)], blocked=True)
     page = {"source": source, "checked": checked, "checked_at": timezone.now()}
     return render(request, "onboarding/doctor.html", page)
 
@@ -187,3 +200,144 @@ def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
         remains = draft is not None and bool(draft.undo)
         return redirect(f"{reverse('source-new')}?{'remains' if remains else 'left'}")
     return redirect("draft-progress", draft.pk)
+
+
+_READ = require_http_methods(["GET", "HEAD", "POST"])
+_DEADLINE_SECONDS = 10.0
+#: What reading a source may raise.
+_TROUBLES = (SourceProblem, DSNError, SecretKeyChanged)
+
+
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
+@_READ
+@at_step("check")
+def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
+    """Doctor's findings, looked for anew each time; POST goes on."""
+    if request.method == "POST" and steps.is_answered(draft, "check"):
+        return redirect(steps.after(draft, "check"))
+    try:
+        checked = checking.check(drafts.conninfo_of(draft), draft.kind)
+    except _TROUBLES as error:
+        return _unreadable(request, draft, "check", error)
+    drafts.keep(draft, check={"blocked": checked.blocked, "sql_only": checked.sql_only})
+    page = {**page_of(draft.kind, "check", draft), "checked": checked,
+            "known": draft.answers.get("known"), "server": draft.answers.get("server")}  # fmt: skip
+    return render(request, "onboarding/check.html", page)
+
+
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
+@_READ
+@at_step("tables")
+def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
+    """Which tables; POST keeps them."""
+    try:
+        with reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS) as source:
+            choice = table_choice.read_choice(source, draft.answers)
+    except _TROUBLES as error:
+        return _unreadable(request, draft, "tables", error)
+    status = 200
+    if request.method == "POST":
+        chosen = table_choice.read_form(choice, request.POST)
+        if chosen is not None:
+            return go_on(draft, "tables", **chosen, **_columns_left(draft, chosen))
+        status = 422
+    page = {**page_of(draft.kind, "tables", draft), "choice": choice}
+    return render(request, "onboarding/tables.html", page, status=status)
+
+
+def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Rules for columns of tables that are still chosen; none were asked for: nothing."""
+    rules = draft.answers.get("columns")
+    if not rules or chosen["through"] == table_choice.PUBLICATIONS:
+        return {}
+    if chosen["through"] == table_choice.EVERYTHING:
+        # What cannot be left out at the source any more is at least not kept here.
+        return {
+            "columns": {name: dict.fromkeys(kept, column_choice.MASK)
+                        for name, kept in rules.items()}
+        }  # fmt: skip
+    return {"columns": {name: kept for name, kept in rules.items() if name in chosen["tables"]}}
+
+
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
+@_READ
+@at_step("columns")
+def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
+    """Which columns are not kept; POST keeps those that are shown and shows others, or goes on."""
+    shown = request.GET.get("table", column_choice.SUGGESTED)
+    try:
+        with reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS) as source:
+            source_id = draft.source_id or 0
+            choice = column_choice.read_choice(source, draft.answers, shown, source_id)
+    except _TROUBLES as error:
+        return _unreadable(request, draft, "columns", error)
+    if request.method == "POST":
+        rules = column_choice.read_form(choice, request.POST)
+        if "show" not in request.POST and "all" not in request.POST:
+            return go_on(draft, "columns", columns=rules)
+        drafts.keep(draft, columns=rules)
+        asked = request.POST.get("show", shown)
+        table = asked if asked in choice.tables else column_choice.SUGGESTED
+        return redirect(f"{request.path}?{urlencode({'table': table})}")
+    page = {**page_of(draft.kind, "columns", draft), "choice": choice,
+            "keeping": column_choice.KEEPING, "asked": "table" in request.GET}  # fmt: skip
+    return render(request, "onboarding/columns.html", page)
+
+
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
+@_READ
+@at_step("options")
+def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
+    """The slot's options, each with what is usual; POST keeps them."""
+    try:
+        with reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS) as source:
+            form = option_choice.form_of(read_server_facts(source), draft.answers)
+    except _TROUBLES as error:
+        return _unreadable(request, draft, "options", error)
+    status = 200
+    if request.method == "POST":
+        chosen = option_choice.read_form(form, request.POST)
+        if chosen is not None:
+            return go_on(draft, "options", **chosen)
+        status = 422
+    page = {**page_of(draft.kind, "options", draft), "form": form}
+    return render(request, "onboarding/options.html", page, status=status)
+
+
+@page(role=ADMIN, nav="sources", of={"draft_id": None})
+@_READ
+@at_step("review")
+def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
+    """Every statement that will run; POST agrees to these, and to no others."""
+    found = plan_page.review(draft)
+    changed = False
+    if request.method == "POST" and found.trouble is None:
+        if request.POST.get("digest") == found.digest:
+            drafts.ask(draft, found.statements)
+            return redirect("draft-progress", draft.pk)
+        changed = True
+    page = {
+        **page_of(draft.kind, "review", draft),
+        "review": found,
+        "changed": changed,
+        "chosen": plan_page.chosen_words(draft.answers),
+        "wants_baseline": bool((draft.answers.get("options") or {}).get("baseline")),
+        "failed": draft.state == SourceDraft.State.FAILED,
+        "mended_at": steps.step_url(draft, found.mended_in)
+        if found.mended_in in steps.names_of(draft)
+        else "",
+    }
+    return render(request, "onboarding/review.html", page, status=409 if changed else 200)
+
+
+def _unreadable(
+    request: HttpRequest, draft: SourceDraft, name: str, error: Exception
+) -> HttpResponse:
+    """The source does not answer now: why, and again."""
+    trouble = (
+        error.said_at(PLACES)
+        if isinstance(error, SourceProblem)
+        else SourceProblem("bad_dsn", str(error), "Enter the address again")
+    )
+    page = {**page_of(draft.kind, name, draft), "trouble": trouble}
+    return render(request, "onboarding/unreadable.html", page, status=502)

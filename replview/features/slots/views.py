@@ -14,10 +14,9 @@ from replview.access.page import OF_SLOT, OPERATOR, VIEWER, Nav, page
 from replview.catalog.peekable import PLUGINS
 from replview.features.slots import views as slot_page
 from replview.features.slots.budget_form import Budget, budget_of, parse_form
-from replview.features.slots.facts import server_side
+from replview.features.slots.facts import SlotCharts, retained_of, server_side
 from replview.features.slots.list_page import build_page, read_filter
 from replview.features.slots.quarantine_text import quarantined
-from replview.features.slots.retained import SlotCharts, retained_of
 from replview.health.fleet import SlotView
 from replview.health.queries import Pace
 from replview.health.watched import OtherView, other_view

@@ -5,12 +5,13 @@ needs a token of the scope ``operate``, or a browser's session with its CSRF tok
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
-from ninja import Router
+from ninja import Field, Router, Schema
 from ninja.utils import check_csrf
 
 from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
@@ -22,26 +23,131 @@ from replview.acts.moving import Move, carry_out_move, plan_move
 from replview.acts.sources import plan_remove, plan_rename, remove_source, rename_source
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.plan.plan import Plan, json_of
-from replview.catalog.problems import SourceProblem
-from replview.features.sources.api_shapes import (
-    ActOut,
-    AdoptAsked,
-    Asked,
-    ColumnsAsked,
-    CredentialsAsked,
-    DropAsked,
-    MoveAsked,
-    RemoveAsked,
-    RenameAsked,
-    SourceOut,
-    TablesAsked,
-)
 from replview.store.models import Slot, Source
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
+from replview.text.problem import Problem
 from replview.ui.api.access import Token
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.slots import slot_named
+
+
+class SourceOut(Schema):
+    """A source, without its secrets."""
+
+    name: str
+    #: Its address without the password.
+    conninfo: str
+    #: ``sealed``, ``env:NAME``, ``file:/path``, or empty: none is kept here.
+    password: str
+    server_version: int | None
+    system_identifier: str | None
+    timeline: int | None
+    in_recovery: bool | None
+    slots: list[str]
+    checked_at: datetime | None
+    credentials_changed_at: datetime | None
+    #: The fleet file that declares it, and sets back what is changed here; empty: none does.
+    managed_by: str
+    problem: str
+    remedy: str
+
+
+class StatementOut(Schema):
+    """One statement on the source."""
+
+    sql: str
+    needs: str
+    costs: str
+
+
+class RefusalOut(Schema):
+    """Why it cannot be done now."""
+
+    code: str
+    cause: str
+    remedy: str
+
+
+class ActOut(Schema):
+    """What was done, or would be."""
+
+    title: str
+    on: str
+    statements: list[StatementOut]
+    consequences: list[str]
+    #: What `confirm` must hold; empty: nothing.
+    confirm: str
+    refused: RefusalOut | None
+    done: bool
+
+
+class Asked(Schema):
+    """What every act takes."""
+
+    model_config = {"extra": "forbid"}
+
+    dry_run: bool = Field(default=False, description="tell what would be done, and do nothing")
+    confirm: str = Field(
+        default="", description="of an act that destroys something: its name, typed"
+    )
+
+
+class TablesAsked(Asked):
+    """Tables by ``schema.table``."""
+
+    add: list[str] = Field(default_factory=list, max_length=2000)
+    remove: list[str] = Field(default_factory=list, max_length=2000)
+
+
+class ColumnsAsked(Asked):
+    """Columns by ``schema.table.column``; every other one stays as it is."""
+
+    keep: list[str] = Field(default_factory=list, max_length=2000)
+    mask: list[str] = Field(default_factory=list, max_length=2000)
+    exclude: list[str] = Field(default_factory=list, max_length=2000)
+
+
+class AdoptAsked(Asked):
+    """Publications to read the slot with."""
+
+    publications: list[str] = Field(default_factory=list, max_length=200)
+
+
+class DropAsked(Asked):
+    """What becomes of the record."""
+
+    record: Literal["keep", "delete"]
+    leave_on_source: bool = False
+
+
+class CredentialsAsked(Asked):
+    """What is new; what is left out stays."""
+
+    dsn: str = Field("", max_length=4000)
+    user: str = Field("", max_length=63)
+    password: str = Field("", max_length=1000)
+    password_ref: str = Field("", max_length=1000)
+
+
+class MoveAsked(Asked):
+    """Another address."""
+
+    dsn: str = Field(max_length=4000)
+    password_ref: str = Field("", max_length=1000)
+    keep_password: bool = False
+
+
+class RenameAsked(Asked):
+    """Another name."""
+
+    name: str = Field(max_length=63)
+
+
+class RemoveAsked(Asked):
+    """With its slots, or only where there are none."""
+
+    with_slots: bool = False
+    leave_on_source: bool = False
+
 
 router = Router(tags=["managing"])
 
@@ -225,10 +331,8 @@ def _act(
             return {**json_of(act), "done": False}
         act.check_typed(asked.confirm)
         do(request.user.get_username())
-    except SourceProblem as error:
+    except Problem as error:
         raise BadRequest(error.cause, error.remedy) from None
-    except (DSNError, SecretKeyChanged) as error:
-        raise BadRequest(str(error)) from None
     return {**json_of(act), "done": True}
 
 

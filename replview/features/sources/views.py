@@ -1,4 +1,11 @@
-"""Sources grouped by server; one source: its slots and publications, ours and others'."""
+"""Sources grouped by server; one source: its server, its slots with their readers, who it feeds,
+its publications, ours and others'.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -7,10 +14,183 @@ from django.views.decorators.http import require_GET
 from replview.access.page import OF_SOURCE, VIEWER, Nav, page
 from replview.access.rights import Role, may
 from replview.acts.publications import publications_of
-from replview.features.sources.page import build_page
-from replview.health.servers import clusters_of, feeds_of
+from replview.catalog.peekable import PLUGINS
+from replview.health.fleet import Fleet, SlotView, SourceView
+from replview.health.server_slot import ServerSlot
+from replview.health.servers import Cluster, Feed, Server, clusters_of, feeds_of
+from replview.health.slot_steps import drop_statement
+from replview.health.subscriptions import SubscriptionView, read_subscriptions
+from replview.health.watched import OtherView
+from replview.store.models import Slot, Source, SourceLook, WatchedSubscription
 from replview.ui.managed import EXPECTED, source_for, trouble_of
 from replview.ui.shell import fleet_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """As far as it is known; every word of it is a name somebody gave."""
+
+    #: ``replview``, an application_name, a subscription's name; empty: nobody known.
+    name: str = ""
+    #: ``subscription of warehouse``: what it is; empty: just a name.
+    kind: str = ""
+    #: Process on the source, where somebody reads at this moment.
+    pid: int | None = None
+    #: ``reporting from 10.0.0.7``: role and address.
+    origin: str = ""
+    #: Inferred from a name that is the same, and not told by the server.
+    inferred: bool = False
+
+
+class Readers:
+    """The subscriptions that are known, asked by the slot they read from."""
+
+    def __init__(self) -> None:
+        rows = WatchedSubscription.objects.filter(gone_at=None).select_related("source")
+        self._by_slot: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for row in rows:
+            facts: Mapping[str, object] = row.facts if isinstance(row.facts, dict) else {}
+            name = facts.get("subslotname")
+            if isinstance(name, str) and name:
+                self._by_slot[name].append((row.name, row.source.name))
+
+    def of(self, server: ServerSlot | None, *, ours: bool) -> Reader:
+        """Of a slot as last seen."""
+        if server is None:
+            return Reader(name="replview" if ours else "")
+        told = server.text("application_name") if server.active else ""
+        pid = server.number("active_pid") if server.active else None
+        origin = _origin(server) if server.active else ""
+        found = [one for one in self._by_slot[server.name] if one[1] != server.source.name]
+        if ours:
+            return Reader(name="replview", pid=pid, origin=origin)
+        if len(found) == 1:
+            # Which publisher it subscribes to is not told: the slot's name is all there is.
+            subscription, source = found[0]
+            return Reader(name=subscription, kind=f"subscription of {source}", pid=pid,
+                          origin=origin, inferred=told != subscription)  # fmt: skip
+        kind = "standby or archiver" if server.physical and told else ""
+        return Reader(name=told, kind=kind, pid=pid, origin=origin)
+
+
+def _origin(server: ServerSlot) -> str:
+    role, address = server.text("usename"), server.text("client_addr")
+    return f"{role} from {address}" if role and address else role or address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OurSlot:
+    """A slot that replview receives."""
+
+    view: SlotView
+    reader: Reader
+
+    @property
+    def stopped(self) -> bool:
+        """It can be started."""
+        return self.view.slot.desired == Slot.Desired.STOPPED
+
+    @property
+    def leaving(self) -> bool:
+        """Nothing can be done to it any more."""
+        return self.view.slot.desired == Slot.Desired.REMOVING or self.view.slot.temporary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSlot:
+    """A slot of somebody else's."""
+
+    view: OtherView
+    reader: Reader
+    #: To be copied, where nobody reads it; replview never runs it.
+    drop: str
+    #: It can be adopted: logical, of this database, and nobody reads it.
+    adoptable: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class SourcePage:
+    """Everything the page shows."""
+
+    view: SourceView
+    cluster: Cluster
+    server: Server
+    #: The database, as its server told; empty: it never did.
+    database: str
+    #: How it is signed in to: ``a password, sealed``.
+    credentials: str
+    ours: list[OurSlot] = field(default_factory=list)
+    others: list[OtherSlot] = field(default_factory=list)
+    feeds: list[Feed] = field(default_factory=list)
+    subscriptions: list[SubscriptionView] = field(default_factory=list)
+
+    @property
+    def source(self) -> Source:
+        """The row."""
+        return self.view.source
+
+    @property
+    def siblings(self) -> list[SourceView]:
+        """Other sources of the same cluster."""
+        return [one for one in self.cluster.sources if one is not self.view]
+
+
+def build_page(fleet: Fleet, source: Source) -> SourcePage:
+    """Out of the fleet, with who reads what."""
+    view = next(one for one in fleet.sources if one.source.pk == source.pk)
+    cluster = next(one for one in clusters_of(fleet) if view in one.sources)
+    server = next(one for one in cluster.servers if view in one.sources)
+    look = SourceLook.objects.filter(source=source).only("holders").first()
+    database = str(((look.holders if look else None) or {}).get("database") or "")
+    readers = Readers()
+    return SourcePage(
+        view=view,
+        cluster=cluster,
+        server=server,
+        database=database,
+        credentials=credentials_words(source),
+        ours=[OurSlot(view=slot, reader=readers.of(slot.server, ours=True)) for slot in view.slots],
+        others=[_other(one, readers, database, fleet.now) for one in view.others],
+        feeds=feeds_of(fleet).get(source.name, []),
+        subscriptions=read_subscriptions({source.pk: source}, fleet.now),
+    )
+
+
+def credentials_words(source: Source) -> str:
+    """How it is signed in to, without a secret."""
+    if source.conninfo.startswith("env:"):
+        return f"the whole address is in the variable {source.conninfo.removeprefix('env:')}"
+    if source.password_ref.startswith("env:"):
+        return f"a password in the variable {source.password_ref.removeprefix('env:')}"
+    if source.password_ref.startswith("file:"):
+        return f"a password in the file {source.password_ref.removeprefix('file:')}"
+    if source.sealed_password:
+        return "a password, sealed with this instance's key"
+    for word, told in (
+        ("service=", "a service file of replview's user"),
+        ("passfile=", "a password file of replview's user"),
+        ("sslcert=", "a client certificate"),
+    ):
+        if word in source.conninfo:
+            return told
+    return "no password: pg_hba.conf, or ~/.pgpass of replview's user"
+
+
+def _other(view: OtherView, readers: Readers, database: str, now: datetime) -> OtherSlot:
+    server = view.server
+    # As of now: what was not looked at lately may be read by somebody again.
+    unread = server.active is False and server.fresh(now) and not server.synced
+    logical = not server.physical and server.plugin in PLUGINS
+    return OtherSlot(
+        view=view,
+        reader=readers.of(server, ours=False),
+        drop=drop_statement(server) if unread else "",
+        adoptable=unread
+        and logical
+        and not view.lost
+        and not server.temporary
+        and database in ("", server.database),
+    )
 
 
 @page(role=VIEWER, nav=Nav(group="", label="Sources", icon="source", count="sources"))

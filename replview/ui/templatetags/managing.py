@@ -12,8 +12,10 @@ from replview.access.rights import Role, may
 from replview.acts.noting import declared_words
 from replview.health.servers import Feed
 from replview.store.models import AccessRecord, Slot, Source
+from replview.ui.plan_text import sentence
 
 register = template.Library()
+register.filter("sentence", sentence)
 
 _SHOWN = 12
 _WORDS = {
