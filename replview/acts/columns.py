@@ -31,8 +31,8 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_members
 from replview.catalog.published import Published, read_published
 from replview.catalog.tables import TableFacts, read_tables
+from replview.store.django_session import masked_columns
 from replview.store.dsn import full_conninfo
-from replview.store.masks import masked_columns
 from replview.store.models import Slot
 from replview.store.slot_control import reopen
 

@@ -18,8 +18,8 @@ from replview.catalog.publications import Publication, items_of, read_members, r
 from replview.catalog.published import publication_facts, published_by
 from replview.catalog.tables import read_tables
 from replview.store.dsn import full_conninfo
+from replview.store.looks import store_publication_look
 from replview.store.models import Slot, SlotEvent, Source
-from replview.store.publication_looks import store_publication_look
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 

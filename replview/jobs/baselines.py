@@ -11,8 +11,8 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from replview.jobs.rows import JobRows
+from replview.store.looks import latest_look
 from replview.store.models import Baseline, Slot, Transaction
-from replview.store.publication_looks import latest_look
 from replview.store.write.access_record import Action, note
 
 #: Serialises claiming: one table of a source at a time.

@@ -1,6 +1,6 @@
-"""Django's connection as a session of the record."""
+"""Django's connection as a session of the record, and the mask rules as they are now."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -8,6 +8,7 @@ import psycopg
 from django.db import DatabaseError, DataError, connection, transaction
 
 from replview.store.models.seen import seen_ids
+from replview.store.read.mask_rules import ColumnShape, Rule, When, masked_by
 from replview.store.read.session import Parameters, ReadSession
 from replview.store.read.visibility import Grants, Visibility, read_rules
 
@@ -74,3 +75,15 @@ class DjangoSession(ReadSession):
     def savepoint(self) -> AbstractContextManager[object]:
         """What fails within takes nothing else back."""
         return transaction.atomic() if connection.in_atomic_block else nullcontext()
+
+
+def current_rules() -> tuple[Rule, ...]:
+    """All rules as they are now; one small read."""
+    return read_rules(rows)
+
+
+def masked_columns(
+    source_id: int, schema: str, table: str, columns: Sequence[ColumnShape]
+) -> dict[str, When]:
+    """``{column: where it is masked}`` of a table, by the rules as they are now."""
+    return masked_by(current_rules(), source_id, schema, table, columns)

@@ -6,11 +6,11 @@ from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
-from replview.store.read.row_history.examples import changed_lately
 from replview.store.read.row_history.keys import (
     KEY_CHARACTERS,
     KeyProblem,
     TableRows,
+    changed_lately,
     parse_key,
     tables_named,
 )

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 #: What beat has the workers do once in a while.
 LOOK = """
 from replview.features.sampling.sample import sample_source
-from replview.store.write.lost_ends import give_up_lost_ends
+from replview.store.retention.tidy import give_up_lost_ends
 from replview.store.models import Source
 give_up_lost_ends()
 sample_source(Source.objects.get())

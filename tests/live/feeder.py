@@ -15,7 +15,7 @@ import psycopg
 
 from replview.live.publisher import Publisher
 from replview.store.read.days import transaction_id
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
 
 TABLES: dict[str, list[tuple[str, str, bool]]] = {

@@ -140,7 +140,7 @@ def test_every_filter_of_the_pages(run, several, words, places) -> None:
 
 
 def test_the_history_of_one_row(run, history) -> None:
-    from replview.store.read.key_hash import signed_hash
+    from replview.store.read.rows import signed_hash
 
     key = {"key_hash": signed_hash(["42"])}
     history.commit(insert(42, **key), insert(43))

@@ -15,7 +15,7 @@ from replview.access.reading import AccessFilter, forget, forgettable, read, wal
 from replview.access.tokens import make_token
 from replview.store.connecting import connect_store
 from replview.store.models import AccessRecord, Slot, Source
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from replview.store.write import access_record
 from replview.store.write.access_record import Visit, note, settle, use_visit, viewed
 from replview.store.write.partitions import ensure_partitions

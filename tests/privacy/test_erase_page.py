@@ -10,7 +10,7 @@ from replview.features.erasure import job as serving
 from replview.features.erasure import queue as erasing
 from replview.store.connecting import connect_store
 from replview.store.models import AccessRecord, Change, Erasure
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
 from tests.privacy.searching import columns_holding

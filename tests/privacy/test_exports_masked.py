@@ -25,7 +25,7 @@ from replview.parquet.writing.planning import sizes_of
 from replview.parquet.writing.targets import Target
 from replview.spark.options import Options
 from replview.store.connecting import store_conninfo
-from replview.store.masks import current_rules
+from replview.store.django_session import current_rules
 from replview.store.models import (
     AccessRecord,
     ArchiveMark,
@@ -38,7 +38,7 @@ from replview.store.models import (
     Source,
     Transaction,
 )
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
 from tests.people import make_user

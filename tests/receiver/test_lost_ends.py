@@ -4,7 +4,7 @@ import pytest
 
 from replview.features.sampling.sample import sample_source
 from replview.store.models import SlotEvent, Source, Transition
-from replview.store.write.lost_ends import give_up_lost_ends
+from replview.store.retention.tidy import give_up_lost_ends
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
 

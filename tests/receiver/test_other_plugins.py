@@ -9,7 +9,7 @@ from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.store.models import Relation, RelationVersion
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
 

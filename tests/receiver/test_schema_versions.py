@@ -12,8 +12,8 @@ from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
 from replview.features.relations.rename_evidence import values_carried
 from replview.features.relations.schema_history import SchemaHistory, schema_history
+from replview.store.looks import store_publication_look
 from replview.store.models import ActivityMark, Relation, RelationActivity, SlotEvent
-from replview.store.publication_looks import store_publication_look
 from replview.store.sums.activity import roll
 from replview.store.sums.relation_sums import RelationSum, sums_of_slot
 from replview.ui.versions import shape_of, summary

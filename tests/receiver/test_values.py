@@ -6,7 +6,7 @@ import pytest
 
 from replview.receiver.storing import encoding
 from replview.store.models import LargeValue, Relation, RelationVersion
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from tests.conftest import SourceDatabase
 
 pytestmark = pytest.mark.slow

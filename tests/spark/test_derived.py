@@ -9,8 +9,8 @@ from replview.access.visibility import reading_session
 from replview.parquet import reading
 from replview.store.models import LargeValue, Quarantine, Transaction
 from replview.store.read.changes.of_transaction import changes_of
-from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.before_images import before_images
+from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
 from tests.receiver.baselines import take
 from tests.receiver.conftest import record as record  # a fixture

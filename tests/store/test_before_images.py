@@ -10,10 +10,10 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
 from replview.store.read.changes.of_transaction import changes_of
-from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_columns, before_images
 from replview.store.read.row_history.history import row_history
+from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import WHEN, History, insert
 
@@ -232,8 +232,8 @@ def test_many_rows_together_are_what_each_is_by_itself(shop, monkeypatch) -> Non
     assert len(singly) > 50
     assert before_images(reading_session(), changes) == singly
     # Where one row has too many changes, it is looked for by itself.
-    monkeypatch.setattr("replview.store.read.row_history.earlier_places._PLACES_A_ROW", 0)
-    monkeypatch.setattr("replview.store.read.row_history.earlier_places._PLACES_MORE", 3)
+    monkeypatch.setattr("replview.store.read.row_history.row_past._PLACES_A_ROW", 0)
+    monkeypatch.setattr("replview.store.read.row_history.row_past._PLACES_MORE", 3)
     assert before_images(reading_session(), changes) == singly
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
+from replview.store.looks import store_publication_look
 from replview.store.models import Baseline, SlotEvent, SlotIncarnation, SlotSample
-from replview.store.publication_looks import store_publication_look
 from replview.store.read.coverage import coverage_of
 from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert

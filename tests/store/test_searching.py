@@ -11,8 +11,8 @@ from replview.store.read.changes.scan import ChangeScan
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.before_images import before_images
+from replview.store.read.rows import signed_hash
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.read.value_filter import ValueFilter, WhereError
 from replview.store.retention.tidy import make_partitions
@@ -185,7 +185,7 @@ def test_an_old_row_that_was_sent_tells_what_changed(history) -> None:
 def test_an_old_row_that_was_not_sent_is_derived_or_unknown(history) -> None:
     first = history.table("orders", 16384, ["id", "status", "note"], number=9)
     first.delete()
-    from replview.store.read.key_hash import signed_hash
+    from replview.store.read.rows import signed_hash
 
     def hashed(number: int) -> dict:
         return {"key_hash": signed_hash([str(number)])}
@@ -209,7 +209,7 @@ def test_a_key_that_was_not_sent_did_not_change(history) -> None:
 
 
 def test_a_toast_value_that_was_not_sent_is_that_before(history) -> None:
-    from replview.store.read.key_hash import signed_hash
+    from replview.store.read.rows import signed_hash
 
     key = {"key_hash": signed_hash(["1"])}
     history.commit({"op": "I", "new": {"id": "1", "status": "a", "note": "long"}, **key})

@@ -12,7 +12,7 @@ from replview.catalog.naming import table_text
 from replview.catalog.plan.columns import must_be_sent
 from replview.catalog.publications import read_publications
 from replview.catalog.tables import TableFacts, read_tables
-from replview.store.masks import current_rules
+from replview.store.django_session import current_rules
 from replview.store.read.mask_rules import masked_by
 
 KEEP, MASK, DROP = "keep", "mask", "drop"

@@ -14,8 +14,8 @@ from replview.catalog.peekable import read_place
 from replview.catalog.problems import SourceProblem
 from replview.jobs import peeks
 from replview.receiver.peeks.peek import peek as look_into
+from replview.store.django_session import current_rules
 from replview.store.dsn import full_conninfo
-from replview.store.masks import current_rules
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.reachable import DSNError
 from replview.store.read.mask_rules import NamedColumn, masked_by

@@ -22,9 +22,9 @@ from replview.features.relations.schema_history import (
     VersionHistory,
     schema_history,
 )
-from replview.store.masks import masked_columns
+from replview.store.django_session import masked_columns
+from replview.store.looks import latest_look
 from replview.store.models import Relation, TypeName
-from replview.store.publication_looks import latest_look
 from replview.store.read.mask_rules import named_columns
 from replview.text.addresses import relation_url
 from replview.ui.params import Params

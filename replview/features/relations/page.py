@@ -18,8 +18,8 @@ from replview.features.relations.identity_text import (
     identity_words,
     tables_of_look,
 )
+from replview.store.looks import latest_look
 from replview.store.models import Relation, Slot
-from replview.store.publication_looks import latest_look
 from replview.store.sums.relation_sums import (
     LastChange,
     RelationSum,

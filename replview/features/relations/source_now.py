@@ -16,7 +16,7 @@ from replview.features.relations.schema_history import SchemaHistory
 from replview.store.dsn import full_conninfo
 from replview.store.models import Relation, RelationVersion, Source
 from replview.store.reachable import DSNError
-from replview.store.read.row_history.widths import row_widths
+from replview.store.read.relation_shapes import row_widths
 from replview.store.secrets import SecretKeyChanged
 from replview.text.formats import bytes_words, plural
 from replview.text.type_words import short_type

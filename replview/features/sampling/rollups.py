@@ -20,8 +20,8 @@ import time
 from django.db import OperationalError, connection, transaction
 
 from replview.store import instance_settings
+from replview.store.looks import forget_gone
 from replview.store.models import SampleMark
-from replview.store.watched_slots import forget_gone
 from replview.store.write.partitions import SAMPLES_BY_MONTH, ensure_partitions
 
 #: A look is stored within this long after it began.

@@ -13,9 +13,9 @@ from django.db import IntegrityError, connection, transaction
 
 from replview.catalog.slots import SlotStates
 from replview.health.conditions import lost_reason
+from replview.store.looks import Known, identify, update_seen
 from replview.store.models import Source, SourceSample, WatchedSubscription
 from replview.store.retention.tidy import make_partitions
-from replview.store.watched_slots import Known, identify, update_seen
 
 Written = TypeVar("Written")
 #: Of so many of the transactions stored last, at most, is told how long they took.

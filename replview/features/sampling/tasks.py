@@ -23,8 +23,8 @@ from replview.store.models import Source
 from replview.store.retention import forecast, tidy
 from replview.store.retention import policy as keeping
 from replview.store.retention import size as store_size
+from replview.store.retention.tidy import give_up_lost_ends
 from replview.store.sums import activity, relation_minutes
-from replview.store.write.lost_ends import give_up_lost_ends
 
 log = logging.getLogger(__name__)
 

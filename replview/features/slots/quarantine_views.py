@@ -13,7 +13,7 @@ from replview.access.page import OF_SLOT, OPERATOR, ROWS, page
 from replview.access.visibility import current_visibility
 from replview.features.slots import views as slot_page
 from replview.features.slots.quarantine_text import SHOWN_BYTES, hex_dump
-from replview.store.masks import current_rules
+from replview.store.django_session import current_rules
 from replview.store.models import Quarantine, RelationVersion, Slot
 from replview.store.quarantine import decide, raw_length, raw_part, skip_word
 from replview.store.read.mask_rules import masked_by, named_columns, table_readings

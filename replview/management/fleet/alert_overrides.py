@@ -12,8 +12,8 @@ from replview.features.alerts.built_in import own_rule
 from replview.features.alerts.kinds import KINDS, Kind, Unit, exact_words, parse_amount
 from replview.management.fleet.declared import DeclaredSlot
 from replview.management.fleet.plans import BY, Item
+from replview.store.looks import watched_of
 from replview.store.models import AlertRule, Slot
-from replview.store.watched_slots import watched_of
 from replview.store.write.access_record import note
 
 #: Rules that came with replview and that one slot may have its own of, by their names in the file.

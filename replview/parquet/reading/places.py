@@ -1,14 +1,18 @@
 """A slice in SQL: conditions on ``transaction t``, and how many changes of it each one holds."""
 
 import datetime as dt
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
+import orjson
 from psycopg import sql
 
 from decoder.scalars import LSN
-from replview.parquet.reading.narrowed import narrowing_conditions
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, STATES, Range, Slice
 from replview.store.read import history_places, rows
+from replview.store.read.seen import TextLimits
+from replview.store.read.transactions.conditions import limited_conditions
+from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR, TransactionFilter
 
 #: The time and LSN of a transaction that has none of its own (a message): of its record.
 PLACED_TIME = sql.SQL(history_places.PLACED_TIME)
@@ -25,6 +29,15 @@ _TAKEN_AWAY = sql.SQL(
     "t.aborted_changes > 0 OR (t.streamed AND EXISTS (SELECT FROM aborted_subtransaction a"
     " WHERE a.transaction_id = t.id AND a.changes IS NULL))"
 )
+_IN_TABLES = """
+    AND (c.relation_id IS NULL OR c.relation_id IN (
+        SELECT r.id FROM relation r WHERE r.schema || '.' || r."table" = ANY(%(searched)s::text[])))
+"""
+_NOT_MASKED = """
+    AND NOT coalesce(jsonb_exists(%(masked)s::jsonb -> (
+        SELECT r.schema || '.' || r."table" FROM relation r WHERE r.id = c.relation_id), v.key),
+        false)
+"""
 
 
 def everything(part: Slice) -> Range:
@@ -56,7 +69,7 @@ def conditions(
         found.append(sql.SQL("{} >= {}").format(PLACED_TIME, midnight))
         found.append(sql.SQL("{} < {}").format(PLACED_TIME, midnight + dt.timedelta(days=1)))
     if part.narrowed:
-        found.append(narrowing_conditions(part))
+        found.append(_narrowing(part))
     if relation_ids is not None:
         names = [str(each) for each in relation_ids]
         found.append(
@@ -65,6 +78,47 @@ def conditions(
             else sql.SQL("t.relations ?| {}").format(names)
         )
     return sql.SQL(" AND ").join(found)
+
+
+def _narrowing(part: Slice) -> sql.Composed:
+    """What a slice's narrowing asks of ``transaction t``, as a page's filter does."""
+    asked = part.narrowed
+    wanted = TransactionFilter(
+        states=asked.states,
+        actor=UNKNOWN_ACTOR if asked.no_actor else "",
+        origin=asked.origin,
+        text=asked.text,
+        id=asked.id,
+        min_changes=asked.min_changes,
+        min_bytes=asked.min_bytes,
+        prepared_min=asked.prepared_min,
+    )
+    found = limited_conditions(wanted, _limits(part))
+    return _bound(found.row_sql, found.values)
+
+
+def _limits(part: Slice) -> TextLimits:
+    """No masked value is found, and nothing of a table that may not be looked into."""
+    asked = part.narrowed
+    in_tables = "" if asked.searched is None else _IN_TABLES
+    in_messages = "" if asked.in_messages else " AND c.op::text <> 'M'"
+    masked = orjson.dumps({name: list(columns) for name, columns in part.masked}).decode()
+    return TextLimits(
+        of_change=in_tables + in_messages,
+        of_value=_NOT_MASKED if part.masked else "",
+        parameters={"searched": list(asked.searched or ()), "masked": masked},
+    )
+
+
+def _bound(text: str, values: Mapping[str, object]) -> sql.Composed:
+    """The values in the place of their names, to stand in a larger statement."""
+    pieces = re.split(r"%\((\w+)\)s", text)
+    return sql.Composed(
+        [
+            sql.Literal(values[piece]) if number % 2 else sql.SQL(piece)
+            for number, piece in enumerate(pieces)
+        ]
+    )
 
 
 def _ends(part: Slice, within: Range | None) -> tuple[int, int]:

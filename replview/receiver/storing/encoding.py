@@ -17,7 +17,7 @@ from decoder.messages import LogicalMessage
 from decoder.tuples import UNCHANGED
 from replview.receiver.actors import note_actor
 from replview.receiver.storing.table_plans import Aside, TablePlan, TablePlans, as_json
-from replview.store.read.key_hash import NULL_MARK, SEPARATOR
+from replview.store.read.rows import NULL_MARK, SEPARATOR
 from replview.store.write.copy_rows import (
     NULL,
     LargeText,

@@ -65,7 +65,6 @@ _RANGE = """
           LEFT JOIN activity_mark m ON m.incarnation_id = i.id
           WHERE (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s)) AND
                 (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s)) AND
-          (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s)) AND
                 (%(ids)s::bigint[] IS NULL OR i.id = ANY(%(ids)s))) AS l
     CROSS JOIN LATERAL (
         SELECT min(block) AS first, max(block) AS last FROM history_block

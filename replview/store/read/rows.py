@@ -1,4 +1,5 @@
-"""What reads of the record give: a change, a transaction, a step of a row, a line of a slot's log.
+"""What reads of the record give: a change, a transaction, a step of a row, a line of a slot's log;
+and the hash that finds a row's changes.
 
 Within one incarnation of a slot a row's lock serialises its changes, so they took effect in the
 order of their commits, and those of one transaction in the order of their LSNs. A baseline's row
@@ -8,8 +9,11 @@ snapshot.
 """
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import xxhash
 
 #: Of ``change c``: a subtransaction's abort takes its changes away again.
 NOT_ABORTED = """NOT EXISTS (
@@ -223,3 +227,26 @@ class Step:
     def side(self, column: str) -> str:
         """Which of its images a told value is in."""
         return "new" if self.new and column in self.new else "old"
+
+
+#: Between the values of a key of several columns; cannot occur in one of PostgreSQL's texts often
+#: enough to matter: a hash only narrows the search, the key itself is compared afterwards.
+SEPARATOR = "\x1f"
+#: In place of a value that is SQL NULL (only possible where the identity is FULL).
+NULL_MARK = "\x00"
+
+
+def key_hash(values: Sequence[str | None]) -> int:
+    """The 64-bit hash under which a row's changes are found: of its key's values, in the order of
+    the version's ``key_columns``.
+
+    Returns an unsigned 64-bit number; ``signed_hash`` makes the column's value of it.
+    """
+    text = SEPARATOR.join(NULL_MARK if value is None else value for value in values)
+    return xxhash.xxh3_64_intdigest(text.encode())
+
+
+def signed_hash(values: Sequence[str | None]) -> int:
+    """``key_hash`` as the signed ``bigint`` the column holds."""
+    unsigned = key_hash(values)
+    return unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Exists, F, Max, OuterRef, Q
 
+from decoder.scalars import LSN
 from replview.store import connecting
 from replview.store.django_session import rows
 from replview.store.models import (
@@ -20,11 +21,13 @@ from replview.store.models import (
     Change,
     LargeValue,
     Slot,
+    SlotEvent,
     SlotIncarnation,
     SlotSample,
     SlotSampleHour,
     SlotSampleMinute,
     Source,
+    SourceLook,
     Transaction,
     Transition,
 )
@@ -230,3 +233,64 @@ def delete_changes(identifier: int, subxids: list[int] | None, deadline: float) 
         large.delete()
         deleted += window.delete()[0]
     return deleted, True
+
+
+def give_up_lost_ends() -> int:
+    """Call the end of prepared transactions unknown that will never come; returns how many.
+
+    A COMMIT or ROLLBACK PREPARED that fell into a gap of the record leaves its transaction prepared
+    for ever, unless the source is asked: one that is not among its prepared transactions has ended,
+    and once everything up to that look has been received, its end is not going to be.
+    """
+    found = 0
+    for look in SourceLook.objects.select_related("source"):
+        between = (look.holders or {}).get("prepared_between")
+        if look.prepared is None or look.prepared_limit is not None or not between:
+            continue
+        before, after = map(LSN.parse, between)
+        waiting = {(row["gid"], row["xid"]) for row in look.prepared}
+        # Of the cluster that was looked at, and received beyond the look.
+        slots = Slot.objects.filter(
+            source=look.source,
+            incarnation__system_identifier=look.source.system_identifier,
+            incarnation__timeline=F("source__timeline"),
+            checkpoint_lsn__gte=after,
+        )
+        for slot in slots.select_related("incarnation"):
+            found += _give_up(slot, before, waiting)
+    return found
+
+
+def _give_up(slot: Slot, before: LSN, waiting: set[tuple[str, int]]) -> int:
+    """Those of one slot that were prepared before the look and did not wait any more."""
+    prepared = Transaction.objects.filter(
+        incarnation=slot.incarnation, state=Transaction.State.PREPARED, prepare_lsn__lt=before
+    )
+    lost = [
+        (identifier, gid)
+        for identifier, gid, xid in prepared.values_list("pk", "gid", "xid")
+        if (gid, xid) not in waiting
+    ]
+    for identifier, gid in lost:
+        with transaction.atomic():
+            _end_unknown(slot, identifier, gid)
+    return len(lost)
+
+
+def _end_unknown(slot: Slot, identifier: int, gid: str | None) -> None:
+    now = dt.datetime.now(dt.UTC)
+    row = Transaction.objects.filter(pk=identifier, state=Transaction.State.PREPARED)
+    if not row.update(state=Transaction.State.UNKNOWN, stored_at=now):
+        return
+    Transition.objects.create(
+        transaction_id=identifier, state=Transaction.State.UNKNOWN, recorded_at=now
+    )
+    SlotEvent.objects.create(
+        slot=slot,
+        incarnation=slot.incarnation,
+        kind="lost_end",
+        message="A prepared transaction is not on the source any more, and its end was not "
+        "received: whether it was committed or rolled back is unknown.",
+        detail={"transaction": identifier, "gid": gid},
+        after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
+    )

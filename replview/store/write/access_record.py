@@ -112,7 +112,7 @@ def note(
     facts = dict(details or {})
     if len(ids) + len(named) > MOST_RELATIONS:
         facts["relations"] = len(ids) + len(named)
-    _add(
+    values = (
         Action(action).value,
         user_id,
         _clean(user_name),
@@ -126,9 +126,6 @@ def note(
         [_clean(name) for name in named[: max(0, MOST_RELATIONS - len(ids))]],
         _json(facts),
     )
-
-
-def _add(*values: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_ADD, values)
 

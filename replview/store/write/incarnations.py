@@ -9,7 +9,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from decoder.scalars import LSN
-from replview.store.write.lease import Fenced, Lease
+from replview.store.write.lease import Lease, beat
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> 
     assert slot.incarnation_id is not None
     assert slot.number is not None
     with connection.transaction():
-        _fence(connection, lease)
+        beat(connection, lease)
         first_seen = _discard(connection, slot, slot.incarnation_id)
         # Read again under the lock: the last write of our former session, given up as hanging, may
         # have been committed since ``slot`` was read.
@@ -108,7 +108,7 @@ def begin(
     number = (slot.number or 0) + 1
     first_seen: dict[int, int] = {}
     with connection.transaction():
-        _fence(connection, lease)
+        beat(connection, lease)
         if slot.incarnation_id is not None:
             first_seen = _discard(connection, slot, slot.incarnation_id)
         row = connection.execute(
@@ -213,16 +213,6 @@ def log_event(
     )
 
 
-def _fence(connection: psycopg.Connection[Any], lease: Lease) -> None:
-    row = connection.execute(
-        "UPDATE slot SET heartbeat_at = clock_timestamp() WHERE id = %s AND epoch = %s "
-        "RETURNING id",
-        [lease.slot_id, lease.epoch],
-    ).fetchone()
-    if row is None:
-        raise Fenced(f"slot {lease.slot_id} was taken over by another receiver")
-
-
 _HAND_OVER = """
 UPDATE transaction SET incarnation_id = %s
 WHERE incarnation_id = %s AND state = 'prepared' AND prepare_lsn < %s
@@ -244,12 +234,8 @@ WHERE incarnation_id = %(former)s AND gid IS NOT NULL AND prepare_lsn < %(until)
 _NEW_ID = """
 SELECT (%s::bigint >> 32 << 32) + nextval('transaction_id_block') %% (1::bigint << 32)
 """
-#: The tables that hold a transaction, by the column that names it.
-_TABLES = (
-    ("change", "transaction_id"),
-    ("large_value", "transaction_id"),
-    ("aborted_subtransaction", "transaction_id"),
-)
+#: What belongs to a transaction, by its ``transaction_id``.
+_TABLES = ("change", "large_value", "aborted_subtransaction")
 
 
 def hand_over_prepared(
@@ -286,13 +272,13 @@ def _copy_as_prepared(
         "LATERAL jsonb_populate_record(t, %s) r WHERE t.id = %s",
         [Jsonb(changed), original],
     )
-    for table, column in _TABLES:
+    for table in _TABLES:
         connection.execute(
             sql.SQL(
                 "INSERT INTO {table} SELECT r.* FROM {table} t, "
-                "LATERAL jsonb_populate_record(t, %s) r WHERE t.{column} = %s"
-            ).format(table=sql.Identifier(table), column=sql.Identifier(column)),
-            [Jsonb({column: row[0]}), original],
+                "LATERAL jsonb_populate_record(t, %s) r WHERE t.transaction_id = %s"
+            ).format(table=sql.Identifier(table)),
+            [Jsonb({"transaction_id": row[0]}), original],
         )
     connection.execute(
         "INSERT INTO transition (transaction_id, state, lsn, source_time, recorded_at) "

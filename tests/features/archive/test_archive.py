@@ -14,7 +14,7 @@ from replview.parquet.archive import job
 from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import Transaction
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from replview.store.retention import deletion as retention
 from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user

@@ -10,8 +10,8 @@ from django.utils import timezone
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.jobs import baselines
+from replview.store.looks import store_publication_look
 from replview.store.models import Baseline, Slot, SlotEvent, Transaction
-from replview.store.publication_looks import store_publication_look
 from replview.store.read.coverage import coverage_of
 from replview.store.retention.tidy import make_partitions
 from tests.pages.reading import spaced

@@ -77,7 +77,7 @@ def test_one_transaction(signed_in, history) -> None:
 
 
 def test_one_row(signed_in, history) -> None:
-    from replview.store.read.key_hash import signed_hash
+    from replview.store.read.rows import signed_hash
 
     key = {"key_hash": signed_hash(["77"])}
     history.commit(insert(77, **key))

@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from replview.store.retention.tidy import make_partitions
 from tests.pages.reading import spaced
 from tests.store.history_rows import History, insert

@@ -28,7 +28,7 @@ def shop(db) -> History:
 
 
 def _hash(key: str) -> int:
-    from replview.store.read.key_hash import signed_hash
+    from replview.store.read.rows import signed_hash
 
     return signed_hash([key])
 

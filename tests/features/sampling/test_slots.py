@@ -8,6 +8,7 @@ from replview.catalog.slots import SlotStates
 from replview.features.sampling.rows import sample_columns, slot_facts
 from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
+from replview.store.looks import all_watched
 from replview.store.models import (
     AlertRule,
     Slot,
@@ -19,7 +20,6 @@ from replview.store.models import (
     WatchedSubscription,
 )
 from replview.store.retention.tidy import make_partitions
-from replview.store.watched_slots import all_watched
 from tests.store.history_rows import History, insert
 
 pytestmark = pytest.mark.django_db

@@ -14,10 +14,10 @@ from replview.store.django_session import DjangoSession
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.changes.stream import iterate_changes
 from replview.store.read.history import transactions_by_id
-from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import Shared, before_at, before_images
 from replview.store.read.row_history.history import row_history
+from replview.store.read.rows import signed_hash
 from replview.store.read.session import ReadSession
 from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import WHEN, History

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from replview.store.models import Relation
-from replview.store.read.key_hash import signed_hash
+from replview.store.read.rows import signed_hash
 from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.read.changes.values import mark_of, same_value
+from replview.store.read.row_history.before_images import Before
 from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import comment, equals, identifier, literal, string, table_name
 from replview.store.read.visibility import NO_RIGHT
@@ -24,21 +25,13 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A change as SQL, or why there is none."""
+    """A change as SQL, or the SQL that takes it back; or why there is none."""
 
     sql: str | None
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
-    """The SQL that takes a change back, or why there is none."""
-
-    sql: str | None
-    reason: str = ""
-
-
-def change_as_sql(change: ChangeRow, before: Any = None) -> Statement:
+def change_as_sql(change: ChangeRow, before: Before | None = None) -> Statement:
     """The change as a statement that does it again."""
     if change.hidden:
         return Statement(None, _hidden(change))
@@ -62,29 +55,31 @@ def change_as_sql(change: ChangeRow, before: Any = None) -> Statement:
     return _update(change, table, before, where)
 
 
-def undo_sql(change: ChangeRow, before: Any = None) -> Undo:
+def undo_sql(change: ChangeRow, before: Before | None = None) -> Statement:
     """The statement that takes the change back, whatever has become of the row since."""
     if reason := undo_problem(change, before):
-        return Undo(None, reason)
+        return Statement(None, reason)
     table = table_name(change.schema, change.table or "")
     if change.op == "I":
         where, _ = _where(change, change.new or {}, after=True)
-        return Undo(
+        return Statement(
             f"-- Takes the inserted row away, whatever became of it since.\n"
             f"DELETE FROM {table}\nWHERE {where};"
         )
     known = _known_before(change, before)
     said = _derived_words(change, before)
     if change.op == "D":
-        return Undo(said + _insert(change, table, known))
+        return Statement(said + _insert(change, table, known))
     changed = _changed(change, known)
     if not changed:
-        return Undo(f"{said}-- No column differs: there is nothing to take back.")
+        return Statement(f"{said}-- No column differs: there is nothing to take back.")
     where, _ = _where(change, change.new or {}, after=True, before=known)
-    return Undo(f"{said}UPDATE {table}\nSET {_assignments(change, known, changed)}\nWHERE {where};")
+    return Statement(
+        f"{said}UPDATE {table}\nSET {_assignments(change, known, changed)}\nWHERE {where};"
+    )
 
 
-def undo_problem(change: ChangeRow, before: Any = None) -> str:
+def undo_problem(change: ChangeRow, before: Before | None = None) -> str:
     """Why the change cannot be taken back; empty where it can."""
     fixed = {
         "M": "a message changed no row",
@@ -145,7 +140,7 @@ def _unwritable(image: Mapping[str, Any]) -> str:
     return ""
 
 
-def _known_before(change: ChangeRow, before: Any) -> dict[str, Any]:
+def _known_before(change: ChangeRow, before: Before | None) -> dict[str, Any]:
     """The old row as far as it is known; what the server sent outweighs what was derived."""
     sent = change.old or {}
     if change.old_kind == "O" or before is None:
@@ -153,7 +148,7 @@ def _known_before(change: ChangeRow, before: Any) -> dict[str, Any]:
     return {**before.image, **sent}
 
 
-def _derived_words(change: ChangeRow, before: Any) -> str:
+def _derived_words(change: ChangeRow, before: Before | None) -> str:
     if change.old_kind == "O" or before is None:
         return ""
     name = "an unnamed transaction" if before.xid is None else f"transaction {before.xid}"
@@ -195,7 +190,7 @@ def _changed(change: ChangeRow, known: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _update(change: ChangeRow, table: str, before: Any, where: str) -> Statement:
+def _update(change: ChangeRow, table: str, before: Before | None, where: str) -> Statement:
     new = change.new or {}
     known = _known_before(change, before)
     changed = _changed(change, known)
@@ -285,7 +280,7 @@ class TransactionUndo:
 
 
 def undo_transaction(
-    changes: Sequence[ChangeRow], before: Mapping[tuple[int, int], Any], *, name: str = ""
+    changes: Sequence[ChangeRow], before: Mapping[tuple[int, int], Before | None], *, name: str = ""
 ) -> TransactionUndo:
     """Its last change first. Messages are passed over: they changed no row."""
     if len(changes) > MOST_CHANGES:

@@ -8,7 +8,6 @@ from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.read.days import is_deleted
-from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.keys import table_of
@@ -17,10 +16,9 @@ from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
-    STEP_WIDTH,
     step_of,
 )
-from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place, Slot, Step
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place, Slot, Step, signed_hash
 from replview.store.read.session import ReadSession
 
 
@@ -249,7 +247,7 @@ class _State:
             "after": None if moment.lsn is None else str(LSN(moment.lsn)),
         }
         found = [
-            step_of(row[1 : STEP_WIDTH + 1], self._scan.session.visibility)
+            step_of(row[1:], self._scan.session.visibility)
             for row in self._scan.session.prepared_rows(_NEXT, wanted)
         ]
         found = [step for step in found if self._shapes.key_after(step) == key]

@@ -15,7 +15,6 @@ from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.sought_row import END, At, Keys, SoughtRow
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
-    STEP_WIDTH,
     step_of,
 )
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, Slot, Step
@@ -110,19 +109,15 @@ class BackwardScan(SoughtRow):
                     yield step
 
     def _read_moves(self, hashes: Collection[int]) -> list[Step]:
+        if not hashes:
+            return []
         wanted = {
             "relations": list(self.relation_ids),
             "hashes": list(hashes),
             "lives": [life.id for life in self.incarnations],
         }
-        return (
-            [
-                step_of(row, self.session.visibility)
-                for row in self.session.prepared_rows(_MOVED_AWAY, wanted)
-            ]
-            if hashes
-            else []
-        )
+        found = self.session.prepared_rows(_MOVED_AWAY, wanted)
+        return [step_of(row, self.session.visibility) for row in found]
 
     def _forward(self, moves: list[Step]) -> Iterator[tuple[Step, Step | None]]:
         """Each move of the row away from its key, with the change that ends it under the new
@@ -151,7 +146,6 @@ class BackwardScan(SoughtRow):
             moves = following
 
     def _ends_of(self, moves: Sequence[Step]) -> list[Step | None]:
-        found: dict[int, Step] = {}
         wanted = {
             "number": list(range(len(moves))),
             "relation": [m.relation_id for m in moves],
@@ -160,6 +154,8 @@ class BackwardScan(SoughtRow):
             "lsn": [str(LSN(m.lsn)) for m in moves],
             "seq": [m.seq for m in moves],
         }
-        for row in self.session.prepared_rows(_ENDS, wanted):
-            found[row[0]] = step_of(row[1 : STEP_WIDTH + 1], self.session.visibility)
+        found = {
+            row[0]: step_of(row[1:], self.session.visibility)
+            for row in self.session.prepared_rows(_ENDS, wanted)
+        }
         return [found.get(number) for number in range(len(moves))]

@@ -14,12 +14,18 @@ from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.read.row_history.breaks import Breaks, read_breaks
-from replview.store.read.row_history.earlier_places import MANY, EarlierPlaces, Look
-from replview.store.read.row_history.row_past import RowPast, follow, past_of, past_of_step
+from replview.store.read.row_history.row_past import (
+    MANY,
+    EarlierPlaces,
+    Look,
+    RowPast,
+    follow,
+    past_of,
+    past_of_step,
+)
 from replview.store.read.row_history.shapes import Shapes
 from replview.store.read.row_history.steps import (
     STEP_COLUMNS,
-    STEP_WIDTH,
     step_of,
 )
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, ChangeRow, Step
@@ -232,7 +238,7 @@ def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bo
     for row in found:
         counted[row[0]] += 1
         past = asked[row[0]]
-        past.steps.append(step_of(row[1 : STEP_WIDTH + 1], session.visibility))
+        past.steps.append(step_of(row[1:], session.visibility))
         past.until = min(past.until, (past.steps[-1].lsn, past.steps[-1].seq))
     return [number < limit for number in counted]
 

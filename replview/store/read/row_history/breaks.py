@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from decoder.scalars import LSN
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place
 from replview.store.read.session import ReadSession
 
@@ -125,8 +126,8 @@ def read_breaks(
     wanted = {
         "relations": list(relation_ids),
         "lives": list(lives),
-        "low": _lsn(low),
-        "high": _lsn(high),
+        "low": str(LSN(low)),
+        "high": str(LSN(high)),
         "open": list(open_ids),
     }
     for kind, relation_id, life, commit, lsn, seq, transaction_id, at in session.prepared_rows(
@@ -153,7 +154,3 @@ def read_breaks(
 def _between(places: list[Place], after: Place, before: Place) -> Place | None:
     index = bisect_left(places, (*after[:3], after[3] + 1))
     return places[index] if index < len(places) and places[index] < before else None
-
-
-def _lsn(number: int) -> str:
-    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"

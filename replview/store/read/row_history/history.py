@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 
 from replview.store.read.changes.values import same_value
-from replview.store.read.key_hash import signed_hash
 from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.key_chain import KeyChain
 from replview.store.read.row_history.keys import table_of
@@ -19,7 +18,7 @@ from replview.store.read.row_history.replay import LAST, Entry, Known, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.row_history.steps import CUT_COLUMNS, step_of
-from replview.store.read.rows import OPEN_END, Slot, Step
+from replview.store.read.rows import OPEN_END, Slot, Step, signed_hash
 from replview.store.read.session import ReadSession
 
 #: Characters; a longer one is none of ours.

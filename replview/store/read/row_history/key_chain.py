@@ -13,7 +13,6 @@ from decoder.scalars import LSN
 from replview.store.read.row_history.sought_row import At, IncarnationFacts, SoughtRow
 from replview.store.read.row_history.steps import (
     CUT_COLUMNS,
-    STEP_WIDTH,
     step_of,
 )
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, Step
@@ -204,10 +203,7 @@ class KeyChains:
             }
             counted = [0] * len(asked)
             for row in self._row.session.prepared_rows(_BACK, wanted):
-                chain, step = (
-                    asked[row[0]],
-                    step_of(row[1 : STEP_WIDTH + 1], self._row.session.visibility),
-                )
+                chain, step = asked[row[0]], step_of(row[1:], self._row.session.visibility)
                 in_hand = chain.snapshots if step.op == "S" else chain.steps
                 if step.op != "S":
                     counted[row[0]] += 1

@@ -1,13 +1,17 @@
-"""What a row is known by: its table in a slot, its key as typed, and the hashes to look under."""
+"""What a row is known by: its table in a slot, its key as typed, the hashes to look under, and keys
+of rows that were changed lately.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replview.store.read.key_hash import signed_hash
-from replview.store.read.row_history.shapes import Shapes, Version
-from replview.store.read.rows import Relation, Slot
+import orjson
+
+from replview.store.read.mask_rules import table_readings
+from replview.store.read.row_history.shapes import Shapes, Version, key_values
+from replview.store.read.rows import Relation, Slot, signed_hash
 from replview.store.read.seen import withheld_reason
 from replview.store.read.session import ReadSession
 from replview.text.problem import CodedProblem
@@ -111,22 +115,15 @@ def tables_named(
 
 def table_of(session: ReadSession, slot: Slot, relation_id: int) -> TableRows | None:
     """The table of a relation, with those of the same name."""
-    relation = next(
-        iter(_relations(session, "slot_id = %s AND id = %s", slot.pk, relation_id)), None
-    )
-    return (
-        None
-        if relation is None
-        else tables_named(session, slot, f"{relation.schema}.{relation.table}")
-    )
+    found = _relations(session, "slot_id = %s AND id = %s", slot.pk, relation_id)
+    return tables_named(session, slot, str(found[0])) if found else None
 
 
 def _relations_named(session: ReadSession, slot: Slot, name: str) -> list[Relation]:
     """Newest first; a name that several schemas have is nobody's."""
     named = 'slot_id = %s AND schema = %s AND "table" = %s'
-    for index in (position for position, letter in enumerate(name) if letter == "."):
-        found = _relations(session, named, slot.pk, name[:index], name[index + 1 :])
-        if found:
+    for schema, table in table_readings(name):
+        if found := _relations(session, named, slot.pk, schema, table):
             return found
     found = _relations(session, 'slot_id = %s AND "table" = %s', slot.pk, name)
     return found if len({relation.schema for relation in found}) == 1 else []
@@ -196,3 +193,55 @@ def _complete(pairs: Mapping[str, str | None], key_columns: Sequence[str]) -> di
     if other:
         raise KeyProblem(f"{other[0]} is not part of the key, which is {', '.join(key_columns)}")
     return {name: pairs[name] for name in key_columns}
+
+
+#: So many of the slot's last transactions are looked at, and changes of each.
+_TRANSACTIONS = 400
+_CHANGES = 20
+
+_LATELY = """
+    WITH lately AS MATERIALIZED (
+        SELECT t.id, t.commit_seq, t.relations FROM transaction t
+        WHERE t.incarnation_id = (SELECT s.incarnation_id FROM slot s WHERE s.id = %(slot)s)
+          AND t.commit_seq IS NOT NULL
+        ORDER BY t.commit_seq DESC LIMIT %(transactions)s
+    ), touched AS MATERIALIZED (
+        SELECT id, commit_seq FROM lately WHERE relations ? %(relation)s
+        ORDER BY commit_seq DESC LIMIT %(wanted)s
+    )
+    SELECT c.old, c.new, c.version_id
+    FROM touched t CROSS JOIN LATERAL (
+        SELECT c.seq, c.old, c.new, c.version_id FROM change c
+        WHERE c.transaction_id = t.id AND c.relation_id = %(relation)s::bigint
+          AND c.key_hash IS NOT NULL AND c.seq <= 1000
+        ORDER BY c.seq LIMIT %(changes)s
+    ) c
+    ORDER BY t.commit_seq DESC, c.seq LIMIT %(rows)s
+"""
+
+
+def changed_lately(
+    session: ReadSession, table: TableRows, wanted: int
+) -> list[dict[str, str | None]]:
+    """The keys of a few rows, the one changed last first; empty where the last few hundred
+    transactions left the table alone.
+    """
+    if table.withheld(session):
+        return []
+    parameters = {
+        "slot": table.relation.slot_id,
+        "relation": str(table.relation.pk),
+        "transactions": _TRANSACTIONS,
+        "wanted": wanted,
+        "changes": _CHANGES,
+        "rows": wanted * 5,
+    }
+    found: dict[tuple[str, ...], dict[str, str | None]] = {}
+    for old, new, version_id in session.prepared_rows(_LATELY, parameters):
+        version = table.shapes.versions.get(version_id)
+        names = version.key_columns if version else []
+        images = [None if image is None else orjson.loads(image) for image in (new, old)]
+        key = key_values(names, *images)
+        if key is not None and all(isinstance(value, str) for value in key):
+            found.setdefault(key, dict(zip(names, key, strict=True)))
+    return list(found.values())[:wanted]

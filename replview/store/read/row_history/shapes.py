@@ -55,19 +55,7 @@ class Shapes:
             since = tuple(
                 int(LSN.parse(each["lsn"])) if each.get("lsn") else None for each in intervals
             )
-            found[row[0]] = Version(
-                row[0],
-                row[1],
-                row[2],
-                row[3],
-                row[4],
-                row[5],
-                columns,
-                keys,
-                since,
-                row[9],
-                row[10],
-            )
+            found[row[0]] = Version(*row[:6], columns, keys, since, row[9], row[10])
         return cls(found)
 
     def numbered(self, relation_id: int | None, number: int | None) -> Version | None:

@@ -25,8 +25,6 @@ _CUT = {
 }
 #: The same, long values cut (see ``store.read.changes.values``): what a page shows of many changes.
 CUT_COLUMNS = STEP_COLUMNS.replace("c.old, c.new", f"{_CUT['old']}, {_CUT['new']}")
-#: How many columns those are.
-STEP_WIDTH = 21
 
 
 def step_of(row: Sequence[Any], visibility: Visibility) -> Step:

@@ -1,10 +1,13 @@
-"""Every slot of every source as last seen, replview's own or not: who is who, and facts of now.
+"""What regular looks at the sources found: every slot as last seen, replview's own or not, and what
+the publications of its own published, which no stream tells.
 
 A watched slot's id names its samples. Of one that replview receives it is the slot's own; another's
 changes once, with all that was sampled, where replview begins to receive it (adoption).
 """
 
 import datetime as dt
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +15,7 @@ import orjson
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from replview.store.models import Slot, Source, WatchedSlot
+from replview.store.models import PublicationLook, Slot, Source, WatchedSlot
 
 _NEW = """
     INSERT INTO watched_slot (id, source_id, name, slot_id, slot_type, first_seen_at, last_seen_at,
@@ -32,14 +35,8 @@ _UPDATE = """
         inactive_since timestamptz, facts jsonb)
     WHERE w.id = n.id
 """
-#: What names a watched slot by its id: (table, column).
-_NAMED_BY_ID = (
-    ("slot_sample", "slot_id"),
-    ("slot_sample_minute", "slot_id"),
-    ("slot_sample_hour", "slot_id"),
-    ("alert_rule", "slot_id"),
-    ("alert", "slot_id"),
-)
+#: The tables that name a watched slot by its id, as ``slot_id``.
+_NAMING = ("slot_sample", "slot_sample_minute", "slot_sample_hour", "alert_rule", "alert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +135,8 @@ def inactive_since(
 def adopt(former_id: int, slot_id: int) -> None:
     """A slot that was only watched is replview's own now: all that was sampled is its."""
     with transaction.atomic(), connection.cursor() as cursor:
-        for table, column in _NAMED_BY_ID:
-            query = f"UPDATE {table} SET {column} = %s WHERE {column} = %s"  # noqa: S608 (constants)
+        for table in _NAMING:
+            query = f"UPDATE {table} SET slot_id = %s WHERE slot_id = %s"  # noqa: S608 (constants)
             cursor.execute(query, [slot_id, former_id])
         cursor.execute(
             "UPDATE watched_slot SET id = %(new)s, slot_id = %(new)s WHERE id = %(former)s",
@@ -154,3 +151,27 @@ def forget_gone(before: dt.datetime, temporary_before: dt.datetime) -> int:
         temporary=True, gone_at__lt=temporary_before
     )
     return doomed.delete()[0]
+
+
+def digest_of(facts: Mapping[str, Any]) -> str:
+    """SHA-256 by which two looks are told to have found the same."""
+    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def store_publication_look(slot: Slot, facts: Mapping[str, Any], at: dt.datetime) -> bool:
+    """Keep what a look found: a new row where something differs; returns whether it did."""
+    digest = digest_of(facts)
+    latest = PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").only("digest")
+    found = latest.first()
+    if found is not None and found.digest == digest:
+        PublicationLook.objects.filter(pk=found.pk).update(last_seen_at=at)
+        return False
+    PublicationLook.objects.create(
+        slot=slot, first_seen_at=at, last_seen_at=at, digest=digest, facts=dict(facts)
+    )
+    return True
+
+
+def latest_look(slot: Slot) -> PublicationLook | None:
+    """What the publications published when last looked at; None: nobody has looked."""
+    return PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").first()
