@@ -8,12 +8,15 @@ import logging.config
 import os
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, worker_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "replview.settings")
 # Django's checks would load all pages into every worker, and with them pyarrow: 66 MB that a
 # receiver never uses. `migrate` runs them, before anything starts.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
+
+#: Connections to the store that threads of a worker keep.
+_CONNECTIONS_LAST_SECONDS = 600
 
 app = Celery("replview")
 app.config_from_object("replview.runtime.celery_settings")
@@ -29,6 +32,14 @@ app.autodiscover_tasks(
 )
 app.autodiscover_tasks(["replview.jobs"], related_name="running")
 app.autodiscover_tasks(["replview.acts"], related_name="slot_sweeping")
+
+
+@worker_init.connect
+def _keep_connections(**_: object) -> None:
+    """A new one costs more than most of what is done on it."""
+    from replview.store.connecting import keep_connections
+
+    keep_connections(_CONNECTIONS_LAST_SECONDS)
 
 
 @setup_logging.connect

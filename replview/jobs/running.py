@@ -11,15 +11,16 @@ again, gone on with, taken back, or it failed.
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from celery import Celery, shared_task
 from celery.signals import worker_shutting_down
-from django.db import transaction
+from django.db import connection, transaction
 from kombu.exceptions import OperationalError
 
-from replview.store.connecting import orm_connection
+from replview.store.connecting import lasting_connection, orm_connection
 
 log = logging.getLogger(__name__)
 
@@ -129,22 +130,34 @@ def sweep() -> None:
 
 
 Chore = Callable[[], object]
-_chores: list[Chore] = []
+#: Each with the SQL of a condition without which there is nothing to do.
+_chores: list[tuple[Chore, str]] = []
+#: Threads of their own, since they keep their connections: Celery closes those of its threads.
+_chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
 
-def chore(do: Chore) -> Chore:
-    """Have this done every five seconds, one chore after the other, on one connection."""
-    _chores.append(do)
+def chore(do: Chore, *, when: str = "true") -> Chore:
+    """Have this done every five seconds, one chore after the other, on one connection; ``when``
+    tells more cheaply than the chore itself where there is nothing to do.
+    """
+    _chores.append((do, when))
     return do
 
 
 @shared_task(name="replview.do_chores", ignore_result=True)
 def do_chores() -> None:
     """Do what is to be done all the time; a chore that fails is tried again the next time."""
-    with orm_connection():
-        for do in _chores:
+    _chore_threads.submit(_do_chores).result()
+
+
+def _do_chores() -> None:
+    with lasting_connection():
+        for do, when in _chores:
             try:
-                do()
+                with connection.cursor() as cursor:
+                    wanted = when == "true" or cursor.execute(f"SELECT {when}").fetchone()[0]
+                if wanted:
+                    do()
             except Exception:
                 log.exception("%s failed", getattr(do, "__qualname__", do))
 

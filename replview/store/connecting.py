@@ -40,6 +40,25 @@ def alone(lock: int) -> Iterator[bool]:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [lock])
 
 
+@contextmanager
+def lasting_connection() -> Iterator[None]:
+    """For a thread that does something every few seconds: the ORM's connection, looked at before it
+    is used, and kept for the next time where ``keep_connections`` was called; else closed after.
+    """
+    close_old_connections()
+    try:
+        yield
+    finally:
+        connection.close_if_unusable_or_obsolete()
+
+
+def keep_connections(seconds: int) -> None:
+    """In this process, a worker: threads that last keep theirs for so long."""
+    given: dict[str, Any] = connections.settings["default"]
+    given |= {"CONN_MAX_AGE": seconds, "CONN_HEALTH_CHECKS": True}
+    given["OPTIONS"] = {**_LIVELINESS, **given["OPTIONS"]}
+
+
 #: Both ends notice a link that swallows packets: a receiver whose host vanished would else hold
 #: its slot's row, and with it the slot, for hours.
 _LIVELINESS: dict[str, Any] = {
@@ -60,8 +79,7 @@ def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]
     # The address, or the web server's limits, may bring some: ours come last, and so win.
     options = f"{address.pop('options', '')} {_OPTIONS}".strip()
     return psycopg.connect(
-        **_LIVELINESS,
-        **address,
+        **{**_LIVELINESS, **address},
         autocommit=True,
         application_name=application_name,
         connect_timeout=10,

@@ -79,6 +79,12 @@ def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
     return slot
 
 
+#: Whether ``watched_with_budget`` may find any.
+ANY_WITH_BUDGET = (
+    f"EXISTS (SELECT FROM slot WHERE wal_budget_bytes IS NOT NULL OR problem_code = '{DROPPED}')"
+)
+
+
 def watched_with_budget() -> QuerySet[WatchedSlot]:
     """Our slots with a budget, or that were about to be dropped, as last seen."""
     ours = Q(slot__wal_budget_bytes__isnull=False) | Q(slot__problem_code=DROPPED)

@@ -51,6 +51,7 @@ BUILT_IN: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
+KEYS = frozenset(str(values["key"]) for values in BUILT_IN)
 #: Of the advisory locks: rules are inserted once.
 INSERT_LOCK = 0x7265706C616C31
 
@@ -83,8 +84,7 @@ def own_rule(base: AlertRule, slot: WatchedSlot) -> AlertRule:
 
 def ensure() -> None:
     """Insert what is missing: a rule is known by its key, all else of it may be changed."""
-    keys = [values["key"] for values in BUILT_IN]
-    if len(known_keys(keys)) < len(keys):
+    if len(known_keys(KEYS)) < len(KEYS):
         insert_rules([AlertRule(built_in=True, **values) for values in BUILT_IN])
 
 

@@ -41,6 +41,12 @@ _lock = threading.Lock()
 _busy: set[int] = set()
 
 
+#: Whether ``due_deliveries`` may find any.
+ANY_DUE = """
+    EXISTS (SELECT FROM delivery WHERE next_try_at IS NOT NULL)
+"""
+
+
 def due_deliveries(now: dt.datetime, *, whatever: str) -> QuerySet[Delivery]:
     """Those to be tried now. Deliveries of a webhook that is switched off wait; the event
     ``whatever`` does not.

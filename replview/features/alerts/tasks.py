@@ -4,7 +4,7 @@ import datetime as dt
 
 from celery import shared_task
 
-from replview.features.alerts.delivery import deliver_due
+from replview.features.alerts.delivery import ANY_DUE, deliver_due
 from replview.features.alerts.evaluation import evaluate
 from replview.jobs.running import chore
 from replview.store.connecting import orm_connection
@@ -16,7 +16,7 @@ DELIVERIES_KEPT = dt.timedelta(days=30)
 
 # What fired goes out at once.
 chore(evaluate)
-chore(deliver_due)
+chore(deliver_due, when=ANY_DUE)
 
 
 @shared_task(name="replview.evaluate_alerts", ignore_result=True)

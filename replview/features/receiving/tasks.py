@@ -93,7 +93,6 @@ def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str
 
 
 @shared_task(name=PROPOSE_RECEIVERS, ignore_result=True)
-@chore
 def propose_receivers() -> None:
     """Offer each slot that is wanted and that nobody reads to the worker with the fewest slots."""
     now = time.time()
@@ -116,3 +115,11 @@ def propose_receivers() -> None:
             receive_slot.apply_async([slot_id], queue=worker_direct(worker), expires=LEASE_SECONDS)
         else:
             receive_slot.apply_async([slot_id], queue="receivers", expires=LEASE_SECONDS)
+
+
+_UNREAD = f"""
+    EXISTS (SELECT FROM slot WHERE desired = 'running' AND NOT temporary AND (lease_owner = ''
+            OR heartbeat_at IS NULL
+            OR heartbeat_at < clock_timestamp() - interval '{LEASE_SECONDS} s'))
+"""
+chore(propose_receivers, when=_UNREAD)

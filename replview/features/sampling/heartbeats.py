@@ -20,6 +20,9 @@ from replview.store.models import Slot
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
+#: Whether anybody asked for any.
+ANY_WANTED = "EXISTS (SELECT FROM slot WHERE heartbeat_seconds IS NOT NULL)"
+
 
 def claim_due() -> list[Slot]:
     """The slots whose source is to be written to now, which then count as written to.

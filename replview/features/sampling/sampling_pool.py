@@ -19,7 +19,7 @@ from replview.catalog.problems import SourceProblem
 from replview.features.sampling.collect import Seen
 from replview.features.sampling.sample import look_at, store
 from replview.store import instance_settings
-from replview.store.connecting import orm_connection
+from replview.store.connecting import lasting_connection, orm_connection
 from replview.store.models import Source
 from replview.store.retention.tidy import make_partitions
 
@@ -94,7 +94,7 @@ class Rounds:
             first = self._brought.get_nowait()
         except Empty:
             return
-        with orm_connection():
+        with lasting_connection():
             brought: Brought | None = first
             while brought is not None:
                 self._store(*brought)

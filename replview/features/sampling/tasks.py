@@ -18,6 +18,7 @@ from replview.features.sampling.sampling_pool import Rounds, Steady
 from replview.jobs import baselines, drafts, peeks
 from replview.jobs.running import chore
 from replview.live.publisher import publisher
+from replview.store import slot_control
 from replview.store.connecting import orm_connection
 from replview.store.models import Source
 from replview.store.retention import forecast, tidy
@@ -136,10 +137,13 @@ def enforce_budgets() -> None:
         _enforce_budgets()
 
 
-@chore
 def _enforce_budgets() -> None:
     budgets.enforce()
     store_size.enforce()
+
+
+chore(budgets.enforce, when=slot_control.ANY_WITH_BUDGET)
+chore(store_size.enforce, when=store_size.ANYTHING_CHOSEN)
 
 
 @shared_task(name="replview.keep_days", ignore_result=True)
@@ -157,4 +161,4 @@ def write_heartbeats() -> None:
         heartbeats.write_due()
 
 
-chore(heartbeats.write_due)
+chore(heartbeats.write_due, when=heartbeats.ANY_WANTED)

@@ -132,6 +132,13 @@ def order_of_sacrifice(budget_bytes: int | None, protect: str) -> list[str]:
     ]
 
 
+#: Without any of these there is nothing to enforce.
+ANYTHING_CHOSEN = """
+    EXISTS (SELECT FROM setting WHERE name IN ('store.budget_bytes', 'store.stopped_slots',
+            'store.stuck', 'retention.deleting'))
+"""
+
+
 def enforce() -> None:
     """Where the store is as large as it may be: delete its oldest days, or, if the record comes
     first, stop receivers and let them go on once there is room.
