@@ -4,13 +4,10 @@ Nothing of a transaction is kept but its identity: the changes in the frames
 being fed go out with the events of the same call.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 
 from decoder.binary import UserType
-from decoder.errors import ProtocolError
 from decoder.events import (
     Change,
     Event,
@@ -29,20 +26,22 @@ from decoder.fast.hot import (
     XLOGDATA,
 )
 from decoder.fast.road import FastRoad
+from decoder.lifecycle import SessionState, Streaming
 from decoder.messages import (
     Delete,
     Insert,
     LogicalMessage,
     Relation,
     Truncate,
+    TupleData,
     Type,
     Update,
+    Value,
 )
+from decoder.reader import ProtocolError
 from decoder.replication import XLogData, decode_frame
 from decoder.scalars import LSN, XID
-from decoder.stream import Streaming
-from decoder.tuples import TupleData, Value
-from decoder.values import leave_out_non_key, tuple_values
+from decoder.values import ValueDecoder, leave_out_non_key, tuple_values
 
 
 class Assembler(FastRoad):
@@ -76,13 +75,8 @@ class Assembler(FastRoad):
         Raises ``ValueError`` for options that do not go together and
         ``LookupError`` for an unknown encoding.
         """
-        super().__init__(
-            proto_version=proto_version,
-            streaming=streaming,
-            encoding=encoding,
-            binary=binary,
-            user_types=user_types,
-        )
+        session = SessionState(proto_version=proto_version, streaming=streaming, encoding=encoding)
+        super().__init__(session, ValueDecoder(encoding, binary=binary, user_types=user_types))
         self._fast = fast
 
     def feed(self, frames: Sequence[bytes]) -> list[Event]:

@@ -7,11 +7,9 @@ position makes the server send it again.
 Source: PostgreSQL documentation, "Logical Replication Message Formats"; proto.c.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from decoder.reader import Reader
 from decoder.scalars import LSN, XID
@@ -60,14 +58,16 @@ class BeginPrepare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepare:
+class Prepare(BeginPrepare):
     """The prepared transaction is complete (``P``). Source: ``logicalrep_write_prepare()``."""
 
-    prepare_lsn: LSN
-    end_lsn: LSN
-    prepare_time_us: int
-    xid: XID
-    gid: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPrepare(BeginPrepare):
+    """A streamed transaction was prepared (``p``).
+
+    Source: ``logicalrep_write_stream_prepare()``.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,20 +144,6 @@ class StreamAbort:
     abort_time_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPrepare:
-    """A streamed transaction was prepared (``p``).
-
-    Source: ``logicalrep_write_stream_prepare()``.
-    """
-
-    prepare_lsn: LSN
-    end_lsn: LSN
-    prepare_time_us: int
-    xid: XID
-    gid: str
-
-
 BoundaryMessage: TypeAlias = (
     Begin
     | Commit
@@ -174,11 +160,6 @@ BoundaryMessage: TypeAlias = (
 )
 
 
-# Decode functions for the messages that begin and end transactions and stream blocks.
-#
-# Source: PostgreSQL, proto.c, the ``logicalrep_write_…`` function of each message.
-
-
 def decode_begin(read: Reader) -> Begin:
     return Begin(final_lsn=read.lsn(), commit_time_us=read.int64(), xid=read.xid())
 
@@ -192,25 +173,31 @@ def decode_origin(read: Reader) -> Origin:
     return Origin(origin_lsn=read.lsn(), name=read.name("origin"))
 
 
-def decode_begin_prepare(read: Reader) -> BeginPrepare:
-    return BeginPrepare(
+AnyPrepare = TypeVar("AnyPrepare", bound=BeginPrepare)
+
+
+def _decode_prepare(kind: type[AnyPrepare], read: Reader) -> AnyPrepare:
+    return kind(
         prepare_lsn=read.lsn(),
         end_lsn=read.lsn(),
         prepare_time_us=read.int64(),
         xid=read.xid(),
         gid=read.name("gid"),
     )
+
+
+def decode_begin_prepare(read: Reader) -> BeginPrepare:
+    return _decode_prepare(BeginPrepare, read)
 
 
 def decode_prepare(read: Reader) -> Prepare:
     read.no_flags()
-    return Prepare(
-        prepare_lsn=read.lsn(),
-        end_lsn=read.lsn(),
-        prepare_time_us=read.int64(),
-        xid=read.xid(),
-        gid=read.name("gid"),
-    )
+    return _decode_prepare(Prepare, read)
+
+
+def decode_stream_prepare(read: Reader) -> StreamPrepare:
+    read.no_flags()
+    return _decode_prepare(StreamPrepare, read)
 
 
 def decode_commit_prepared(read: Reader) -> CommitPrepared:
@@ -272,17 +259,6 @@ def decode_stream_abort(body: bytes, *, parallel: bool) -> StreamAbort:
     )
     read.end()
     return message
-
-
-def decode_stream_prepare(read: Reader) -> StreamPrepare:
-    read.no_flags()
-    return StreamPrepare(
-        prepare_lsn=read.lsn(),
-        end_lsn=read.lsn(),
-        prepare_time_us=read.int64(),
-        xid=read.xid(),
-        gid=read.name("gid"),
-    )
 
 
 #: Tag byte → the message's name and its decode function. ``A`` needs to know

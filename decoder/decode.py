@@ -5,13 +5,10 @@ last byte. This is the readable decoder; ``hot`` does the same for the row
 changes that make up nearly all of a stream.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from decoder.boundaries import BOUNDARY_DECODERS, BoundaryMessage, decode_stream_abort
-from decoder.errors import ProtocolError
 from decoder.messages import (
     Column,
     Delete,
@@ -21,12 +18,13 @@ from decoder.messages import (
     Relation,
     ReplicaIdentity,
     Truncate,
+    TupleData,
     Type,
     Update,
+    decode_tuple,
 )
-from decoder.reader import Reader
+from decoder.reader import ProtocolError, Reader
 from decoder.scalars import XID
-from decoder.tuples import TupleData, decode_tuple
 
 RowMessage: TypeAlias = Relation | Type | Insert | Update | Delete | Truncate | LogicalMessage
 Message: TypeAlias = RowMessage | BoundaryMessage

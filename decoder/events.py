@@ -8,14 +8,11 @@ may be ``None`` without saying why, other output plugins than pgoutput do not
 tell it (see ``test_decoding`` and ``wal2json``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from decoder.messages import LogicalMessage, OldKind, Relation, Type
+from decoder.messages import LogicalMessage, OldKind, Relation, Type, Value
 from decoder.scalars import LSN, XID
-from decoder.tuples import Value
 
 
 class OpenTransaction:

@@ -3,14 +3,11 @@
 Source: PostgreSQL documentation, "Streaming Replication Protocol"; walsender.c.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from decoder.errors import ProtocolError
-from decoder.reader import Reader
+from decoder.reader import ProtocolError, Reader
 from decoder.scalars import LSN
 
 #: Bytes of an XLogData frame before its pgoutput message.

@@ -4,15 +4,13 @@ For a transaction that cannot be decoded: its rows are dropped unread, its
 boundaries stay, so that the transaction is still seen to begin and to end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from decoder.decode import decode_message
-from decoder.errors import ProtocolError
+from decoder.lifecycle import Streaming
+from decoder.reader import ProtocolError
 from decoder.replication import XLOGDATA_HEADER_BYTES
-from decoder.stream import Streaming
 
 #: Whether to leave out this transaction: its xid, and where its commit or
 #: prepare is (``None`` for a streamed one).

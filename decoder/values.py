@@ -1,12 +1,9 @@
 """The bytes of a row's columns → their values, in the stream's encoding."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from decoder.binary import BinaryDecoder, UserType
-from decoder.messages import Relation
-from decoder.tuples import NOT_SENT, NULL, TEXT, UNCHANGED, TupleData, Undecoded, Value
+from decoder.messages import NOT_SENT, NULL, TEXT, UNCHANGED, Relation, TupleData, Undecoded, Value
 
 
 class ValueDecoder:

@@ -7,8 +7,6 @@ Under ``datestyle=ISO``, ``intervalstyle=postgres``, ``extra_float_digits=3``,
 Source: PostgreSQL, each type's ``…_send()`` and ``…_out()`` function.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,10 +21,11 @@ from decoder.binary.containers import (
     multirange_text,
     range_text,
     record_text,
+    tsquery_text,
+    tsvector_text,
     vector_text,
 )
-from decoder.binary.textsearch import tsquery_text, tsvector_text
-from decoder.errors import ProtocolError
+from decoder.reader import ProtocolError
 
 __all__ = ["NOT_DECODED", "BinaryDecoder", "UserType"]
 

@@ -1,11 +1,9 @@
 """The built-in types: their oids, and what reads each. Source: PostgreSQL, pg_type.dat."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 
-from decoder.binary import datetimes, floats, geometry, scalars
+from decoder.binary import datetimes, scalars
 
 #: Types whose binary value is their text.
 TEXT_LIKE: Final = {
@@ -31,19 +29,19 @@ SCALARS: Final[dict[str, tuple[int, Callable[[bytes], str]]]] = {
     "tid": (27, scalars.tid_text),
     "xid": (28, scalars.uint4_text),
     "cid": (29, scalars.uint4_text),
-    "point": (600, geometry.point_text),
-    "lseg": (601, geometry.lseg_text),
-    "path": (602, geometry.path_text),
-    "box": (603, geometry.box_text),
-    "polygon": (604, geometry.polygon_text),
-    "line": (628, geometry.line_text),
-    "cidr": (650, geometry.inet_text),
-    "float4": (700, floats.float4_text),
-    "float8": (701, floats.float8_text),
-    "circle": (718, geometry.circle_text),
-    "macaddr8": (774, geometry.macaddr8_text),
-    "macaddr": (829, geometry.macaddr_text),
-    "inet": (869, geometry.inet_text),
+    "point": (600, scalars.point_text),
+    "lseg": (601, scalars.lseg_text),
+    "path": (602, scalars.path_text),
+    "box": (603, scalars.box_text),
+    "polygon": (604, scalars.polygon_text),
+    "line": (628, scalars.line_text),
+    "cidr": (650, scalars.inet_text),
+    "float4": (700, scalars.float4_text),
+    "float8": (701, scalars.float8_text),
+    "circle": (718, scalars.circle_text),
+    "macaddr8": (774, scalars.macaddr8_text),
+    "macaddr": (829, scalars.macaddr_text),
+    "inet": (869, scalars.inet_text),
     "date": (1082, datetimes.date_text),
     "time": (1083, datetimes.time_text),
     "timestamp": (1114, datetimes.timestamp_text),

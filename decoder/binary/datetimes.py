@@ -4,8 +4,6 @@ Source: PostgreSQL, datetime.c (``EncodeDateTime()``, ``EncodeInterval()``), dat
 timestamp.c.
 """
 
-from __future__ import annotations
-
 import struct
 
 _DAY_US = 86_400_000_000

@@ -1,13 +1,118 @@
-"""Binary values of single types: numbers, identifiers, bits and bytes.
+"""Binary values of single types: numbers, identifiers, bits, points, addresses.
 
 Every function takes a value's bytes and raises ``ValueError``, ``IndexError``
 or ``struct.error`` if they are not a value of its type.
 """
 
-from __future__ import annotations
-
+import math
 import struct
+from fractions import Fraction
+from ipaddress import IPv4Address
 from uuid import UUID
+
+# float4 and float8 as PostgreSQL prints them with ``extra_float_digits`` above 0.
+#
+# The shortest digits that read back as the same number, but never digits that lie
+# exactly on the edge of what does. Source: PostgreSQL, d2s.c and f2s.c (Ryu).
+
+_FLOAT4 = struct.Struct(">f")
+_FLOAT8 = struct.Struct(">d")
+_UINT32 = struct.Struct(">I")
+
+
+def float8_text(raw: bytes) -> str:
+    """Eight bytes, IEEE 754, big-endian. Raises ``struct.error`` for another length."""
+    (number,) = _FLOAT8.unpack(raw)
+    return number_text(number)
+
+
+def number_text(number: float) -> str:
+    """A float8 as text."""
+    special = _special(number)
+    if special is not None:
+        return special
+    size = abs(number)
+    digits, exponent = _digits_of(repr(size))
+    if size >= 2**53:
+        exact = Fraction(size)
+        low = (exact + Fraction(math.nextafter(size, 0.0))) / 2
+        above = math.nextafter(size, math.inf)
+        high = exact * 2 - low if math.isinf(above) else (exact + Fraction(above)) / 2
+        if not low < int(digits) * Fraction(10) ** exponent < high:
+            digits, exponent = _shortest(exact, low, high)
+    return _layout(number, digits, exponent, fixed_below=15)
+
+
+def float4_text(raw: bytes) -> str:
+    """Four bytes, IEEE 754, big-endian. Raises ``struct.error`` for another length."""
+    (number,) = _FLOAT4.unpack(raw)
+    special = _special(number)
+    if special is not None:
+        return special
+    size = abs(number)
+    if size < 2**24 and size == int(size):
+        digits, exponent = _digits_of(repr(size))
+    else:
+        (bits,) = _UINT32.unpack(_FLOAT4.pack(size))
+        exact = Fraction(size)
+        low = (exact + _float4_of(bits - 1)) / 2
+        above = exact * 2 - _float4_of(bits - 1) if bits == 0x7F7FFFFF else _float4_of(bits + 1)
+        digits, exponent = _shortest(exact, low, (exact + above) / 2)
+    return _layout(number, digits, exponent, fixed_below=6)
+
+
+def _float4_of(bits: int) -> Fraction:
+    (number,) = _FLOAT4.unpack(_UINT32.pack(bits))
+    return Fraction(number)
+
+
+def _special(number: float) -> str | None:
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if number == 0:
+        return "-0" if math.copysign(1, number) < 0 else "0"
+    return None
+
+
+def _digits_of(text: str) -> tuple[str, int]:
+    """Python's repr → digits without zeros at either end, and their power of ten."""
+    mantissa, _, power = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits, exponent = whole + fraction, int(power or 0) - len(fraction)
+    stripped = digits.rstrip("0")
+    return stripped.lstrip("0"), exponent + len(digits) - len(stripped)
+
+
+def _shortest(exact: Fraction, low: Fraction, high: Fraction) -> tuple[str, int]:
+    """The fewest digits strictly between ``low`` and ``high``; of those, the nearest."""
+    exponent = math.floor(math.log10(exact)) + 1
+    while True:
+        scale = Fraction(10) ** exponent
+        floor = math.floor(exact / scale)
+        fits = [n for n in (floor, floor + 1) if n > 0 and low < n * scale < high]
+        if fits:
+            nearest = min(fits, key=lambda n: (abs(n * scale - exact), n % 2))
+            digits = str(nearest)
+            stripped = digits.rstrip("0")
+            return stripped, exponent + len(digits) - len(stripped)
+        exponent -= 1
+
+
+def _layout(number: float, digits: str, exponent: int, *, fixed_below: int) -> str:
+    """Digits and power of ten as printf's ``%g`` would lay them out."""
+    sign = "-" if number < 0 else ""
+    scientific = exponent + len(digits) - 1
+    if not -4 <= scientific < fixed_below:
+        point = "." if len(digits) > 1 else ""
+        return f"{sign}{digits[0]}{point}{digits[1:]}e{scientific:+03d}"
+    if exponent >= 0:
+        return sign + digits + "0" * exponent
+    if scientific < 0:
+        return f"{sign}0.{'0' * (-scientific - 1)}{digits}"
+    return f"{sign}{digits[: scientific + 1]}.{digits[scientific + 1 :]}"
+
 
 _NUMERIC_HEAD = struct.Struct(">HhHH")
 _TID = struct.Struct(">IH")
@@ -115,3 +220,86 @@ def snapshot_text(raw: bytes) -> str:
     exactly(raw, 20 + 8 * count)
     running = struct.unpack_from(f">{count}q", raw, 20)
     return f"{xmin}:{xmax}:{','.join(map(str, running))}"
+
+
+# Geometry and networks. Source: PostgreSQL, geo_ops.c, network.c, mac8.c.
+
+_INET, _INET6 = 2, 3
+
+
+def _numbers(raw: bytes, count: int) -> list[str]:
+    return [number_text(number) for number in struct.unpack(f">{count}d", raw)]
+
+
+def _points(raw: bytes, count: int) -> str:
+    numbers = _numbers(raw, 2 * count)
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    return ",".join(f"({x},{y})" for x, y in pairs)
+
+
+def point_text(raw: bytes) -> str:
+    return _points(raw, 1)
+
+
+def lseg_text(raw: bytes) -> str:
+    return f"[{_points(raw, 2)}]"
+
+
+def box_text(raw: bytes) -> str:
+    return _points(raw, 2)
+
+
+def line_text(raw: bytes) -> str:
+    return "{" + ",".join(_numbers(raw, 3)) + "}"
+
+
+def circle_text(raw: bytes) -> str:
+    return f"<{_points(exactly(raw, 24)[:16], 1)},{_numbers(raw[16:], 1)[0]}>"
+
+
+def path_text(raw: bytes) -> str:
+    closed, count = struct.unpack_from(">?i", raw)
+    points = _points(exactly(raw, 5 + 16 * count)[5:], count)
+    return f"({points})" if closed else f"[{points}]"
+
+
+def polygon_text(raw: bytes) -> str:
+    (count,) = struct.unpack_from(">i", raw)
+    return f"({_points(exactly(raw, 4 + 16 * count)[4:], count)})"
+
+
+def inet_text(raw: bytes) -> str:
+    """inet and cidr; an inet of a single host shows no prefix length."""
+    family, bits, is_cidr, size = raw[:4]
+    address = exactly(raw, 4 + size)[4:]
+    if (family, size) not in ((_INET, 4), (_INET6, 16)) or bits > size * 8:
+        raise ValueError("inet")
+    text = str(IPv4Address(address)) if family == _INET else _ipv6_text(address)
+    return text if bits == size * 8 and not is_cidr else f"{text}/{bits}"
+
+
+def _ipv6_text(address: bytes) -> str:
+    """As ``inet_net_ntop()`` writes it: the longest run of zeros short, IPv4 with dots."""
+    words = struct.unpack(">8H", address)
+    start, length = 0, 0
+    for first in range(8):
+        end = first
+        while end < 8 and words[end] == 0:
+            end += 1
+        if end - first > length:
+            start, length = first, end - first
+    if length < 2:
+        return ":".join(f"{word:x}" for word in words)
+    dotted = start == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF))
+    tail = [f"{word:x}" for word in words[start + length :]]
+    if dotted:
+        tail[-2:] = [str(IPv4Address(address[12:]))]
+    return f"{':'.join(f'{word:x}' for word in words[:start])}::{':'.join(tail)}"
+
+
+def macaddr_text(raw: bytes) -> str:
+    return exactly(raw, 6).hex(":")
+
+
+def macaddr8_text(raw: bytes) -> str:
+    return exactly(raw, 8).hex(":")

@@ -4,54 +4,53 @@ Each method returns how many frames it took; none, if the readable decoder must
 look. Nothing has changed then.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from collections.abc import Mapping, Sequence
-
-from decoder.binary import UserType
 from decoder.events import Change, ChangeRun, Event, OpenTransaction
-from decoder.fast.hot import BEGIN_FRAME, COMMIT_FRAME, UPDATE, read_delete, read_update
-from decoder.fast.unrolled import InsertRun, insert_run_of
-from decoder.lifecycle import Lifecycle
+from decoder.fast.hot import (
+    BEGIN_FRAME,
+    COMMIT_FRAME,
+    UPDATE,
+    InsertRun,
+    insert_run_of,
+    read_delete,
+    read_update,
+)
+from decoder.lifecycle import Lifecycle, SessionState
 from decoder.messages import Relation
 from decoder.scalars import LSN
-from decoder.stream import SessionState, Streaming
 from decoder.values import ValueDecoder
 
-# The run of changes being collected, and the events it goes out with.
 
+class FastRoad:
+    """What one session knows, and what the current feed has given so far.
 
-class Collector:
-    """What one session knows, and what the current feed has given so far."""
+    Takes Begin, Commit, Insert, Update and Delete straight from the frame.
+    """
 
     __slots__ = (
         "_changes",
         "_events",
+        "_insert_shapes",
         "_lifecycle",
         "_run_size_bytes",
         "_run_transaction",
         "_session",
+        "_shape_of",
         "_values",
     )
 
-    def __init__(
-        self,
-        *,
-        proto_version: int,
-        streaming: Streaming,
-        encoding: str,
-        binary: bool,
-        user_types: Mapping[int, UserType] | None,
-    ) -> None:
-        self._session = SessionState(
-            proto_version=proto_version, streaming=streaming, encoding=encoding
-        )
-        self._values = ValueDecoder(encoding, binary=binary, user_types=user_types)
+    def __init__(self, session: SessionState, values: ValueDecoder) -> None:
+        self._session = session
+        self._values = values
         self._lifecycle = Lifecycle(self._session)
         self._events: list[Event] = []
         self._changes: list[Change] = []
         self._run_transaction: OpenTransaction | None = None
         self._run_size_bytes = 0
+        #: An Insert up to its column count, without an xid → what reads its kind.
+        self._insert_shapes: dict[bytes, tuple[Relation, InsertRun]] = {}
+        self._shape_of: dict[int, bytes] = {}
 
     @property
     def open_streams(self) -> tuple[OpenTransaction, ...]:
@@ -93,32 +92,6 @@ class Collector:
             self._changes = []
         self._run_transaction = None
         self._run_size_bytes = 0
-
-
-class FastRoad(Collector):
-    """Takes Begin, Commit, Insert, Update and Delete straight from the frame."""
-
-    __slots__ = ("_insert_shapes", "_shape_of")
-
-    def __init__(
-        self,
-        *,
-        proto_version: int,
-        streaming: Streaming,
-        encoding: str,
-        binary: bool,
-        user_types: Mapping[int, UserType] | None,
-    ) -> None:
-        super().__init__(
-            proto_version=proto_version,
-            streaming=streaming,
-            encoding=encoding,
-            binary=binary,
-            user_types=user_types,
-        )
-        #: An Insert up to its column count, without an xid → what reads its kind.
-        self._insert_shapes: dict[bytes, tuple[Relation, InsertRun]] = {}
-        self._shape_of: dict[int, bytes] = {}
 
     def _fast_begin(self, frame: bytes) -> int:
         if len(frame) != BEGIN_FRAME.size:

@@ -34,19 +34,15 @@ columns and rows, stored generated columns too, and each partition by its own na
 Source: contrib/test_decoding/test_decoding.c.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
 from decoder.events import PreparedCommitted, PreparedRolledBack, TransactionPrepared, Truncation
-from decoder.messages import Column, LogicalMessage
-from decoder.plugins.relations import ColumnsOf, Layout, TableName, ToldColumn
-from decoder.plugins.run import PluginCollector
+from decoder.messages import NOT_SENT, Column, LogicalMessage, Value
+from decoder.plugins.collecting import ColumnsOf, Layout, PluginCollector, TableName, ToldColumn
 from decoder.plugins.test_decoding_scanner import KIND, Scanner
 from decoder.scalars import LSN, XID
-from decoder.tuples import NOT_SENT, Value
 
 #: The options under which the plugin tells most. Not ``skip-empty-xacts``: with
 #: it, a message may come without the BEGIN of its transaction. Not

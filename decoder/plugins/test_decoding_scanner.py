@@ -7,14 +7,12 @@ count characters.
 Source: PostgreSQL, contrib/test_decoding/test_decoding.c.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
-from decoder.errors import ProtocolError
-from decoder.plugins.relations import ToldColumn
-from decoder.timestamps import us_from_text
-from decoder.tuples import UNCHANGED, Value
+from decoder.messages import UNCHANGED, Value
+from decoder.plugins.collecting import ToldColumn
+from decoder.reader import ProtocolError
+from decoder.scalars import us_from_text
 
 _BARE_FIRST: Final = frozenset("abcdefghijklmnopqrstuvwxyz_")
 _DIGITS: Final = frozenset("0123456789")

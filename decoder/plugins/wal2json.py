@@ -56,92 +56,33 @@ columns and rows, stored generated columns too, and each partition by its own na
 Source: wal2json.c, versions 2.5 and 2.6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Final, Literal
 
-from decoder.errors import ProtocolError
 from decoder.events import Truncation
-from decoder.messages import Column, OldKind
-from decoder.plugins.relations import ColumnsOf, Fit, TableName, ToldColumn
-from decoder.plugins.run import PluginCollector
+from decoder.messages import NOT_SENT, UNCHANGED, Column, OldKind, Value
+from decoder.plugins.collecting import ColumnsOf, Fit, PluginCollector, TableName, ToldColumn
 from decoder.plugins.wal2json_rows import (
+    KIND,
     Object,
     RowReader,
     ToldRow,
+    as_written,
     lsn_of,
     message_of,
     names_of,
     number_of,
+    read_object,
     refused,
     table_of,
     time_us_of,
 )
-from decoder.plugins.wal2json_text import KIND, as_written, read_object
-from decoder.tuples import NOT_SENT, UNCHANGED, Value
-
-# wal2json's changes, put into the shape of their table and into the transaction.
+from decoder.reader import ProtocolError
 
 
 def _as_told(column: Column) -> ToldColumn:
     name = column.type_name
     return ToldColumn(column.name, None if name is None else as_written(name), column.type_oid)
-
-
-class Wal2JsonChanges(PluginCollector):
-    """What both formats have in common, once a row is read."""
-
-    __slots__ = ()
-
-    plugin: ClassVar[str] = KIND
-
-    def __init__(self, columns_of: ColumnsOf | None) -> None:
-        super().__init__(columns_of, _as_told, keys_told=True)
-
-    def _began(self, row: Object, first_lsn: int, xid: int) -> None:
-        told = number_of(row, "xid")
-        transaction = self._begin(xid if told is None else told, first_lsn)
-        # Format 1 tells no ``lsn`` here.
-        transaction.final_lsn = lsn_of(row, "lsn")
-        transaction.commit_time_us = time_us_of(row)
-        origin = number_of(row, "origin")
-        transaction.origin = f"#{origin}" if origin else None
-
-    def _row(
-        self,
-        lsn: int,
-        op: Literal["I", "U", "D"],
-        table: TableName,
-        key: tuple[str, ...],
-        new: ToldRow | None,
-        old: ToldRow | None,
-    ) -> None:
-        """Add an insert, update or delete; ``key`` is the primary key."""
-        if op == "I" and new is not None:
-            relation = self._relations.whole(table, new.layout, key)
-            self._add(lsn, relation, op, None, None, new.values)
-            return
-        new_values = None
-        old_fit = None if old is None else self._relations.part(table, old.layout, key)
-        if new is not None:
-            fit = self._relations.part(table, new.layout, key, updated=True)
-            new_values = fit.place(new.values, UNCHANGED)
-            # The new row knows more columns: the old one is placed among them.
-            old_fit = None if old is None else self._relations.part(table, old.layout, key)
-            if old_fit is not None and old_fit.relation is not fit.relation:
-                raise ProtocolError(KIND, None, "an old row of the new row's columns")
-        if old is None or old_fit is None:
-            self._add(lsn, self._relations.named(table), op, None, None, new_values)
-            return
-        kind: OldKind | None = self._relations.old_kind(table, len(old.values))
-        old_values: list[Value] | None = old_fit.place(old.values, NOT_SENT)
-        if kind == "K" and new_values is not None and _repeats(old, old_fit, new_values):
-            kind = old_values = None
-        self._add(lsn, old_fit.relation, op, kind, old_values, new_values)
-
-    def _truncate(self, lsn: int, table: TableName) -> None:
-        self._add(lsn, self._relations.named(table), "T", None, None, Truncation(None, None))
 
 
 def _repeats(old: ToldRow, fit: Fit, new_values: list[Value]) -> bool:
@@ -187,7 +128,7 @@ def wal2json_options(format_version: FormatVersion) -> Mapping[str, str]:
     )
 
 
-class Wal2JsonAssembler(Wal2JsonChanges):
+class Wal2JsonAssembler(PluginCollector):
     """Turns the rows of one session, or one peek, into transaction events.
 
     Rows are as ``pg_logical_slot_peek_changes()`` returns them; through a
@@ -196,6 +137,8 @@ class Wal2JsonAssembler(Wal2JsonChanges):
     """
 
     __slots__ = ("_begun", "_format", "_reader")
+
+    plugin: ClassVar[str] = KIND
 
     def __init__(
         self, *, format_version: FormatVersion, columns_of: ColumnsOf | None = None
@@ -206,7 +149,7 @@ class Wal2JsonAssembler(Wal2JsonChanges):
         """
         if format_version not in (1, 2):
             raise ValueError(f"format_version must be 1 or 2, not {format_version!r}")
-        super().__init__(columns_of)
+        super().__init__(columns_of, _as_told, keys_told=True)
         self._format = format_version
         self._reader = RowReader()
         #: Format 1: what the row that began the open transaction said.
@@ -297,3 +240,49 @@ class Wal2JsonAssembler(Wal2JsonChanges):
             raise refused("pk as an object")
         names = names_of(key.get("pknames"))
         self._row(lsn, _OPERATIONS[kind], table_of(part), names, new, old)
+
+    # Both formats: a row that is read, put into the shape of its table.
+
+    def _began(self, row: Object, first_lsn: int, xid: int) -> None:
+        told = number_of(row, "xid")
+        transaction = self._begin(xid if told is None else told, first_lsn)
+        # Format 1 tells no ``lsn`` here.
+        transaction.final_lsn = lsn_of(row, "lsn")
+        transaction.commit_time_us = time_us_of(row)
+        origin = number_of(row, "origin")
+        transaction.origin = f"#{origin}" if origin else None
+
+    def _row(
+        self,
+        lsn: int,
+        op: Literal["I", "U", "D"],
+        table: TableName,
+        key: tuple[str, ...],
+        new: ToldRow | None,
+        old: ToldRow | None,
+    ) -> None:
+        """Add an insert, update or delete; ``key`` is the primary key."""
+        if op == "I" and new is not None:
+            relation = self._relations.whole(table, new.layout, key)
+            self._add(lsn, relation, op, None, None, new.values)
+            return
+        new_values = None
+        old_fit = None if old is None else self._relations.part(table, old.layout, key)
+        if new is not None:
+            fit = self._relations.part(table, new.layout, key, updated=True)
+            new_values = fit.place(new.values, UNCHANGED)
+            # The new row knows more columns: the old one is placed among them.
+            old_fit = None if old is None else self._relations.part(table, old.layout, key)
+            if old_fit is not None and old_fit.relation is not fit.relation:
+                raise ProtocolError(KIND, None, "an old row of the new row's columns")
+        if old is None or old_fit is None:
+            self._add(lsn, self._relations.named(table), op, None, None, new_values)
+            return
+        kind: OldKind | None = self._relations.old_kind(table, len(old.values))
+        old_values: list[Value] | None = old_fit.place(old.values, NOT_SENT)
+        if kind == "K" and new_values is not None and _repeats(old, old_fit, new_values):
+            kind = old_values = None
+        self._add(lsn, old_fit.relation, op, kind, old_values, new_values)
+
+    def _truncate(self, lsn: int, table: TableName) -> None:
+        self._add(lsn, self._relations.named(table), "T", None, None, Truncation(None, None))

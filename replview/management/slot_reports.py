@@ -23,7 +23,7 @@ from replview.management.instance import (
     slot_of,
     table_of,
 )
-from replview.receiver.peeks.peek import peek
+from replview.receiver.peek import peek
 from replview.store.dsn import full_conninfo
 from replview.store.models import Quarantine, Slot, SlotEvent, Source
 from replview.store.quarantine import decide, open_quarantine, settled_quarantines, skip_word

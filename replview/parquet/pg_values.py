@@ -1,6 +1,6 @@
 """The server's texts as Arrow arrays, a whole column at a time where all of it fits; and back.
 
-A value that does not fit its type (see ``type_mapping``) is null in the array and stands, as it
+A value that does not fit its type (see ``slice_schemas``) is null in the array and stands, as it
 was, among the ``raw`` ones. Marked values (masked, binary …) are raw, too.
 ``pg_text`` is the reverse, exact but for ``timestamp with time zone``, of which the moment is kept
 and not the zone it was written in: it stands in UTC.
@@ -11,6 +11,7 @@ import decimal
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import orjson
@@ -248,3 +249,56 @@ def _float(value: float, kind: pa.DataType) -> str:
         return f"{minus}{number:f}"
     mantissa = f"{text[0]}.{text[1:]}" if len(text) > 1 else text
     return f"{minus}{mantissa}e{'-' if point < 0 else '+'}{abs(point):02d}"
+
+
+# What ``convert`` does value by value is cast here a whole column at a time; where a cast
+# fails the column is halved until the values that do not fit stand alone, and those go through
+# ``convert``. So both give the same, and one NaN among a million numbers costs no million calls.
+
+#: A failing part as small as this is converted value by value.
+_SMALL = 64
+
+
+@cache
+def _truths() -> tuple[pa.Array, pa.Array]:
+    """What true and false are written as. (Made late: the first array imports pandas, too.)"""
+    return pa.array(["t", "true"]), pa.array(["f", "false"])
+
+
+def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
+    """An array of texts as one of this type; what does not fit is null, its text among ``raw``."""
+    if pa.types.is_string(arrow):
+        return Converted(texts)
+    if texts.null_count == len(texts):
+        return Converted(pa.nulls(len(texts), arrow))
+    if pa.types.is_list(arrow) or pa.types.is_binary(arrow):
+        return convert(texts.to_pylist(), arrow)
+    found = _cast(texts, arrow)
+    if found is not None:
+        return Converted(found)
+    if len(texts) <= _SMALL:
+        return convert(texts.to_pylist(), arrow)
+    half = len(texts) // 2
+    low, high = convert_array(texts.slice(0, half), arrow), convert_array(texts.slice(half), arrow)
+    raw = {**low.raw, **{half + place: text for place, text in high.raw.items()}}
+    return Converted(pa.concat_arrays([low.array, high.array]), raw)
+
+
+def _cast(texts: pa.Array, arrow: pa.DataType) -> Any:
+    """The whole array cast; None where something does not fit."""
+    if pa.types.is_boolean(arrow):
+        true, false = (pc.is_in(texts, value_set=each) for each in _truths())
+        known = pc.or_(pc.or_(true, false), pc.is_null(texts))
+        if not pc.all(known).as_py():
+            return None
+        return pc.if_else(texts.is_valid(), true, pa.scalar(None, pa.bool_()))
+    try:
+        found = texts.cast(arrow)
+    except pa.ArrowInvalid:
+        return None
+    if pa.types.is_timestamp(arrow):
+        span = pc.min_max(found.cast(pa.int64()))
+        lowest, highest = span["min"].as_py(), span["max"].as_py()
+        if lowest is not None and (lowest < FIRST_US or highest > LAST_US):
+            return None
+    return found

@@ -1,13 +1,150 @@
-"""The columns of a slice's Parquet files."""
+"""The columns of a slice's Parquet files: PostgreSQL types → Arrow types, exactly.
 
-from collections.abc import Mapping, Sequence
+What a type of Parquet cannot hold (NaN of numeric, infinite, BC or far times, an array of more than
+one dimension) becomes null, its text kept aside: nothing is rounded, clipped or guessed. The types
+are those that Spark, pandas and DuckDB read alike.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from replview.parquet.type_mapping import TIMESTAMPTZ, map_column, widened
+TIMESTAMP = pa.timestamp("us")
+TIMESTAMPTZ = pa.timestamp("us", "UTC")
+#: numeric without a precision would need any scale: a decimal that fits all of them does not exist.
+_MOST_DIGITS = 38
+
+_BY_OID: dict[int, pa.DataType] = {
+    16: pa.bool_(), 17: pa.binary(), 20: pa.int64(), 21: pa.int16(), 23: pa.int32(),
+    26: pa.int64(), 700: pa.float32(), 701: pa.float64(), 1082: pa.date32(),
+    1114: TIMESTAMP, 1184: TIMESTAMPTZ,
+}  # fmt: skip
+_NUMERIC = 1700
+#: Array types of the built-in ones → their elements'; all others are arrays of text.
+_ELEMENTS = {
+    1000: 16, 1001: 17, 1016: 20, 1005: 21, 1007: 23, 1028: 26, 1021: 700, 1022: 701, 1182: 1082,
+    1115: 1114, 1185: 1184, 1231: _NUMERIC,
+}  # fmt: skip
+_TEXT_ARRAYS = {1002, 1003, 1008, 1009, 1014, 1015, 199, 2951, 3807, 1183, 1270, 1187, 1041, 651,
+                791, 1040, 775, 1561, 1563, 3221, 143, 1017, 3643}  # fmt: skip
+_BOXES = 1020
+_BY_NAME: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(), "bytea": pa.binary(), "bigint": pa.int64(), "smallint": pa.int16(),
+    "integer": pa.int32(), "oid": pa.int64(), "real": pa.float32(),
+    "double precision": pa.float64(), "date": pa.date32(),
+    "timestamp without time zone": TIMESTAMP, "timestamp with time zone": TIMESTAMPTZ,
+}  # fmt: skip
+_NUMERIC_NAME = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,\s*(-?\d+))?\))?$")
+_PRECISION = re.compile(r"\(\d+\)")
+_WHOLE_NUMBERS = (pa.int16(), pa.int32(), pa.int64())
+#: Digits of each of them.
+_DIGITS = {pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """What becomes of a column."""
+
+    arrow: pa.DataType
+    #: What is lost or different, for whoever reads the file; empty: nothing.
+    note: str = ""
+
+
+def map_column(column: Mapping[str, Any]) -> Mapped:
+    """The Arrow type of a column as ``relation_version.columns`` describes it: its ``type_oid``
+    and ``typmod``, or the ``type`` as format_type() writes it.
+    """
+    oid, name = column.get("type_oid") or 0, str(column.get("type") or "")
+    typmod = column.get("typmod")
+    typmod = -1 if typmod is None else int(typmod)
+    if oid == _BOXES or name == "box[]":
+        # The one type whose arrays are not parted by commas.
+        return Mapped(pa.string())
+    if oid in _TEXT_ARRAYS:
+        return Mapped(pa.list_(pa.string()), _ARRAY_NOTE)
+    element = _ELEMENTS.get(oid)
+    if element is not None:
+        return _array_of(_map_scalar(element, name.removesuffix("[]"), typmod))
+    if name.endswith("[]"):
+        return _array_of(_map_scalar(0, name.removesuffix("[]"), typmod))
+    return _map_scalar(oid, name, typmod)
+
+
+_ARRAY_NOTE = "arrays of more than one dimension: null, their text in _pg_raw"
+_TIME_NOTE = "infinity, BC and years beyond 9999: null, their text in _pg_raw"
+
+
+def _array_of(element: Mapped) -> Mapped:
+    return Mapped(pa.list_(element.arrow), _ARRAY_NOTE)
+
+
+def _map_scalar(oid: int, name: str, typmod: int) -> Mapped:
+    if oid == _NUMERIC or _NUMERIC_NAME.match(name):
+        return _map_numeric(name, typmod)
+    arrow = _BY_OID.get(oid) or _BY_NAME.get(_PRECISION.sub("", name))
+    if arrow is None:
+        return Mapped(pa.string())
+    timed = pa.types.is_timestamp(arrow) or pa.types.is_date(arrow)
+    return Mapped(arrow, _TIME_NOTE if timed else "")
+
+
+def _map_numeric(name: str, typmod: int) -> Mapped:
+    precision, scale = numeric_modifier(typmod)
+    named = _NUMERIC_NAME.match(name)
+    if precision is None and named and named[1]:
+        precision, scale = int(named[1]), int(named[2] or 0)
+    if precision is None:
+        return Mapped(pa.string(), "numeric without a precision: text, or values would be rounded")
+    if precision > _MOST_DIGITS or not 0 <= scale <= precision:
+        return Mapped(pa.string(), f"numeric({precision},{scale}) fits no decimal: text")
+    return Mapped(pa.decimal128(precision, scale), "NaN: null, its text in _pg_raw")
+
+
+def numeric_modifier(typmod: int) -> tuple[int | None, int]:
+    """Precision and scale of numeric's type modifier; (None, 0) where it has none.
+
+    Source: PostgreSQL, numeric.c, ``numeric_typmod_scale()``: eleven bits with a sign.
+    """
+    if typmod < 4:
+        return None, 0
+    modifier = typmod - 4
+    return (modifier >> 16) & 0xFFFF, ((modifier & 0x7FF) ^ 1024) - 1024
+
+
+def widened(types: Iterable[pa.DataType]) -> pa.DataType:
+    """One type that holds every value of all of these; text where no other does."""
+    found = list(dict.fromkeys(types))
+    result = found[0]
+    for other in found[1:]:
+        result = _widened(result, other)
+    return result
+
+
+def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if one == other:
+        return one
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_widened(one.value_type, other.value_type))
+    if one in _WHOLE_NUMBERS and other in _WHOLE_NUMBERS:
+        return max(one, other, key=_WHOLE_NUMBERS.index)
+    if {one, other} == {pa.float32(), pa.float64()}:
+        # The shortest text of a float4 is another number as a float8.
+        return pa.string()
+    if all(pa.types.is_decimal(kind) or kind in _WHOLE_NUMBERS for kind in (one, other)):
+        whole = max(_whole_digits(kind) for kind in (one, other))
+        scale = max(0 if kind in _WHOLE_NUMBERS else kind.scale for kind in (one, other))
+        if whole + scale <= _MOST_DIGITS:
+            return pa.decimal128(whole + scale, scale)
+    return pa.string()
+
+
+def _whole_digits(kind: pa.DataType) -> int:
+    return _DIGITS[kind] if kind in _WHOLE_NUMBERS else kind.precision - kind.scale
+
 
 #: What stands beside a table's own columns.
 CHANGE_FIELDS = (

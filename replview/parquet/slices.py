@@ -26,6 +26,19 @@ Masked = tuple[tuple[str, tuple[str, ...]], ...]
 LAST_SEQ = (1 << 31) - 1
 
 
+def _plain(value: object) -> object:
+    """As JSON has it."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _document(item: "Narrowing | Slice | TableVersion | SliceTable | Range") -> dict[str, Any]:
+    return {each.name: _plain(getattr(item, each.name)) for each in fields(item)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
     """What a slice asks of whole transactions beyond their place, tables, operations and actors.
@@ -58,12 +71,8 @@ class Narrowing:
 
     def to_json(self) -> dict[str, Any]:
         """What is set, as plain values."""
-        document = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {
-            item.name: list(document[item.name]) if item.name in _LISTS else document[item.name]
-            for item in fields(self)
-            if document[item.name] != item.default
-        }
+        unset = _document(NOT_NARROWED)
+        return {name: value for name, value in _document(self).items() if value != unset[name]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -117,14 +126,10 @@ class Slice:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        document = {item.name: getattr(self, item.name) for item in fields(self)}
-        for name in ("since", "until"):
-            document[name] = None if document[name] is None else document[name].isoformat()
-        for name in ("tables", "operations", "actors"):
-            document[name] = list(document[name])
+        document = _document(self)
         # Absent where nothing is masked or asked: such slices are those of earlier versions.
         more = {
-            "masked": {name: list(columns) for name, columns in document.pop("masked")},
+            "masked": dict(document.pop("masked")),
             "narrowed": document.pop("narrowed").to_json(),
         }
         return document | {name: value for name, value in more.items() if value}
@@ -157,6 +162,16 @@ class TableVersion:
     key_columns: tuple[str, ...] = ()
     #: DEFAULT, NOTHING, FULL or INDEX.
     replica_identity: str = "DEFAULT"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return _document(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The shape that ``to_json`` told of; a file's tells no ``id``, which is 0 then."""
+        lists = {name: tuple(document[name]) for name in ("columns", "key_columns")}
+        return cls(**{"id": 0, **document, **lists})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,33 +209,12 @@ class SliceTable:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        document = {item.name: getattr(self, item.name) for item in fields(self)}
-        document["only"] = None if self.only is None else list(self.only)
-        document["versions"] = [
-            {
-                "id": version.id,
-                "number": version.number,
-                "columns": [dict(column) for column in version.columns],
-                "key_columns": list(version.key_columns),
-                "replica_identity": version.replica_identity,
-            }
-            for version in self.versions
-        ]
-        return document
+        return {**_document(self), "versions": [version.to_json() for version in self.versions]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The table that ``to_json`` told of."""
-        versions = tuple(
-            TableVersion(
-                id=version["id"],
-                number=version["number"],
-                columns=tuple(version["columns"]),
-                key_columns=tuple(version["key_columns"]),
-                replica_identity=version["replica_identity"],
-            )
-            for version in document["versions"]
-        )
+        versions = tuple(map(TableVersion.from_json, document["versions"]))
         only = document.get("only")
         values = {**document, "versions": versions, "only": None if only is None else tuple(only)}
         return cls(**values)
@@ -243,10 +237,7 @@ class Range:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        document = {item.name: getattr(self, item.name) for item in fields(self)}
-        document["after"], document["through"] = list(self.after), list(self.through)
-        document["commit_date"] = None if self.commit_date is None else self.commit_date.isoformat()
-        return document
+        return _document(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:

@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg
 
-from decoder.errors import ProtocolError
 from decoder.events import (
     Change,
     ChangeRun,
@@ -15,10 +14,10 @@ from decoder.events import (
     RelationSeen,
     StandaloneMessage,
 )
-from decoder.timestamps import now_us
-from replview.receiver.storing.encoding import ChangeEncoder, message_document
+from decoder.reader import ProtocolError
+from decoder.scalars import now_us
+from replview.receiver.storing.encoding import copying_changes, message_document
 from replview.receiver.storing.table_plans import TablePlans
-from replview.store.write import copy_rows
 from replview.store.write.copy_rows import TransactionRow
 from replview.store.write.partitions import TransactionIds
 
@@ -141,10 +140,8 @@ class Trial:
         try:
             with (
                 self._connection.transaction(force_rollback=True),
-                self._connection.cursor().copy(copy_rows.COPY_CHANGES) as copy,
+                copying_changes(self._connection, self._plans) as encoder,
             ):
-                copy.write(copy_rows.COPY_HEADER)
-                encoder = ChangeEncoder(self._plans, copy.write)
                 for transaction, change in changes:
                     row = rows[id(transaction)]
                     if isinstance(change, StandaloneMessage):
@@ -152,8 +149,6 @@ class Trial:
                         encoder.encode_message(row, change.message.lsn, document)
                     else:
                         encoder.encode(row, [change])
-                encoder.flush()
-                copy.write(copy_rows.COPY_TRAILER)
         except psycopg.Error as error:
             if self._connection.closed:
                 raise

@@ -5,47 +5,102 @@ They write text, in the database's own encoding, and name tables without their o
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal
 
 from decoder.assembler import Assembler
 from decoder.binary import UserType
 from decoder.events import Event, OpenTransaction, RelationSeen
-from decoder.plugins.run import PluginCollector
+from decoder.plugins.collecting import PluginCollector
 from decoder.plugins.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
 from decoder.plugins.wal2json import FormatVersion, Wal2JsonAssembler, wal2json_options
 from decoder.replication import XLOGDATA_HEADER_BYTES
-from replview.receiver.options import StreamOptions
 from replview.receiver.source_catalog import NamedTables
 
+# pgoutput's options for START_REPLICATION: defaults by server version, the user's on top.
 
-class Decoder(Protocol):
-    """Frames in, events out; one for each session or peek."""
 
-    @property
-    def in_transaction(self) -> bool:
-        """Between a begin and its end, or inside a stream block."""
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What a session asks of pgoutput."""
 
-    @property
-    def passed_lsn(self) -> int:
-        """Where the last transaction ended, even one that told nothing; 0 where that is not known
-        from the messages.
-        """
+    proto_version: int
+    streaming: Literal["off", "on", "parallel"]
+    binary: bool
+    messages: bool
+    two_phase: bool
+    origin: str | None
+    publications: tuple[str, ...]
 
-    @property
-    def in_stream(self) -> bool:
-        """Inside a stream block."""
+    def as_arguments(self) -> dict[str, str]:
+        """The options as START_REPLICATION takes them; those the server lacks are left out."""
+        arguments = {
+            "proto_version": str(self.proto_version),
+            "publication_names": ",".join(quote_identifier(name) for name in self.publications),
+        }
+        if self.streaming != "off":
+            arguments["streaming"] = self.streaming
+        if self.binary:
+            arguments["binary"] = "true"
+        if self.messages:
+            arguments["messages"] = "true"
+        if self.two_phase:
+            arguments["two_phase"] = "on"
+        if self.origin is not None:
+            arguments["origin"] = self.origin
+        return arguments
 
-    @property
-    def open_streams(self) -> Sequence[OpenTransaction]:
-        """Streamed transactions begun and not ended."""
 
-    def feed(self, frames: Sequence[bytes]) -> list[Event]:
-        """Take XLogData frames; give the events they make. Raises ``ProtocolError``."""
+def choose(
+    server_version: int,
+    publications: Sequence[str],
+    wanted: Mapping[str, object],
+    *,
+    slot_two_phase: bool,
+    owned: bool,
+) -> StreamOptions:
+    """The best the server can do, unless ``wanted`` (``slot.options``) says otherwise.
+
+    ``two_phase`` is given only for a slot we created as two-phase: given to another it would
+    switch that slot for good.
+    """
+    major = server_version // 10000
+    best = 4 if major >= 16 else 3 if major == 15 else 2 if major == 14 else 1
+    proto_version = min(int(str(wanted.get("proto_version", best))), best)
+    streaming = str(wanted.get("streaming", "parallel"))
+    if streaming == "parallel" and proto_version < 4:
+        streaming = "on"
+    if proto_version < 2:
+        streaming = "off"
+    return StreamOptions(
+        proto_version=proto_version,
+        streaming=streaming,  # type: ignore[arg-type]
+        binary=major >= 14 and _is_on(wanted.get("binary", False)),
+        messages=major >= 14 and _is_on(wanted.get("messages", True)),
+        two_phase=slot_two_phase and owned and proto_version >= 3,
+        origin=str(wanted.get("origin", "any")) if major >= 16 else None,
+        publications=tuple(publications),
+    )
+
+
+def _is_on(value: object) -> bool:
+    return value is True or str(value).lower() in ("on", "true", "1", "yes")
+
+
+def quote_identifier(name: str) -> str:
+    """``name`` as a quoted identifier of the replication grammar."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    """``text`` as a literal of the replication grammar, which knows no escapes but ``''``."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 class TextDecoder:
-    """The frames of a plugin that writes text."""
+    """The frames of a plugin that writes text; to its readers as pgoutput's ``Assembler``."""
 
+    #: Whether the last frame was inside a stream block.
     in_stream = False
 
     def __init__(self, assembler: PluginCollector, encoding: str, tables: NamedTables) -> None:
@@ -69,7 +124,7 @@ class TextDecoder:
         return self._assembler.open_streams
 
     def feed(self, frames: Sequence[bytes]) -> list[Event]:
-        """As ``Decoder``; bytes that are no text in the encoding come as ``\\xff``."""
+        """The events they make; bytes that are no text in the encoding come as ``\\xff``."""
         encoding = self._encoding
         rows = [
             (
@@ -84,6 +139,10 @@ class TextDecoder:
             if isinstance(event, RelationSeen) and event.changed:
                 self._tables.learn(event.relation)
         return events
+
+
+#: Frames in, events out; one for each session or peek.
+Decoder = Assembler | TextDecoder
 
 
 def plugin_arguments(

@@ -9,17 +9,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
-from decoder.errors import ProtocolError
+from decoder.reader import ProtocolError
 from replview.catalog.problems import SourceProblem
 from replview.receiver.culprits import Culprit, Unstorable, undecodable
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
-from replview.receiver.process_memory import prepare_for_batches
-from replview.receiver.quarantining import Waiting, quarantine, try_again, waiting
+from replview.receiver.process import (
+    let_go,
+    prepare_for_batches,
+    release_in_time,
+    run_until_stopped,
+)
+from replview.receiver.quarantine import Before, Waiting, quarantine, try_again, waiting
 from replview.receiver.reports import (
     facts_for_logs,
     log_trouble,
@@ -28,13 +32,10 @@ from replview.receiver.reports import (
     say_taken_over,
     say_trouble,
 )
-from replview.receiver.session_run import record
-from replview.receiver.sessions.feedback import patience_seconds
 from replview.receiver.sessions.opening import OpenSession, open_session
-from replview.receiver.sessions.pump import StoreFailed
+from replview.receiver.sessions.pacing import patience_seconds
+from replview.receiver.sessions.pump import Listeners, StoreFailed, record
 from replview.receiver.sessions.walsender import ReplicationSession
-from replview.receiver.skips import Before
-from replview.receiver.supervising import let_go, release_in_time, run_until_stopped
 from replview.store.connecting import connect_store
 from replview.store.write import lease as leases
 from replview.store.write.incarnations import SlotRow, read_slot
@@ -45,20 +46,8 @@ log = logging.getLogger(__name__)
 #: How often a slot that waits for a decision looks whether there is one.
 _DECISION_SECONDS = 1.0
 
-#: Told after each store transaction: slot, incarnation, last commit_seq, whether an open one moved.
-CommitListener = Callable[[int, int, int, bool], None]
-#: Told when the slot's state or log changed.
-SlotListener = Callable[[int], None]
 #: The source's connection string with its password, looked up anew for each session.
 ConninfoReader = Callable[[int], str]
-
-
-@dataclass(slots=True)
-class Listeners:
-    """Whom a receiver tells; it knows nothing of Channels."""
-
-    committed: CommitListener = lambda slot_id, incarnation_id, commit_seq, open_changed: None
-    slot_changed: SlotListener = lambda slot_id: None
 
 
 def receive(

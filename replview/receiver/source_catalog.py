@@ -16,7 +16,7 @@ from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.tables import NamedTable, primary_key_columns, read_named_table
-from replview.receiver.addresses import given_up_after
+from replview.receiver.connecting import given_up_after
 
 Answer = TypeVar("Answer")
 #: A source that takes longer for one question has frozen.
@@ -109,7 +109,7 @@ class NamedTables:
         self._tables: dict[tuple[str, str], NamedTable | None] = {}
 
     def columns_of(self, schema: str, table: str) -> Sequence[Column] | None:
-        """A table's columns now, as ``decoder.plugins.relations.ColumnsOf`` wants them."""
+        """A table's columns now, as ``decoder.plugins.collecting.ColumnsOf`` wants them."""
         found = self._look(schema, table)
         if found is None:
             return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from replview.parquet.writing.problems import TargetProblem
-from replview.spark.history.commands import add_jobs
+from replview.spark.history.commands import add_jobs, compute
 from replview.spark.history.datasets import Incarnation
 from replview.spark.history.results import as_json, as_table, check_output, write
 from replview.spark.sessions import SparkProblem, naming_connectors, session
@@ -119,7 +119,7 @@ def _run(options: argparse.Namespace) -> None:
             options.whole(spark, options)
             return
         with naming_connectors():
-            result = options.job(spark, options)
+            result = compute(spark, options)
             if options.output:
                 print(f"written to {write(result, options.output)}", file=sys.stderr)
             show = as_json if options.json else as_table

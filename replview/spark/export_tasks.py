@@ -18,8 +18,8 @@ import pyarrow as pa
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import StoreProblem
 from replview.parquet.slices import Slice, SliceTable
+from replview.parquet.writing.files import Part, PartWriter, Written
 from replview.parquet.writing.layout import incarnation_folder
-from replview.parquet.writing.parts import Part, PartWriter, Written
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.sessions import SparkProblem, by_connect
@@ -123,7 +123,7 @@ def _results(lines: Sequence[Any], writer: PartWriter) -> Iterator[Written]:
             kind = StoreProblem if result["of"] == "store" else TargetProblem
             raise kind(result["problem"], result["remedy"])
     for result in results:
-        written = Written.from_json(result)
+        written = Written(**result)
         if writer.target.size(written.path) != written.bytes:
             raise TargetProblem(
                 "what Spark's executors wrote is not there: they see another disk",
@@ -201,7 +201,7 @@ class _Task:
             if written is None:
                 with connect(self._dsn) as connection:
                     written = writer.write(connection, part)
-            return orjson.dumps(written.to_json()).decode()
+            return orjson.dumps(written).decode()
         except (StoreProblem, TargetProblem) as error:
             of = "store" if isinstance(error, StoreProblem) else "target"
             problem = {"of": of, "problem": error.cause, "remedy": error.remedy}

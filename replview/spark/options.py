@@ -6,7 +6,6 @@ import datetime as dt
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +13,9 @@ from pyspark.sql.datasource import InputPartition
 
 from decoder.scalars import LSN
 from replview.parquet.reading import connect, cut, read_typed, read_untyped
-from replview.parquet.reading.connecting import Connection, StoreProblem, store_dsn
+from replview.parquet.reading.connecting import Connection, StoreProblem, did_you_mean, store_dsn
 from replview.parquet.reading.masks import asked_masks, with_rules
-from replview.parquet.reading.tables import known_tables
+from replview.parquet.reading.resolving import known_tables
 from replview.parquet.slices import STATES, Masked, Narrowing, Range, Slice, SliceTable
 
 ROWS_PER_PARTITION = 250_000
@@ -110,8 +109,7 @@ class Options:
 def _refuse_unknown(names: Iterable[str]) -> None:
     for name in names:
         if name not in _KNOWN:
-            like = get_close_matches(name, _KNOWN, 1)
-            hint = f"did you mean {like[0]}? " if like else ""
+            hint = did_you_mean(name, _KNOWN)
             raise StoreProblem(
                 f"there is no option {name!r}", f"{hint}there are {', '.join(_KNOWN[:-1])}"
             )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decoder import INFINITY_US, MINUS_INFINITY_US, us_from_datetime
 from decoder.plugins.test_decoding import without_modifier
-from decoder.timestamps import us_from_text
+from decoder.scalars import us_from_text
 
 
 @given(

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
-from replview.receiver.run import Listeners, receive
+from replview.receiver.run import receive
+from replview.receiver.sessions.pump import Listeners
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.models import Change, Slot, Source, Transaction
 from tests.conftest import SourceDatabase, fresh_database

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.receiver.options import choose
-from replview.receiver.sessions.feedback import ALIVE_SECONDS, Feedback, idle_position
+from replview.receiver.plugins import choose
+from replview.receiver.sessions.pacing import ALIVE_SECONDS, Feedback, idle_position
 
 LSNS = st.integers(min_value=0, max_value=2**64 - 1)
 

@@ -9,9 +9,9 @@ import pytest
 
 from decoder.scalars import LSN
 from replview.catalog.problems import SourceProblem
-from replview.receiver.peeks import peek as peeking
-from replview.receiver.peeks.as_json import VALUE_CHARACTERS
-from replview.receiver.peeks.peek import peek
+from replview.receiver import peek as peeking
+from replview.receiver.peek import peek
+from replview.receiver.peek_findings import VALUE_CHARACTERS
 from replview.receiver.sessions import slot_functions as functions
 from tests.conftest import SourceDatabase
 from tests.receiver.pooler import pooler

@@ -298,7 +298,7 @@ def test_a_pooler_that_refuses_replication_is_told_with_the_way_around(
 @pytest.mark.slow
 def test_a_portion_of_any_size_is_read_in_little_memory(source: SourceDatabase, record) -> None:
     psutil = pytest.importorskip("psutil")
-    from replview.receiver.options import choose
+    from replview.receiver.plugins import choose
     from replview.receiver.sessions.polling import PollingSession
 
     source.run(TABLE)

@@ -5,7 +5,7 @@ import json
 import psycopg
 import pytest
 
-from decoder.errors import ProtocolError
+from decoder.reader import ProtocolError
 from decoder.scalars import LSN
 from replview.receiver.problems import name_trouble, pause_seconds
 from replview.runtime.logs import JSONFormatter

@@ -1,6 +1,6 @@
 """A server is asked for a sign of life before it is given up."""
 
-from replview.receiver.sessions.feedback import (
+from replview.receiver.sessions.pacing import (
     ANSWER_SECONDS,
     ASK_SECONDS,
     Silence,

@@ -15,15 +15,14 @@ from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.erasure.finding import FileErasure, Span
 from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import Slice
-from replview.parquet.writing.dataset_roots import newly_opened
+from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.targets import Target
+from replview.spark.history.activity import who_changed
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.snapshots import as_of
-from replview.spark.history.versions import schema_versions
-from replview.spark.history.who_changed import who_changed
+from replview.spark.history.snapshots import as_of, schema_versions
 from replview.spark.sessions import SparkProblem
 from replview.spark.snippets import snippets
 from replview.store.models import Relation

@@ -8,13 +8,17 @@ from replview.parquet.erasure.finding import FileErasure
 from replview.parquet.erasure.finding import Span as FileSpan
 from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import TableVersion
-from replview.spark.history.activity import churn, hot_rows, transaction_rates, transaction_sizes
+from replview.spark.history.activity import (
+    churn,
+    hot_rows,
+    transaction_rates,
+    transaction_sizes,
+    who_changed,
+)
 from replview.spark.history.datasets import Dataset
+from replview.spark.history.reach import Span
 from replview.spark.history.results import without_masked
-from replview.spark.history.snapshots import as_of
-from replview.spark.history.spans import Span
-from replview.spark.history.versions import row_versions, schema_versions
-from replview.spark.history.who_changed import who_changed
+from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 from replview.spark.sessions import SparkProblem
 from tests.spark.told_history import BEGAN, OID, V1, History, column
 

@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from replview.parquet import reading
-from replview.parquet.reading import csv_copies, packed_columns, transactions, typed_cells
+from replview.parquet.reading import batches as batching
+from replview.parquet.reading import transactions, typed_query
 from replview.parquet.slices import Range, Slice, SliceTable
 from replview.store.models import AbortedSubtransaction, Change, LargeValue, Transaction
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
@@ -20,7 +21,7 @@ def store(store_dsn):
 
 def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, monkeypatch) -> None:
     recording = write_awkward(source, record)
-    monkeypatch.setattr(csv_copies, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(batching, "_BATCH_ROWS", 7)
 
     whole = reading.resolve(store, slot=recording.slot.name)
     assert Slice.from_json(whole.to_json()) == whole
@@ -43,8 +44,8 @@ def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, m
 
     with monkeypatch.context() as patch:
         # Texts that look like marks would have rows looked at.
-        patch.setattr(typed_cells, "_MARK", b"\xfd")
-        patch.setattr(packed_columns, "fit", None)
+        patch.setattr(typed_query, "_MARK", b"\xfd")
+        patch.setattr(batching, "fit", None)
         read_as_recorded()
     first = Change.objects.filter(op="I", new__contains={"id": "1"}).order_by("pk")[0]
     # Marks, as column rules and values too long for JSONB leave them.
@@ -56,7 +57,7 @@ def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, m
             piece=piece, content=content,
         )  # fmt: skip
     with monkeypatch.context() as patch:
-        patch.setattr(packed_columns, "copied", None)
+        patch.setattr(batching, "copied", None)
         read_as_recorded()
     with monkeypatch.context() as patch:
         # As large transactions are, and such as lie scattered.

@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replview.parquet.pg_values import convert, parse_array
-from replview.parquet.slice_schemas import TIMESTAMPTZ
-from replview.parquet.type_mapping import TIMESTAMP, map_column, numeric_modifier, widened
+from replview.parquet.slice_schemas import (
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    map_column,
+    numeric_modifier,
+    widened,
+)
 
 UTC = dt.UTC
 

@@ -14,11 +14,12 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.slices import Slice
-from replview.parquet.writing import estimating, parts, planning
-from replview.parquet.writing.dataset_schemas import table_document
-from replview.parquet.writing.estimating import estimate
+from replview.parquet.writing import planning
+from replview.parquet.writing.datasets import table_document
 from replview.parquet.writing.exporting import export
+from replview.parquet.writing.files import PartWriter
 from replview.parquet.writing.manifests import manifests, read_manifest
+from replview.parquet.writing.planning import estimate
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.export_tasks import write_parts
@@ -127,19 +128,19 @@ def test_every_engine_reads_back_what_was_recorded(
 def test_a_run_that_was_killed_goes_on_where_it_stopped(whole, store_dsn, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
     target = Target.of(str(tmp_path / "a"))
-    files = iter(range(1, 100))
+    numbers = iter(range(1, 100))
 
     class Killed(BaseException):
         pass
 
     def write(self, connection, part, **options):
-        if next(files) > 3:
+        if next(numbers) > 3:
             raise Killed
         return written(self, connection, part, **options)
 
-    written = parts.PartWriter.write
+    written = PartWriter.write
     with monkeypatch.context() as patch:
-        patch.setattr(parts.PartWriter, "write", write)
+        patch.setattr(PartWriter, "write", write)
         with pytest.raises(Killed):
             export(whole, target, dsn=store_dsn)
     left = list((tmp_path / "a").rglob("*.parquet"))
@@ -210,7 +211,7 @@ def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, m
         assert told.transactions == whole.through_seq
         assert [each.table for each in told.tables] == ["Awkward", "other"]
         assert (told.bytes > 0, told.nearest) == (True, None)
-        monkeypatch.setattr(estimating, "_DERIVED_PER_SECOND", 1.0)
+        monkeypatch.setattr(planning, "_DERIVED_PER_SECOND", 1.0)
         derived = estimate(store, replace(whole, before="derived"))
         assert (derived.rows, derived.seconds > told.seconds) == (told.rows, True)
         later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)

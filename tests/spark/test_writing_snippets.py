@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from replview.parquet.slices import SliceTable, TableVersion
-from replview.parquet.writing.dataset_schemas import table_document
+from replview.parquet.writing.datasets import table_document
 from replview.spark.snippets import snippets
 
 ODD = "a \"b`.c'\\"

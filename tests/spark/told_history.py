@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS
 from replview.parquet.slices import Slice, SliceTable, TableVersion
 from replview.parquet.writing import layout
-from replview.parquet.writing.dataset_schemas import table_document
+from replview.parquet.writing.datasets import table_document
 from replview.spark.history.datasets import Dataset
 
 BEGAN = dt.datetime(2026, 11, 20, 23, 50, tzinfo=dt.UTC)

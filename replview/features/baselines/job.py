@@ -15,7 +15,7 @@ from replview.live.publisher import Publisher, publisher
 from replview.receiver.baselines.baseline import Stopped, StoreFailed, read_baseline
 from replview.receiver.baselines.storing import Lost
 from replview.receiver.problems import where_it_failed
-from replview.receiver.process_memory import prepare_for_batches
+from replview.receiver.process import prepare_for_batches
 from replview.store.connecting import connect_store
 from replview.store.dsn import full_conninfo
 from replview.store.models import Baseline

@@ -17,35 +17,18 @@ from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, may_choose_anywhere, read_policy
 from replview.ui.api.access import Token
 from replview.ui.api.answers import BadRequest, Refusal
+from replview.ui.api.filters import FilterWords
 from replview.ui.api.slots import slot_named
 
 router = Router(tags=["exports"])
 _MOST = 200
 
 
-class SliceWords(Schema):
+class SliceWords(FilterWords):
     """Which changes: the words of a filter that an export is narrowed by."""
 
-    slot: str = Field("", description="`source/name`")
-    tables: str = Field("", description="`schema.table`, several with commas")
-    ops: str = Field("", description="some of I U D T M S: `ops=UD`")
-    actor: str = Field("", description="exactly; `?`: nobody was named")
-    since: str = Field("", description="an ISO time, or an age: `2h`, `7d`")
-    until: str = Field("", description="the same")
-    from_lsn: str = Field(
-        "", description="commits at or after it, of the slot's present incarnation"
-    )
-    to_lsn: str = Field(
-        "", description="commits at or before it, of the slot's present incarnation"
-    )
-    transaction: str = Field("", description="one transaction, by its id")
-    q: str = Field("", description="a text in names, or in the values of the first 200 changes")
-    id: str = Field("", description="exactly this xid or gid")
     states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
-    origin: str = Field("", description="exactly; `-`: written on the source itself")
-    min_changes: str = Field("", description="of transactions with at least so many changes")
-    min_bytes: str = Field("", description="of transactions with at least so many bytes")
-    prepared_min: str = Field("", description="prepared for at least so many seconds")
+    transaction: str = Field("", description="one transaction, by its id")
     before: Before = Field("sent", description="rows before an update: `sent`, or `derived` too")
     name: str = Field("", max_length=100, description="to continue it later")
     since_last: bool = Field(False, description="what was committed since the last of this name")

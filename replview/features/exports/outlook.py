@@ -22,8 +22,14 @@ from replview.parquet.reading.places import (
     wanted_operations,
 )
 from replview.parquet.slices import Slice, SliceTable
-from replview.parquet.writing.estimating import Estimate, estimate, spark_is_there
-from replview.parquet.writing.planning import STREAM_TO_FILE, rows_per_part, transactions_of
+from replview.parquet.writing.planning import (
+    STREAM_TO_FILE,
+    Estimate,
+    estimate,
+    rows_per_part,
+    spark_is_there,
+    transactions_of,
+)
 from replview.store.connecting import store_conninfo
 from replview.targets.policy import Refused
 

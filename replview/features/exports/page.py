@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import QueryDict
-from django.urls import reverse
 
 from replview.access.withheld import visible_exports
 from replview.features.exports.outlook import Outlook, TooLong, outlook_of
@@ -18,22 +16,138 @@ from replview.features.exports.reading_back import (
     schema_tabs,
 )
 from replview.features.exports.request import (
-    WORDS,
     ExportRequest,
     nothing_words,
     read_export_request,
 )
-from replview.features.exports.text import (
-    REMOVABLE,
-    UNCOUNTED_FIGURES,
-    chip_words,
-    figures_of,
-    sentence_of,
-)
 from replview.store.models import Export, Relation, Slot
-from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
+from replview.store.read.transactions.transaction_filter import (
+    NO_ORIGIN,
+    OPERATIONS,
+    TransactionFilter,
+)
 from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
-from replview.ui.sentence import Sentence
+from replview.text.formats import age_words, bytes_words, count_words, plural
+from replview.ui.job_pages import tables_words, url_of, words_of
+from replview.ui.sentence import Sentence, as_next, refusal
+
+#: Words without a chip of their own to be edited in, as the sentence has them.
+REMOVABLE = {
+    "from_lsn": "from LSN", "to_lsn": "to LSN", "transaction": "of transaction",
+    "q": "with the text", "id": "of xid or gid", "states": "in the state", "origin": "of origin",
+    "min_changes": "of at least", "min_bytes": "of at least",
+    "prepared_min": "prepared for at least", "where": "where", "key": "of the row",
+}  # fmt: skip
+#: Of a slice that is counted while it is written.
+UNCOUNTED_FIGURES: list[dict[str, Any]] = [
+    {"label": "Rows", "number": None, "rest": "counted while it runs", "main": True},
+    {"label": "Size", "number": None},
+    {"label": "Time", "number": None},
+    {"label": "Transactions", "number": None},
+]
+
+
+def chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
+    """A word of the address as people say it; a figure that is none as it stands there."""
+    if word == "min_changes" and wanted.min_changes:
+        return plural(wanted.min_changes, "change")
+    if word == "min_bytes" and wanted.min_bytes:
+        return bytes_words(wanted.min_bytes)
+    if word == "prepared_min" and wanted.prepared_min:
+        return age_words(wanted.prepared_min)
+    return "the source itself" if word == "origin" and text == NO_ORIGIN else text
+
+
+def sentence_of(
+    *,
+    policy: Policy,
+    trouble: Refused | None,
+    empty: tuple[str, str] | None,
+    outlook: Outlook | None,
+    uncounted: Refused | None,
+    left_out: tuple[str, ...],
+    notes: int,
+    target_trouble: Refused | None,
+    tested: Mapping[str, Any] | None,
+) -> Sentence:
+    """The worst first."""
+    if (impossible := _impossible(policy, trouble, empty)) is not None:
+        return impossible
+    if outlook is None and uncounted is None:
+        return Sentence(level="unknown", title="Unknown what it would take.")
+    if outlook is not None and not outlook.anything:
+        cause = "no stored change passes."
+        return Sentence(level="idle", title="Empty slice:", cause=cause, next="edit the sentence.")
+    if target_trouble is not None:
+        return refusal("look", "This target cannot be written to:", target_trouble)
+    if tested is not None and not tested["ok"]:
+        failed = Refused(str(tested["cause"]), str(tested["remedy"]))
+        return refusal("look", "The test write failed:", failed)
+    if outlook is not None:
+        return Sentence(
+            level="look" if left_out else "ok",
+            title=_ready_words(outlook),
+            cause=_cause(left_out, notes),
+            next="export, or edit the sentence.",
+            ready=True,
+        )
+    cause = f"{uncounted.cause if uncounted else ''}; it is counted while it runs."
+    following = "export, or narrow the sentence."
+    title = "Ready, rows unknown:"
+    return Sentence(level="look", title=title, cause=cause, next=following, ready=True)
+
+
+def _impossible(
+    policy: Policy, trouble: Refused | None, empty: tuple[str, str] | None
+) -> Sentence | None:
+    """What keeps any such slice from being exported; None: nothing does."""
+    try:
+        policy.check()
+    except Refused as refused:
+        return refusal("idle", "Exports are switched off.", refused)
+    if trouble is not None:
+        return refusal("look", "This slice cannot be exported:", trouble)
+    if empty is not None:
+        cause, following = empty
+        return Sentence(
+            level="idle", title="Empty slice:", cause=f"{cause}.", next=as_next(following)
+        )
+    return None
+
+
+def _ready_words(outlook: Outlook) -> str:
+    told = outlook.estimate
+    rows = f"{count_words(told.rows)} row{'' if told.rows == 1 else 's'}"
+    time = age_words(max(told.seconds, 1.0))
+    return f"Ready: {rows}, about {bytes_words(outlook.size_bytes)} and {time}."
+
+
+def _cause(left_out: tuple[str, ...], notes: int) -> str:
+    if left_out:
+        return f"Wider than the filter: an export is not narrowed by {', '.join(left_out)}."
+    if notes:
+        verb = "carries" if notes == 1 else "carry"
+        return f"{plural(notes, 'column')} {verb} a note; no value is lost."
+    return "No value is lost on the way."
+
+
+def figures_of(outlook: Outlook) -> list[dict[str, Any]]:
+    """Rows, size, time, transactions, ends."""
+    estimate = outlook.estimate
+    where = "on Spark" if estimate.spark else "written here, no JVM"
+    lsns = {"number": outlook.first_lsn, "rest": f"to {outlook.last_lsn}"}
+    return [
+        {"label": "Rows", "number": count_words(estimate.rows), "rest": "counted", "main": True},
+        {"label": "Size", "number": bytes_words(outlook.size_bytes), "rest": "estimate"},
+        {"label": "Time", "number": age_words(max(estimate.seconds, 1.0)), "rest": where},
+        {
+            "label": "Transactions",
+            "number": count_words(estimate.transactions),
+            "rest": "one slice, whole",
+        },
+        {"label": "Slice"} | (lsns if outlook.first_lsn else {"number": "none"}),
+    ]
+
 
 #: What the chip of operations offers; any other set of them is offered once it is chosen.
 OPERATION_CHOICES = (
@@ -142,22 +256,15 @@ class ExportPage:
     @property
     def tables_words(self) -> str:
         """``orders, payments``."""
-        names = [name.removeprefix("public.") for name in self.filter.tables]
-        if not names:
-            return "all tables"
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        return ", ".join(names[:3]) + more
+        return tables_words(self.filter.tables)
 
 
-def words_of(given: QueryDict) -> dict[str, str]:
-    """An address's or a form's words, lists joined; page-keeping ones left out."""
-    words = {}
-    for name in given:
-        values = given.getlist(name)
-        text = ",".join(v for v in values if v) if name in _LISTS else str(values[-1])
-        if text and name != "csrfmiddlewaretoken":
-            # A search names its one table so.
-            words["tables" if name == "table" else name] = text[:4000]
+def export_words(given: QueryDict) -> dict[str, str]:
+    """An address's or a form's words."""
+    words = words_of(given, _LISTS)
+    # A search names its one table so.
+    if "table" in words:
+        words["tables"] = words.pop("table")
     return words
 
 
@@ -168,8 +275,7 @@ def utc_words(moment: datetime) -> str:
 
 def export_url(words: Mapping[str, str]) -> str:
     """``/exports/?slot=shop/replview&tables=public.orders``."""
-    query = urlencode({name: word for name, word in words.items() if word}, safe="/,:")
-    return f"{reverse('exports')}{'?' if query else ''}{query}"
+    return url_of("exports", words)
 
 
 def read_export_page(
@@ -263,6 +369,3 @@ def _operations(chosen: str) -> list[tuple[str, str]]:
         names = [_NAMES[letter] for letter in chosen]
         offered.append((chosen, ", ".join(names)))
     return offered
-
-
-__all__ = ["OWN_WORDS", "WORDS", "ExportPage", "export_url", "read_export_page", "words_of"]

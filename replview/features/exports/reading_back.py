@@ -13,7 +13,7 @@ import pyarrow as pa
 from replview.features.exports.outlook import Outlook
 from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
 from replview.parquet.slices import Slice, SliceTable
-from replview.parquet.writing.dataset_schemas import table_document
+from replview.parquet.writing.datasets import table_document
 from replview.parquet.writing.layout import (
     SCHEMA,
     datasets,

@@ -20,6 +20,7 @@ from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed
 from replview.targets.policy import Refused, check_again, read_policy
 from replview.text.formats import age_words, bytes_words, count_words, plural
+from replview.ui.job_pages import failed
 from replview.ui.sentence import Sentence
 
 _FILES_SHOWN = 200
@@ -111,13 +112,7 @@ def _sentence(row: Export) -> Sentence:
             title="Cancelled:",
             cause="what it had written is deleted again.",
         )
-    remedy = row.problem_remedy
-    return Sentence(
-        level="now",
-        title="Failed:",
-        cause=f"{row.problem_cause}.",
-        next=f"{remedy[:1].lower()}{remedy[1:].rstrip('.')}." if remedy else "see the log.",
-    )
+    return failed(row)
 
 
 def _figures(row: Export) -> list[dict[str, Any]]:

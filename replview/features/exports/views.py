@@ -1,7 +1,6 @@
 """Exports: the slice as a sentence, one export, all of them, and what is asked of them."""
 
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -18,8 +17,8 @@ from replview.features.exports.page import (
     ExportPage,
     export_request_of,
     export_url,
+    export_words,
     read_export_page,
-    words_of,
 )
 from replview.features.exports.record import read_record
 from replview.features.exports.request import ask
@@ -35,10 +34,9 @@ from replview.targets.policy import (
     target_of,
     try_target,
 )
-from replview.ui.params import Params, scope_to, slot_asked_for
+from replview.ui.job_pages import if_ended, listed, log_of
+from replview.ui.params import scope_to, slot_asked_for
 
-_PAGE_ROWS = 100
-_LOG_BYTES = 200_000
 #: Where the session keeps what the last test write found.
 _TESTED = "export-tested"
 _TEST_HOLDS_SECONDS = 600
@@ -48,7 +46,7 @@ _TEST_HOLDS_SECONDS = 600
 @require_GET
 def exports_page(request: HttpRequest) -> HttpResponse:
     """What would be exported, and whether it can be. Every view of it is a link."""
-    words = words_of(request.GET)
+    words = export_words(request.GET)
     slot = _slot(words)
     if slot is None:
         return render(request, "exports/no_slot.html")
@@ -62,7 +60,7 @@ def exports_page(request: HttpRequest) -> HttpResponse:
 @require_POST
 def new(request: HttpRequest) -> HttpResponse:
     """Ask for it, then show how far it is; what was refused is said where it was asked for."""
-    words = words_of(request.POST)
+    words = export_words(request.POST)
     slot = _slot(words)
     if slot is None:
         raise Http404("there is no slot")
@@ -86,7 +84,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_POST
 def test_target(request: HttpRequest) -> HttpResponse:
     """Write a small file there, read it back, delete it; the page says what came of it."""
-    words = words_of(request.POST)
+    words = export_words(request.POST)
     slot = _slot(words)
     if slot is None:
         raise Http404("there is no slot")
@@ -112,13 +110,12 @@ def test_target(request: HttpRequest) -> HttpResponse:
 def export(request: HttpRequest, export_id: int) -> HttpResponse:
     """One export: how far it is, then its files; a link that stays."""
     row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
-    htmx = request.headers.get("HX-Request") == "true"
-    # What has ended while somebody looked has other parts: the whole page is read anew.
-    if htmx and not row.waits:
-        return HttpResponse(headers={"HX-Refresh": "true"})
+    if (anew := if_ended(request, row)) is not None:
+        return anew
     if row.slot is not None:
         scope_to(request, row.slot)
-    template = "exports/export_now.html" if htmx else "exports/export.html"
+    now = request.headers.get("HX-Request") == "true"
+    template = "exports/export_now.html" if now else "exports/export.html"
     record = read_record(row, read=request.GET.get("read", ""))
     return render(request, template, {"record": record})
 
@@ -140,32 +137,20 @@ def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
 def log(request: HttpRequest, export_id: int) -> HttpResponse:
     """The end of what its job wrote, where this machine has it."""
     row = get_object_or_404(visible_exports(), pk=export_id)
-    path = Path(row.log_path or "/nowhere")
-    try:
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - _LOG_BYTES, 0))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        where = row.worker.partition(":")[0] or "no worker yet"
-        raise Http404(f"the log is not on this machine: it was written on {where}") from None
-    return HttpResponse(text or "(empty)\n", content_type="text/plain; charset=utf-8")
+    return log_of(row)
 
 
 @page(role=OPERATOR, nav="exports")
 @require_GET
 def all_exports(request: HttpRequest) -> HttpResponse:
     """What was exported, and by whom: every one there was, the newest first."""
-    before = Params(request.GET).number("before")
-    rows = visible_exports().defer("result", "slice")
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
-    found = list(rows[: _PAGE_ROWS + 1])
-    page = {
-        "rows": found[:_PAGE_ROWS],
-        "older": found[_PAGE_ROWS - 1].pk if len(found) > _PAGE_ROWS else None,
+    rows, older = listed(request, visible_exports().defer("result", "slice"))
+    page: dict[str, object] = {
+        "rows": rows,
+        "older": older,
         "policy": read_policy(),
         "admin": may_choose_anywhere(request.user),
-        "waiting": [row.pk for row in found[:_PAGE_ROWS] if row.waits],
+        "waiting": [row.pk for row in rows if row.waits],
     }
     return render(request, "exports/all.html", page)
 

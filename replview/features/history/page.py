@@ -3,10 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlencode
-
-from django.http import QueryDict
-from django.urls import reverse
 
 from replview.access.withheld import visible_jobs
 from replview.features.history.request import (
@@ -20,14 +16,17 @@ from replview.features.history.request import (
     read_history_request,
     root_of,
 )
-from replview.parquet.writing.estimating import spark_is_there
+from replview.parquet.writing.planning import spark_is_there
 from replview.spark.history.commands import JOBS
 from replview.store.models import HistoryJob
 from replview.targets.policy import Policy, Refused, read_policy
+from replview.ui.job_pages import tables_words, url_of
 from replview.ui.sentence import Sentence, refusal
 
 _EARLIER = 8
 _FIRST_JOB = "as-of"
+#: Words that may come several times.
+LISTS = ("tables",)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,26 +72,12 @@ class HistoryPage:
     @property
     def tables_words(self) -> str:
         """``orders, payments``."""
-        names = [name.removeprefix("public.") for name in self.chosen_tables]
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        return ", ".join(names[:3]) + more if names else "all tables"
-
-
-def history_words(given: QueryDict) -> dict[str, str]:
-    """An address's or a form's words, tables joined."""
-    words = {}
-    for name in given:
-        values = given.getlist(name)
-        text = ",".join(v for v in values if v) if name == "tables" else str(values[-1])
-        if text and name != "csrfmiddlewaretoken":
-            words[name] = text[:4000]
-    return words
+        return tables_words(self.chosen_tables)
 
 
 def history_url(words: Mapping[str, str]) -> str:
     """``/history/?job=as-of&table=public.orders``."""
-    query = urlencode({name: word for name, word in words.items() if word}, safe="/,:")
-    return f"{reverse('history-jobs')}{'?' if query else ''}{query}"
+    return url_of("history-jobs", words)
 
 
 def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:

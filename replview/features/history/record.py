@@ -18,6 +18,7 @@ from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed
 from replview.text.addresses import actor_url, row_url, transactions_url
 from replview.text.formats import age_words, count_words, plural
+from replview.ui.job_pages import failed
 from replview.ui.sentence import Sentence
 
 #: The job whose rows count changes by table and column.
@@ -114,9 +115,7 @@ def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
     if row.state == HistoryJob.State.CANCELLED:
         return Sentence(level="idle", title="Cancelled:", cause="nothing of it is kept.")
     if row.state == HistoryJob.State.FAILED:
-        remedy = row.problem_remedy
-        next_ = f"{remedy[:1].lower()}{remedy[1:].rstrip('.')}." if remedy else "see the log."
-        return Sentence(level="now", title="Failed:", cause=f"{row.problem_cause}.", next=next_)
+        return failed(row)
     title = f"Done: {_rows_words(result)}."
     if result.get("complete"):
         cause = "Complete: all that it takes is exported."

@@ -135,7 +135,7 @@ def fields_of(job: str) -> tuple[str, ...]:
     """The words a job takes. Raises ``Refused`` where there is no such job."""
     if job not in JOBS:
         raise Refused(f"there is no history job {job!r}", f"Choose one of {', '.join(JOBS)}")
-    groups = JOBS[job][2]
+    groups = JOBS[job][1]
     return tuple(word for group in groups for word in WORDS.get(group, ()))
 
 

@@ -25,7 +25,8 @@ from replview.catalog.plan.plan import waiting_for
 from replview.catalog.slots import read_slots
 from replview.jobs.baselines import cancel_all
 from replview.live.publisher import Publisher
-from replview.receiver.run import Listeners, receive
+from replview.receiver.run import receive
+from replview.receiver.sessions.pump import Listeners
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source
 from replview.store.retention import tidy

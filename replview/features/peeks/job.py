@@ -13,7 +13,7 @@ from replview.catalog.connections import reading
 from replview.catalog.peekable import read_place
 from replview.catalog.problems import SourceProblem
 from replview.jobs import peeks
-from replview.receiver.peeks.peek import peek as look_into
+from replview.receiver.peek import peek as look_into
 from replview.store.django_session import current_rules
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotPeek, Source

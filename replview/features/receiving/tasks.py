@@ -18,7 +18,8 @@ from replview.acts.slot_making import PROPOSE_RECEIVERS
 from replview.catalog.problems import SourceProblem
 from replview.jobs.running import chore, stopping
 from replview.live.publisher import publisher
-from replview.receiver.run import Listeners, receive
+from replview.receiver.run import receive
+from replview.receiver.sessions.pump import Listeners
 from replview.store.connecting import orm_connection
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source

@@ -1,20 +1,131 @@
-"""The store's own size and what gives way first; what is archived, and where."""
+"""The store's page: its size, what gives way first, what each slot keeps; what is archived."""
 
+import datetime as dt
+from dataclasses import dataclass
+
+from django.db.models import Min
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from replview.access.page import ADMIN, VIEWER, Nav, page
+from replview.access.visibility import reading_session
 from replview.catalog.wal_budget import parse_size, size_words
-from replview.features.retention.page import page_of
 from replview.store import instance_settings
 from replview.store.models import Slot
-from replview.store.retention import archive
+from replview.store.read.days import kept_since
+from replview.store.retention import archive, archived
 from replview.store.retention.archived import ask_now, choose_number, choose_target, switch_off
+from replview.store.retention.forecast import Forecast, SlotForecast, forecast, slot_forecasts
+from replview.store.retention.policy import all_alike
+from replview.store.retention.size import StoreSize, measure, order_of_sacrifice
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, read_policy, target_of, try_target
-from replview.ui.archive_text import ArchiveForm
+from replview.text.formats import bytes_words
+from replview.ui.archive_text import ArchiveForm, ArchiveView, archive_view
+from replview.ui.retention_text import days_words, full_sentence, how_words, rate_of
+
+#: From this share of the budget on it is to be looked at, as the alert says it.
+_LOOK_FROM = 0.8
+#: And where its disk is full before so long.
+_LOOK_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePage:
+    """The store now, and the form."""
+
+    store: StoreSize
+    level: str
+    title: str
+    cause: str
+    #: What gives way first, one after the other.
+    sacrifice: list[str]
+    #: Slots with since when they are recorded; None: nothing is yet.
+    kept: list[tuple[Slot, dt.datetime | None]]
+    archive: ArchiveView
+    forecast: Forecast
+    #: What each slot keeps, and where that goes.
+    slots: list[SlotForecast]
+    how: str
+    typed: str
+    #: The archive's choices.
+    form: ArchiveForm
+    error: str = ""
+
+    @property
+    def growth(self) -> str:
+        """A day; empty: unknown."""
+        growth = self.store.growth_bytes_per_day
+        return "" if growth is None else f"{bytes_words(growth)} of changes a day"
+
+    @property
+    def full(self) -> str:
+        """``Its disk is full in 12 days at this rate.``"""
+        return full_sentence(self.forecast)
+
+    @property
+    def rates(self) -> list[str]:
+        """What it grew by, lately and over a week; empty: unknown."""
+        found = self.forecast
+        return [
+            f"{rate_of(rate)}: full in {days_words(found.days_left(rate))}"
+            if found.days_left(rate) is not None
+            else rate_of(rate)
+            for rate in dict.fromkeys((found.week, found.day))
+            if rate is not None
+        ]
+
+
+def page_of(
+    *, typed: str | None = None, error: str = "", form: ArchiveForm | None = None
+) -> StorePage:
+    """Everything the page shows; ``typed`` and ``form``: what was sent and refused, with why."""
+    store = measure()
+    size = store.budget_bytes
+    slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
+    begins, full = kept_since(reading_session()), forecast()
+    told = {one.slot.pk: one for one in slot_forecasts()}
+    return StorePage(
+        forecast=full,
+        slots=[told[slot.pk] for slot in slots if slot.pk in told],
+        how=how_words(all_alike()),
+        store=store,
+        level=_level(store, full),
+        title=f"The store occupies {bytes_words(store.size_bytes)}.",
+        cause=_cause(store, full),
+        sacrifice=order_of_sacrifice(size, store.protect),
+        kept=[(slot, _since(slot.since, begins.get(slot.pk))) for slot in slots],
+        archive=archive_view(archive.chosen(), archived.standings()),
+        typed=typed if typed is not None else ("none" if size is None else size_words(size)),
+        form=form or ArchiveForm.now(),
+        error=error,
+    )
+
+
+def _level(store: StoreSize, found: Forecast) -> str:
+    share, days = store.share or 0.0, found.disk_days
+    if share >= 1 or (days is not None and days < 1):
+        return "now"
+    return "look" if share >= _LOOK_FROM or (days is not None and days < _LOOK_DAYS) else "ok"
+
+
+def _since(connected: dt.datetime | None, kept: dt.datetime | None) -> dt.datetime | None:
+    return kept if connected and kept and kept > connected else connected
+
+
+def _cause(store: StoreSize, found: Forecast) -> str:
+    known = found.week is not None or found.day is not None
+    full = f" {full_sentence(found)}" if known and found.room_bytes is not None else ""
+    if store.share is None or store.budget_bytes is None:
+        return full.strip() or "It has no budget: it may grow until its disk is full."
+    share = f"{100 * store.share:.0f} % of its budget of {bytes_words(store.budget_bytes)}"
+    if store.share >= 1:
+        return f"That is {share}. {store.stuck}".rstrip()
+    if not full:
+        return f"That is {share}; how long that lasts is not known yet."
+    return f"That is {share}.{full}"
 
 
 @page(role=ADMIN)

@@ -4,7 +4,7 @@ An archive is a chain of slices of everything, each beginning where the one befo
 the files tell is the only state that the JVM-less archive and the one on Spark share: a slice that
 is whole is not written again, one that was begun is gone on with, with the same ends, and so with
 the same names and bytes. A new one ends before a table's rows become of types that no schema reads
-together with those before: what came then begins a root of its own (``writing.dataset_roots``).
+together with those before: what came then begins a root of its own (``writing.datasets``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +16,9 @@ from psycopg import sql
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import conditions, of_relations
-from replview.parquet.reading.tables import shapes_of
+from replview.parquet.reading.resolving import shapes_of
 from replview.parquet.slices import Slice, TableVersion
-from replview.parquet.writing.dataset_schemas import reads_as_one
+from replview.parquet.writing.datasets import reads_as_one
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import (
     MANIFESTS,

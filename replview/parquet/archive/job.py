@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from replview.parquet.archive.increments import write_next
 from replview.parquet.reading.connecting import StoreProblem
 from replview.parquet.slices import Slice
-from replview.parquet.writing.dataset_roots import newly_opened
+from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.exporting import lost_store
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled, TargetProblem

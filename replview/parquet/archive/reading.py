@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 
 from replview.parquet.archive.changes import (
     ArchivedChange,
@@ -39,8 +37,6 @@ from replview.parquet.writing.layout import (
 )
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
-
-_FORMAT = pads.ParquetFileFormat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +116,7 @@ class ArchivedIncarnation:
         self, file: Mapping[str, Any], key: Mapping[str, str | None], given: int, most: int
     ) -> tuple[list[ArchivedChange], bool]:
         """The last of a file but those given already, newest first; whether there are more."""
-        dataset = self._dataset(file["path"])
+        dataset = self.target.dataset(file["path"])
         where = key_filter(dataset.schema, key)
         if where is None:
             return [], False
@@ -158,7 +154,7 @@ class ArchivedIncarnation:
             for file in files_of(manifest, "table"):
                 if lsn_of(file["first_lsn"]) <= lsn <= lsn_of(file["last_lsn"]):
                     # A row before an update is one more.
-                    rows = self._dataset(file["path"]).head(2 * most, filter=of_it)
+                    rows = self.target.dataset(file["path"]).head(2 * most, filter=of_it)
                     found += changes_of(rows, self._shapes(file["dataset"]))[:most]
         return sorted(found, key=lambda change: change.seq)[:most]
 
@@ -188,25 +184,19 @@ class ArchivedIncarnation:
         return [name for name in names if range_of_name(name) is not None]
 
     def _read(self, name: str) -> Mapping[str, Any]:
-        data = self.target.read_bytes(f"{self.folder}/{MANIFESTS}/{name}")
-        document: Mapping[str, Any] = orjson.loads(data or b'{"files": [], "tables": []}')
-        return document
+        document = self.target.read_json(f"{self.folder}/{MANIFESTS}/{name}")
+        return document or {"files": [], "tables": []}
 
     def _shapes(self, dataset: str) -> Shapes:
-        return Shapes(orjson.loads(self.target.read_bytes(f"{dataset}/{SCHEMA}") or b"{}"))
-
-    def _dataset(self, path: str) -> pads.FileSystemDataset:
-        address = self.target.address
-        with raising_problems():
-            return pads.dataset(
-                f"{address.path}/{path}", filesystem=address.filesystem, format=_FORMAT
-            )
+        return Shapes(self.target.read_json(f"{dataset}/{SCHEMA}") or {})
 
     def _rows(self, path: str, where: pc.Expression) -> pa.Table:
         with raising_problems():
-            return self._dataset(path).to_table(filter=where)
+            return self.target.dataset(path).to_table(filter=where)
 
     def _head(self, path: str, where: pc.Expression, most: int) -> list[dict[str, Any]]:
         with raising_problems():
-            rows: list[dict[str, Any]] = self._dataset(path).head(most, filter=where).to_pylist()
+            rows: list[dict[str, Any]] = (
+                self.target.dataset(path).head(most, filter=where).to_pylist()
+            )
         return rows

@@ -28,7 +28,6 @@ Place = tuple[int, int, int, int]
 Within = tuple[int | None, int | None, int]
 #: A row's key: its columns and their texts, by name.
 Key = tuple[tuple[str, str | None], ...]
-_FORMAT = pads.ParquetFileFormat()
 _PLACE = ["_commit_version", "_xid", "_seq", "_lsn", "_change_type"]
 
 
@@ -91,11 +90,7 @@ class TableFile:
 
     def dataset(self) -> pads.FileSystemDataset:
         """To read some rows of it."""
-        address = self.target.address
-        with raising_problems():
-            return pads.dataset(
-                f"{address.path}/{self.path}", filesystem=address.filesystem, format=_FORMAT
-            )
+        return self.target.dataset(self.path)
 
     def changes_within(self, spans: Sequence[Span]) -> set[Within]:
         """The changes of which a row, before or after, belongs to one of the spans."""

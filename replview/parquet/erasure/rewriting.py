@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 
 from replview.parquet.archive.changes import Shapes, file_columns
 from replview.parquet.erasure.finding import FileErasure, Within
-from replview.parquet.writing.files import write_file
+from replview.parquet.writing.files import sha256_of, write_file
 from replview.parquet.writing.layout import MANIFEST, MANIFESTS
-from replview.parquet.writing.parts import sha256_of
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
@@ -40,12 +39,8 @@ class Rewriter:
         """A table's file; gives how many of its rows named the actor."""
         return self._write(path, lambda group: self._rows(group, shapes, changes))
 
-    def transactions(self, path: str) -> int:
-        """The actor's name in a file of transactions, its context included."""
-        return self._write(path, self._named)
-
-    def events(self, path: str) -> int:
-        """The actor's name in a file of events, messages that name it included."""
+    def naming(self, path: str) -> int:
+        """The actor's name in a file of transactions or events, contexts and messages included."""
         return self._write(path, self._named)
 
     def _write(self, path: str, change: Change) -> int:
@@ -208,13 +203,15 @@ class Notes:
             "rows": max([rows, *before]),
             "finished": finished,
         }
-        self._write(f"{self.folder}/{ERASED}", {"format": 1, "erasures": [*others, mine]})
+        self.target.write_json(
+            f"{self.folder}/{ERASED}", {"format": 1, "erasures": [*others, mine]}
+        )
 
     def put_manifests_right(self, files: Sequence[str]) -> None:
         """They tell the sizes and checksums that the files have now, and no erased name."""
         sums: dict[str, tuple[str, int]] = {}
         for path in self._manifests():
-            document = orjson.loads(self.target.read_bytes(path) or b"{}")
+            document = self.target.read_json(path) or {}
             mine = [each for each in document.get("files", ()) if each["path"] in files]
             for each in mine:
                 if each["path"] not in sums:
@@ -229,7 +226,7 @@ class Notes:
                 act = {"erasure": self.wanted.erasure, "on": self.wanted.day}
                 document["erased"] = list({**acts, self.wanted.erasure: act}.values())
             if mine or named:
-                self._write(path, document)
+                self.target.write_json(path, document)
 
     def _clear_text_in(self, part: dict[str, Any]) -> bool:
         """A slice that was narrowed by a text that is erased; whether it was."""
@@ -258,8 +255,4 @@ class Notes:
         return [*found, *([last] if self.target.size(last) is not None else [])]
 
     def _all(self) -> list[dict[str, Any]]:
-        data = self.target.read_bytes(f"{self.folder}/{ERASED}")
-        return list(orjson.loads(data)["erasures"]) if data else []
-
-    def _write(self, path: str, document: dict[str, Any]) -> None:
-        self.target.write_bytes(path, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+        return list((self.target.read_json(f"{self.folder}/{ERASED}") or {}).get("erasures", ()))

@@ -8,6 +8,7 @@ files that tell by their footers that they are done, and manifests that the next
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 import pyarrow.fs as pa_fs
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from replview.parquet.archive.changes import ArchivedChange, Shapes
 from replview.parquet.erasure.finding import FileErasure, Key, Span, TableFile, Within
 from replview.parquet.erasure.rewriting import Notes, Rewriter
-from replview.parquet.writing.dataset_schemas import document_oids
+from replview.parquet.writing.datasets import document_oids
 from replview.parquet.writing.filesystems import WRITING
 from replview.parquet.writing.layout import (
     EVENTS,
@@ -123,7 +124,7 @@ class Root:
                     named = rewriter.table(path, of.shapes, changes)
                     rows += max(len(changes), named)
                 else:
-                    rows += rewriter.transactions(path)
+                    rows += rewriter.naming(path)
                 told_of(1)
             notes.put_manifests_right(files)
             notes.write(files, rows, finished=True)
@@ -148,13 +149,13 @@ class Root:
         for name in self.target.folders(folder):
             if "." not in name:
                 continue
-            data = self.target.read_bytes(f"{folder}/{name}/{SCHEMA}")
-            if data is None:
+            document = self.target.read_json(f"{folder}/{name}/{SCHEMA}")
+            if document is None:
                 # Of a slice that was never whole: its files tell their shape themselves.
-                data = self._schema_of_unfinished(f"{folder}/{name}")
-            if data is None:
+                document = self._schema_of_unfinished(f"{folder}/{name}")
+            if document is None:
                 continue
-            shapes = Shapes(orjson.loads(data))
+            shapes = Shapes(document)
             wanted = [oid for oid in document_oids(shapes.document) if oid in self.wanted.tables]
             spans = [span for oid in wanted for span in self.wanted.tables[oid]]
             if wanted or self.wanted.actor:
@@ -163,7 +164,7 @@ class Root:
                 ]
                 yield _Table(name, incarnation, shapes, spans, files)
 
-    def _schema_of_unfinished(self, dataset: str) -> bytes | None:
+    def _schema_of_unfinished(self, dataset: str) -> dict[str, Any] | None:
         """What is known of a dataset without a schema: its columns, in one shape."""
         path = next(iter(self._files(dataset)), None)
         if path is None:
@@ -179,7 +180,7 @@ class Root:
             "number": None, "columns": columns, "key_columns": [], "replica_identity": "DEFAULT",
         }  # fmt: skip
         table = {"schema": schema, "name": name, "oid": oids[0] if oids else 0}
-        return orjson.dumps({"table": table, "versions": [version]})
+        return {"table": table, "versions": [version]}
 
     def _naming(self, folder: str) -> Iterator[tuple[str, int]]:
         """Files of transactions and events in which the actor's name stands."""

@@ -1,6 +1,8 @@
 """Connections to the store, and what to do where there is none."""
 
 import os
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import psycopg
@@ -29,6 +31,12 @@ class StoreProblem(CodedProblem):
 
     def __str__(self) -> str:
         return f"{self.cause}: {self.remedy}"
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """The beginning of a remedy; empty: nothing is like it."""
+    like = get_close_matches(name, known, 1)
+    return f"did you mean {like[0]}? " if like else ""
 
 
 def store_dsn(dsn: str | None = None) -> str:

@@ -19,7 +19,7 @@ from replview.parquet.reading.places import (
     operation_codes,
     wanted_operations,
 )
-from replview.parquet.reading.tables import relation_ids
+from replview.parquet.reading.resolving import relation_ids
 from replview.parquet.slices import LAST_SEQ, Range, Slice, SliceTable
 
 #: Transactions are taken together up to this part of a range's size: cuts are that exact.

@@ -1,26 +1,35 @@
 """A table's changes as typed rows."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replview.parquet.pg_values import convert_array
+from replview.parquet.reading.batches import group_batches
+from replview.parquet.reading.completing import (
+    DERIVED,
+    Beside,
+    Derivation,
+    as_mark,
+    marks_of,
+    portions,
+    unmarked,
+)
+from replview.parquet.reading.completing import OWN_FIELDS as DERIVATION_FIELDS
 from replview.parquet.reading.connecting import Connection
-from replview.parquet.reading.converting import convert_array
-from replview.parquet.reading.derived import DERIVED, Derivation
-from replview.parquet.reading.derived import OWN_FIELDS as DERIVATION_FIELDS
-from replview.parquet.reading.marked_rows import Asides, as_mark, unmarked
-from replview.parquet.reading.packed_columns import group_batches
 from replview.parquet.reading.packed_values import PLAIN, TEXT
 from replview.parquet.reading.places import everything
 from replview.parquet.reading.row_images import row_images
 from replview.parquet.reading.transactions import Group, groups, placed
-from replview.parquet.reading.typed_cells import MOST_COLUMNS, Cells
 from replview.parquet.reading.typed_query import (
     KINDS,
+    MOST_COLUMNS,
     OWN_FIELDS,
     TOLD_FIELDS,
+    Cells,
     is_plain,
     typed_query,
 )
@@ -47,25 +56,26 @@ def read_typed(
     if len(columns) <= MOST_COLUMNS and not part.masked_of(table.name):
         cells = Cells.of(connection, table, own, images)
     found = groups(connection, part, within or everything(part), [table.relation_id])
-    with Asides(connection) as asides, Derivation(connection, part, table, columns) as rows_before:
+    with closing(Beside(connection)) as beside:
+        rows_before = Derivation(beside, part, table, columns)
         for group, batch in group_batches(
             connection, found, query, {**own, **TOLD_FIELDS, **values}, cells
         ):
             for whole in rows_before.filled(batch) if derived else (batch,):
-                for some in asides.portions(whole):
-                    yield _typed(some, group, table, columns, schema, asides)
+                for some in portions(whole):
+                    yield _typed(some, group, table, columns, schema, beside)
 
 
 def _typed(
     batch: pa.RecordBatch, group: Group, table: SliceTable, columns: Sequence[Column],
-    schema: pa.Schema, asides: Asides,
+    schema: pa.Schema, beside: Beside,
 ) -> pa.RecordBatch:  # fmt: skip
     raws: dict[int, list[tuple[str, str]]] = {}
     batch, of = placed(batch, group)
-    marked = unmarked(batch, KINDS, asides)
+    marked = marks_of(batch, KINDS, beside)
     arrays: list[Any] = []
     for number, column in enumerate(columns):
-        values, marks = marked.column(batch.column(f"x{number}"), column.source_name)
+        values, marks = unmarked(marked, batch.column(f"x{number}"), column.source_name)
         converted = convert_array(values, column.arrow)
         found = {**converted.raw, **marks}
         if found and is_plain(column.arrow):

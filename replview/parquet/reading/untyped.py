@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
+from replview.parquet.reading.batches import copied
 from replview.parquet.reading.connecting import Connection
-from replview.parquet.reading.csv_copies import copied
 from replview.parquet.reading.masks import masked_images
 from replview.parquet.reading.packed_values import (
     INT64,
@@ -30,8 +30,8 @@ from replview.parquet.reading.places import (
     operation_codes,
     wanted_operations,
 )
+from replview.parquet.reading.resolving import relation_ids
 from replview.parquet.reading.row_images import changes_of, source_of, written_once
-from replview.parquet.reading.tables import relation_ids
 from replview.parquet.reading.transactions import Group, groups, placed
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
 from replview.parquet.slices import OPERATIONS, Range, Slice

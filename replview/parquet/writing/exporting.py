@@ -12,7 +12,8 @@ import psycopg
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Slice
-from replview.parquet.writing.dataset_roots import Placed, place
+from replview.parquet.writing.datasets import Placed, place
+from replview.parquet.writing.files import Part, PartWriter, Written
 from replview.parquet.writing.filesystems import WRITING, named
 from replview.parquet.writing.layout import SCHEMA, incarnation_folder
 from replview.parquet.writing.manifests import (
@@ -25,7 +26,6 @@ from replview.parquet.writing.manifests import (
     refuse_overlap,
     seal,
 )
-from replview.parquet.writing.parts import Part, PartWriter, Written
 from replview.parquet.writing.planning import Plan
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
@@ -105,7 +105,7 @@ class _Export:
         mark_unfinished(self.target, self.part)
         # What others write meanwhile sees by the schema which root this one fills.
         for path in placed.opened:
-            self.target.write_bytes(path, placed.schemas[path])
+            self.target.write_json(path, placed.schemas[path])
         try:
             self._write(plan, writer, done)
         except Cancelled:
@@ -113,7 +113,7 @@ class _Export:
                 self._take_back(plan)
             raise
         for path, document in placed.schemas.items():
-            self.target.write_bytes(path, document)
+            self.target.write_json(path, document)
         files = [(one, done[one.path]) for one in plan.parts]
         gaps = gaps_of(self.connection, self.part)
         manifest = Manifest.of(self.part, plan.tables.values(), plan.folders, files, gaps)

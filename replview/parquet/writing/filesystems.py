@@ -8,7 +8,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
@@ -185,21 +185,8 @@ class Sink:
         return self._hash.hexdigest()
 
 
-class HalfFile(Protocol):
-    """A file that is not there yet."""
-
-    def open(self) -> Any:
-        """Begin; what is returned has ``write``."""
-
-    def finish(self) -> None:
-        """Have it there."""
-
-    def discard(self) -> None:
-        """Have nothing there."""
-
-
 class LocalHalf:
-    """Written beside its place, made to last, then renamed."""
+    """A file that is not there yet: written beside its place, made to last, then renamed."""
 
     def __init__(self, final: Path) -> None:
         self._final = final
@@ -207,14 +194,14 @@ class LocalHalf:
         self._stream: IO[bytes] | None = None
 
     def open(self) -> IO[bytes]:
-        """Its folder is made as well."""
+        """Begin; what is returned has ``write``. Its folder is made as well."""
         self._final.parent.mkdir(parents=True, exist_ok=True)
         # A buffer of its own size class only: pyarrow writes whole pages.
         self._stream = open(self._half, "xb", buffering=1 << 20)  # noqa: SIM115 (closed below)
         return self._stream
 
     def finish(self) -> None:
-        """The name is replaced at one stroke, after the bytes are on the disk."""
+        """Have it there: the name is replaced at one stroke, after the bytes are on the disk."""
         assert self._stream is not None
         try:
             self._stream.flush()
@@ -227,7 +214,7 @@ class LocalHalf:
             raise
 
     def discard(self) -> None:
-        """Closing writes what is left in the buffer, which may fail again."""
+        """Have nothing there. Closing writes what is left in the buffer, which may fail again."""
         if self._stream is not None:
             with suppress(OSError):
                 self._stream.close()
@@ -236,7 +223,7 @@ class LocalHalf:
 
 
 class StoreHalf:
-    """Written under its own name where that appears when it is closed, else beside and moved."""
+    """The same elsewhere: under its own name where that appears when it is closed, else moved."""
 
     def __init__(self, address: Address, final: str) -> None:
         self._filesystem = address.filesystem

@@ -4,7 +4,7 @@ A manifest tells nothing of when or by whom it was written: the same slice gives
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import orjson
@@ -12,6 +12,7 @@ import orjson
 from decoder.scalars import LSN
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.slices import Slice, SliceTable
+from replview.parquet.writing.files import Part, Written
 from replview.parquet.writing.layout import (
     MANIFEST,
     MANIFESTS,
@@ -21,7 +22,6 @@ from replview.parquet.writing.layout import (
     range_of_name,
     slice_name,
 )
-from replview.parquet.writing.parts import Part, Written
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
@@ -74,10 +74,6 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return dict(self.document)
-
-    def written(self) -> bytes:
-        """As the file has it."""
-        return orjson.dumps(self.document, option=orjson.OPT_INDENT_2) + b"\n"
 
     @classmethod
     def of(
@@ -144,7 +140,7 @@ def _table(
 def _file(part: Part, written: Written) -> dict[str, Any]:
     day = part.within.commit_date
     return {
-        **written.to_json(),
+        **asdict(written),
         "kind": part.kind,
         "commit_date": None if day is None else str(day),
         "first_lsn": _lsn(part.within.first_lsn),
@@ -162,10 +158,10 @@ def read_manifest(target: Target, part: Slice | str) -> Manifest | None:
     whole.
     """
     if isinstance(part, str):
-        data = target.read_bytes(f"{part}/{MANIFEST}")
+        document = target.read_json(f"{part}/{MANIFEST}")
     else:
-        data = target.read_bytes(path_of(part))
-    return None if data is None else Manifest(orjson.loads(data))
+        document = target.read_json(path_of(part))
+    return None if document is None else Manifest(document)
 
 
 def manifests(target: Target, folder: str) -> list[str]:
@@ -186,7 +182,7 @@ def refuse_overlap(target: Target, part: Slice) -> None:
             continue
         if seqs[0] >= part.through_seq or part.after_seq >= seqs[1]:
             continue
-        other = orjson.loads(target.read_bytes(found.path) or b"{}").get("slice")
+        other = (target.read_json(found.path) or {}).get("slice")
         if other is None or _overlap(part, Slice.from_json(other)):
             half = " not finished" if name.endswith(UNFINISHED) else ""
             raise TargetProblem(
@@ -238,8 +234,8 @@ def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
     """
     folder = incarnation_folder(part)
     if manifest is not None:
-        target.write_bytes(path_of(part), manifest.written())
-        target.write_bytes(f"{folder}/{MANIFEST}", manifest.written())
+        target.write_json(path_of(part), manifest.document)
+        target.write_json(f"{folder}/{MANIFEST}", manifest.document)
     target.delete(_unfinished(part))
     found = [each.path for each in target.files(f"{folder}/{MANIFESTS}")]
     if found and not any(path.endswith(UNFINISHED) for path in found):

@@ -8,24 +8,27 @@ object stores a file appears when it is closed; whether a slice is whole is told
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
+import orjson
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from replview.parquet.writing.filesystems import (
     Address,
-    HalfFile,
     LocalHalf,
     Sink,
     StoreHalf,
     open_address,
 )
 from replview.parquet.writing.problems import TargetProblem, raising_problems
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads
 
 _TRIAL_BYTES = b"written to prove that this target can be written, and deleted again\n"
 
@@ -63,7 +66,7 @@ class Target:
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
         """Write a file: whole, or not at all."""
-        half: HalfFile = (
+        half = (
             LocalHalf(Path(self._full(path)))
             if self.is_local
             else StoreHalf(self.address, self._full(path))
@@ -92,6 +95,24 @@ class Target:
                     return bytes(stream.read())
             except FileNotFoundError:
                 return None
+
+    def write_json(self, path: str, document: Mapping[str, Any]) -> None:
+        """The same, of a document for people too."""
+        self.write_bytes(path, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+
+    def read_json(self, path: str) -> dict[str, Any] | None:
+        """A small file's document; None: there is none."""
+        data = self.read_bytes(path)
+        return orjson.loads(data) if data else None
+
+    def dataset(self, path: str) -> "pads.FileSystemDataset":
+        """A Parquet file, to read some rows of it."""
+        # Late: few need it, and it takes its time to import.
+        import pyarrow.dataset as pads
+
+        where = self._full(path)
+        with raising_problems():
+            return pads.dataset(where, filesystem=self.address.filesystem, format="parquet")
 
     def open(self, path: str) -> pa.NativeFile:
         """A file to read at any place."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import psycopg
 
+from decoder.messages import Value
 from decoder.scalars import LSN
-from decoder.tuples import Value
 from decoder.values import ValueDecoder
 from replview.catalog.problems import SourceProblem
-from replview.receiver.baselines import problems as troubles
+from replview.receiver import problems as troubles
 from replview.receiver.baselines.reading import Snapshot, SnapshotReader
 from replview.receiver.baselines.storing import BaselineWriter, Claim, LifeEnded, Lost
 from replview.receiver.problems import name_trouble

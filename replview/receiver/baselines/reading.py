@@ -8,7 +8,6 @@ subscriptions copy a table (tablesync.c); on the same session, text comes out as
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +23,9 @@ from replview.catalog.published import Published, read_published
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.stream_shape import StreamShape, read_stream_shape, rows_moved
 from replview.catalog.tables import primary_key_columns
-from replview.receiver.addresses import replication_conninfo
-from replview.receiver.baselines import problems as troubles
-from replview.receiver.encodings import encodings_for
-from replview.receiver.options import quote_identifier
+from replview.receiver import problems as troubles
+from replview.receiver.connecting import PROBES, encodings_for, replication_conninfo
+from replview.receiver.plugins import quote_identifier
 from replview.receiver.sessions.simple_queries import SimpleQueries
 
 #: A source that takes longer for a question of its catalog has frozen.
@@ -38,8 +36,6 @@ WAIT_SECONDS = 300.0
 #: DDL that holds the table, or waits for it, is waited for no longer.
 _LOCK_MS = 5000
 _TURN_SECONDS = 0.25
-#: How long the server may take to end a cancelled query before we hang up.
-_CANCEL_SECONDS = 2.0
 #: Nothing the role's own settings could cut a long read off with, or leave rows out silently.
 _SETTINGS = (
     "SET statement_timeout = 0",
@@ -47,9 +43,6 @@ _SETTINGS = (
     "SET idle_in_transaction_session_timeout = 0",
     "SET row_security = off",
 )
-
-#: We send nothing while we read: probes must notice a host that is gone.
-_PROBES: dict[str, Any] = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 3}
 
 #: Called about four times a second while something is waited for; raises to end it.
 Tick = Callable[[], None]
@@ -81,7 +74,7 @@ class SnapshotReader:
         self._conninfo = conninfo
         self._tick = tick
         self.connection: psycopg.Connection[Any] = psycopg.Connection.connect(
-            libpq.make_conninfo(replication_conninfo(conninfo, client_encoding="UTF8"), **_PROBES),
+            libpq.make_conninfo(replication_conninfo(conninfo, client_encoding="UTF8"), **PROBES),
             autocommit=True,
             prepare_threshold=None,
             # Only the simple protocol exists on such a connection.
@@ -160,9 +153,8 @@ class SnapshotReader:
 
     def close(self) -> None:
         """End it; a read that has not ended is cancelled first, so the server stops at once."""
-        with suppress(psycopg.Error):
-            if self._queries.running:
-                self._cancel()
+        if self._queries.running:
+            self._queries.cancel()
         self.connection.close()
 
     def _check(self, server: ServerFacts) -> None:
@@ -197,17 +189,10 @@ class SnapshotReader:
             if not self._queries.running:
                 break
             if time.monotonic() > deadline:
-                self._cancel()
+                self._queries.cancel()
                 raise troubles.waited(seconds)
             self._tick()
         return self._queries.results
-
-    def _cancel(self) -> None:
-        """End the query on the server; where it does not end in time, we hang up."""
-        with suppress(psycopg.Error):
-            self.connection.cancel_safe(timeout=_CANCEL_SECONDS)
-            with suppress(errors.QueryCanceled):
-                self._queries.finish(time.monotonic() + _CANCEL_SECONDS)
 
     def _published(self, schema: str, table: str, publications: Sequence[str]) -> Published:
         _, tables = read_published(self.connection, publications)

@@ -12,14 +12,12 @@ from typing import Any, Protocol
 import psycopg
 
 from decoder.events import Change
-from decoder.scalars import LSN
-from decoder.timestamps import now_us
-from decoder.tuples import Value
+from decoder.messages import Value
+from decoder.scalars import LSN, now_us
 from replview.receiver.baselines.reading import Snapshot
-from replview.receiver.storing.encoding import ChangeEncoder
+from replview.receiver.storing.encoding import copying_changes
 from replview.receiver.storing.table_plans import TablePlans
-from replview.receiver.storing.transaction_copy import insert_rows, update_rows
-from replview.store.write import copy_rows
+from replview.receiver.storing.transactions import insert_rows, update_rows
 from replview.store.write.copy_rows import TransactionRow, store_large_values
 from replview.store.write.incarnations import log_event
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
@@ -157,12 +155,8 @@ class BaselineWriter:
         with self._store.transaction():
             self._fence(len(rows))
             self._plans.keep_up(self._store)
-            with self._store.cursor().copy(copy_rows.COPY_CHANGES) as copy:
-                copy.write(copy_rows.COPY_HEADER)
-                encoder = ChangeEncoder(self._plans, copy.write)
+            with copying_changes(self._store, self._plans) as encoder:
                 encoder.encode(self._row, changes)
-                encoder.flush()
-                copy.write(copy_rows.COPY_TRAILER)
             store_large_values(self._store, encoder.asides)
         self.rows += len(rows)
         self._row.size_bytes += size_bytes

@@ -13,11 +13,10 @@ from replview.catalog.connections import cut_after
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
-from replview.receiver.encodings import codec_of, encodings_for
+from replview.receiver.connecting import codec_of, encodings_for
 from replview.receiver.incarnation import life_of, temporary_life
-from replview.receiver.options import StreamOptions, choose
-from replview.receiver.plugins import Decoder, new_decoder, plugin_arguments
-from replview.receiver.problems import in_use, lost, missing
+from replview.receiver.plugins import Decoder, StreamOptions, choose, new_decoder, plugin_arguments
+from replview.receiver.problems import in_use, lost, missing, no_logical
 from replview.receiver.sessions.interface import Session, SystemIdentity
 from replview.receiver.sessions.polling import PollingSession
 from replview.receiver.sessions.walsender import ReplicationSession
@@ -171,11 +170,7 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
             "replview needs PostgreSQL 10 or later, and is tested with 15, 16 and 18",
         )
     if server.wal_level != "logical":
-        raise SourceProblem(
-            "wal_level",
-            f"the server's wal_level is {server.wal_level}, not logical",
-            "ALTER SYSTEM SET wal_level = 'logical', then restart the server",
-        )
+        raise no_logical(server.wal_level)
     if slot.temporary:
         return
     if facts is None:

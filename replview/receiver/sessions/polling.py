@@ -10,7 +10,7 @@ So a long open one is asked for seldom: in between, a *light* peek leaves it out
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ import psycopg
 from psycopg import errors, sql
 
 from decoder.scalars import LSN
-from replview.receiver.addresses import polling_conninfo
+from replview.receiver.connecting import polling_conninfo
 from replview.receiver.problems import cut_off, in_use
 from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.interface import SystemIdentity
@@ -45,6 +45,7 @@ class PollingSession:
         )
         self._queries = SimpleQueries(self.connection)
         self._client_encoding = client_encoding
+        #: The server can notice that its client is gone.
         self._on_linux = False
         self._timeline = 0
         self._slot = ""
@@ -80,15 +81,29 @@ class PollingSession:
         return self.connection.info.server_version
 
     def identify(self) -> SystemIdentity:
-        """What IDENTIFY_SYSTEM says, from the catalog."""
-        identity = identify(self._ask)
-        self._on_linux = runs_on_linux(self._ask)
-        self._timeline = identity.timeline
-        return identity
+        """What IDENTIFY_SYSTEM says, from the catalog; some services keep the identifier secret."""
+        look = functions.parse_look(self._ask(functions.look(""))[0][0])
+        identifier = ""
+        with suppress(errors.InsufficientPrivilege):
+            asked = sql.SQL("SELECT system_identifier FROM pg_catalog.pg_control_system()")
+            # The function gives a signed number, IDENTIFY_SYSTEM an unsigned one.
+            identifier = str(int(self._ask(asked)[0][0][0] or 0) % (1 << 64))
+        version = self._ask(sql.SQL("SELECT pg_catalog.version()"))[0][0][0] or b""
+        self._on_linux = b"linux" in version.lower()
+        self._timeline = look.timeline
+        return SystemIdentity(identifier, look.timeline, look.position)
 
     def fork_point(self, timeline: int, left: int) -> LSN | None:
-        """Where the server's ``timeline`` left the earlier timeline ``left``; None: not known."""
-        return fork_point(self._ask, timeline, left)
+        """Where the server's ``timeline`` left the earlier timeline ``left``; None: not known.
+
+        From the timeline's history file, for those who may read it (pg_read_server_files).
+        """
+        name = sql.Literal(f"pg_wal/{timeline:08X}.history")
+        try:
+            rows = self._ask(sql.SQL("SELECT pg_catalog.pg_read_file({})").format(name))[0]
+        except errors.Error:
+            return None
+        return forked_at((rows[0][0] or b"").decode(errors="replace"), left)
 
     def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
         """Try the options on the slot; what is wrong with either shows here."""
@@ -248,34 +263,3 @@ class PollingSession:
         """Run a transaction and wait for what its SELECTs give."""
         query = functions.query_string(list(statements))
         return self._queries.run(query, time.monotonic() + seconds)
-
-
-#: Runs statements as one transaction; the rows of its SELECTs.
-Ask = Callable[..., list[list[tuple[bytes | None, ...]]]]
-
-
-def identify(ask: Ask) -> SystemIdentity:
-    """System identifier, timeline and position; some services keep the first to themselves."""
-    look = functions.parse_look(ask(functions.look(""))[0][0])
-    identifier = ""
-    with suppress(errors.InsufficientPrivilege):
-        row = ask(sql.SQL("SELECT system_identifier FROM pg_catalog.pg_control_system()"))[0][0]
-        # The function gives a signed number, IDENTIFY_SYSTEM an unsigned one.
-        identifier = str(int(row[0] or 0) % (1 << 64))
-    return SystemIdentity(identifier, look.timeline, look.position)
-
-
-def runs_on_linux(ask: Ask) -> bool:
-    """Whether the server can notice that its client is gone."""
-    row = ask(sql.SQL("SELECT pg_catalog.version()"))[0][0]
-    return b"linux" in (row[0] or b"").lower()
-
-
-def fork_point(ask: Ask, timeline: int, left: int) -> LSN | None:
-    """From the timeline's history file, for those who may read it (pg_read_server_files)."""
-    name = sql.Literal(f"pg_wal/{timeline:08X}.history")
-    try:
-        rows = ask(sql.SQL("SELECT pg_catalog.pg_read_file({})").format(name))[0]
-    except errors.Error:
-        return None
-    return forked_at((rows[0][0] or b"").decode(errors="replace"), left)

@@ -1,4 +1,4 @@
-"""The reading loop of a session: frames → events → batches, and feedback to the server.
+"""A session from beginning to end: frames → events → batches, and feedback to the server.
 
 Batches adapt by themselves: while the writer is idle, whatever has arrived goes at once, so a lone
 transaction is stored within milliseconds; while it writes, the next batch grows up to its limits.
@@ -6,16 +6,26 @@ transaction is stored within milliseconds; while it writes, the next batch grows
 
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
-from decoder.timestamps import now_us
-from replview.receiver.sessions.feedback import Feedback, idle_position
+from decoder.events import RelationSeen
+from decoder.scalars import now_us
+from replview.receiver.quarantine import Before, Skips, left_out_of, read_skips
 from replview.receiver.sessions.opening import OpenSession
-from replview.receiver.sessions.received_anew import PeekEnded
-from replview.receiver.skips import Before, Skips, left_out_of
+from replview.receiver.sessions.pacing import Feedback, idle_position
+from replview.receiver.sessions.received_anew import PeekEnded, PeekRecorder
 from replview.receiver.storing.batching import Recorder
+from replview.receiver.storing.portions import Note, Portion
+from replview.receiver.storing.store_batch import StoreWriter
+from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.writer_thread import Batch, WritingThread
+from replview.store.write.incarnations import SlotRow, log_event
+from replview.store.write.lease import Lease
+from replview.store.write.shapes import StoredShape
 
 #: A batch grows no further than this. Up to three are held at once (read, waiting, written), and a
 #: row of many small values takes ten times its bytes as Python objects.
@@ -30,6 +40,20 @@ HEARTBEAT_SECONDS = 1.0
 STORE_SECONDS = 15.0
 #: How long stopping waits for the store to take what it was handed.
 FINISH_SECONDS = 2.0
+
+
+#: Told after each store transaction: slot, incarnation, last commit_seq, whether an open one moved.
+CommitListener = Callable[[int, int, int, bool], None]
+#: Told when the slot's state or log changed.
+SlotListener = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Listeners:
+    """Whom a receiver tells; it knows nothing of Channels."""
+
+    committed: CommitListener = lambda slot_id, incarnation_id, commit_seq, open_changed: None
+    slot_changed: SlotListener = lambda slot_id: None
 
 
 class StoreFailed(Exception):
@@ -183,3 +207,124 @@ class Pump:
         if self._feedback.is_due(now, reply_requested=self._session.reply_requested):
             self._session.confirm(self._feedback.stored_lsn, clock_us=now_us())
             self._feedback.told(now)
+
+
+class SessionLog:
+    """Writes what a session stores into the slot's log, and tells the listeners."""
+
+    def __init__(
+        self,
+        store: psycopg.Connection[Any],
+        slot: SlotRow,
+        opened: OpenSession,
+        listeners: Listeners,
+    ) -> None:
+        self._store = store
+        self._slot_id = slot.id
+        self._opened = opened
+        self._listeners = listeners
+        #: A line was written that nobody was told of yet.
+        self._changed = False
+
+    def stored(self, portion: Portion, commit_seq: int) -> None:
+        """A portion is in the store."""
+        if self._changed:
+            self._changed = False
+            self._listeners.slot_changed(self._slot_id)
+        if portion.committed or portion.open_changed:
+            self._opened.made_progress = True
+            life = self._opened.incarnation.id
+            self._listeners.committed(self._slot_id, life, commit_seq, portion.open_changed)
+
+    def shape(self, seen: RelationSeen, stored: StoredShape, commit_seq: int) -> None:
+        """A table has another shape; the first one is no news."""
+        if stored.is_new and stored.number > 1:
+            relation = seen.relation
+            name = f"{relation.namespace}.{relation.name}"
+            detail: dict[str, object] = {
+                "relation_id": stored.relation_id,
+                "version_id": stored.version_id,
+            }
+            message = f"Schema of {name} changed: version {stored.number}."
+            self.note(Note("schema", message, seen.lsn or None, detail), commit_seq)
+
+    def note(self, note: Note, commit_seq: int) -> None:
+        """A line, at its place in history."""
+        log_event(
+            self._store,
+            self._slot_id,
+            note.kind,
+            note.message,
+            incarnation_id=self._opened.incarnation.id,
+            after_commit_seq=commit_seq,
+            lsn=note.lsn,
+            detail=note.detail,
+        )
+        self._changed = True
+
+
+def record(
+    opened: OpenSession,
+    store: psycopg.Connection[Any],
+    lease: Lease,
+    slot: SlotRow,
+    stop: threading.Event,
+    listeners: Listeners,
+    before: Before | None = None,
+) -> None:
+    """Record a session until ``stop``, or up to ``before``.
+
+    Raises ``Fenced``, ``StoreFailed``, or what the source did.
+    """
+    incarnation = opened.incarnation
+    skips = read_skips(store, slot.id)
+    told = SessionLog(store, slot, opened, listeners)
+    writer = _writer(opened, store, lease, slot, told)
+    recorder = (PeekRecorder if slot.interface == "sql" else Recorder)(
+        incarnation_id=incarnation.id,
+        checkpoint_lsn=incarnation.checkpoint_lsn,
+        next_id=writer.next_id,
+        is_stored=writer.is_stored,
+        was_aborted=writer.was_aborted,
+        skips=skips,
+        first_seen=incarnation.first_seen,
+    )
+    writing = WritingThread(writer, recorder, told.stored)
+    writing.stored_lsn = incarnation.checkpoint_lsn
+    writing.start()
+    loop = Pump(opened, writing, stop, skips, recorder, before)
+    try:
+        loop.run()
+        loop.finish()
+    finally:
+        # Told to stop, it had its time already.
+        if not writing.finish(0.1 if stop.is_set() else FINISH_SECONDS):
+            store.close()  # breaks a hanging write; its transaction rolls back
+            writing.finish(1.0)
+        writing.close()
+
+
+def _writer(
+    opened: OpenSession,
+    store: psycopg.Connection[Any],
+    lease: Lease,
+    slot: SlotRow,
+    told: SessionLog,
+) -> StoreWriter:
+    plans = TablePlans(
+        slot_id=slot.id,
+        system_identifier=opened.system_identifier,
+        primary_key=opened.source.primary_key,
+        type_names=opened.source.type_names,
+        named=opened.tables,
+        column_rules=slot.column_rules,
+    )
+    return StoreWriter(
+        store,
+        lease,
+        incarnation_id=opened.incarnation.id,
+        commit_seq=opened.incarnation.commit_seq,
+        plans=plans,
+        on_shape=told.shape,
+        on_note=told.note,
+    )

@@ -96,7 +96,7 @@ class PeekRecorder(Recorder):
         xid = event.transaction.xid
         former = self._former.get(xid)
         if former is not None and former.tag.size_bytes > event.transaction.tag.size_bytes:
-            _discard(portion, event.transaction.tag)
+            portion.discard(event.transaction.tag)
             event = TransactionAborted(former, event.abort_lsn, event.abort_time_us)
         super()._aborted(portion, event)
         self._replace(portion, event.transaction)
@@ -107,7 +107,7 @@ class PeekRecorder(Recorder):
         former = self._former.pop(transaction.xid, None)
         self.open_xids = tuple(self._former)
         if former is not None and former is not transaction:
-            _discard(portion, former.tag)
+            portion.discard(former.tag)
             portion.open_changed = True
 
     def _peek_ended(self, portion: Portion, event: PeekEnded) -> None:
@@ -117,7 +117,7 @@ class PeekRecorder(Recorder):
                 continue
             if not row.size_bytes:
                 # Nothing came though it is open: it is aborting at this moment.
-                _discard(portion, row)
+                portion.discard(row)
                 continue
             self._replace(portion, transaction)
             row.state = "streaming"
@@ -138,10 +138,3 @@ class PeekRecorder(Recorder):
         if at is not None or len(self._aborted_at) > _REMEMBERED:
             self._aborted_at.clear()
         return False
-
-
-def _discard(portion: Portion, row: TransactionRow) -> None:
-    """Hide a row, if it has come as far as the store."""
-    row.state = "discarded"
-    if row.stored or row.id in portion.rows:
-        portion.rows[row.id] = row

@@ -9,6 +9,7 @@ Simple Query".
 
 import select
 import time
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -16,12 +17,15 @@ from psycopg import pq
 
 #: Read this much of a COPY at most where nobody sets limits.
 _ALL = 1 << 62
+#: How long the server may take to end a cancelled string before we hang up.
+_CANCEL_SECONDS = 2.0
 
 
 class SimpleQueries:
     """Runs one query string at a time."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
         self._pgconn = connection.pgconn
         self.socket = self._pgconn.socket
         self._readable = select.poll()
@@ -96,6 +100,13 @@ class SimpleQueries:
                 raise psycopg.OperationalError("timeout: the server did not answer in time")
             self._readable.poll(min(left, 1.0) * 1000)
             self.read(max_bytes=1 << 20)
+
+    def cancel(self) -> None:
+        """End the string on the server; where it does not end in time, the caller hangs up."""
+        with suppress(psycopg.Error):
+            self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
+            with suppress(psycopg.errors.QueryCanceled):
+                self.finish(time.monotonic() + _CANCEL_SECONDS)
 
     def watch(self, descriptor: int) -> None:
         """Have ``wait`` return when this descriptor becomes readable, too."""

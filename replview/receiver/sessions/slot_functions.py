@@ -15,10 +15,10 @@ from typing import Any
 
 from psycopg import sql
 
-from decoder.errors import ProtocolError
 from decoder.fast.hot import TAG_AT
+from decoder.reader import ProtocolError
 from decoder.scalars import LSN
-from replview.receiver.addresses import TEXT_SETTINGS
+from replview.receiver.connecting import TEXT_SETTINGS
 from replview.receiver.problems import consumed, lost, missing, other_server
 
 #: PostgreSQL's XLOG_BLCKSZ, as everybody builds it.

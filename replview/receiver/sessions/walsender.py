@@ -17,11 +17,11 @@ from psycopg import pq
 
 from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, decode_frame
 from decoder.scalars import LSN
-from replview.receiver.addresses import replication_conninfo
-from replview.receiver.options import quote_identifier, quote_literal
+from replview.receiver.connecting import replication_conninfo
+from replview.receiver.plugins import quote_identifier, quote_literal
 from replview.receiver.problems import silent
-from replview.receiver.sessions.feedback import Silence
 from replview.receiver.sessions.interface import StreamEnded, SystemIdentity
+from replview.receiver.sessions.pacing import Silence
 
 #: After the socket woke us with nothing buffered, wait so that the server's small packets arrive
 #: together: a third of the CPU at one row a transaction, at no cost in throughput.

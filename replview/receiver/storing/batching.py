@@ -23,7 +23,7 @@ from decoder.events import (
     TypeSeen,
 )
 from replview.receiver.actors import note_actor
-from replview.receiver.skips import Skip, Skips
+from replview.receiver.quarantine import Skip, Skips
 from replview.receiver.storing.encoding import message_document
 from replview.receiver.storing.portions import (
     MessageRow,
@@ -175,9 +175,7 @@ class Recorder:
         """Move the checkpoint; False (and the row discarded) where it covers this end already."""
         if end_lsn <= portion.checkpoint_lsn:
             self.sent_again += 1
-            row.state = "discarded"
-            if row.stored or row.id in portion.rows:
-                portion.rows[row.id] = row
+            portion.discard(row)
             return False
         portion.checkpoint_lsn = end_lsn
         return True
@@ -213,9 +211,7 @@ class Recorder:
         if row.skipped:
             return
         if self._was_aborted(event.transaction.xid):
-            row.state = "discarded"
-            if row.stored or row.id in portion.rows:
-                portion.rows[row.id] = row
+            portion.discard(row)
             return
         self._touch(portion, event.transaction, row)
         row.state = "aborted"

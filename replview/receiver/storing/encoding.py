@@ -6,18 +6,20 @@ form of the values.
 """
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import orjson
+import psycopg
 import xxhash
 
 from decoder.events import Change, Truncation
-from decoder.messages import LogicalMessage
-from decoder.tuples import UNCHANGED
+from decoder.messages import UNCHANGED, LogicalMessage
 from replview.receiver.actors import note_actor
 from replview.receiver.storing.table_plans import Aside, TablePlan, TablePlans, as_json
 from replview.store.read.rows import NULL_MARK, SEPARATOR
+from replview.store.write import copy_rows
 from replview.store.write.copy_rows import (
     NULL,
     LargeText,
@@ -48,6 +50,19 @@ _MARKS = orjson.OPT_PASSTHROUGH_DATACLASS
 #: How orjson would write the mark for a value that was not sent. An update that a row filter made
 #: an insert can have one; to look for it here costs a tenth of looking through the values.
 _UNCHANGED = _dumps(UNCHANGED)
+
+
+@contextmanager
+def copying_changes(
+    connection: psycopg.Connection[Any], plans: TablePlans
+) -> Iterator["ChangeEncoder"]:
+    """What is encoded goes into ``change``; ``asides`` are to be stored when the COPY is over."""
+    with connection.cursor().copy(copy_rows.COPY_CHANGES) as copy:
+        copy.write(copy_rows.COPY_HEADER)
+        encoder = ChangeEncoder(plans, copy.write)
+        yield encoder
+        encoder.flush()
+        copy.write(copy_rows.COPY_TRAILER)
 
 
 class ChangeEncoder:

@@ -121,6 +121,12 @@ class Portion:
     #: A streamed or prepared transaction began, grew or ended.
     open_changed: bool = False
 
+    def discard(self, row: TransactionRow) -> None:
+        """Hide a row, if it has come as far as the store."""
+        row.state = "discarded"
+        if row.stored or row.id in self.rows:
+            self.rows[row.id] = row
+
     @property
     def last_commit_time_us(self) -> int | None:
         """The commit time of the last transaction that ends here."""

@@ -15,19 +15,19 @@ from decoder.events import Event, OpenTransaction, RelationSeen
 from decoder.scalars import LSN
 from replview.receiver.culprits import Culprit, Trial, blames_data
 from replview.receiver.mask_rules import MARK
+from replview.receiver.quarantine import settle
 from replview.receiver.reports import ReceiverFacts
-from replview.receiver.skips import settle
-from replview.receiver.storing.encoding import ChangeEncoder
+from replview.receiver.storing.encoding import copying_changes
 from replview.receiver.storing.portions import MessageRow, Note, Portion
-from replview.receiver.storing.prepared_endings import PreparedEndings
 from replview.receiver.storing.table_plans import TablePlans
-from replview.receiver.storing.transaction_copy import (
+from replview.receiver.storing.transactions import (
+    TOMBSTONE,
+    PreparedEndings,
     datetime_of,
     lsn_text,
     store_rows,
     store_transitions,
 )
-from replview.store.write import copy_rows
 from replview.store.write.copy_rows import TransactionRow, store_large_values
 from replview.store.write.lease import Fenced, Lease
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
@@ -46,10 +46,6 @@ UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)
 WHERE id = %(slot_id)s AND epoch = %(epoch)s
 RETURNING desired, outside_writes, {MARK}
 """  # noqa: S608 (of constants)
-_TOMBSTONE = """
-INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
-VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
-"""
 
 
 class StoreRefused(Exception):
@@ -253,16 +249,12 @@ class StoreWriter:
             )
 
     def _copy_changes(self, portion: Portion) -> None:
-        with self._connection.cursor().copy(copy_rows.COPY_CHANGES) as copy:
-            copy.write(copy_rows.COPY_HEADER)
-            encoder = ChangeEncoder(self._plans, copy.write)
+        with copying_changes(self._connection, self._plans) as encoder:
             for row, changes in portion.runs:
                 encoder.encode(row, changes)
             for entry in portion.committed:
                 if isinstance(entry, MessageRow):
                     encoder.encode_message(entry.row, entry.lsn, entry.document)
-            encoder.flush()
-            copy.write(copy_rows.COPY_TRAILER)
         store_large_values(self._connection, encoder.asides)
 
     def _store_tombstones(self, portion: Portion) -> None:
@@ -278,7 +270,7 @@ class StoreWriter:
             abort_lsn, aborted_at = tombstone.abort_lsn, datetime_of(tombstone.abort_time_us)
             stones.append((row.id, tombstone.subxid, lsn_text(abort_lsn), aborted_at, changes))
         if stones:
-            self._connection.cursor().executemany(_TOMBSTONE, stones)
+            self._connection.cursor().executemany(TOMBSTONE, stones)
 
     def _assign_places(self, portion: Portion) -> None:
         """Give out commit_seq, in the order in which the transactions ended."""

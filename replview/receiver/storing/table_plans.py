@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 import psycopg
 
-from decoder.messages import Relation
-from decoder.tuples import NoValue, Undecoded
+from decoder.messages import NoValue, Relation, Undecoded
 from replview.receiver.mask_rules import ColumnRules, MaskRules
 from replview.receiver.source_catalog import NamedTables
 from replview.store.read.mask_rules import NamedColumn

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from decoder.events import Event
-from decoder.timestamps import now_us
+from decoder.scalars import now_us
 from replview.receiver.culprits import Unstorable
 from replview.receiver.storing.batching import Recorder
 from replview.receiver.storing.portions import Portion

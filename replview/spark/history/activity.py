@@ -1,24 +1,35 @@
-"""How much changes: in a table, in which of its rows most, and in transactions."""
+"""How much changes, in a table, its rows, transactions; and who changed what."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
 
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset, Incarnation
-from replview.spark.history.reach import Moment
-from replview.spark.history.results import Result
-from replview.spark.history.row_intervals import key_names, placed
+from replview.spark.history.reach import Moment, Span, span_doubts
+from replview.spark.history.results import Result, masked_of
+from replview.spark.history.row_intervals import (
+    GONE,
+    INTERVAL,
+    STREAM,
+    by_key,
+    in_epochs,
+    key_names,
+    placed,
+    with_intervals,
+)
 from replview.spark.history.snapshots import named
-from replview.spark.history.spans import Span, span_doubts
 from replview.spark.quoting import tick
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def churn(
-    spark: "SparkSession", dataset: Dataset, span: Span | None = None, *, every: str = "hour"
+    spark: SparkSession, dataset: Dataset, span: Span | None = None, *, every: str = "hour"
 ) -> Result:
     """Changes of a table in each minute, hour, day, week or month (UTC) that has some.
 
@@ -26,8 +37,6 @@ def churn(
     transactions bigint, actors bigint`` (counted), and where rows have a key ``changed_rows
     bigint`` (about: different keys). Baselines are no changes.
     """
-    from pyspark.sql import functions as F
-
     changes = _changes(spark, dataset, span or Span())
     counts: list[Any] = [*_counts(), F.count_distinct("_commit_version").alias("transactions")]
     counts.append(F.count_distinct("_actor").alias("actors"))
@@ -42,7 +51,7 @@ def churn(
 
 
 def hot_rows(
-    spark: "SparkSession", dataset: Dataset, span: Span | None = None, *, top: int = 20
+    spark: SparkSession, dataset: Dataset, span: Span | None = None, *, top: int = 20
 ) -> Result:
     """The rows that changed most often.
 
@@ -50,8 +59,6 @@ def hot_rows(
     actors bigint, first_change, last_change timestamp``. Raises ``SparkProblem`` where rows cannot
     be told apart.
     """
-    from pyspark.sql import functions as F
-
     keys = dataset.keys()
     changes = named(placed(_changes(spark, dataset, span or Span()), keys), keys)
     frame = (
@@ -73,10 +80,8 @@ def hot_rows(
     return Result(frame, not reasons, reasons, {"table": dataset.name, "key": names})
 
 
-def _changes(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame":
+def _changes(spark: SparkSession, dataset: Dataset, span: Span) -> DataFrame:
     """One row a change of the stream."""
-    from pyspark.sql import functions as F
-
     moment = Moment(span.to_lsn, span.until)
     rows = dataset.changes(spark, until_lsn=moment.lsn, until=moment.time)
     rows = span.since_of(rows, time="_commit_timestamp")
@@ -84,8 +89,6 @@ def _changes(spark: "SparkSession", dataset: Dataset, span: Span) -> "DataFrame"
 
 
 def _counts() -> list[Any]:
-    from pyspark.sql import functions as F
-
     kind = F.col("_change_type")
     return [
         F.count_if(kind == "insert").alias("inserts"),
@@ -96,7 +99,7 @@ def _counts() -> list[Any]:
 
 
 def transaction_sizes(
-    spark: "SparkSession", incarnation: Incarnation, span: Span | None = None
+    spark: SparkSession, incarnation: Incarnation, span: Span | None = None
 ) -> Result:
     """Percentiles of what a transaction holds, exact.
 
@@ -104,8 +107,6 @@ def transaction_sizes(
     transactions bigint, mean double, p50 … p99 double, largest bigint, total bigint, largest_xid
     bigint`` (the xid of the largest).
     """
-    from pyspark.sql import functions as F
-
     found = _committed(spark, incarnation, span)
     both = found.select(
         "xid",
@@ -135,7 +136,7 @@ def transaction_sizes(
 
 
 def transaction_rates(
-    spark: "SparkSession",
+    spark: SparkSession,
     incarnation: Incarnation,
     span: Span | None = None,
     *,
@@ -146,8 +147,6 @@ def transaction_rates(
     Rows: ``period timestamp, transactions bigint, changes bigint, size_bytes bigint, largest
     bigint`` (changes of the largest), ``actors bigint``.
     """
-    from pyspark.sql import functions as F
-
     frame = (
         _committed(spark, incarnation, span)
         .groupBy(F.date_trunc(every, "commit_time").alias("period"))
@@ -164,10 +163,187 @@ def transaction_rates(
     return Result(frame, not reasons, reasons, {"life": incarnation.name, "every": every})
 
 
-def _committed(spark: "SparkSession", incarnation: Incarnation, span: Span | None) -> "DataFrame":
+def _committed(spark: SparkSession, incarnation: Incarnation, span: Span | None) -> DataFrame:
     """The stream's transactions: neither baselines nor messages outside of any."""
-    from pyspark.sql import functions as F
-
     counted: Any = F.col("inserts") + F.col("updates") + F.col("deletes") + F.col("truncates")
     found = incarnation.transactions(spark).where(F.col("state") == "committed")
     return (span or Span()).of(found, time="commit_time").withColumn("changes", counted)
+
+
+_BEFORE_UNKNOWN = "update, before unknown"
+
+
+def who_changed(
+    spark: SparkSession,
+    datasets: Sequence[Dataset],
+    span: Span | None = None,
+    masked: Mapping[str, Sequence[str]] | None = None,
+) -> Result:
+    """Who changed which column how often, by comparing each update with the row before it.
+
+    Rows, most changes first: ``actor string`` (null: nobody said), ``table string, operation
+    string`` (insert, update, delete), ``column string, changes bigint``. Inserts and deletes are of
+    whole rows: their ``column`` is null. So is that of updates of which nothing tells the row
+    before (counted apart as ``update, before unknown``). A column that the server did not send
+    because it stayed as it was did not change. Of a ``masked`` one nobody is told whether it did:
+    it is not counted. Of a table whose rows cannot be told apart changes are counted, and no update
+    is compared.
+    """
+    hidden = {each.name: masked_of(each, masked or {}) for each in datasets}
+    within = span or Span()
+    frames = [
+        _of_table(spark, each, within, hidden[each.name])
+        if each.tells_rows_apart
+        else _not_compared(spark, each, within)
+        for each in datasets
+    ]
+    frame = reduce(lambda one, other: one.unionByName(other), frames)
+    order = (F.col("changes").desc(), "table", "actor", "operation", "column")
+    details: dict[str, Any] = {"tables": list(hidden)}
+    if any(hidden.values()):
+        details["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
+    if apart := [each.name for each in datasets if not each.tells_rows_apart]:
+        details["not_compared_for_want_of_one_key"] = apart
+    reasons = span_doubts(spark, datasets[0].incarnation, within, datasets)
+    return Result(frame.orderBy(*order), not reasons, reasons, details)
+
+
+def _not_compared(spark: SparkSession, dataset: Dataset, span: Span) -> DataFrame:
+    """Changes of whole rows, where nothing tells which row was which before."""
+    rows = dataset.changes(spark, until_lsn=span.to_lsn, until=span.until)
+    rows = span.since_of(rows, time="_commit_timestamp")
+    kind = F.col("_change_type")
+    rows = rows.where(F.col("_xid").isNotNull() & (kind != "update_preimage"))
+    operation = F.when(kind == "update_postimage", _BEFORE_UNKNOWN).otherwise(kind)
+    return rows.groupBy(F.col("_actor").alias("actor"), operation.alias("operation")).agg(
+        F.count("*").alias("changes")
+    ).select(
+        "actor", F.lit(dataset.name).alias("table"), "operation",
+        F.lit(None).cast("string").alias("column"), "changes",
+    )  # fmt: skip
+
+
+def _of_table(
+    spark: SparkSession, dataset: Dataset, span: Span, hidden: frozenset[str]
+) -> DataFrame:
+    keys = dataset.keys()
+    # The row before may have been left so before the span.
+    rows = dataset.changes(spark, until_lsn=span.to_lsn, until=span.until)
+    # Without rows before updates none has moved to another key.
+    may_move = bool(rows.where(F.col("_change_type") == "update_preimage").select(F.lit(1)).head(1))
+    rows = with_intervals(in_epochs(named(placed(rows, keys), keys), ()), keys)
+    seen = [column for column in dataset.columns if column.source_name not in hidden]
+    compared = [column for column in seen if column not in keys]
+    rows = _with_before(rows, keys, compared)
+    rows = _with_moves(rows, keys, compared) if may_move else _without_moves(rows, compared)
+    rows = span.since_of(rows, time="_commit_timestamp").where(F.col(STREAM) == 1)
+    changed = rows.where(F.col("_change_type") != "update_preimage").select(
+        F.col("_actor").alias("actor"), F.explode(_events(compared, keys, seen)).alias("event")
+    )
+    counted = changed.groupBy("actor", "event.operation", "event.column").agg(
+        F.count("*").alias("changes")
+    )
+    return counted.select(
+        "actor", F.lit(dataset.name).alias("table"), "operation", "column", "changes"
+    )
+
+
+def _with_before(rows: DataFrame, keys: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
+    """``_before<n>``: the digest of a column's last known value before a change under the same key;
+    null: unknown.
+    """
+    before = by_key(keys).rowsBetween(-(1 << 31), -1)
+    added: dict[str, Any] = {}
+    for n, column in enumerate(columns):
+        mine = F.struct(_digest(column).alias("digest"), F.col(INTERVAL).alias("interval"))
+        last = F.last(F.when(_sent(column), mine), ignorenulls=True).over(before)
+        added[f"_before{n}"] = last
+    return rows.withColumns(added).withColumns({
+        name: F.when(F.col(name)["interval"] == F.col(INTERVAL), F.col(name)["digest"]) for name in
+        added
+    })  # fmt: skip
+
+
+def _without_moves(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """What ``_with_moves`` gives where no row has moved: nothing is known before a row begins."""
+    names = [f"_before{n}" for n in range(len(columns))]
+    known = {name: F.when(~F.col("_begins"), F.col(name)) for name in names}
+    return rows.withColumns(known | {"_old_key": F.lit(None).cast("array<bigint>")})
+
+
+def _with_moves(rows: DataFrame, keys: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
+    """``_before<n>`` also of an update that moved its row to another key, and ``_old_key``: the key
+    before it; null: it did not.
+    """
+    names = [f"_before{n}" for n in range(len(columns))]
+    left = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
+        "_commit_version",
+        "_seq",
+        _key(keys).alias("_old_key"),
+        *(
+            F.when(_sent(column), _digest(column)).otherwise(F.col(name)).alias(f"{name}x")
+            for name, column in zip(names, columns, strict=True)
+        ),
+    )
+    joined = rows.join(left, ["_commit_version", "_seq"], "left")
+    return joined.withColumns({
+        name: F.when(F.col("_begins"), F.col(f"{name}x")).otherwise(F.col(name)) for name in names
+    })  # fmt: skip
+
+
+def _sent(column: Column) -> Expression:
+    return ~F.array_contains("_not_sent", column.source_name)
+
+
+def _key(keys: Sequence[Column]) -> Expression:
+    """A row's key as digests."""
+    return F.array(*(_digest(column) for column in keys))
+
+
+def _digest(column: Column) -> Expression:
+    """A value as a number, also one that its column cannot hold."""
+    text = F.try_element_at("_pg_raw", F.lit(column.source_name))
+    # A hash leaves nulls out: what is null is said beside.
+    value = F.col(tick(column.name))
+    return F.xxhash64(value.isNull(), value, text.isNull(), text)
+
+
+def _events(
+    columns: Sequence[Column], keys: Sequence[Column], seen: Sequence[Column]
+) -> Expression:
+    """What one change did to columns that may be seen: ``array<struct<operation, column>>``."""
+
+    def event(operation: str, column: str | None) -> Expression:
+        name = F.lit(column).cast("string")
+        return F.struct(F.lit(operation).alias("operation"), name.alias("column"))
+
+    begins = F.col("_begins")
+    changed = [
+        # A large value that was not sent before and is now: it did change.
+        F.when(
+            _sent(column)
+            & ~F.coalesce(F.col(f"_before{n}") == _digest(column), begins & ~_known(n)),
+            event("update", column.source_name),
+        )
+        for n, column in enumerate(columns)
+    ]
+    moved = [
+        F.when(F.col("_old_key")[n] != _digest(key), event("update", key.source_name))
+        for n, key in enumerate(keys)
+        if key in seen
+    ]
+    kind = F.col("_change_type")
+    unknown = F.array(event(_BEFORE_UNKNOWN, None))
+    # Gives an array without events its type.
+    nothing = F.when(F.lit(False), event("", None))
+    return (
+        F.when(kind == "insert", F.array(event("insert", None)))
+        .when(kind == "delete", F.array(event("delete", None)))
+        .when(begins & F.col("_old_key").isNull(), unknown)
+        .when(begins, F.array_compact(F.array(*moved, *changed, nothing)))
+        .otherwise(F.array_compact(F.array(*changed, nothing)))
+    )
+
+
+def _known(number: int) -> Expression:
+    return F.col(f"_before{number}").isNotNull()

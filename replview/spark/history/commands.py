@@ -7,96 +7,67 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
-from replview.spark.history.activity import churn, hot_rows, transaction_rates, transaction_sizes
-from replview.spark.history.datasets import Dataset, Incarnation
+from replview.spark.history.datasets import Incarnation
 from replview.spark.history.results import Result, without_masked
-from replview.spark.history.snapshots import as_of
-from replview.spark.history.spans import Span
-from replview.spark.history.versions import row_versions, schema_versions
-from replview.spark.history.who_changed import who_changed
 from replview.spark.sessions import SparkProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Job = Callable[["SparkSession", argparse.Namespace], Result]
+    from replview.spark.history.reach import Span
+
 _PERIODS = ("minute", "hour", "day", "week", "month")
 
 
-def _as_of(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    dataset = _dataset(options)
-    found = as_of(spark, dataset, lsn=options.lsn, time=options.time)
-    return without_masked(found, dataset, options.masked)
-
-
-def _row_versions(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    dataset = _dataset(options)
-    found = row_versions(spark, dataset, lsn=options.lsn, time=options.time)
-    return without_masked(found, dataset, options.masked)
-
-
-def _churn(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    return churn(spark, _dataset(options), _span(options), every=options.every)
-
-
-def _hot_rows(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    dataset = _dataset(options)
-    found = hot_rows(spark, dataset, _span(options), top=options.top)
-    return without_masked(found, dataset, options.masked)
-
-
-def _sizes(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    return transaction_sizes(spark, Incarnation.find(options.root, options.life), _span(options))
-
-
-def _rates(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    incarnation = Incarnation.find(options.root, options.life)
-    return transaction_rates(spark, incarnation, _span(options), every=options.every)
-
-
-def _who_changed(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    incarnation = Incarnation.find(options.root, options.life)
-    chosen = [incarnation.table(name) for name in options.table or ()] or incarnation.tables()
-    if not chosen:
-        raise SparkProblem(f"no table is exported of {incarnation.name} there",
-                           "export a slice with changes of tables")  # fmt: skip
-    return who_changed(spark, chosen, _span(options), options.masked)
-
-
-def _schema_versions(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    return schema_versions(spark, _dataset(options), _span(options))
-
-
-#: Command → what it does, its function, the groups of options it takes.
-JOBS: dict[str, tuple[str, Job, tuple[str, ...]]] = {
-    "as-of": ("a table as it was at a commit LSN or time", _as_of, ("table", "moment")),
+#: Command → what it shows, the groups of options it takes.
+JOBS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "as-of": ("a table as it was at a commit LSN or time", ("table", "moment")),
     "row-versions": (
         "every state of a table's rows, from when to when (SCD type 2)",
-        _row_versions,
         ("table", "moment"),
     ),
-    "churn": ("how much a table changes", _churn, ("table", "span", "every")),
-    "hot-rows": (
-        "the rows of a table that changed most often",
-        _hot_rows,
-        ("table", "span", "top"),
-    ),
-    "transaction-sizes": ("percentiles of the sizes of transactions", _sizes, ("span",)),
-    "transaction-rates": ("transactions in each minute or hour", _rates, ("span", "every")),
-    "who-changed-what": (
-        "changes by actor, table and column",
-        _who_changed,
-        ("tables", "span"),
-    ),
-    "schema-versions": ("the shapes of a table in a span", _schema_versions, ("table", "span")),
+    "churn": ("how much a table changes", ("table", "span", "every")),
+    "hot-rows": ("the rows of a table that changed most often", ("table", "span", "top")),
+    "transaction-sizes": ("percentiles of the sizes of transactions", ("span",)),
+    "transaction-rates": ("transactions in each minute or hour", ("span", "every")),
+    "who-changed-what": ("changes by actor, table and column", ("tables", "span")),
+    "schema-versions": ("the shapes of a table in a span", ("table", "span")),
 }
 
 
+def compute(spark: "SparkSession", options: argparse.Namespace) -> Result:
+    """What the chosen job gives. Raises ``SparkProblem``, ``TargetProblem``."""
+    # Late: pages know the jobs where there is no Spark.
+    from replview.spark.history import activity, snapshots
+
+    incarnation = Incarnation.find(options.root, options.life)
+    if options.name == "transaction-sizes":
+        return activity.transaction_sizes(spark, incarnation, _span(options))
+    if options.name == "transaction-rates":
+        return activity.transaction_rates(spark, incarnation, _span(options), every=options.every)
+    if options.name == "who-changed-what":
+        chosen = [incarnation.table(name) for name in options.table or ()] or incarnation.tables()
+        if not chosen:
+            raise SparkProblem(f"no table is exported of {incarnation.name} there",
+                               "export a slice with changes of tables")  # fmt: skip
+        return activity.who_changed(spark, chosen, _span(options), options.masked)
+    table = incarnation.table(options.table)
+    if options.name == "churn":
+        return activity.churn(spark, table, _span(options), every=options.every)
+    if options.name == "schema-versions":
+        return snapshots.schema_versions(spark, table, _span(options))
+    if options.name == "hot-rows":
+        found = activity.hot_rows(spark, table, _span(options), top=options.top)
+    else:
+        of = snapshots.as_of if options.name == "as-of" else snapshots.row_versions
+        found = of(spark, table, lsn=options.lsn, time=options.time)
+    return without_masked(found, table, options.masked)
+
+
 def add_jobs(commands: Any) -> None:
-    """A parser for each job; the chosen one's function is in ``job``."""
-    for name, (help_, job, groups) in JOBS.items():
+    """A parser for each job."""
+    for name, (help_, groups) in JOBS.items():
         parser = commands.add_parser(name, help=help_, description=f"Show {help_}.")
-        parser.set_defaults(job=job)
         parser.add_argument("--root", required=True, metavar="URL", help="where slices were "
                             "exported to")  # fmt: skip
         parser.add_argument("--incarnation", "--life", dest="life", metavar="SOURCE/SLOT-NUMBER",
@@ -189,9 +160,7 @@ def moment(text: str) -> dt.datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
 
 
-def _dataset(options: argparse.Namespace) -> Dataset:
-    return Dataset.find(options.root, options.table, options.life)
+def _span(options: argparse.Namespace) -> "Span":
+    from replview.spark.history.reach import Span
 
-
-def _span(options: argparse.Namespace) -> Span:
     return Span(options.from_lsn, options.to_lsn, options.since, options.until)

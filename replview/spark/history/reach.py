@@ -1,9 +1,11 @@
-"""How far a table's exported history reaches: where it begins, and whether it has holes."""
+"""How far exported history reaches, of a table or in a span, and why to doubt what is computed."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
@@ -11,10 +13,6 @@ from replview.parquet.slices import Slice
 from replview.spark.history.datasets import Dataset, Incarnation
 from replview.spark.history.row_intervals import STREAM, Truncation, placed
 from replview.spark.quoting import tick
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
-
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -61,11 +59,9 @@ class Reach:
 
 
 def read_reach(
-    spark: "SparkSession", dataset: Dataset, keys: Sequence[Column], moment: Moment
+    spark: SparkSession, dataset: Dataset, keys: Sequence[Column], moment: Moment
 ) -> Reach:
     """One pass over the columns that tell of changes, and one over the events."""
-    from pyspark.sql import functions as F
-
     rows = placed(dataset.changes(spark, until_lsn=moment.lsn, until=moment.time), keys)
     baseline = F.when(F.col(STREAM) == 0, F.col("_commit_version"))
     update = F.when(F.col("_change_type") == "update_postimage", F.col("_not_sent"))
@@ -99,11 +95,9 @@ def read_reach(
 
 
 def _truncations(
-    spark: "SparkSession", dataset: Dataset, moment: Moment
+    spark: SparkSession, dataset: Dataset, moment: Moment
 ) -> list[tuple[int, int, dt.datetime | None]]:
     """Where the table was truncated, in order, and when."""
-    from pyspark.sql import functions as F
-
     events = dataset.incarnation.events(spark).where(F.col("op") == "truncate")
     relation = dataset.relation
     named = (F.col("schema") == relation.schema) & (F.col("table") == relation.table)
@@ -115,10 +109,8 @@ def _truncations(
     return sorted((tuple(row) for row in found), key=lambda one: one[:2])
 
 
-def committed_by(frame: "DataFrame", moment: Moment, *, time: str) -> "DataFrame":
+def committed_by(frame: DataFrame, moment: Moment, *, time: str) -> DataFrame:
     """Those of transactions or events that had committed by then."""
-    from pyspark.sql import functions as F
-
     if moment.lsn is not None:
         frame = frame.where(F.col("_commit_version") <= moment.lsn)
     if moment.time is not None:
@@ -129,7 +121,7 @@ def committed_by(frame: "DataFrame", moment: Moment, *, time: str) -> "DataFrame
 
 
 def doubts(
-    spark: "SparkSession", dataset: Dataset, reach: Reach, moment: Moment, base: int | None
+    spark: SparkSession, dataset: Dataset, reach: Reach, moment: Moment, base: int | None
 ) -> list[str]:
     """Why rows worked out from ``base`` to the moment may be other than they were: sentences."""
     found = []
@@ -154,10 +146,8 @@ def doubts(
     return [*found, *_beyond(moment, row)]
 
 
-def _exported(spark: "SparkSession", dataset: Dataset, moment: Moment, low: int) -> "Row":
+def _exported(spark: SparkSession, dataset: Dataset, moment: Moment, low: int) -> Row:
     """Which transactions are exported from a commit LSN to the moment; where all of them end."""
-    from pyspark.sql import functions as F
-
     transactions = dataset.incarnation.transactions(spark)
     within = committed_by(transactions.where(F.col("_commit_version") >= low), moment,
                           time="commit_time")  # fmt: skip
@@ -180,7 +170,7 @@ def _exported(spark: "SparkSession", dataset: Dataset, moment: Moment, low: int)
     return row
 
 
-def _beyond(moment: Moment, row: "Row") -> Iterator[str]:
+def _beyond(moment: Moment, row: Row) -> Iterator[str]:
     """Why the moment lies beyond what is exported."""
     if moment.lsn is not None and (row["lsn"] is None or row["lsn"] < moment.lsn):
         end = "before any" if row["lsn"] is None else f"at {LSN(row['lsn'])}"
@@ -230,3 +220,94 @@ def _all_of(part: Slice, dataset: Dataset | None) -> bool:
     if part.since is not None or part.until is not None:
         return False
     return not part.tables or (dataset is not None and dataset.name in part.tables)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Open ends are None; all ends are included."""
+
+    from_lsn: int | None = None
+    to_lsn: int | None = None
+    since: dt.datetime | None = None
+    until: dt.datetime | None = None
+
+    def since_of(self, frame: DataFrame, *, time: str) -> DataFrame:
+        """What is not before it; files of earlier days are not opened."""
+        from pyspark.sql import functions as F
+
+        if self.from_lsn is not None:
+            frame = frame.where(F.col("_commit_version") >= self.from_lsn)
+        if self.since is not None:
+            frame = frame.where(F.col("commit_date") >= F.lit(self.since.astimezone(dt.UTC).date()))
+            frame = frame.where(F.col(time) >= F.lit(self.since))
+        return frame
+
+    def of(self, frame: DataFrame, *, time: str) -> DataFrame:
+        """What is in it."""
+        from pyspark.sql import functions as F
+
+        frame = self.since_of(frame, time=time)
+        if self.to_lsn is not None:
+            frame = frame.where(F.col("_commit_version") <= self.to_lsn)
+        if self.until is not None:
+            frame = frame.where(F.col("commit_date") <= F.lit(self.until.astimezone(dt.UTC).date()))
+            frame = frame.where(F.col(time) <= F.lit(self.until))
+        return frame
+
+
+def span_doubts(
+    spark: SparkSession, incarnation: Incarnation, span: Span, datasets: Sequence[Dataset] = ()
+) -> tuple[str, ...]:
+    """Sentences; none: what is exported has all of the span. Of these tables, or of transactions.
+
+    An open end is that of what is exported: what is not told of lies beyond.
+    """
+    own = incarnation.transactions(spark).where(F.col("state") != "snapshot")
+    within = span.of(own, time="commit_time").agg(
+        F.count_if(F.col("state") == "skipped").alias("skipped"),
+        F.min("commit_seq").alias("first"),
+        F.max("commit_seq").alias("last"),
+    )
+    micros = F.unix_micros("commit_time")
+    ends = own.agg(
+        F.min("_commit_version").alias("first_lsn"), F.max("_commit_version").alias("last_lsn"),
+        F.min(micros).alias("first_time"), F.max(micros).alias("last_time"),
+    )  # fmt: skip
+    (row,) = within.crossJoin(ends).collect()
+    found = _beyond_span(span, row)
+    if row["last"] is None:
+        return (*found, "no transaction of that time is exported")
+    seqs = (row["first"] - 1, row["last"])
+    if gone := deleted(incarnation, *seqs):
+        found.append(f"{gone} of its transactions were deleted before they were exported")
+    if row["skipped"]:
+        found.append(f"{row['skipped']} transactions were left out of the record")
+    for one in datasets or (None,):
+        found.extend(holes(incarnation, *seqs, dataset=one))
+    # What is so of all tables is said once.
+    return tuple(dict.fromkeys(found))
+
+
+def _beyond_span(span: Span, row: Row) -> list[str]:
+    """Ends of the span that lie beyond what is exported."""
+    first, last = (_moment(row[name]) for name in ("first_time", "last_time"))
+    found = []
+    if span.to_lsn is not None and (row["last_lsn"] or 0) < span.to_lsn:
+        found.append(f"what is exported ends {_at(row['last_lsn'])}, before the end asked for")
+    if span.until is not None and last is not None and last < span.until:
+        found.append(f"what is exported ends at {last.isoformat()}, before the end asked for")
+    if span.from_lsn is not None and (row["first_lsn"] or 0) > span.from_lsn:
+        found.append(f"what is exported begins {_at(row['first_lsn'])}, after the beginning asked "
+                     "for")  # fmt: skip
+    if span.since is not None and first is not None and first > span.since:
+        found.append(f"what is exported begins at {first.isoformat()}, after the beginning asked "
+                     "for")  # fmt: skip
+    return found
+
+
+def _at(lsn: int | None) -> str:
+    return "before any" if lsn is None else f"at {LSN(lsn)}"
+
+
+def _moment(micros: int | None) -> dt.datetime | None:
+    return None if micros is None else _EPOCH + dt.timedelta(microseconds=micros)

@@ -13,18 +13,17 @@ there) to its delete, the update that moved it away, or a truncation.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
 
 from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
 from replview.spark.quoting import tick
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Expression
-    from pyspark.sql import DataFrame, WindowSpec
 
 #: What ``placed`` adds: the order of rows with equal commits, and of a change's two rows.
 STREAM, RANK = "_stream", "_rank"
@@ -44,10 +43,8 @@ def held(column: Column) -> bool:
     return column.arrow in _ALWAYS_HELD
 
 
-def raw(column: Column) -> "Expression":
+def raw(column: Column) -> Expression:
     """The text of a value that its column cannot hold; null: it holds it."""
-    from pyspark.sql import functions as F
-
     return F.try_element_at("_pg_raw", F.lit(column.source_name))
 
 
@@ -58,10 +55,8 @@ def key_names(keys: Sequence[Column]) -> list[str]:
     ]
 
 
-def placed(changes: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
+def placed(changes: DataFrame, keys: Sequence[Column]) -> DataFrame:
     """Changes with what they are ordered and told apart by."""
-    from pyspark.sql import functions as F
-
     added: dict[str, Any] = {
         STREAM: F.col("_xid").isNotNull().cast("int"),
         RANK: (F.col("_change_type") != "update_preimage").cast("int"),
@@ -73,24 +68,18 @@ def placed(changes: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
     return changes.withColumns(added)
 
 
-def place() -> "Expression":
+def place() -> Expression:
     """The place of a row of ``placed``: comparable, and of no other row of the table."""
-    from pyspark.sql import functions as F
-
     return F.struct(*PLACE)
 
 
-def by_key(keys: Sequence[Column], *more: str) -> "WindowSpec":
+def by_key(keys: Sequence[Column], *more: str) -> WindowSpec:
     """A window of each key's changes, in their order."""
-    from pyspark.sql import Window
-
     return Window.partitionBy(*key_names(keys), *more).orderBy(*PLACE)
 
 
-def truncations_before(truncations: Sequence[Truncation]) -> "Expression":
+def truncations_before(truncations: Sequence[Truncation]) -> Expression:
     """How many truncations a row comes after."""
-    from pyspark.sql import functions as F
-
     known = F.from_json(
         F.lit(orjson.dumps([{"v": v, "s": s} for v, s in truncations]).decode()),
         "array<struct<v:bigint,s:int>>",
@@ -103,17 +92,13 @@ def truncations_before(truncations: Sequence[Truncation]) -> "Expression":
     return F.size(F.filter(known, lambda one: one < mine))
 
 
-def in_epochs(rows: "DataFrame", truncations: Sequence[Truncation]) -> "DataFrame":
+def in_epochs(rows: DataFrame, truncations: Sequence[Truncation]) -> DataFrame:
     """Rows of ``placed`` with ``_epoch``: how many truncations came before."""
-    from pyspark.sql import functions as F
-
     return rows.withColumn("_epoch", truncations_before(truncations) if truncations else F.lit(0))
 
 
-def with_intervals(rows: "DataFrame", keys: Sequence[Column]) -> "DataFrame":
+def with_intervals(rows: DataFrame, keys: Sequence[Column]) -> DataFrame:
     """Rows of ``in_epochs`` with ``_life``, ``_gone``, ``_next`` and ``_next_gone``."""
-    from pyspark.sql import functions as F
-
     window = by_key(keys, "_epoch")
     kind = F.col("_change_type")
     following = F.struct("_commit_version", "_commit_timestamp", STREAM, "_seq", "_change_type")
@@ -143,7 +128,7 @@ class Unsent:
         """The name of the last value known of a column: ``struct<value, raw>``, null: unknown."""
         return f"_known{number}"
 
-    def filled(self, rows: "DataFrame", keys: Sequence[Column], *, moves: bool) -> "DataFrame":
+    def filled(self, rows: DataFrame, keys: Sequence[Column], *, moves: bool) -> DataFrame:
         """Rows of ``with_intervals`` with the last known value of each such column.
 
         ``moves``: some update that moved its row to another key left one of them out; its value is
@@ -167,7 +152,7 @@ class Unsent:
         })  # fmt: skip
         return self._followed(rows) if moves else rows
 
-    def sent(self, column: Column) -> "Expression":
+    def sent(self, column: Column) -> Expression:
         """Whether a row says what the column holds."""
         from pyspark.sql import functions as F
 
@@ -175,13 +160,13 @@ class Unsent:
         lacking = self.dataset.lacking(column)
         return sent & ~F.col("_relation_version").isin(lacking) if lacking else sent
 
-    def _cell(self, column: Column) -> "Expression":
+    def _cell(self, column: Column) -> Expression:
         from pyspark.sql import functions as F
 
         text = F.lit(None).cast("string") if held(column) else raw(column)
         return F.struct(F.col(tick(column.name)).alias("value"), text.alias("raw"))
 
-    def _followed(self, rows: "DataFrame") -> "DataFrame":
+    def _followed(self, rows: DataFrame) -> DataFrame:
         """Values that a row had under the keys it had before, however often it moved."""
         from pyspark.sql import functions as F
 
@@ -204,13 +189,11 @@ class Unsent:
         )
 
 
-def _follow(found: "DataFrame", names: Sequence[str]) -> "DataFrame":
+def _follow(found: DataFrame, names: Sequence[str]) -> DataFrame:
     """Life → what was known at the end of the interval it came from, or of those before that.
 
     Each round reaches twice as far back as the one before.
     """
-    from pyspark.sql import functions as F
-
     unknown = F.lit(False)
     for name in names:
         unknown = unknown | F.col(name).isNull()

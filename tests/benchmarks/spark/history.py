@@ -58,12 +58,11 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         hot_rows,
         transaction_rates,
         transaction_sizes,
+        who_changed,
     )
     from replview.spark.history.datasets import Dataset, Incarnation
-    from replview.spark.history.snapshots import as_of
-    from replview.spark.history.spans import Span
-    from replview.spark.history.versions import row_versions, schema_versions
-    from replview.spark.history.who_changed import who_changed
+    from replview.spark.history.reach import Span
+    from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 
     life, orders = Incarnation.find(root), Dataset.find(root, "public.orders")
     whole = Span(None, None, None, None)

@@ -143,7 +143,7 @@ def test_what_the_files_do_not_hold_keeps_the_mark_where_it_is(
         change.seq = 3
         Change.objects.bulk_create([change])
     monkeypatch.setattr(
-        "replview.parquet.writing.parts._check", lambda changes, part: None
+        "replview.parquet.writing.files._check", lambda changes, part: None
     )  # the writer's own look
     Change.objects.filter(transaction_id=first.pk, seq=2).update(relation_id=None)
 

@@ -1,14 +1,16 @@
-"""``_schema.json``: the schema that reads every file of a dataset, of whatever slice.
+"""A table's dataset: ``_schema.json``, which reads all its files, and the root a slice goes to.
 
 Files of different slices may differ: a column came, went, or became wider. Published is what holds
 them all: the newest shape's columns, then those it had before. What cannot be read as one (a column
-that became another kind of type) needs a root of its own (``dataset_roots``).
+that became another kind of type, a table made anew with other columns) opens a root of its own
+(``layout``): what reads a table reads all its roots. A slice that was begun goes on in the root
+where its files stand, whichever came since.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from replview.parquet.slice_schemas import (
@@ -19,7 +21,18 @@ from replview.parquet.slice_schemas import (
     slice_columns,
 )
 from replview.parquet.slices import SliceTable, TableVersion
+from replview.parquet.writing.files import Part
+from replview.parquet.writing.layout import (
+    SCHEMA,
+    incarnation_folder,
+    root_folder,
+    root_of,
+    roots_by_dataset,
+)
+from replview.parquet.writing.manifests import Manifest
+from replview.parquet.writing.planning import Plan
 from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target
 
 _SPARK = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int",
@@ -65,15 +78,14 @@ def table_document(
     versions = {each["number"]: each for each in known.get("versions", [])}
     anew = before is not None and known["table"]["oid"] != table.oid
     for version in table.versions:
-        shape = _version(version)
+        shape = version.to_json()
+        del shape["id"]
         if anew and versions.get(version.number, shape) != shape:
             raise Incompatible(f"{table.name} was dropped and made anew with other columns")
         versions[version.number] = shape
     shapes = [versions[number] for number in sorted(versions)]
     columns = slice_columns([shape["columns"] for shape in reversed(shapes)])
-    oids = {table.oid, *known.get("table", {}).get("oids", ())}
-    if before is not None:
-        oids.add(known["table"]["oid"])
+    oids = {table.oid, *(document_oids(before) if before is not None else ())}
     document = {
         "format": 1,
         "table": {
@@ -101,15 +113,6 @@ def document_oids(document: Mapping[str, Any]) -> list[int]:
     return [int(oid) for oid in table.get("oids") or [table["oid"]]]
 
 
-def _version(version: TableVersion) -> dict[str, Any]:
-    return {
-        "number": version.number,
-        "columns": [dict(column) for column in version.columns],
-        "key_columns": list(version.key_columns),
-        "replica_identity": version.replica_identity,
-    }
-
-
 def fixed_document(kind: str) -> dict[str, Any]:
     """What the datasets of transactions and of events publish."""
     schema = {"transactions": TRANSACTIONS, "events": EVENTS}[kind]
@@ -118,11 +121,6 @@ def fixed_document(kind: str) -> dict[str, Any]:
         "columns": [_field(each) for each in schema],
         "partition_columns": [{"name": "commit_date", "type": "date"}],
     }
-
-
-def written(document: Mapping[str, Any]) -> bytes:
-    """As the file has it."""
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
 
 
 def _key(columns: Sequence[Column], key: Sequence[str]) -> list[str]:
@@ -201,3 +199,95 @@ def _decimal(kind: str) -> tuple[int, int] | None:
         return None
     precision, scale = kind[8:-1].split(",")
     return int(precision) - int(scale), int(scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A plan whose files stand in the roots they go to."""
+
+    plan: Plan
+    #: Path of a ``_schema.json`` → what it will publish.
+    schemas: Mapping[str, Mapping[str, Any]]
+    #: Of these those that are not there yet.
+    opened: tuple[str, ...]
+
+
+def place(plan: Plan, target: Target) -> Placed:
+    """Choose each table's root."""
+    incarnation = incarnation_folder(plan.part_of)
+    roots = roots_by_dataset(target.folders(incarnation))
+    folders, documents, opened = dict(plan.folders), {}, []
+    for relation, table in plan.tables.items():
+        first = plan.folders[relation]
+        names = roots.get(first.rpartition("/")[2], [])
+        there = _candidates(plan, relation, [f"{incarnation}/{name}" for name in names], target)
+        folder, document = _root_for(plan, table, first, there)
+        folders[relation] = folder
+        documents[f"{folder}/{SCHEMA}"] = document
+        if folder not in there:
+            opened.append(f"{folder}/{SCHEMA}")
+    for one in plan.parts:
+        if one.kind != "table":
+            documents[f"{one.dataset}/{SCHEMA}"] = fixed_document(one.kind)
+    parts = tuple(_moved(one, folders) for one in plan.parts)
+    return Placed(replace(plan, folders=folders, parts=parts), documents, tuple(opened))
+
+
+def _moved(one: Part, folders: Mapping[int, str]) -> Part:
+    """Into its table's root."""
+    folder = one.dataset if one.relation_id is None else folders[one.relation_id]
+    path = f"{folder}{one.path.removeprefix(one.dataset)}"
+    return one if folder == one.dataset else replace(one, dataset=folder, path=path)
+
+
+def newly_opened(manifest: Manifest, target: Target) -> Iterator[tuple[str, str]]:
+    """The roots that a slice opened: ``(folder, why)``."""
+    for table in manifest.document["tables"]:
+        if root_of(table["dataset"])[1] == 1:
+            continue
+        follows = (target.read_json(f"{table['dataset']}/{SCHEMA}") or {}).get("follows")
+        if follows and follows["after_seq"] == manifest.document["commit_seq"]["after"]:
+            yield table["dataset"], follows["because"]
+
+
+def _candidates(
+    plan: Plan, relation: int, there: list[str], target: Target
+) -> dict[str, dict[str, Any]]:
+    """Roots with what they publish: where files of this slice stand already, then newest first."""
+    read = {folder: target.read_json(f"{folder}/{SCHEMA}") for folder in there}
+    known = {folder: document for folder, document in read.items() if document}
+    order = list(known)
+    if len(order) > 1:
+        mine = [one for one in plan.parts if one.relation_id == relation]
+        names = {one.path.removeprefix(one.dataset) for one in mine}
+        held = [
+            folder
+            for folder in order
+            if any(
+                each.path.removeprefix(folder) in names for each in target.files(folder, deep=True)
+            )
+        ]
+        order.sort(key=lambda folder: (folder in held, root_of(folder)[1]), reverse=True)
+    return {folder: known[folder] for folder in order}
+
+
+def _root_for(
+    plan: Plan, table: SliceTable, first: str, there: Mapping[str, dict[str, Any]]
+) -> tuple[str, dict[str, Any]]:
+    """The root's folder, and what it will publish."""
+    reasons: dict[str, str] = {}
+    for folder, document in there.items():
+        try:
+            return folder, table_document(table, document)
+        except Incompatible as error:
+            reasons[folder] = error.reason
+    if not there:
+        return first, table_document(table, None)
+    newest = max(there, key=lambda folder: root_of(folder)[1])
+    follows = {
+        "dataset": newest.rpartition("/")[2],
+        "because": reasons[newest],
+        "after_seq": plan.part_of.after_seq,
+    }
+    folder = root_folder(first, root_of(newest)[1] + 1)
+    return folder, table_document(table, None, follows)

@@ -1,4 +1,4 @@
-"""The shapes of tables, put together from what text output plugins tell with each change.
+"""What text output plugins tell: the shapes of tables, and the changes of one transaction.
 
 pgoutput sends a Relation ahead of the changes; ``test_decoding`` and
 ``wal2json`` repeat names and types in every row. A row may be *whole* (every
@@ -10,14 +10,22 @@ Every ``Relation`` made here has oid 0, no replica identity and no typmods:
 neither plugin tells them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, NoReturn, TypeAlias
 
-from decoder.errors import ProtocolError
-from decoder.messages import Column, OldKind, Relation
-from decoder.tuples import NoValue, Value
+from decoder.events import (
+    Change,
+    ChangeRun,
+    Event,
+    OpenTransaction,
+    RelationSeen,
+    StandaloneMessage,
+    TransactionCommitted,
+    TransactionOpened,
+)
+from decoder.messages import Column, LogicalMessage, NoValue, OldKind, Relation, Value
+from decoder.reader import ProtocolError
+from decoder.scalars import LSN, XID
 
 #: ``(schema, table)`` → the table's columns now, from the source's catalog:
 #: ``type_oid`` and, as ``format_type(atttypid, atttypmod)`` gives it, ``type_name``;
@@ -211,3 +219,176 @@ def _joined(known: _Known | None, part: Layout, updated: bool) -> Layout:
         if told.name in told_now or not (updated and told.type_oid in _FIXED_LENGTH)
     )
     return before + tuple(told_now.values())
+
+
+#: A row as ``pg_logical_slot_peek_changes()`` returns it: lsn, xid (0: not known), text.
+PluginRow = tuple[int, int, str]
+
+#: A run is given out when it has this many changes.
+MOST_CHANGES: Final = 10_000
+_XID_LIMIT: Final = 2**32
+
+
+class PluginCollector:
+    """Takes a plugin's rows, in order; gives the events they make.
+
+    They send a transaction when it is complete, so that one at most is open. A
+    transaction in which the plugin told nothing is left out, as pgoutput
+    leaves out the empty ones: DDL makes one, and so does each one that changed
+    only what a plugin does not tell. Its end still moves ``last_end_lsn``.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_current",
+        "_events",
+        "_opened",
+        "_relations",
+        "_row_size_bytes",
+        "_run_size_bytes",
+        "last_end_lsn",
+    )
+
+    #: The plugin, as errors name it.
+    plugin: ClassVar[str]
+
+    def __init__(self, columns_of: ColumnsOf | None, as_told: AsTold, *, keys_told: bool) -> None:
+        self._relations = PluginRelations(columns_of, as_told, keys_told=keys_told)
+        self._events: list[Event] = []
+        self._changes: list[Change] = []
+        self._run_size_bytes = 0
+        #: Of the row being taken, what is not counted in a run yet.
+        self._row_size_bytes = 0
+        self._current: OpenTransaction | None = None
+        #: The current transaction's first event went out.
+        self._opened = False
+        #: The end of the last transaction that ended, empty or not: what may be
+        #: confirmed once all events are stored. ``None`` before the first.
+        self.last_end_lsn: LSN | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Between a begin and its end."""
+        return self._current is not None
+
+    @property
+    def open_streams(self) -> tuple[OpenTransaction, ...]:
+        """Always empty: these plugins stream nothing that can be read."""
+        return ()
+
+    def feed(self, rows: Sequence[PluginRow]) -> list[Event]:
+        """Take any number of rows, in order; give the events they make.
+
+        Consecutive changes of one transaction come as ``ChangeRun`` of at most
+        10,000. Raises ``ProtocolError`` for a row that is malformed or cannot
+        come at this point; the assembler is of no further use then. Whatever
+        ``columns_of`` raises passes through.
+        """
+        events = self._events = []
+        for lsn, xid, text in rows:
+            self._row_size_bytes = _size_bytes(text)
+            self._take(lsn, xid, text)
+        self._end_run()
+        self._events = []
+        return events
+
+    def _take(self, lsn: int, xid: int, text: str) -> None:
+        raise NotImplementedError
+
+    def _refuse(self, expected: str, offset: int | None = None) -> NoReturn:
+        raise ProtocolError(self.plugin, offset, expected)
+
+    # Transactions.
+
+    def _begin(self, xid: int, first_lsn: int) -> OpenTransaction:
+        if self._current is not None:
+            self._refuse(f"the end of transaction {self._current.xid} before another begins")
+        if not 0 < xid < _XID_LIMIT:
+            self._refuse("a transaction id: give include-xids")
+        transaction = self._current = OpenTransaction(XID(xid), "plain")
+        if first_lsn:
+            transaction.first_lsn = LSN(first_lsn)
+        self._opened = False
+        return transaction
+
+    def _open(self) -> OpenTransaction:
+        """The current transaction, which something was told of."""
+        transaction = self._current
+        if transaction is None:
+            self._refuse("the begin of a transaction before it")
+        if not self._opened:
+            self._opened = True
+            self._events.append(TransactionOpened(transaction))
+        return transaction
+
+    def _ending(self, xid: int | None, end_lsn: int) -> OpenTransaction:
+        """The current transaction, which ends here and is ``xid`` where that is told."""
+        transaction = self._current
+        if transaction is None:
+            self._refuse("the begin of a transaction before its end")
+        if xid is not None and xid != transaction.xid:
+            self._refuse(f"the end of transaction {transaction.xid}")
+        self._moved_to(end_lsn)
+        self._end_run()
+        self._current = None
+        return transaction
+
+    def _moved_to(self, end_lsn: int) -> LSN:
+        if not 0 < end_lsn < 2**64:
+            self._refuse("the position where a transaction ends")
+        self.last_end_lsn = LSN(end_lsn)
+        return self.last_end_lsn
+
+    def _commit(
+        self, xid: int | None, commit_lsn: LSN | None, end_lsn: int, commit_time_us: int | None
+    ) -> None:
+        transaction = self._ending(xid, end_lsn)
+        if self._opened:
+            event = TransactionCommitted(transaction, commit_lsn, LSN(end_lsn), commit_time_us)
+            self._events.append(event)
+
+    # Changes.
+
+    def _add(self, lsn: int, *change: object) -> None:
+        """Add one change, its table's shape ahead of it if that is new.
+
+        ``change`` is a ``Change`` from ``relation`` on.
+        """
+        transaction = self._open()
+        if self._relations.changed is not None:
+            self._tell_shape(self._relations.changed, lsn, transaction)
+        transaction.seq += 1
+        self._changes.append(Change._make((transaction.seq, lsn, None, *change)))
+        self._run_size_bytes += self._row_size_bytes
+        self._row_size_bytes = 0
+        if len(self._changes) >= MOST_CHANGES:
+            self._end_run()
+
+    def _message(self, message: LogicalMessage) -> None:
+        if message.transactional:
+            self._add(message.lsn, None, "M", None, None, message)
+            return
+        self._end_run()
+        self._events.append(StandaloneMessage(message, message.lsn))
+
+    def _tell_shape(self, relation: Relation, lsn: int, transaction: OpenTransaction) -> None:
+        self._relations.changed = None
+        self._end_run()
+        seen = RelationSeen(relation, LSN(lsn), transaction.xid, transaction, True)
+        self._events.append(seen)
+
+    def _end_run(self) -> None:
+        if not self._changes:
+            return
+        transaction = self._open()
+        if transaction.first_lsn is None:
+            known = next((change.lsn for change in self._changes if change.lsn), None)
+            transaction.first_lsn = None if known is None else LSN(known)
+        self._events.append(ChangeRun(transaction, self._changes, self._run_size_bytes))
+        self._changes = []
+        self._run_size_bytes = 0
+
+
+def _size_bytes(text: str) -> int:
+    """The length of a plugin's row as the server sent it, in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -7,22 +7,19 @@ what the last look found is told. It costs a third more than one look would.
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import sql
 
-from decoder.errors import ProtocolError
+from decoder.reader import ProtocolError
 from decoder.scalars import LSN
 from replview.catalog.peekable import PLUGINS
 from replview.catalog.problems import SourceProblem
-from replview.receiver.addresses import polling_conninfo
-from replview.receiver.encodings import codec_of, encodings_for
-from replview.receiver.options import StreamOptions, choose
-from replview.receiver.peeks.findings import Findings
-from replview.receiver.plugins import Decoder, new_decoder, plugin_arguments
+from replview.receiver.connecting import codec_of, encodings_for, polling_conninfo
+from replview.receiver.peek_findings import Findings
+from replview.receiver.plugins import Decoder, StreamOptions, choose, new_decoder, plugin_arguments
 from replview.receiver.problems import in_use, lost, missing, name_trouble
 from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.simple_queries import SimpleQueries
@@ -36,8 +33,6 @@ _MORE_TIMES = 4
 #: Rows are counted by the server, changes by us; a change alone in its transaction takes four.
 _ROWS_FOR_A_CHANGE = 4
 _ROWS_MORE = 1_000
-#: How long the server may take to end a cancelled query before we hang up.
-_CANCEL_SECONDS = 2.0
 _READ_ROWS, _READ_BYTES = 2_000, 2 * 1024 * 1024
 
 
@@ -183,7 +178,7 @@ class _Looking:
         while self.queries.running:
             left = deadline - time.monotonic()
             if left <= 0:
-                self._cancel()
+                self.queries.cancel()
                 return False
             self.queries.wait(min(left, 1.0))
             copied = self.queries.read(_READ_ROWS, _READ_BYTES)
@@ -191,7 +186,7 @@ class _Looking:
             rows += len(frames)
             if found.take(decoder.feed(frames), max_changes):
                 found.stop("changes")
-                self._cancel()
+                self.queries.cancel()
                 return True
         if rows >= limit:
             found.stop("changes")
@@ -208,13 +203,6 @@ class _Looking:
             tables=NamedTables(self.catalog.named_table),
             user_types={},
         )
-
-    def _cancel(self) -> None:
-        """End the query on the server; where it does not end in time, we hang up."""
-        with suppress(psycopg.Error):
-            self.connection.cancel_safe(timeout=_CANCEL_SECONDS)
-            with suppress(errors.QueryCanceled):
-                self.queries.finish(time.monotonic() + _CANCEL_SECONDS)
 
     def _unknown(self) -> list[str]:
         return list(_CANNOT_TELL.get(self.plugin, ()))

@@ -1,13 +1,15 @@
-"""Batches of typed rows whose missing rows before updates are filled in from the record.
+"""What the query of typed rows leaves open: values that a mark stands for, rows before updates.
 
-The query gives an ``update_preimage`` for every update of a keyed row, with what the server sent of
-it (nothing, or the old key). Here each gets what the record tells; where that is nothing, it stays
-only if its update moved the row to another key.
+A row with marked values (masked, binary, not text, or kept aside because of their length) comes
+with its whole JSON, since a mark read as text looks like a text that begins so.
+
+Where rows before updates are derived, the query gives an ``update_preimage`` for every update of a
+keyed row, with what the server sent of it (nothing, or the old key). Here each gets what the record
+tells; where that is nothing, it stays only if its update moved the row to another key.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import orjson
 import psycopg
@@ -15,13 +17,129 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replview.parquet.reading.connecting import Connection
-from replview.parquet.reading.marked_rows import ASIDE, ORIGIN
 from replview.parquet.reading.packed_values import INT8, Fields
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import Slice, SliceTable
 from replview.store.read.row_history.before_images import Before, Shared, before_at
 from replview.store.read.session import Parameters, ReadSession
 from replview.store.read.visibility import MASKED, Grants, Visibility
+
+ASIDE = "$aside"
+#: Beside it, where the value is another change's: transaction, seq, side.
+ORIGIN = "$of"
+#: Characters fetched for one portion of rows, unless one row alone has more.
+_PORTION = 32 * 1024 * 1024
+_PIECES = """
+    SELECT content FROM large_value
+    WHERE transaction_id = %s AND seq = %s AND side = %s AND "column" = %s ORDER BY piece
+"""
+
+
+#: Column → row → the text to put there (None: nothing) and the raw one (None: none).
+Marks = dict[str, dict[int, tuple[str | None, str | None]]]
+
+
+class Beside:
+    """A connection of its own, made when it is first needed: the other one is in a COPY."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._info = connection.info
+        self._made: Connection | None = None
+
+    def connection(self) -> Connection:
+        """The same each time."""
+        if self._made is None:
+            self._made = psycopg.connect(
+                self._info.dsn, password=self._info.password, autocommit=True
+            )
+            # Rows are looked up by index, one by one: compiling that costs more than it saves.
+            self._made.execute("SET jit = off; SET max_parallel_workers_per_gather = 0")
+        return self._made
+
+    def close(self) -> None:
+        """Close it, if it was made."""
+        if self._made is not None:
+            self._made.close()
+
+
+def marks_of(batch: pa.RecordBatch, kinds: Sequence[str], beside: Beside) -> Marks:
+    """Look at the rows that may have marks."""
+    found: Marks = {}
+    images = batch.column("marked")
+    if images.null_count == len(images):
+        return found
+    for place, image in enumerate(images.to_pylist()):
+        for name, value in orjson.loads(image or "{}").items():
+            if not isinstance(value, dict):
+                continue
+            text = mark = None
+            origin = value.pop(ORIGIN, None)
+            if ASIDE in value:
+                text = _aside(beside, name, *(origin or _origin(batch, place, kinds)))
+            if text is None:
+                mark = orjson.dumps(value).decode()
+            found.setdefault(name, {})[place] = (text, mark)
+    return found
+
+
+def unmarked(marks: Marks, texts: pa.Array, name: str) -> tuple[pa.Array, Mapping[int, str]]:
+    """A column's texts without marks, and what its raw ones are."""
+    there = marks.get(name)
+    if not there:
+        return texts, {}
+    values = texts.to_pylist()
+    for place, (text, _) in there.items():
+        values[place] = text
+    raw = {place: mark for place, (_, mark) in there.items() if mark is not None}
+    return pa.array(values, pa.string()), raw
+
+
+def _aside(beside: Beside, column: str, transaction_id: int, seq: int, side: str) -> str | None:
+    """The whole value; None where it is not there any more."""
+    key = [transaction_id, seq, side, column]
+    rows = beside.connection().execute(_PIECES, key).fetchall()
+    return "".join(row[0] for row in rows) if rows else None
+
+
+def _origin(batch: pa.RecordBatch, place: int, kinds: Sequence[str]) -> tuple[int, int, str]:
+    """The change and the side of it that a row of a batch is."""
+    kind = kinds[batch.column("kind")[place].as_py()]
+    side = "old" if kind in ("update_preimage", "delete") else "new"
+    return batch.column("id")[place].as_py(), batch.column("seq")[place].as_py(), side
+
+
+def as_mark(text: str) -> str:
+    """A raw text, written as other marks are if it is one."""
+    if not text.startswith('{"$'):
+        return text
+    try:
+        return orjson.dumps(orjson.loads(text)).decode()
+    except orjson.JSONDecodeError:
+        return text
+
+
+def portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts that do not grow beyond memory when their values are fetched."""
+    images = batch.column("marked")
+    if images.null_count == len(images):
+        yield batch
+        return
+    start = size = 0
+    for place, image in enumerate(images.to_pylist()):
+        longer = _characters_aside(image) if image is not None else 0
+        if size and longer and size + longer > _PORTION:
+            yield batch.slice(start, place - start)
+            start, size = place, 0
+        size += longer
+    yield batch.slice(start)
+
+
+def _characters_aside(image: str) -> int:
+    values: dict[str, Any] = orjson.loads(image)
+    return sum(
+        int(value[ASIDE]) for value in values.values() if isinstance(value, dict) and ASIDE in value
+    )
+
 
 #: What the query tells besides: 0 nothing, 1 the row before may be worked out, 2 and if it cannot
 #: be, the old key stands alone.
@@ -53,14 +171,13 @@ class _WholeSession(ReadSession):
 
 
 class Derivation:
-    """Works on a connection of its own: the other one is in a COPY."""
+    """Works out the rows before the updates of one table."""
 
     def __init__(
-        self, connection: Connection, part: Slice, table: SliceTable, columns: Sequence[Column]
+        self, beside: Beside, part: Slice, table: SliceTable, columns: Sequence[Column]
     ) -> None:
-        self._info = connection.info
-        self._part, self._table, self._columns = part, table, columns
-        self._connection: Connection | None = None
+        self._beside = beside
+        self._columns = columns
         self._session: _WholeSession | None = None
         self._shared = Shared()
         self._together = _FEWEST
@@ -69,18 +186,6 @@ class Derivation:
             version.id: {str(each["name"]) for each in version.columns}
             for version in table.versions
         }
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._connection is not None:
-            self._connection.close()
 
     def filled(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch in parts of which none holds much more than what was looked up together."""
@@ -96,19 +201,14 @@ class Derivation:
             yield _marked(batch.slice(start), [False] * (batch.num_rows - start))
 
     def _portion(self, batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
-        at = (
-            batch.select(["id", "seq", "version_id", "derivable"])
-            .take(pa.array(places))
-            .to_pylist()
-        )
-        keys = [(each["id"], each["seq"]) for each in at]
-        pasts = self._look_up(keys)
+        at = batch.select(_PLACE).take(pa.array(places)).to_pylist()
+        pasts = self._look_up([(each["id"], each["seq"]) for each in at])
         lines: list[dict[str, Any]] = []
         order, derived = [], []
-        told = dict(zip(places, zip(keys, at, strict=True), strict=True))
+        told = dict(zip(places, at, strict=True))
         for place in range(batch.num_rows):
-            key, own = told.get(place, (None, None))
-            past = pasts.get(key) if key is not None else None
+            own = told.get(place)
+            past = None if own is None else pasts.get((own["id"], own["seq"]))
             if past is not None and own is not None:
                 order.append(batch.num_rows + len(lines))
                 lines.append(self._line(batch, place, past, own["version_id"]))
@@ -124,12 +224,7 @@ class Derivation:
 
     def _look_up(self, keys: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], Before]:
         if self._session is None:
-            self._connection = psycopg.connect(
-                self._info.dsn, password=self._info.password, autocommit=True
-            )
-            # Looked up by index, row by row: compiling that costs more than it saves.
-            self._connection.execute("SET jit = off; SET max_parallel_workers_per_gather = 0")
-            self._session = _WholeSession(self._connection)
+            self._session = _WholeSession(self._beside.connection())
         self._session.read_characters = 0
         found = before_at(self._session, keys, self._shared)
         if self._session.read_characters > _CHARACTERS:

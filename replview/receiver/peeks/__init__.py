@@ -1,1 +1,0 @@
-"""A look into an idle slot, without moving it."""

@@ -1,0 +1,81 @@
+"""What pages of exports and of history jobs share: words, addresses, ends, logs, lists of them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
+
+from replview.store.models import Export, HistoryJob
+from replview.ui.params import Params
+from replview.ui.sentence import Sentence, as_next
+
+_PAGE_ROWS = 100
+_LOG_BYTES = 200_000
+_LONGEST = 4_000
+
+Job = Export | HistoryJob
+Row = TypeVar("Row", bound=Export | HistoryJob)
+
+
+def words_of(given: QueryDict, lists: Sequence[str]) -> dict[str, str]:
+    """An address's or a form's words, those of ``lists`` joined by commas."""
+    words = {}
+    for name in given:
+        values = given.getlist(name)
+        text = ",".join(v for v in values if v) if name in lists else str(values[-1])
+        if text and name != "csrfmiddlewaretoken":
+            words[name] = text[:_LONGEST]
+    return words
+
+
+def url_of(name: str, words: Mapping[str, str]) -> str:
+    """``/exports/?slot=shop/replview&tables=public.orders``."""
+    query = urlencode({name: word for name, word in words.items() if word}, safe="/,:")
+    return f"{reverse(name)}{'?' if query else ''}{query}"
+
+
+def tables_words(tables: Sequence[str]) -> str:
+    """``orders, payments``."""
+    names = [name.removeprefix("public.") for name in tables]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more if names else "all tables"
+
+
+def failed(row: Job) -> Sentence:
+    """What kept it, and what to do."""
+    following = as_next(row.problem_remedy) or "see the log."
+    return Sentence(level="now", title="Failed:", cause=f"{row.problem_cause}.", next=following)
+
+
+def if_ended(request: HttpRequest, row: Job) -> HttpResponse | None:
+    """What has ended while somebody looked has other parts: the whole page is read anew."""
+    if request.headers.get("HX-Request") == "true" and not row.waits:
+        return HttpResponse(headers={"HX-Refresh": "true"})
+    return None
+
+
+def log_of(row: Job) -> HttpResponse:
+    """The end of what its job wrote, where this machine has it. Raises ``Http404``."""
+    path = Path(row.log_path or "/nowhere")
+    try:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - _LOG_BYTES, 0))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        where = row.worker.partition(":")[0] or "no worker yet"
+        raise Http404(f"the log is not on this machine: it was written on {where}") from None
+    return HttpResponse(text or "(empty)\n", content_type="text/plain; charset=utf-8")
+
+
+def listed(request: HttpRequest, rows: QuerySet[Row]) -> tuple[list[Row], int | None]:
+    """A page of them, the newest first, and where the next page begins."""
+    before = Params(request.GET).number("before")
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
+    found = list(rows[: _PAGE_ROWS + 1])
+    older = found[_PAGE_ROWS - 1].pk if len(found) > _PAGE_ROWS else None
+    return found[:_PAGE_ROWS], older
