@@ -16,7 +16,7 @@ from replview.acts.credentials import (
 )
 from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem
-from replview.receiver.incarnation import GAPS, new_life
+from replview.receiver.incarnation import GAPS, new_incarnation
 from replview.receiver.sessions.interface import SystemIdentity
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
@@ -103,7 +103,7 @@ def _outcome_of_incarnation(row: SlotRow, tried: Tried, confirmed: LSN) -> SlotO
     # What SQL alone tells has no position: never taken for WAL that ends before our record.
     in_recovery = tried.server.in_recovery or tried.identity is None
     identity = _known_identity(row, tried)
-    life = new_life(row, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
+    life = new_incarnation(row, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
     name = row.name
     if life is None or life.reason in ("created", "adopted"):
         return SlotOutcome(

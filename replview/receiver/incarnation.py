@@ -1,4 +1,4 @@
-"""Which life of the slot a session records into: LSNs compare only within one."""
+"""Which incarnation of the slot a session records into: LSNs compare only within one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,29 +25,29 @@ ForkReader = Callable[[int], LSN | None]
 
 
 @dataclass(frozen=True, slots=True)
-class NewLife:
-    """Why the current life cannot go on, and where the next begins."""
+class NewIncarnation:
+    """Why the current incarnation cannot go on, and where the next begins."""
 
     reason: str
     started: LSN
-    #: Up to where the former life and the new one tell the same history; None: nowhere known.
+    #: Up to where the former one and the new one tell the same history; None: nowhere known.
     shared_until: LSN | None = None
 
 
-def temporary_life(
+def temporary_incarnation(
     store: psycopg.Connection[Any],
     lease: Lease,
     slot: SlotRow,
     identity: SystemIdentity,
     started: LSN,
 ) -> Incarnation:
-    """Each connection of a temporary slot is a life of its own; the time between is a gap."""
+    """Each connection of a temporary slot is an incarnation; the time between is a gap."""
     same = slot.system_identifier == identity.system_identifier
-    new = NewLife("temporary", started, started if same else None)
+    new = NewIncarnation("temporary", started, started if same else None)
     return _begin(store, lease, slot, identity, new)
 
 
-def life_of(
+def incarnation_of(
     store: psycopg.Connection[Any],
     lease: Lease,
     slot: SlotRow,
@@ -57,9 +57,9 @@ def life_of(
     in_recovery: bool,
     fork_of: ForkReader = lambda timeline: None,
 ) -> Incarnation:
-    """The current life, or a new one where LSNs no longer compare or history was skipped."""
+    """The current incarnation, or a new one where LSNs no longer compare or history was skipped."""
     confirmed = facts.confirmed_flush_lsn or LSN(0)
-    new = new_life(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
+    new = new_incarnation(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
     if new is None:
         return resume(store, lease, slot)
     if new.reason == "advanced" and dropped_at_budget(store, slot.incarnation_id or 0):
@@ -72,9 +72,9 @@ def _begin(
     lease: Lease,
     slot: SlotRow,
     identity: SystemIdentity,
-    new: NewLife,
+    new: NewIncarnation,
 ) -> Incarnation:
-    """A new life, and what is between it and the former one: never a silent hole."""
+    """A new incarnation, and what is between it and the former one: never a silent hole."""
     with store.transaction():
         incarnation = begin(
             store,
@@ -97,9 +97,9 @@ def _say_what_is_between(
     slot: SlotRow,
     identity: SystemIdentity,
     incarnation: Incarnation,
-    new: NewLife,
+    new: NewIncarnation,
 ) -> None:
-    """The events of a new life: a failover that lost nothing, a fork, a gap."""
+    """The events of a new incarnation: a failover that lost nothing, a fork, a gap."""
     detail = {"from_lsn": str(slot.checkpoint_lsn or ""), "to_lsn": str(new.started)}
     if new.reason == "failover":
         assert slot.incarnation_id is not None
@@ -128,7 +128,7 @@ def _say_what_is_between(
     )  # fmt: skip
 
 
-#: By reason, what is missing between two lives.
+#: By reason, what is missing between two incarnations.
 GAPS = {
     "temporary": "The connection was lost and with it the temporary slot: what was committed until "
     "the new one began was not seen.",
@@ -147,31 +147,31 @@ GAPS = {
 }
 
 
-def new_life(
+def new_incarnation(
     slot: SlotRow,
     identity: SystemIdentity,
     confirmed: LSN,
     *,
     in_recovery: bool,
     fork_of: ForkReader,
-) -> NewLife | None:
-    """Why the current life cannot go on; None if it can. Changes nothing."""
+) -> NewIncarnation | None:
+    """Why the current incarnation cannot go on; None if it can. Changes nothing."""
     if slot.incarnation_id is None:
-        return NewLife("created" if slot.owned else "adopted", confirmed)
+        return NewIncarnation("created" if slot.owned else "adopted", confirmed)
     if slot.system_identifier != identity.system_identifier:
-        return NewLife("re-pointed", confirmed)
+        return NewIncarnation("re-pointed", confirmed)
     checkpoint = slot.checkpoint_lsn
     if slot.timeline != identity.timeline:
         fork = None if slot.timeline is None else fork_of(slot.timeline)
         if fork is None or checkpoint is None:
-            return NewLife("timeline", confirmed)
+            return NewIncarnation("timeline", confirmed)
         shared = min(fork, checkpoint)
-        return NewLife("failover", max(shared, confirmed), shared)
+        return NewIncarnation("failover", max(shared, confirmed), shared)
     if checkpoint is None:
         return None
     if confirmed > checkpoint:
-        return NewLife("advanced", confirmed, checkpoint)
+        return NewIncarnation("advanced", confirmed, checkpoint)
     # The server would silently skip all up to our position. A standby may only be behind for now.
     if identity.xlog_position < checkpoint and not in_recovery:
-        return NewLife("rewound", confirmed)
+        return NewIncarnation("rewound", confirmed)
     return None

@@ -291,7 +291,7 @@ def other_cluster() -> SourceProblem:
     )
 
 
-def life_ended() -> SourceProblem:
+def incarnation_ended() -> SourceProblem:
     """The slot began anew while the table was read."""
     return SourceProblem(
         "life_ended",

@@ -214,7 +214,7 @@ def try_again(store: psycopg.Connection[Any], slot: SlotRow, found: Waiting) -> 
 
 
 def read_incarnation(store: psycopg.Connection[Any], slot: SlotRow) -> tuple[int, int]:
-    """The slot's present life and its last commit_seq."""
+    """The slot's present incarnation and its last commit_seq."""
     row = store.execute(
         "SELECT i.id, i.commit_seq FROM slot s JOIN slot_incarnation i ON i.id = s.incarnation_id "
         "WHERE s.id = %s",

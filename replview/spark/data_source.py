@@ -248,7 +248,7 @@ def _by_time(part: Slice, each: Filter, value: Any) -> Slice:
 
 Offset = dict[str, int]
 
-_LIVES = """
+_INCARNATIONS = """
     SELECT i.number, coalesce((SELECT max(t.commit_seq) FROM transaction t
                                WHERE t.incarnation_id = i.id), 0)
     FROM slot_incarnation i JOIN slot_incarnation mine ON mine.slot_id = i.slot_id
@@ -338,7 +338,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far each incarnation goes, or the one that was chosen."""
         part = resolve(connection, **self._options.asked)
         only = self._options.asked["incarnation"]
-        rows = connection.execute(_LIVES, [part.incarnation_id]).fetchall()
+        rows = connection.execute(_INCARNATIONS, [part.incarnation_id]).fetchall()
         return {str(number): int(seq) for number, seq in rows if only in (None, number)}
 
     def _limited(
@@ -383,7 +383,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _steps(start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[int, int, int]]:
-    """Life, after, through; the older incarnation first."""
+    """Incarnation, after, through; the older incarnation first."""
     return [
         (int(incarnation), start.get(incarnation, 0), end[incarnation])
         for incarnation in sorted(end, key=int)

@@ -26,7 +26,7 @@ TABLE = "CREATE TABLE t (n int PRIMARY KEY, v text)"
 BIG = "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series({}, {}) i"
 
 
-def life_of(row: Transaction) -> list[str]:
+def incarnation_of(row: Transaction) -> list[str]:
     """The states it went through."""
     found = Transition.objects.filter(transaction_id=row.pk).order_by("id")
     return list(found.values_list("state", flat=True))
@@ -55,12 +55,12 @@ def test_a_streamed_one_streams_then_commits(any_source: SourceDatabase, record)
         session.execute("BEGIN")
         session.execute(BIG.format(1, 5000))
         row = one(recording, "streaming")
-        assert life_of(row) == ["streaming"]
+        assert incarnation_of(row) == ["streaming"]
         session.execute("COMMIT")
     recording.caught_up()
 
     row.refresh_from_db()
-    assert life_of(row) == ["streaming", "committed"]
+    assert incarnation_of(row) == ["streaming", "committed"]
     last = Transition.objects.filter(transaction_id=row.pk).latest("id")
     assert (last.lsn, last.source_time) == (row.commit_lsn, row.commit_time)
     assert last.recorded_at is not None
@@ -78,8 +78,8 @@ def test_a_prepared_one_is_told_with_its_end(any_source: SourceDatabase, record)
     recording.caught_up()
 
     kept, dropped = one(recording, "committed"), one(recording, "rolled back")
-    assert life_of(kept) == ["prepared", "committed"]
-    assert life_of(dropped) == ["prepared", "rolled back"]
+    assert incarnation_of(kept) == ["prepared", "committed"]
+    assert incarnation_of(dropped) == ["prepared", "rolled back"]
     times = Transition.objects.filter(transaction_id=kept.pk).order_by("id")
     assert [told.source_time for told in times] == [kept.prepared_at, kept.commit_time]
     assert all(told.lsn for told in times)
@@ -97,7 +97,7 @@ def test_prepared_and_ended_in_one_batch_is_told_as_both(
     recording.streaming()
     recording.caught_up()
 
-    assert life_of(one(recording, "rolled back")) == ["prepared", "rolled back"]
+    assert incarnation_of(one(recording, "rolled back")) == ["prepared", "rolled back"]
 
 
 def test_what_came_to_nothing_is_swept_away_after_a_while(
@@ -125,7 +125,7 @@ def test_what_came_to_nothing_is_swept_away_after_a_while(
     aborted.refresh_from_db()
     assert (aborted.state, aborted.aborted_changes) == ("aborted", 0)
     assert aborted.inserts > 0
-    assert life_of(aborted) == ["streaming", "aborted"]
+    assert incarnation_of(aborted) == ["streaming", "aborted"]
 
 
 def test_a_slot_that_keeps_them_keeps_them_and_stands_in_nobodys_way(
@@ -260,7 +260,7 @@ def test_a_prepared_one_of_a_life_that_ended_is_not_prepared_for_ever(
 
     [row] = recording.transactions(gid="p")
     assert row.state == "unknown"
-    assert life_of(row) == ["prepared", "unknown"]
+    assert incarnation_of(row) == ["prepared", "unknown"]
 
 
 def test_a_prepared_one_ends_in_the_next_life_of_the_same_cluster(

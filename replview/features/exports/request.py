@@ -1,7 +1,7 @@
 """From the words of a filter to a slice with fixed ends, and from a request to its row.
 
-A slice is one of transactions of one life of a slot, narrowed by all that a page's filter asks of
-transactions. What a filter may ask of single rows (a condition on values, one row) an export is not
+A slice is one of transactions of one incarnation of a slot, narrowed by all that a page's filter
+asks of transactions. What a filter may ask of single rows (a condition on values, one row) an export is not
 narrowed by: it is refused, or named as left out, and never forgotten in silence.
 """
 
@@ -280,7 +280,7 @@ def nothing_words(export_request: ExportRequest) -> tuple[str, str]:
 
 
 def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[str, Any]:
-    """Which life, and from which place in it."""
+    """Which incarnation, and from which place in it."""
     if transaction_id is not None:
         row = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
         if row is None or row.commit_seq is None:
@@ -296,12 +296,12 @@ def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[s
     if last is None:
         return {}
     before = Slice.from_json(last.slice)
-    lives = SlotIncarnation.objects.filter(slot=slot, number__gte=before.incarnation)
-    for life in lives.order_by("number"):
-        after = before.through_seq if life.number == before.incarnation else 0
-        # The rest of an earlier life first: positions of two lives are in no one slice.
-        if life.commit_seq > after or life.pk == slot.incarnation_id:
-            return {"incarnation": life.number, "after_seq": after}
+    incarnations = SlotIncarnation.objects.filter(slot=slot, number__gte=before.incarnation)
+    for incarnation in incarnations.order_by("number"):
+        after = before.through_seq if incarnation.number == before.incarnation else 0
+        # The rest of an earlier one first: positions of two incarnations are in no one slice.
+        if incarnation.commit_seq > after or incarnation.pk == slot.incarnation_id:
+            return {"incarnation": incarnation.number, "after_seq": after}
     return {}
 
 

@@ -22,7 +22,7 @@ from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
-#: Life, LSN, seq, commit LSN.
+#: Incarnation, LSN, seq, commit LSN.
 Place = tuple[int, int, int, int]
 #: A change within its file: commit LSN, xid, seq.
 Within = tuple[int | None, int | None, int]

@@ -72,7 +72,7 @@ class Root:
         self, oids: Sequence[int], keys: Sequence[Key]
     ) -> Iterator[tuple[int, ArchivedChange]]:
         """Every change with a row under one of the keys of a table: ``(incarnation, change)``."""
-        for incarnation, folder in self._lives():
+        for incarnation, folder in self._incarnations():
             for table in self._tables(folder, incarnation):
                 if not {*table.oids}.isdisjoint(oids):
                     for file in table.files:
@@ -82,7 +82,7 @@ class Root:
     def look(self) -> Standing:
         """What would be touched."""
         found = Standing()
-        for incarnation, folder in self._lives():
+        for incarnation, folder in self._incarnations():
             files = len(found.files)
             for table in self._tables(folder, incarnation):
                 for file in table.files:
@@ -102,7 +102,7 @@ class Root:
         """Write anew what holds something of it; ``told_of`` hears of each file."""
         done = Standing()
         rewriter = Rewriter(self.target, self.wanted)
-        for incarnation, folder in self._lives():
+        for incarnation, folder in self._incarnations():
             self._sweep(folder)
             notes = Notes(self.target, folder, self.wanted)
             planned = notes.rewritten()
@@ -133,7 +133,7 @@ class Root:
             done.rows += rows
         return done
 
-    def _lives(self) -> list[tuple[int, str]]:
+    def _incarnations(self) -> list[tuple[int, str]]:
         """``(number, folder)`` of the slot's incarnations that stand there."""
         found = []
         for home in self.wanted.homes:

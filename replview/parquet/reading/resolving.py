@@ -27,7 +27,7 @@ from replview.parquet.slices import (
 )
 
 _SHOWN = 20
-_LIVES = """
+_INCARNATIONS = """
     SELECT o.name, s.name, i.id, i.number, i.id = s.incarnation_id
     FROM slot s JOIN source o ON o.id = s.source_id
     LEFT JOIN slot_incarnation i ON i.slot_id = s.id
@@ -39,7 +39,7 @@ _LAST = "SELECT coalesce(max(commit_seq), 0) FROM transaction WHERE incarnation_
 # Without baselines: they stand where they were stored, whatever their position.
 _NEXT = """
     SELECT t.commit_seq, {lsn} < {wanted}::pg_lsn FROM transaction t
-    WHERE t.incarnation_id = {life} AND t.commit_seq > {after} AND t.state <> 'snapshot'
+    WHERE t.incarnation_id = {incarnation_id} AND t.commit_seq > {after} AND t.state <> 'snapshot'
     ORDER BY t.commit_seq LIMIT 1
 """
 _BASELINES = """
@@ -72,18 +72,18 @@ def resolve(
     """The slice that this means now: open ends become what is stored at this moment.
 
     ``source`` and ``slot`` may be left out where the store has but one; ``incarnation`` is the
-    life's number, by default the current one. Raises ``StoreProblem``.
+    incarnation's number, by default the current one. Raises ``StoreProblem``.
     """
     _check_operations(operations)
-    source, slot, life, number = _life(connection, source, slot, incarnation)
-    row = connection.execute(_LAST, [life]).fetchone()
+    source, slot, incarnation_id, number = _incarnation(connection, source, slot, incarnation)
+    row = connection.execute(_LAST, [incarnation_id]).fetchone()
     last = int(row[0]) if row else 0
     first = max(after_seq or 0, 0)
     last = last if through_seq is None else min(last, through_seq)
     if from_lsn is not None or to_lsn is not None:
-        first, last = _narrowed(connection, life, first, last, from_lsn, to_lsn)
+        first, last = _narrowed(connection, incarnation_id, first, last, from_lsn, to_lsn)
     return Slice(
-        source=source, slot=slot, incarnation_id=life, incarnation=number,
+        source=source, slot=slot, incarnation_id=incarnation_id, incarnation=number,
         after_seq=first, through_seq=max(first, last), since=since, until=until,
         from_lsn=from_lsn, to_lsn=to_lsn, tables=tuple(tables), operations=tuple(operations),
         actors=tuple(actors), before=before, narrowed=narrowed,
@@ -98,31 +98,33 @@ def _check_operations(operations: Sequence[str]) -> None:
             )
 
 
-def _life(
+def _incarnation(
     connection: Connection, source: str | None, slot: str | None, incarnation: int | None
 ) -> tuple[str, str, int, int]:
-    """Source, slot, the life's identifier and number."""
+    """Source, slot, the incarnation's identifier and number."""
     if slot and not source and "/" in slot:
         source, slot = slot.split("/", 1)
-    found = connection.execute(_LIVES, {"source": source, "slot": slot}).fetchall()
+    found = connection.execute(_INCARNATIONS, {"source": source, "slot": slot}).fetchall()
     slots = list(dict.fromkeys((row[0], row[1]) for row in found))
     if not slots:
-        everything = connection.execute(_LIVES, {"source": None, "slot": None}).fetchall()
+        everything = connection.execute(_INCARNATIONS, {"source": None, "slot": None}).fetchall()
         raise _no_slot(source, slot, [f"{row[0]}/{row[1]}" for row in everything])
     if len(slots) > 1:
         names = _some([f"{each[0]}/{each[1]}" for each in slots])
         raise StoreProblem(
             "the store has several slots", f"name one with source and slot; there are {names}"
         )
-    lives = [row for row in found if row[2] is not None]
-    chosen = [row for row in lives if (row[4] if incarnation is None else row[3] == incarnation)]
+    incarnations = [row for row in found if row[2] is not None]
+    chosen = [
+        row for row in incarnations if (row[4] if incarnation is None else row[3] == incarnation)
+    ]
     if not chosen and incarnation is None:
-        chosen = lives[-1:]
+        chosen = incarnations[-1:]
     if not chosen:
         name = f"{slots[0][0]}/{slots[0][1]}"
         if incarnation is None:
             raise StoreProblem(f"nothing was received of {name} yet", "start its receiver")
-        numbers = ", ".join(str(row[3]) for row in lives) or "none"
+        numbers = ", ".join(str(row[3]) for row in incarnations) or "none"
         raise StoreProblem(
             f"{name} has no incarnation {incarnation}", f"name another; there are {numbers}"
         )
@@ -144,26 +146,32 @@ def _some(names: list[str]) -> str:
 
 
 def _narrowed(
-    connection: Connection, life: int, first: int, last: int,
+    connection: Connection, incarnation_id: int, first: int, last: int,
     from_lsn: int | None, to_lsn: int | None,
 ) -> tuple[int, int]:  # fmt: skip
     """The commit_seqs between which every transaction of these LSNs is."""
-    narrow_first = first if from_lsn is None else _before(connection, life, first, last, from_lsn)
-    narrow_last = last if to_lsn is None else _before(connection, life, first, last, to_lsn + 1)
+    narrow_first = (
+        first if from_lsn is None else _before(connection, incarnation_id, first, last, from_lsn)
+    )
+    narrow_last = (
+        last if to_lsn is None else _before(connection, incarnation_id, first, last, to_lsn + 1)
+    )
     texts = [None if lsn is None else lsn_text(lsn) for lsn in (from_lsn, to_lsn)]
-    row = connection.execute(_BASELINES, [life, texts[0], texts[1], texts[1]]).fetchone()
+    row = connection.execute(_BASELINES, [incarnation_id, texts[0], texts[1], texts[1]]).fetchone()
     if row and row[0] is not None:
         narrow_first = max(first, min(narrow_first, row[0] - 1))
         narrow_last = min(last, max(narrow_last, row[1]))
     return narrow_first, narrow_last
 
 
-def _before(connection: Connection, life: int, first: int, last: int, lsn: int) -> int:
-    """The last commit_seq before an LSN: within a life both grow together."""
+def _before(connection: Connection, incarnation_id: int, first: int, last: int, lsn: int) -> int:
+    """The last commit_seq before an LSN: within an incarnation both grow together."""
     low, high = first, last
     while low < high:
         middle = (low + high) // 2
-        query = sql.SQL(_NEXT).format(lsn=PLACED_LSN, wanted=lsn_text(lsn), life=life, after=middle)
+        query = sql.SQL(_NEXT).format(
+            lsn=PLACED_LSN, wanted=lsn_text(lsn), incarnation_id=incarnation_id, after=middle
+        )
         row = connection.execute(query).fetchone()
         if row is None or row[0] > high:
             # Nothing but baselines is left up to there.
@@ -211,7 +219,7 @@ def relation_ids(connection: Connection, part: Slice) -> list[int] | None:
 
 
 def known_tables(connection: Connection, part: Slice) -> list[str]:
-    """Every table of the slice's life, by its present name, each once."""
+    """Every table of the slice's incarnation, by its present name, each once."""
     rows = connection.execute(_RELATIONS, [part.incarnation_id])
     return list(dict.fromkeys(name for _, name in rows))
 

@@ -38,7 +38,7 @@ _STORED = """
 _HOLES = """
     SELECT before, commit_seq FROM (
         SELECT commit_seq, lag(commit_seq, 1, %(after)s) OVER (ORDER BY commit_seq) AS before
-        FROM (SELECT commit_seq FROM transaction WHERE incarnation_id = %(life)s
+        FROM (SELECT commit_seq FROM transaction WHERE incarnation_id = %(incarnation_id)s
                 AND commit_seq > %(after)s AND commit_seq <= %(through)s
               UNION ALL SELECT %(through)s + 1) AS stored
     ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1 LIMIT 1000
@@ -252,7 +252,7 @@ def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
     [stored] = connection.execute(_STORED, ends).fetchone() or (0,)
     if stored == part.through_seq - part.after_seq:
         return found
-    between = {"life": ends[0], "after": ends[1], "through": ends[2]}
+    between = {"incarnation_id": ends[0], "after": ends[1], "through": ends[2]}
     deleted = [
         {"kind": "deleted", "after_seq": before, "through_seq": seq - 1}
         for before, seq in connection.execute(_HOLES, between)

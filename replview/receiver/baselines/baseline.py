@@ -18,7 +18,7 @@ from decoder.values import ValueDecoder
 from replview.catalog.problems import SourceProblem
 from replview.receiver import problems as troubles
 from replview.receiver.baselines.reading import Snapshot, SnapshotReader
-from replview.receiver.baselines.storing import BaselineWriter, Claim, LifeEnded, Lost
+from replview.receiver.baselines.storing import BaselineWriter, Claim, IncarnationEnded, Lost
 from replview.receiver.problems import name_trouble
 
 #: Rows and bytes of one piece, which is one store transaction.
@@ -53,7 +53,7 @@ class Wanted:
 
     publications: list[str]
     column_rules: dict[str, dict[str, str]]
-    #: Of the life whose record it goes into.
+    #: Of the incarnation whose record it goes into.
     system_identifier: str
     timeline: int
 
@@ -72,8 +72,8 @@ def read_baseline(
         return _read(claim, wanted, writer, conninfo, stop)
     except (SourceProblem, Lost, Stopped, StoreFailed):
         raise
-    except LifeEnded:
-        raise troubles.life_ended() from None
+    except IncarnationEnded:
+        raise troubles.incarnation_ended() from None
     except Exception as error:
         if isinstance(error, psycopg.Error) and store.closed:
             raise StoreFailed(type(error).__name__) from error
@@ -150,7 +150,7 @@ def _wanted(claim: Claim, store: psycopg.Connection[Any]) -> Wanted:
         [claim.slot_id, claim.incarnation_id],
     ).fetchone()
     if row is None:
-        raise troubles.life_ended()
+        raise troubles.incarnation_ended()
     if row[4] != "pgoutput":
         raise troubles.other_plugin(row[4])
     return Wanted(row[0], row[1], row[2], row[3])

@@ -51,8 +51,8 @@ class Lost(Exception):
     """The baseline is not ours any more: cancelled, given back, or its slot is being removed."""
 
 
-class LifeEnded(Exception):
-    """The slot has begun a new life: the rows have no place in it."""
+class IncarnationEnded(Exception):
+    """The slot has begun a new incarnation: the rows have no place in it."""
 
 
 class Claim(Protocol):
@@ -114,7 +114,10 @@ class BaselineWriter:
         system_identifier: str,
         column_rules: dict[str, dict[str, str]],
     ) -> None:
-        """Store the table's shape and the hidden transaction. Raises ``Lost``, ``LifeEnded``."""
+        """Store the table's shape and the hidden transaction.
+
+        Raises ``Lost``, ``IncarnationEnded``.
+        """
         claim = self._claim
         assert claim.incarnation_id is not None
         identifier = TransactionIds().next(self._store)
@@ -162,7 +165,7 @@ class BaselineWriter:
         self._row.size_bytes += size_bytes
 
     def finish(self) -> int:
-        """Give the rows their place in history; returns it. Raises ``Lost``, ``LifeEnded``.
+        """Give the rows their place in history; returns it. Raises ``Lost``, ``IncarnationEnded``.
 
         One store transaction, under the slot row's lock: a receiver that writes waits for it, or
         it for the receiver, and the receiver then reads its place anew.
@@ -178,7 +181,7 @@ class BaselineWriter:
                 "incarnation_id": claim.incarnation_id,
             }
             if self._store.execute(_LOCK_SLOT, wanted).fetchone() is None:
-                raise LifeEnded
+                raise IncarnationEnded
             place = self._store.execute(_PLACE, [claim.incarnation_id]).fetchone()
             assert place is not None
             row.commit_seq, row.state = int(place[0]), "snapshot"
@@ -210,7 +213,7 @@ class BaselineWriter:
             [self._claim.slot_id, self._claim.incarnation_id],
         ).fetchone()
         if found is None:
-            raise LifeEnded
+            raise IncarnationEnded
 
     def _say_done(self, commit_seq: int) -> None:
         """A line for the slot's log."""

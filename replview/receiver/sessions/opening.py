@@ -14,7 +14,7 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
 from replview.receiver.connecting import codec_of, encodings_for
-from replview.receiver.incarnation import life_of, temporary_life
+from replview.receiver.incarnation import incarnation_of, temporary_incarnation
 from replview.receiver.plugins import Decoder, StreamOptions, choose, new_decoder, plugin_arguments
 from replview.receiver.problems import in_use, lost, missing, no_logical
 from replview.receiver.sessions.interface import Session, SystemIdentity
@@ -87,12 +87,12 @@ def open_session(
         _note_publications(store, slot, catalog)
         if isinstance(session, ReplicationSession) and slot.temporary:
             two_phase, started = _create_temporary_slot(session, slot, server)
-            incarnation = temporary_life(store, lease, slot, identity, started)
+            incarnation = temporary_incarnation(store, lease, slot, identity, started)
         else:
             facts = _free(catalog, slot, facts)
             two_phase, recovering = bool(facts.two_phase), bool(server.in_recovery)
             fork_of = partial(session.fork_point, identity.timeline)
-            incarnation = life_of(
+            incarnation = incarnation_of(
                 store, lease, slot, identity, facts, in_recovery=recovering, fork_of=fork_of
             )
         options = _options(server, slot, two_phase=two_phase)
@@ -193,7 +193,7 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
 
 def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> SlotFacts:
     """The slot once nobody reads it: it can be moved under us until then, which would look like
-    the beginning of another life.
+    the beginning of another incarnation.
     """
     assert facts is not None
     if facts.active:

@@ -233,8 +233,10 @@ class SessionLog:
             self._listeners.slot_changed(self._slot_id)
         if portion.committed or portion.open_changed:
             self._opened.made_progress = True
-            life = self._opened.incarnation.id
-            self._listeners.committed(self._slot_id, life, commit_seq, portion.open_changed)
+            incarnation_id = self._opened.incarnation.id
+            self._listeners.committed(
+                self._slot_id, incarnation_id, commit_seq, portion.open_changed
+            )
 
     def shape(self, seen: RelationSeen, stored: StoredShape, commit_seq: int) -> None:
         """A table has another shape; the first one is no news."""

@@ -127,14 +127,14 @@ SELECT FROM transaction WHERE incarnation_id = %s AND xid = %s AND state = 'abor
 """
 _IS_STORED = """
 SELECT EXISTS (SELECT FROM transaction
-               WHERE incarnation_id = %(life)s AND gid = %(gid)s AND xid = %(xid)s
+               WHERE incarnation_id = %(incarnation_id)s AND gid = %(gid)s AND xid = %(xid)s
                  AND (prepare_lsn = %(lsn)s OR %(lsn)s::pg_lsn IS NULL)
                  AND state IN ('prepared', 'committed', 'rolled back', 'skipped'))
 """
 
 
 class PreparedEndings:
-    """Ends the prepared transactions of one life of a slot; a gid alone names none of them."""
+    """Ends the prepared transactions of one incarnation; a gid alone names none of them."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class PreparedEndings:
             waits = self._connection.execute(_WAITS, [self._incarnation_id, transaction.xid])
             return waits.fetchone() is not None
         prepared = {
-            "life": self._incarnation_id,
+            "incarnation_id": self._incarnation_id,
             "gid": transaction.gid,
             "xid": transaction.xid,
             # test_decoding does not tell it.

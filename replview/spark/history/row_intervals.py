@@ -28,8 +28,8 @@ from replview.spark.quoting import tick
 #: What ``placed`` adds: the order of rows with equal commits, and of a change's two rows.
 STREAM, RANK = "_stream", "_rank"
 PLACE = ("_commit_version", STREAM, "_seq", RANK)
-#: What ``with_lives`` adds: the place where a row's interval begins, whether it ends the interval,
-#: the next change of its key.
+#: What ``with_intervals`` adds: the place where a row's interval begins, whether it ends it, the
+#: next change of its key.
 INTERVAL, GONE, NEXT = "_interval", "_gone", "_next"
 #: Arrow types whose values always stand in their column: none of them is ever in ``_pg_raw``.
 _ALWAYS_HELD = (pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64())
@@ -98,7 +98,7 @@ def in_epochs(rows: DataFrame, truncations: Sequence[Truncation]) -> DataFrame:
 
 
 def with_intervals(rows: DataFrame, keys: Sequence[Column]) -> DataFrame:
-    """Rows of ``in_epochs`` with ``_life``, ``_gone``, ``_next`` and ``_next_gone``."""
+    """Rows of ``in_epochs`` with ``_interval``, ``_gone``, ``_next`` and ``_next_gone``."""
     window = by_key(keys, "_epoch")
     kind = F.col("_change_type")
     following = F.struct("_commit_version", "_commit_timestamp", STREAM, "_seq", "_change_type")
@@ -190,7 +190,7 @@ class Unsent:
 
 
 def _follow(found: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Life → what was known at the end of the interval it came from, or of those before that.
+    """Interval → what was known at the end of the interval it came from, or of those before that.
 
     Each round reaches twice as far back as the one before.
     """
