@@ -15,6 +15,7 @@ from decoder.messages import LogicalMessage, OldKind, Relation, Type, Value
 from decoder.scalars import LSN, XID
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OpenTransaction:
     """One transaction, shared by all its events; mutable, compared by identity.
 
@@ -22,55 +23,26 @@ class OpenTransaction:
     still in progress: it may yet abort, in part or whole.
     """
 
-    __slots__ = (
-        "commit_time_us",
-        "final_lsn",
-        "first_lsn",
-        "gid",
-        "kind",
-        "origin",
-        "origin_lsn",
-        "prepare_lsn",
-        "seq",
-        "tag",
-        "xid",
-    )
-
     #: The top-level transaction id.
     xid: XID
-    #: Set for a prepared transaction, and for a streamed one once it is prepared.
-    gid: str | None
     kind: Literal["plain", "prepared", "streamed"]
-    #: The first WAL position the server gave for anything in it.
-    first_lsn: LSN | None
     #: Where its commit or prepare record is; ``None`` for a streamed one.
-    final_lsn: LSN | None
+    final_lsn: LSN | None = None
     #: A plain transaction's commit time, known from its begin.
-    commit_time_us: int | None
-    prepare_lsn: LSN | None
+    commit_time_us: int | None = None
+    #: Set for a prepared transaction, and for a streamed one once it is prepared.
+    gid: str | None = None
+    #: The first WAL position the server gave for anything in it.
+    first_lsn: LSN | None = None
+    prepare_lsn: LSN | None = None
     #: The replication origin's name; known only after the transaction opened.
-    origin: str | None
+    origin: str | None = None
     #: Its commit position at its origin; ``None`` where the server does not know.
-    origin_lsn: LSN | None
+    origin_lsn: LSN | None = None
     #: The ordinal of the last change given out.
-    seq: int
+    seq: int = 0
     #: Free for the caller.
-    tag: Any
-
-    def __init__(
-        self,
-        xid: XID,
-        kind: Literal["plain", "prepared", "streamed"],
-        final_lsn: LSN | None = None,
-        commit_time_us: int | None = None,
-    ) -> None:
-        self.xid = xid
-        self.kind = kind
-        self.final_lsn = final_lsn
-        self.commit_time_us = commit_time_us
-        self.gid = self.first_lsn = self.prepare_lsn = None
-        self.origin = self.origin_lsn = self.tag = None
-        self.seq = 0
+    tag: Any = None
 
     def __repr__(self) -> str:
         gid = "" if self.gid is None else f" gid={self.gid!r}"

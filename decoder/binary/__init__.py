@@ -50,8 +50,6 @@ class UserType:
 class BinaryDecoder:
     """Decodes binary values by type oid."""
 
-    __slots__ = ("_by_name", "_depth", "_encoding", "_known")
-
     def __init__(
         self, encoding: str = "utf-8", user_types: Mapping[int, UserType] | None = None
     ) -> None:

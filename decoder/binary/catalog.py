@@ -97,19 +97,12 @@ XML_OID: Final = 142
 #: and arrays, records and ranges that hold one, come out as ``Undecoded``.
 NOT_DECODED: Final = {
     "money": "its text depends on the server's lc_monetary",
-    "regproc": "its text is a name in the server's catalog",
-    "regprocedure": "its text is a name in the server's catalog",
-    "regoper": "its text is a name in the server's catalog",
-    "regoperator": "its text is a name in the server's catalog",
-    "regclass": "its text is a name in the server's catalog",
-    "regtype": "its text is a name in the server's catalog",
-    "regrole": "its text is a name in the server's catalog",
-    "regnamespace": "its text is a name in the server's catalog",
-    "regconfig": "its text is a name in the server's catalog",
-    "regdictionary": "its text is a name in the server's catalog",
-    "regcollation": "its text is a name in the server's catalog",
-    "regdatabase": "its text is a name in the server's catalog",
+    **dict.fromkeys(
+        ("regproc", "regprocedure", "regoper", "regoperator", "regclass", "regtype", "regrole",
+         "regnamespace", "regconfig", "regdictionary", "regcollation", "regdatabase"),
+        "its text is a name in the server's catalog",
+    ),
     "xml": "only where it begins with a declaration, which may name another encoding",
     "char": "only above ASCII, where PostgreSQL 16 changed its text",
     "user-defined": "unless described by a UserType",
-}
+}  # fmt: skip

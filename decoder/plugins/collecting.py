@@ -80,8 +80,6 @@ class Fit(NamedTuple):
 class _Known:
     """One table's shape in force."""
 
-    __slots__ = ("complete", "fits", "key", "layout", "relation")
-
     def __init__(
         self, table: TableName, layout: Layout, key: tuple[str, ...], complete: bool
     ) -> None:
@@ -104,8 +102,6 @@ class _Known:
 
 class PluginRelations:
     """The tables of one session. The same shape is always the same ``Relation`` object."""
-
-    __slots__ = ("_as_told", "_columns_of", "_keys_told", "_tables", "changed")
 
     def __init__(self, columns_of: ColumnsOf | None, as_told: AsTold, *, keys_told: bool) -> None:
         """``keys_told``: the plugin tells the primary key with every row."""
@@ -237,17 +233,6 @@ class PluginCollector:
     leaves out the empty ones: DDL makes one, and so does each one that changed
     only what a plugin does not tell. Its end still moves ``last_end_lsn``.
     """
-
-    __slots__ = (
-        "_changes",
-        "_current",
-        "_events",
-        "_opened",
-        "_relations",
-        "_row_size_bytes",
-        "_run_size_bytes",
-        "last_end_lsn",
-    )
 
     #: The plugin, as errors name it.
     plugin: ClassVar[str]

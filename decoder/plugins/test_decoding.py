@@ -77,8 +77,6 @@ class TestDecodingAssembler(PluginCollector):
     #: It is no test, whatever its name makes of it.
     __test__: ClassVar[bool] = False
 
-    __slots__ = ("_heads", "_tables", "_takers")
-
     plugin: ClassVar[str] = KIND
 
     def __init__(self, *, columns_of: ColumnsOf | None = None) -> None:

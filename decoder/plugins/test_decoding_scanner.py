@@ -39,8 +39,6 @@ KIND: Final = "TestDecoding"
 class Scanner:
     """Reads one row from its beginning to its end. Raises ``ProtocolError`` and nothing else."""
 
-    __slots__ = ("_heads", "at", "text")
-
     def __init__(self, text: str, heads: dict[str, ToldColumn]) -> None:
         """``heads`` remembers, over many rows, what ``name[type]:`` says."""
         self.text = text

@@ -136,8 +136,6 @@ class Wal2JsonAssembler(PluginCollector):
     ``wal2json_options()``, and the session ``bytea_output=hex``.
     """
 
-    __slots__ = ("_begun", "_format", "_reader")
-
     plugin: ClassVar[str] = KIND
 
     def __init__(

@@ -166,8 +166,6 @@ class ToldRow(NamedTuple):
 class RowReader:
     """Reads columns; remembers, over many rows, the layouts that come again and again."""
 
-    __slots__ = ("_layouts",)
-
     def __init__(self) -> None:
         self._layouts: dict[RawLayout, Layout] = {}
 

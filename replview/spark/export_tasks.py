@@ -9,7 +9,8 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import orjson
 import psycopg
@@ -49,7 +50,7 @@ def write_parts(
 
     def run() -> None:
         try:
-            lines.extend(tasks.run(_task(writer, parts, dsn), len(parts)))
+            lines.extend(tasks.run(_Task.of(writer, parts, dsn), len(parts)))
         except BaseException as error:
             failed.append(error)
 
@@ -162,27 +163,22 @@ class _Tasks:
             self._context.cancelJobsWithTag(self._tag)
 
 
-def _task(writer: PartWriter, parts: Sequence[Part], dsn: str | None) -> "_Task":
-    return _Task(
-        writer.part_of.to_json(),
-        {relation: table.to_json() for relation, table in writer.tables.items()},
-        writer.target.url,
-        list(parts),
-        dsn,
-    )
-
-
+@dataclass(frozen=True)
 class _Task:
     """What an executor is sent: it writes the files whose numbers it is given, and tells of each in
     a line of JSON what was written, or the problem.
     """
 
-    def __init__(
-        self, part_of: dict[str, Any], tables: dict[int, dict[str, Any]], url: str,
-        parts: list[Part], dsn: str | None,
-    ) -> None:  # fmt: skip
-        self._part_of, self._tables, self._url = part_of, tables, url
-        self._parts, self._dsn = parts, dsn
+    part_of: dict[str, Any]
+    tables: dict[int, dict[str, Any]]
+    url: str
+    parts: list[Part]
+    dsn: str | None
+
+    @classmethod
+    def of(cls, writer: PartWriter, parts: Sequence[Part], dsn: str | None) -> Self:
+        tables = {relation: table.to_json() for relation, table in writer.tables.items()}
+        return cls(writer.part_of.to_json(), tables, writer.target.url, list(parts), dsn)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """By a query: a line a file."""
@@ -193,13 +189,13 @@ class _Task:
     def write(self, number: int) -> str:
         """The file of this number."""
         try:
-            tables = {n: SliceTable.from_json(problem) for n, problem in self._tables.items()}
-            writer = PartWriter(Slice.from_json(self._part_of), tables, Target.of(self._url))
+            tables = {n: SliceTable.from_json(problem) for n, problem in self.tables.items()}
+            writer = PartWriter(Slice.from_json(self.part_of), tables, Target.of(self.url))
             # Where a task runs a second time, its file may be there already.
-            part = self._parts[number]
+            part = self.parts[number]
             written = writer.finished(part)
             if written is None:
-                with connect(self._dsn) as connection:
+                with connect(self.dsn) as connection:
                     written = writer.write(connection, part)
             return orjson.dumps(written).decode()
         except (StoreProblem, TargetProblem) as error:

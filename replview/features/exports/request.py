@@ -1,8 +1,8 @@
 """From the words of a filter to a slice with fixed ends, and from a request to its row.
 
 A slice is one of transactions of one incarnation of a slot, narrowed by all that a page's filter
-asks of transactions. What a filter may ask of single rows (a condition on values, one row) an export is not
-narrowed by: it is refused, or named as left out, and never forgotten in silence.
+asks of transactions. What a filter may ask of single rows (a condition on values, one row) an
+export is not narrowed by: it is refused, or named as left out, and never forgotten in silence.
 """
 
 from collections.abc import Mapping, Sequence

@@ -83,18 +83,9 @@ class Root:
         """What would be touched."""
         found = Standing()
         for incarnation, folder in self._incarnations():
-            files = len(found.files)
-            for table in self._tables(folder, incarnation):
-                for file in table.files:
-                    changes = file.changes_within(table.spans)
-                    named = self._named(file.path, "_actor")
-                    if changes or named:
-                        found.files.append(file.path)
-                        found.rows += max(len(changes), named)
-            for path, rows in self._naming(folder):
-                found.files.append(path)
-                found.rows += rows
-            if len(found.files) > files:
+            if holding := self._holding(folder, incarnation):
+                found.files += holding
+                found.rows += sum(rows for _, _, rows in holding.values())
                 found.incarnations.append(folder)
         return found
 
@@ -106,20 +97,14 @@ class Root:
             self._sweep(folder)
             notes = Notes(self.target, folder, self.wanted)
             planned = notes.rewritten()
-            jobs: dict[str, tuple[_Table | None, set[Within]]] = {}
-            for table in self._tables(folder, incarnation):
-                for file in table.files:
-                    changes = file.changes_within(table.spans)
-                    if changes or self._named(file.path, "_actor"):
-                        jobs[file.path] = (table, changes)
-            jobs |= {path: (None, set()) for path, _ in self._naming(folder)}
-            files = sorted({*planned, *jobs})
+            holding = self._holding(folder, incarnation)
+            files = sorted({*planned, *holding})
             if not files:
                 notes.put_manifests_right(files)
                 continue
             rows = 0
             notes.write(files, rows, finished=False)
-            for path, (of, changes) in jobs.items():
+            for path, (of, changes, _) in holding.items():
                 if of is not None:
                     named = rewriter.table(path, of.shapes, changes)
                     rows += max(len(changes), named)
@@ -132,6 +117,20 @@ class Root:
             done.files += files
             done.rows += rows
         return done
+
+    def _holding(
+        self, folder: str, incarnation: int
+    ) -> dict[str, tuple[_Table | None, set[Within], int]]:
+        """The files with something of it: their table (None: transactions or events), its changes,
+        and how many rows are touched.
+        """
+        found: dict[str, tuple[_Table | None, set[Within], int]] = {}
+        for table in self._tables(folder, incarnation):
+            for file in table.files:
+                changes = file.changes_within(table.spans)
+                if rows := max(len(changes), self._named(file.path, "_actor")):
+                    found[file.path] = (table, changes, rows)
+        return found | {path: (None, set(), rows) for path, rows in self._naming(folder)}
 
     def _incarnations(self) -> list[tuple[int, str]]:
         """``(number, folder)`` of the slot's incarnations that stand there."""
