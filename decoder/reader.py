@@ -83,11 +83,11 @@ class Reader:
     def int32(self, what: str = "int32") -> int:
         return int.from_bytes(self.take(4, what), "big", signed=True)
 
-    def int64(self, what: str = "int64") -> int:
-        return int.from_bytes(self.take(8, what), "big", signed=True)
+    def int64(self) -> int:
+        return int.from_bytes(self.take(8, "int64"), "big", signed=True)
 
-    def xid(self, what: str = "transaction id") -> XID:
-        return XID(self.uint32(what))
+    def xid(self) -> XID:
+        return XID(self.uint32("transaction id"))
 
     def lsn(self, what: str = "LSN") -> LSN:
         return LSN(int.from_bytes(self.take(8, what), "big"))

@@ -16,7 +16,7 @@ from replview.spark.history.activity import (
     who_changed,
 )
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.reach import Span
+from replview.spark.history.reach import Moment, Span
 from replview.spark.history.results import without_masked
 from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 from replview.spark.sessions import SparkProblem
@@ -51,9 +51,9 @@ def test_as_of_follows_a_row_through_its_keys(told, spark) -> None:
     assert rows(now, "id", "a", "big", "_actor", "_unknown") == [(4, "zz", "large", "bob", [])]
     assert not now.complete
     assert "no baseline" in now.reasons[0]
-    before = as_of(spark, dataset, lsn=512)
+    before = as_of(spark, dataset, Moment(lsn=512))
     assert rows(before, "id", "a", "big") == [(2, "y", "other"), (3, "x", "large")]
-    early = as_of(spark, dataset, time=BEGAN + dt.timedelta(minutes=7))
+    early = as_of(spark, dataset, Moment(time=BEGAN + dt.timedelta(minutes=7)))
     assert rows(early, "id", "a", "big") == [(1, "x", "large"), (2, "y", "other")]
 
 
@@ -64,7 +64,7 @@ def test_as_of_begins_with_the_last_truncation_or_baseline(told, spark) -> None:
     told.commit(("I", row(9, "last", "l")))
     dataset = told.write()
 
-    first = as_of(spark, dataset, lsn=truncated)
+    first = as_of(spark, dataset, Moment(lsn=truncated))
     assert rows(first, "id") == [(6,), (7,)]
     assert (first.complete, first.told["begins"]["with"]) == (True, "truncation")
     last = as_of(spark, dataset)
@@ -79,7 +79,7 @@ def test_what_is_missing_is_said(told, spark) -> None:
     told.commit(("I", row(2, "x", "y") | {"added": 7}))
     dataset = told.write(after=6)
 
-    result = as_of(spark, dataset, lsn=9999)
+    result = as_of(spark, dataset, Moment(lsn=9999))
     assert [reason.partition(",")[0] for reason in result.reasons] == [
         "transactions 5 to 7 of it are not exported whole",
         "what is exported ends at 0/700",

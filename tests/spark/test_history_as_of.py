@@ -9,6 +9,7 @@ from replview.parquet import reading
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.spark.history.datasets import Dataset
+from replview.spark.history.reach import Moment
 from replview.spark.history.snapshots import as_of
 from tests.receiver.baselines import take
 from tests.store.row_ledger import Ledger
@@ -63,6 +64,6 @@ def test_it_equals_the_source_whatever_happened_to_rows(
         dataset = Dataset.find(str(tmp_path), f"public.{table}")
         for n in moments:
             lsn = int(LSN(committed[n].commit_lsn))
-            result = as_of(spark, dataset, lsn=lsn)
+            result = as_of(spark, dataset, Moment(lsn=lsn))
             assert held(result) == contents[n], (table, n)
             assert result.complete, result.reasons

@@ -71,8 +71,9 @@ class Chain:
                 begun[seqs[0]] = seqs[1]
         return cls(whole, begun)
 
-    def reached(self, after: int = 0) -> int:
-        """Where the chain that begins there ends."""
+    def reached(self) -> int:
+        """Where the chain that begins with history ends."""
+        after = 0
         while after in self.whole and after not in self.begun:
             after = self.whole[after]
         return after

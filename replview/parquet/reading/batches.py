@@ -29,25 +29,20 @@ _BATCH_ROWS = 32_768
 
 
 def copied(
-    connection: Connection,
-    query: sql.Composable,
-    fields: Mapping[str, pa.DataType],
-    *,
-    batch_rows: int | None = None,
+    connection: Connection, query: sql.Composable, fields: Mapping[str, pa.DataType]
 ) -> Iterator[pa.RecordBatch]:
     """The query's rows in order; one batch never holds much more than ``_BATCH_BYTES``.
 
     NULL is null and an empty text is empty: COPY quotes the latter. PostgreSQL sends each row as
     a message of its own, so that batches end where a row does.
     """
-    most = batch_rows or _BATCH_ROWS
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv)").format(query)
     waiting: list[memoryview] = []
     size = 0
     for row in _rows(connection.pgconn, statement.as_bytes(connection)):
         waiting.append(row)
         size += len(row)
-        if size >= _BATCH_BYTES or len(waiting) >= most:
+        if size >= _BATCH_BYTES or len(waiting) >= _BATCH_ROWS:
             yield _parsed(b"".join(waiting), fields)
             waiting, size = [], 0
     if waiting:

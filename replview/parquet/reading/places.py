@@ -146,15 +146,11 @@ def operation_codes(operations: Sequence[str]) -> list[str]:
 
 
 def counted(
-    operations: Sequence[str],
-    relation_id: int | None,
-    *,
-    exact: bool = True,
-    update_weight: int = 1,
+    operations: Sequence[str], relation_id: int | None, *, update_weight: int = 1
 ) -> sql.Composed:
     """How many changes of these operations a transaction has, of one relation or of all.
 
-    What aborted subtransactions took away is counted in its row: ``exact`` counts such ones anew.
+    What aborted subtransactions took away is counted in its row: of such ones it is counted anew.
     """
     if relation_id is None:
         places = [sql.SQL("t.{}").format(sql.Identifier(f"{name}s")) for name in _COUNTED]
@@ -177,8 +173,6 @@ def counted(
     plain = sql.SQL("CASE WHEN t.state = 'snapshot' THEN {} ELSE {} END").format(
         of_baseline, of_stream
     )
-    if not exact:
-        return plain
     return sql.SQL("CASE WHEN {} THEN ({}) ELSE {} END").format(
         _TAKEN_AWAY, _counted_anew(operations, relation_id, update_weight), plain
     )

@@ -27,6 +27,8 @@ from replview.receiver.sessions.pacing import Silence
 #: together: a third of the CPU at one row a transaction, at no cost in throughput.
 _GATHER_SECONDS = 0.001
 _XLOGDATA = ord("w")
+#: How long closing waits until the server has read our last word.
+_DRAIN_SECONDS = 1.0
 
 
 class ReplicationSession:
@@ -184,14 +186,14 @@ class ReplicationSession:
         self._flush()
         self.reply_requested = False
 
-    def close(self, *, drain_seconds: float = 1.0) -> None:
+    def close(self) -> None:
         """End the stream properly, so that the server has read our last status update."""
         try:
             gone = self.silence.is_over_long(time.monotonic())
             if self._streaming and not gone and self._pgconn.status == pq.ConnStatus.OK:
                 self._pgconn.put_copy_end()
                 self._flush()
-                deadline = time.monotonic() + drain_seconds
+                deadline = time.monotonic() + _DRAIN_SECONDS
                 while time.monotonic() < deadline:
                     self._pgconn.consume_input()
                     length, _ = self._pgconn.get_copy_data(1)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset, Incarnation
-from replview.spark.history.reach import Moment, Span, span_doubts
+from replview.spark.history.reach import WHOLE, Moment, Span, span_doubts
 from replview.spark.history.results import Result, masked_of
 from replview.spark.history.row_intervals import (
     GONE,
@@ -29,7 +29,7 @@ _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def churn(
-    spark: SparkSession, dataset: Dataset, span: Span | None = None, *, every: str = "hour"
+    spark: SparkSession, dataset: Dataset, span: Span = WHOLE, *, every: str = "hour"
 ) -> Result:
     """Changes of a table in each minute, hour, day, week or month (UTC) that has some.
 
@@ -37,7 +37,7 @@ def churn(
     transactions bigint, actors bigint`` (counted), and where rows have a key ``changed_rows
     bigint`` (about: different keys). Baselines are no changes.
     """
-    changes = _changes(spark, dataset, span or Span())
+    changes = _changes(spark, dataset, span)
     counts: list[Any] = [*_counts(), F.count_distinct("_commit_version").alias("transactions")]
     counts.append(F.count_distinct("_actor").alias("actors"))
     key = key_names(dataset.keys()) if dataset.tells_rows_apart else []
@@ -46,13 +46,11 @@ def churn(
         counts.append(F.approx_count_distinct(F.struct(*key)).alias("changed_rows"))
     period = F.date_trunc(every, "_commit_timestamp").alias("period")
     frame = changes.groupBy(period).agg(*counts).orderBy("period")
-    reasons = span_doubts(spark, dataset.incarnation, span or Span(), [dataset])
+    reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
     return Result(frame, not reasons, reasons, {"table": dataset.name, "every": every})
 
 
-def hot_rows(
-    spark: SparkSession, dataset: Dataset, span: Span | None = None, *, top: int = 20
-) -> Result:
+def hot_rows(spark: SparkSession, dataset: Dataset, span: Span = WHOLE, *, top: int = 20) -> Result:
     """The rows that changed most often.
 
     Rows, most changes first: the key's columns, ``inserts, updates, deletes, changes bigint,
@@ -60,7 +58,7 @@ def hot_rows(
     be told apart.
     """
     keys = dataset.keys()
-    changes = named(placed(_changes(spark, dataset, span or Span()), keys), keys)
+    changes = named(placed(_changes(spark, dataset, span), keys), keys)
     frame = (
         changes.groupBy(*key_names(keys))
         .agg(
@@ -76,7 +74,7 @@ def hot_rows(
     more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
     names = [column.name for column in keys]
     frame = frame.select(*shown, *(F.col(tick(name)) for name in more))
-    reasons = span_doubts(spark, dataset.incarnation, span or Span(), [dataset])
+    reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
     return Result(frame, not reasons, reasons, {"table": dataset.name, "key": names})
 
 
@@ -98,9 +96,7 @@ def _counts() -> list[Any]:
     ]
 
 
-def transaction_sizes(
-    spark: SparkSession, incarnation: Incarnation, span: Span | None = None
-) -> Result:
+def transaction_sizes(spark: SparkSession, incarnation: Incarnation, span: Span = WHOLE) -> Result:
     """Percentiles of what a transaction holds, exact.
 
     Rows, one each for ``changes`` and ``size_bytes`` (of its messages): ``measure string,
@@ -131,14 +127,14 @@ def transaction_sizes(
     ]
     chosen = ("largest", "total", "largest_xid")
     frame = frame.select("measure", "transactions", "mean", *percentiles, *chosen)
-    reasons = span_doubts(spark, incarnation, span or Span())
+    reasons = span_doubts(spark, incarnation, span)
     return Result(frame, not reasons, reasons, {"life": incarnation.name})
 
 
 def transaction_rates(
     spark: SparkSession,
     incarnation: Incarnation,
-    span: Span | None = None,
+    span: Span = WHOLE,
     *,
     every: str = "minute",
 ) -> Result:
@@ -159,15 +155,15 @@ def transaction_rates(
         )
         .orderBy("period")
     )
-    reasons = span_doubts(spark, incarnation, span or Span())
+    reasons = span_doubts(spark, incarnation, span)
     return Result(frame, not reasons, reasons, {"life": incarnation.name, "every": every})
 
 
-def _committed(spark: SparkSession, incarnation: Incarnation, span: Span | None) -> DataFrame:
+def _committed(spark: SparkSession, incarnation: Incarnation, span: Span) -> DataFrame:
     """The stream's transactions: neither baselines nor messages outside of any."""
     counted: Any = F.col("inserts") + F.col("updates") + F.col("deletes") + F.col("truncates")
     found = incarnation.transactions(spark).where(F.col("state") == "committed")
-    return (span or Span()).of(found, time="commit_time").withColumn("changes", counted)
+    return span.of(found, time="commit_time").withColumn("changes", counted)
 
 
 _BEFORE_UNKNOWN = "update, before unknown"
@@ -176,7 +172,7 @@ _BEFORE_UNKNOWN = "update, before unknown"
 def who_changed(
     spark: SparkSession,
     datasets: Sequence[Dataset],
-    span: Span | None = None,
+    span: Span = WHOLE,
     masked: Mapping[str, Sequence[str]] | None = None,
 ) -> Result:
     """Who changed which column how often, by comparing each update with the row before it.
@@ -190,11 +186,10 @@ def who_changed(
     is compared.
     """
     hidden = {each.name: masked_of(each, masked or {}) for each in datasets}
-    within = span or Span()
     frames = [
-        _of_table(spark, each, within, hidden[each.name])
+        _of_table(spark, each, span, hidden[each.name])
         if each.tells_rows_apart
-        else _not_compared(spark, each, within)
+        else _not_compared(spark, each, span)
         for each in datasets
     ]
     frame = reduce(lambda one, other: one.unionByName(other), frames)
@@ -204,7 +199,7 @@ def who_changed(
         details["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
     if apart := [each.name for each in datasets if not each.tells_rows_apart]:
         details["not_compared_for_want_of_one_key"] = apart
-    reasons = span_doubts(spark, datasets[0].incarnation, within, datasets)
+    reasons = span_doubts(spark, datasets[0].incarnation, span, datasets)
     return Result(frame.orderBy(*order), not reasons, reasons, details)
 
 

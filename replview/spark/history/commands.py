@@ -39,6 +39,7 @@ def compute(spark: "SparkSession", options: argparse.Namespace) -> Result:
     """What the chosen job gives. Raises ``SparkProblem``, ``TargetProblem``."""
     # Late: pages know the jobs where there is no Spark.
     from replview.spark.history import activity, snapshots
+    from replview.spark.history.reach import Moment
 
     incarnation = Incarnation.find(options.root, options.life)
     if options.name == "transaction-sizes":
@@ -60,7 +61,7 @@ def compute(spark: "SparkSession", options: argparse.Namespace) -> Result:
         found = activity.hot_rows(spark, table, _span(options), top=options.top)
     else:
         of = snapshots.as_of if options.name == "as-of" else snapshots.row_versions
-        found = of(spark, table, lsn=options.lsn, time=options.time)
+        found = of(spark, table, Moment(options.lsn, options.time))
     return without_masked(found, table, options.masked)
 
 

@@ -29,6 +29,10 @@ class Moment:
             raise ValueError("a time without its zone")
 
 
+#: The end of what is exported.
+END = Moment()
+
+
 @dataclass(frozen=True)
 class Reach:
     """What a look at the rows' own columns tells."""
@@ -253,6 +257,10 @@ class Span:
             frame = frame.where(F.col("commit_date") <= F.lit(self.until.astimezone(dt.UTC).date()))
             frame = frame.where(F.col(time) <= F.lit(self.until))
         return frame
+
+
+#: All that is exported.
+WHOLE = Span()
 
 
 def span_doubts(

@@ -1,6 +1,5 @@
 """A table as it was at one moment, every state of its rows from when to when, and its shapes."""
 
-import datetime as dt
 from typing import Any
 
 from pyspark.sql import Column as Expression
@@ -11,7 +10,16 @@ from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import TableVersion
 from replview.spark.history.datasets import Dataset
-from replview.spark.history.reach import Moment, Reach, Span, doubts, read_reach, span_doubts
+from replview.spark.history.reach import (
+    END,
+    WHOLE,
+    Moment,
+    Reach,
+    Span,
+    doubts,
+    read_reach,
+    span_doubts,
+)
 from replview.spark.history.results import Result
 from replview.spark.history.row_intervals import (
     GONE,
@@ -32,10 +40,7 @@ from replview.spark.quoting import tick
 MARKS = ("_commit_version", "_commit_timestamp", "_seq", "_xid", "_actor", "_relation_version")
 
 
-def as_of(
-    spark: SparkSession, dataset: Dataset,
-    *, lsn: int | None = None, time: dt.datetime | None = None,
-) -> Result:  # fmt: skip
+def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result:
     """The table after all that had committed at or before a commit LSN, or by a time; else at the
     end of what is exported.
 
@@ -47,11 +52,10 @@ def as_of(
     It begins with the last baseline or truncation before the moment; without one it is not
     ``complete``. Raises ``SparkProblem`` where rows cannot be told apart.
     """
-    moment = Moment(lsn, time)
     keys = dataset.keys()
     reach = read_reach(spark, dataset, keys, moment)
     base = reach.base
-    rows = placed(dataset.changes(spark, until_lsn=lsn, until=time), keys)
+    rows = placed(dataset.changes(spark, until_lsn=moment.lsn, until=moment.time), keys)
     rows = named(_after(rows, base), keys)
     unsent = Unsent(dataset, reach.unsent)
     if reach.unsent:
@@ -161,10 +165,7 @@ _SCHEMA = (
 )
 
 
-def row_versions(
-    spark: SparkSession, dataset: Dataset,
-    *, lsn: int | None = None, time: dt.datetime | None = None,
-) -> Result:  # fmt: skip
+def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result:
     """Each state (SCD type 2) a row had after a commit, to a moment (see ``as_of``) or the end.
 
     Rows: the columns of the shape in force at the moment, then ``valid_from, valid_to timestamp``
@@ -178,9 +179,11 @@ def row_versions(
     only tells again what is known begins none. Raises ``SparkProblem`` where rows cannot be told
     apart.
     """
-    moment, keys = Moment(lsn, time), dataset.keys()
+    keys = dataset.keys()
     reach = read_reach(spark, dataset, keys, moment)
-    rows = named(placed(dataset.changes(spark, until_lsn=lsn, until=time), keys), keys)
+    rows = named(
+        placed(dataset.changes(spark, until_lsn=moment.lsn, until=moment.time), keys), keys
+    )
     rows = in_epochs(rows, reach.truncations)
     if reach.baselines:
         rows = _without_repeats(rows, dataset, keys, reach)
@@ -254,7 +257,7 @@ def _without_repeats(
     return rows.withColumn("_repeats", repeats).where("NOT _repeats").drop("_hash", "_repeats")
 
 
-def schema_versions(spark: SparkSession, dataset: Dataset, span: Span | None = None) -> Result:
+def schema_versions(spark: SparkSession, dataset: Dataset, span: Span = WHOLE) -> Result:
     """The shapes under which changes in the span were made, in the order they came.
 
     Rows: ``version int, first_commit_lsn, last_commit_lsn string, first_change, last_change
@@ -263,7 +266,7 @@ def schema_versions(spark: SparkSession, dataset: Dataset, span: Span | None = N
     array<string>`` (``name type``). A shape that came back is one row, from its first change to its
     last.
     """
-    rows = (span or Span()).of(dataset.changes(spark), time="_commit_timestamp")
+    rows = span.of(dataset.changes(spark), time="_commit_timestamp")
     rows = rows.where(F.col("_change_type") != "update_preimage")
     found = (
         rows.groupBy("_relation_version")
@@ -288,7 +291,7 @@ def schema_versions(spark: SparkSession, dataset: Dataset, span: Span | None = N
             [f"{name} {kind}" for name, kind in _types(version).items()],
         ))  # fmt: skip
         before = version
-    reasons = span_doubts(spark, dataset.incarnation, span or Span(), [dataset])
+    reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
     frame = spark.createDataFrame(details, _SCHEMA)
     return Result(frame, not reasons, reasons, {"table": dataset.name})
 

@@ -61,7 +61,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         who_changed,
     )
     from replview.spark.history.datasets import Dataset, Incarnation
-    from replview.spark.history.reach import Span
+    from replview.spark.history.reach import Moment, Span
     from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 
     life, orders = Incarnation.find(root), Dataset.find(root, "public.orders")
@@ -79,7 +79,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
     return {
         "scan": scan,
         f"as-of, at the end ({ROWS:,} rows)": job(lambda: as_of(spark, orders)),
-        "as-of, in the middle": job(lambda: as_of(spark, orders, lsn=middle)),
+        "as-of, in the middle": job(lambda: as_of(spark, orders, Moment(lsn=middle))),
         "row versions (SCD type 2)": job(lambda: row_versions(spark, orders)),
         "churn by hour": job(lambda: churn(spark, orders, whole, every="hour")),
         "hot rows": job(lambda: hot_rows(spark, orders, whole)),
