@@ -15,8 +15,8 @@ from replview.spark.history.activity import (
     transaction_sizes,
     who_changed,
 )
-from replview.spark.history.datasets import Dataset
-from replview.spark.history.reach import Moment, Span
+from replview.spark.history.datasets import Dataset, Moment
+from replview.spark.history.reach import Span
 from replview.spark.history.results import without_masked
 from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 from replview.spark.sessions import SparkProblem

@@ -8,8 +8,7 @@ from decoder.scalars import LSN
 from replview.parquet import reading
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
-from replview.spark.history.datasets import Dataset
-from replview.spark.history.reach import Moment
+from replview.spark.history.datasets import Dataset, Moment
 from replview.spark.history.snapshots import as_of
 from tests.receiver.baselines import take
 from tests.store.row_ledger import Ledger

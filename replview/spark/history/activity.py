@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset, Incarnation
-from replview.spark.history.reach import WHOLE, Moment, Span, span_doubts
+from replview.spark.history.reach import WHOLE, Span, span_doubts
 from replview.spark.history.results import Result, masked_of
 from replview.spark.history.row_intervals import (
     GONE,
@@ -80,8 +80,7 @@ def hot_rows(spark: SparkSession, dataset: Dataset, span: Span = WHOLE, *, top: 
 
 def _changes(spark: SparkSession, dataset: Dataset, span: Span) -> DataFrame:
     """One row a change of the stream."""
-    moment = Moment(span.to_lsn, span.until)
-    rows = dataset.changes(spark, until_lsn=moment.lsn, until=moment.time)
+    rows = dataset.changes(spark, span.end)
     rows = span.since_of(rows, time="_commit_timestamp")
     return rows.where(F.col("_xid").isNotNull() & (F.col("_change_type") != "update_preimage"))
 
@@ -205,7 +204,7 @@ def who_changed(
 
 def _not_compared(spark: SparkSession, dataset: Dataset, span: Span) -> DataFrame:
     """Changes of whole rows, where nothing tells which row was which before."""
-    rows = dataset.changes(spark, until_lsn=span.to_lsn, until=span.until)
+    rows = dataset.changes(spark, span.end)
     rows = span.since_of(rows, time="_commit_timestamp")
     kind = F.col("_change_type")
     rows = rows.where(F.col("_xid").isNotNull() & (kind != "update_preimage"))
@@ -223,7 +222,7 @@ def _of_table(
 ) -> DataFrame:
     keys = dataset.keys()
     # The row before may have been left so before the span.
-    rows = dataset.changes(spark, until_lsn=span.to_lsn, until=span.until)
+    rows = dataset.changes(spark, span.end)
     # Without rows before updates none has moved to another key.
     may_move = bool(rows.where(F.col("_change_type") == "update_preimage").select(F.lit(1)).head(1))
     rows = with_intervals(in_epochs(named(placed(rows, keys), keys), ()), keys)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
-from replview.spark.history.datasets import Incarnation
+from replview.spark.history.datasets import Incarnation, Moment
 from replview.spark.history.results import Result, without_masked
 from replview.spark.sessions import SparkProblem
 
@@ -39,7 +39,6 @@ def compute(spark: "SparkSession", options: argparse.Namespace) -> Result:
     """What the chosen job gives. Raises ``SparkProblem``, ``TargetProblem``."""
     # Late: pages know the jobs where there is no Spark.
     from replview.spark.history import activity, snapshots
-    from replview.spark.history.reach import Moment
 
     incarnation = Incarnation.find(options.root, options.life)
     if options.name == "transaction-sizes":

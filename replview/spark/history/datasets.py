@@ -132,6 +132,35 @@ _SPARK_SCHEMES = {"s3": "s3a", "s3n": "s3a", "gcs": "gs"}
 
 
 @dataclass(frozen=True)
+class Moment:
+    """Until when changes count: a commit LSN (included), a commit time (included), or the end."""
+
+    lsn: int | None = None
+    time: dt.datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.time is not None and self.time.tzinfo is None:
+            raise ValueError("a time without its zone")
+
+
+#: The end of what is exported.
+END = Moment()
+
+
+def committed_by(frame: "DataFrame", moment: Moment, *, time: str) -> "DataFrame":
+    """Those of transactions or events that had committed by then."""
+    from pyspark.sql import functions as F
+
+    if moment.lsn is not None:
+        frame = frame.where(F.col("_commit_version") <= moment.lsn)
+    if moment.time is not None:
+        day = moment.time.astimezone(dt.UTC).date()
+        frame = frame.where(F.col("commit_date") <= F.lit(day))
+        frame = frame.where(F.col(tick(time)) <= F.lit(moment.time))
+    return frame
+
+
+@dataclass(frozen=True)
 class Incarnation:
     """One incarnation of a slot below an export's root: its tables, transactions, events,
     manifests.
@@ -310,37 +339,21 @@ class Dataset:
         known = {column.source_name: column for column in self.columns}
         return [known[name] for name in names]
 
-    def changes(
-        self,
-        spark: "SparkSession",
-        *,
-        until_lsn: int | None = None,
-        until: dt.datetime | None = None,
-    ) -> "DataFrame":
+    def changes(self, spark: "SparkSession", until: Moment) -> "DataFrame":
         """Its rows as exported, those committed by then; files of later days are not opened."""
-        roots = [(root, self._frame(spark, root, until_lsn, until)) for root in self.roots]
-        if len(roots) == 1:
-            return roots[0][1]
+        target = self.incarnation.root
+        frames = [root.frame(spark, f"{spark_url(target)}/{root.folder}") for root in self.roots]
+        frames = [committed_by(frame, until, time="_commit_timestamp") for frame in frames]
+        if len(frames) == 1:
+            return frames[0]
         columns = self.columns
         return reduce(
             lambda before, more: before.unionByName(more),
-            (as_one(frame, root.relation.columns, columns) for root, frame in roots),
+            (
+                as_one(frame, root.relation.columns, columns)
+                for frame, root in zip(frames, self.roots, strict=True)
+            ),
         )
-
-    def _frame(
-        self, spark: "SparkSession", root: DatasetRoot, until_lsn: int | None,
-        until: dt.datetime | None,
-    ) -> "DataFrame":  # fmt: skip
-        from pyspark.sql import functions as F
-
-        frame = root.frame(spark, f"{spark_url(root.target)}/{root.folder}")
-        if until_lsn is not None:
-            frame = frame.where(F.col("_commit_version") <= until_lsn)
-        if until is not None:
-            day = until.astimezone(dt.UTC).date()
-            frame = frame.where(F.col("commit_date") <= F.lit(day))
-            frame = frame.where(F.col("_commit_timestamp") <= F.lit(until))
-        return frame
 
 
 def spark_url(target: Target) -> str:

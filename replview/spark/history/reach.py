@@ -10,27 +10,10 @@ from pyspark.sql import functions as F
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import Slice
-from replview.spark.history.datasets import Dataset, Incarnation
+from replview.spark.history.datasets import Dataset, Incarnation, Moment, committed_by
 from replview.spark.history.row_intervals import STREAM, Truncation, placed
-from replview.spark.quoting import tick
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-@dataclass(frozen=True)
-class Moment:
-    """Until when changes count: a commit LSN (included), a commit time (included), or the end."""
-
-    lsn: int | None = None
-    time: dt.datetime | None = None
-
-    def __post_init__(self) -> None:
-        if self.time is not None and self.time.tzinfo is None:
-            raise ValueError("a time without its zone")
-
-
-#: The end of what is exported.
-END = Moment()
 
 
 @dataclass(frozen=True)
@@ -66,7 +49,7 @@ def read_reach(
     spark: SparkSession, dataset: Dataset, keys: Sequence[Column], moment: Moment
 ) -> Reach:
     """One pass over the columns that tell of changes, and one over the events."""
-    rows = placed(dataset.changes(spark, until_lsn=moment.lsn, until=moment.time), keys)
+    rows = placed(dataset.changes(spark, moment), keys)
     baseline = F.when(F.col(STREAM) == 0, F.col("_commit_version"))
     update = F.when(F.col("_change_type") == "update_postimage", F.col("_not_sent"))
     unknown = F.lit(True)
@@ -111,17 +94,6 @@ def _truncations(
     events = committed_by(events, moment, time="commit_time")
     found = events.select("_commit_version", "seq", "commit_time").distinct().collect()
     return sorted((tuple(row) for row in found), key=lambda one: one[:2])
-
-
-def committed_by(frame: DataFrame, moment: Moment, *, time: str) -> DataFrame:
-    """Those of transactions or events that had committed by then."""
-    if moment.lsn is not None:
-        frame = frame.where(F.col("_commit_version") <= moment.lsn)
-    if moment.time is not None:
-        day = moment.time.astimezone(dt.UTC).date()
-        frame = frame.where(F.col("commit_date") <= F.lit(day))
-        frame = frame.where(F.col(tick(time)) <= F.lit(moment.time))
-    return frame
 
 
 def doubts(
@@ -235,6 +207,11 @@ class Span:
     since: dt.datetime | None = None
     until: dt.datetime | None = None
 
+    @property
+    def end(self) -> Moment:
+        """Until when changes count."""
+        return Moment(self.to_lsn, self.until)
+
     def since_of(self, frame: DataFrame, *, time: str) -> DataFrame:
         """What is not before it; files of earlier days are not opened."""
         from pyspark.sql import functions as F
@@ -248,15 +225,8 @@ class Span:
 
     def of(self, frame: DataFrame, *, time: str) -> DataFrame:
         """What is in it."""
-        from pyspark.sql import functions as F
 
-        frame = self.since_of(frame, time=time)
-        if self.to_lsn is not None:
-            frame = frame.where(F.col("_commit_version") <= self.to_lsn)
-        if self.until is not None:
-            frame = frame.where(F.col("commit_date") <= F.lit(self.until.astimezone(dt.UTC).date()))
-            frame = frame.where(F.col(time) <= F.lit(self.until))
-        return frame
+        return committed_by(self.since_of(frame, time=time), self.end, time=time)
 
 
 #: All that is exported.

@@ -9,17 +9,8 @@ from pyspark.sql import functions as F
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import TableVersion
-from replview.spark.history.datasets import Dataset
-from replview.spark.history.reach import (
-    END,
-    WHOLE,
-    Moment,
-    Reach,
-    Span,
-    doubts,
-    read_reach,
-    span_doubts,
-)
+from replview.spark.history.datasets import END, Dataset, Moment
+from replview.spark.history.reach import WHOLE, Reach, Span, doubts, read_reach, span_doubts
 from replview.spark.history.results import Result
 from replview.spark.history.row_intervals import (
     GONE,
@@ -55,7 +46,7 @@ def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result
     keys = dataset.keys()
     reach = read_reach(spark, dataset, keys, moment)
     base = reach.base
-    rows = placed(dataset.changes(spark, until_lsn=moment.lsn, until=moment.time), keys)
+    rows = placed(dataset.changes(spark, moment), keys)
     rows = named(_after(rows, base), keys)
     unsent = Unsent(dataset, reach.unsent)
     if reach.unsent:
@@ -181,9 +172,7 @@ def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) ->
     """
     keys = dataset.keys()
     reach = read_reach(spark, dataset, keys, moment)
-    rows = named(
-        placed(dataset.changes(spark, until_lsn=moment.lsn, until=moment.time), keys), keys
-    )
+    rows = named(placed(dataset.changes(spark, moment), keys), keys)
     rows = in_epochs(rows, reach.truncations)
     if reach.baselines:
         rows = _without_repeats(rows, dataset, keys, reach)
@@ -266,7 +255,7 @@ def schema_versions(spark: SparkSession, dataset: Dataset, span: Span = WHOLE) -
     array<string>`` (``name type``). A shape that came back is one row, from its first change to its
     last.
     """
-    rows = span.of(dataset.changes(spark), time="_commit_timestamp")
+    rows = span.of(dataset.changes(spark, END), time="_commit_timestamp")
     rows = rows.where(F.col("_change_type") != "update_preimage")
     found = (
         rows.groupBy("_relation_version")

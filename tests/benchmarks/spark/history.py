@@ -60,8 +60,8 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         transaction_sizes,
         who_changed,
     )
-    from replview.spark.history.datasets import Dataset, Incarnation
-    from replview.spark.history.reach import Moment, Span
+    from replview.spark.history.datasets import Dataset, Incarnation, Moment
+    from replview.spark.history.reach import Span
     from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 
     life, orders = Incarnation.find(root), Dataset.find(root, "public.orders")
