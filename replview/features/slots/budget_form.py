@@ -1,17 +1,79 @@
 """A slot's WAL budget in words, how much of it is used, and the form that changes it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from django import forms
 
 from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
 from replview.catalog.wal_budget import parse_budget, size_words
 from replview.store.models import Slot, WatchedSlot
 from replview.store.slot_control import DROPPED
-from replview.text.parsing import whole_number
+
+_LEAST, _MOST = HEARTBEAT_BOUNDS
+_SECONDS = f"A heartbeat is written every {_LEAST} to {_MOST:,} seconds, or never."
+
+
+class BudgetForm(forms.Form):
+    """The choice of what comes first."""
+
+    wal_budget = forms.CharField(max_length=40, required=False, empty_value="none")
+    protect = forms.ChoiceField(
+        choices=Slot.Protect.choices,
+        error_messages=dict.fromkeys(
+            ("required", "invalid_choice"), "Choose what comes first at the budget."
+        ),
+    )
+    heartbeat = forms.IntegerField(
+        min_value=_LEAST,
+        max_value=_MOST,
+        required=False,
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), _SECONDS),
+    )
+
+    def __init__(self, slot: Slot, sent: Mapping[str, Any] | None = None) -> None:
+        size = slot.wal_budget_bytes
+        self.slot = slot
+        shown = {
+            "wal_budget": "none" if size is None else size_words(size),
+            "protect": slot.protect,
+            "heartbeat": slot.heartbeat_seconds or "",
+        }
+        super().__init__(sent, initial=shown)
+
+    def clean_wal_budget(self) -> int | None:
+        """Bytes; as it was shown, which was rounded, it is not touched."""
+        text = self.cleaned_data["wal_budget"]
+        if text == self.initial["wal_budget"]:
+            return self.slot.wal_budget_bytes
+        try:
+            return parse_budget(text)
+        except ValueError as error:
+            raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+
+    def clean_heartbeat(self) -> int | None:
+        """Refused where nothing can be written."""
+        seconds: int | None = self.cleaned_data["heartbeat"]
+        if seconds is not None and self.slot.source.in_recovery:
+            raise forms.ValidationError(
+                "The source is a standby: no heartbeat can be written there."
+            )
+        return seconds
+
+    def changes(self) -> dict[str, object]:
+        """What was chosen, as fields of a slot."""
+        chosen = self.cleaned_data
+        return {
+            "wal_budget_bytes": chosen["wal_budget"],
+            "protect": chosen["protect"],
+            "heartbeat_seconds": chosen["heartbeat"],
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What the form shows."""
+    """What the page shows."""
 
     slot: Slot
     #: One sentence: what holds now, and what follows from it.
@@ -25,24 +87,15 @@ class Budget:
     #: Dropped at its budget: ``replview slot start`` creates it anew.
     dropped: bool
     heartbeat_statement: str
-    #: What the fields hold: as chosen, or as typed and refused.
-    typed_budget: str
-    typed_protect: str
-    typed_heartbeat: str
-    error: str = ""
-
-    @property
-    def over_half(self) -> bool:
-        """From where on replview warns."""
-        return self.used_percent is not None and self.used_percent >= 50
+    #: As chosen, or as sent and refused.
+    form: BudgetForm
 
 
-def budget_of(slot: Slot, *, typed: dict[str, str] | None = None, error: str = "") -> Budget:
-    """A slot's budget as it is now; ``typed``: what was sent and refused, with why."""
+def budget_of(slot: Slot, form: BudgetForm | None = None) -> Budget:
+    """A slot's budget as it is now; ``form``: what was sent and refused."""
     watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
     retained = watched.facts.get("retained_wal_bytes") if watched is not None else None
     size = slot.wal_budget_bytes
-    typed = typed or {}
     return Budget(
         slot=slot,
         sentence=_sentence(slot),
@@ -51,34 +104,8 @@ def budget_of(slot: Slot, *, typed: dict[str, str] | None = None, error: str = "
         adopted=not slot.owned,
         dropped=slot.problem_code == DROPPED,
         heartbeat_statement=HEARTBEAT.as_string(None),
-        typed_budget=typed.get("wal_budget", "none" if size is None else size_words(size)),
-        typed_protect=typed.get("protect", slot.protect),
-        typed_heartbeat=typed.get("heartbeat", str(slot.heartbeat_seconds or "")),
-        error=error,
+        form=form or BudgetForm(slot),
     )
-
-
-def parse_form(slot: Slot, sent: dict[str, str]) -> dict[str, object]:
-    """What was sent as fields of a slot. Raises ``ValueError`` with what to correct."""
-    protect = sent.get("protect", "")
-    if protect not in Slot.Protect.values:
-        raise ValueError("choose what comes first at the budget")
-    heartbeat = sent.get("heartbeat", "").strip()
-    least, most = HEARTBEAT_BOUNDS
-    seconds: int | None = None
-    if heartbeat:
-        seconds = whole_number(heartbeat, digits=8)
-        if seconds is None or not least <= seconds <= most:
-            raise ValueError(f"a heartbeat is written every {least} to {most:,} seconds, or never")
-    if seconds is not None and slot.source.in_recovery:
-        raise ValueError("the source is a standby: no heartbeat can be written there")
-    budget_bytes = parse_budget(sent.get("wal_budget", "").strip() or "none")
-    if slot.wal_budget_bytes is not None and sent.get("wal_budget") == size_words(
-        slot.wal_budget_bytes
-    ):
-        # As shown, which was rounded: not touched.
-        budget_bytes = slot.wal_budget_bytes
-    return {"wal_budget_bytes": budget_bytes, "protect": protect, "heartbeat_seconds": seconds}
 
 
 def _sentence(slot: Slot) -> str:

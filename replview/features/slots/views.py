@@ -12,8 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.page import OF_SLOT, OPERATOR, VIEWER, Nav, page
 from replview.catalog.peekable import PLUGINS
-from replview.features.slots import views as slot_page
-from replview.features.slots.budget_form import Budget, budget_of, parse_form
+from replview.features.slots.budget_form import Budget, BudgetForm, budget_of
 from replview.features.slots.facts import SlotCharts, retained_of, server_side
 from replview.features.slots.list_page import build_page, read_filter
 from replview.features.slots.quarantine_text import quarantined
@@ -191,9 +190,6 @@ def _start(request: HttpRequest, row: Slot) -> SlotEvent | None:
     return line
 
 
-_FIELDS = ("wal_budget", "protect", "heartbeat")
-
-
 @page(role=OPERATOR, of=OF_SLOT)
 @require_POST
 def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
@@ -202,23 +198,14 @@ def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     slot = row.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
     if slot is None:
         raise Http404("there is no such slot whose budget can be changed")
-    sent = {
-        name: request.POST.get(name, "")[:40] for name in ("wal_budget", "protect", "heartbeat")
-    }
-    try:
-        changed = parse_form(slot, sent)
-    except ValueError as error:
-        return _refused(request, slot, sent, str(error))
-    change_budget(slot, changed, by=request.user.get_username())
-    return redirect(reverse("slot", args=[source_name, slot_name]) + "#budget")
-
-
-def _refused(request: HttpRequest, slot: Slot, sent: dict[str, str], why: str) -> HttpResponse:
-    view = slot_page.find(request, slot.source.name, slot.name)
+    form = BudgetForm(slot, request.POST)
+    if form.is_valid():
+        change_budget(slot, form.changes(), by=request.user.get_username())
+        return redirect(reverse("slot", args=[source_name, slot_name]) + "#budget")
+    view = find(request, source_name, slot_name)
     if view is None:
         raise Http404("there is no such slot")
-    budget = budget_of(slot, typed=sent, error=f"{why[:1].upper()}{why[1:]}.")
-    return slot_page.show(request, view, budget=budget, status=422)
+    return show(request, view, budget=budget_of(slot, form), status=422)
 
 
 @page(role=VIEWER, nav=Nav(group="Health", label="Slots", icon="slot", count="slots"))

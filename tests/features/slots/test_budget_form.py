@@ -43,6 +43,19 @@ def test_what_makes_no_sense_is_refused_and_shown_again(signed_in: Client, scene
     assert Slot.objects.get(source__name="shop", name="replview").wal_budget_bytes is None
 
 
+def test_each_error_stands_beside_its_field(signed_in: Client, scene: Scene) -> None:
+    sent = {"wal_budget": "10GB", "protect": "nobody", "heartbeat": "1"}
+    page = signed_in.post(f"{SHOP}budget/", sent).content.decode()
+
+    assert 'id="wal-budget-error"' not in page
+    _, protect, rest = page.partition('id="protect-error"')
+    assert protect
+    assert "Choose what comes first at the budget." in rest
+    _, heartbeat, rest = rest.partition('id="heartbeat-error"')
+    assert heartbeat
+    assert "A heartbeat is written every 5 to 86,400 seconds, or never." in rest
+
+
 def test_only_a_signed_in_user_and_only_a_post_changes_it(client: Client, scene: Scene) -> None:
     assert client.post(f"{SHOP}budget/", {"wal_budget": "20GB"}).status_code in (302, 403)
     assert Slot.objects.get(source__name="shop", name="replview").wal_budget_bytes is None
