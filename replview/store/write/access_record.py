@@ -112,20 +112,12 @@ def note(
     facts = dict(details or {})
     if len(ids) + len(named) > MOST_RELATIONS:
         facts["relations"] = len(ids) + len(named)
+    came = visit or Visit(lambda: None, via=Via.COMMAND)
     values = (
-        Action(action).value,
-        user_id,
-        _clean(user_name),
-        Via.COMMAND if visit is None else visit.via,
-        "" if visit is None else visit.address,
-        "" if visit is None else visit.request_id,
-        "" if visit is None else visit.page(),
-        _clean(subject),
-        source_id,
-        ids[:MOST_RELATIONS],
-        [_clean(name) for name in named[: max(0, MOST_RELATIONS - len(ids))]],
-        _json(facts),
-    )
+        Action(action).value, user_id, _clean(user_name), came.via, came.address, came.request_id,
+        came.page(), _clean(subject), source_id, ids[:MOST_RELATIONS],
+        [_clean(name) for name in named[: max(0, MOST_RELATIONS - len(ids))]], _json(facts),
+    )  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(_ADD, values)
 
