@@ -2,7 +2,7 @@
 
 A failed connection gives no SQLSTATE, so libpq's and the server's English texts are read. Only
 texts we know are told with their names; of a text we do not know, the part that the server sent is
-repeated, never the connection string.
+repeated, never the connection string; and of a text about data, which may quote a value, nothing.
 """
 
 import re
@@ -18,6 +18,8 @@ class SourceProblem(Problem):
     """Why a source cannot be reached, or refuses what was asked for."""
 
 
+#: Classes of SQLSTATE whose texts name hosts, roles, objects and limits, but never a value.
+TEXTS_WITHOUT_VALUES = {"08", "0A", "25", "28", "3D", "42", "53", "55", "57"}
 _NAMED = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
 #: Ends a remedy where no replication connection gets through: its field is ``interface``.
 THROUGH_SQL = "receive the slot through SQL functions instead"
@@ -211,6 +213,9 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
             found = {**names, "name": match.groupdict().get("name") or names["database"]}
             way = "interface" if remedy.endswith(THROUGH_SQL) else ""
             return SourceProblem(code, cause.format(**found), remedy.format(**found), way)
+    if error.sqlstate and error.sqlstate[:2] not in TEXTS_WITHOUT_VALUES:
+        cause = f"{names['host']} refused what was asked for (SQLSTATE {error.sqlstate})"
+        return SourceProblem("refused", cause, "Look into the server's log, which names the cause")
     said = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
     return SourceProblem(
         "refused",

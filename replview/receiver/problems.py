@@ -11,7 +11,7 @@ from psycopg import errors
 
 from decoder.reader import ProtocolError
 from replview.catalog.naming import quoted
-from replview.catalog.problems import SourceProblem, explain
+from replview.catalog.problems import TEXTS_WITHOUT_VALUES, SourceProblem, explain
 from replview.receiver.sessions.interface import StreamEnded
 from replview.receiver.storing.store_batch import StoreRefused
 
@@ -34,8 +34,6 @@ _LASTING = {
 }
 #: Ordinary interruptions: tried again at once, then with growing pauses.
 _PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up", "other_server", "silent"}
-#: SQLSTATE classes whose texts name hosts, roles, objects and limits, but never a value.
-_ABOUT_CONNECTING = {"08", "28", "3D", "42", "53", "57"}
 
 
 def name_trouble(
@@ -109,7 +107,7 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> So
     refused = _of_output_plugin(error, text, slot)
     if refused is not None:
         return refused
-    if error.sqlstate and error.sqlstate[:2] not in _ABOUT_CONNECTING:
+    if error.sqlstate and error.sqlstate[:2] not in TEXTS_WITHOUT_VALUES:
         # The text of such an error may quote a value.
         return SourceProblem(
             "stream_failed",

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import decimal
 import math
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,13 +77,18 @@ def write(result: Result, url: str) -> str:
         if (missing := missing_connector(error)) is not None:
             raise missing from error
         if type(error).__name__ in _SPARKS_OWN:
-            kind = str(error).strip().partition("\n")[0]
             raise SparkProblem(
-                f"Spark cannot write there ({kind[:200]})",
+                f"Spark cannot write there ({condition_of(error)})",
                 "check the address, and the rights there",
             ) from error
         raise
     return address
+
+
+def condition_of(error: Exception) -> str:
+    """What Spark calls the error, ``PATH_ALREADY_EXISTS``; its text may quote a row's value."""
+    named = re.match(r"\s*\[([A-Z0-9_.]+)\]", str(error))
+    return named[1] if named else type(error).__name__
 
 
 def as_json(result: Result, limit: int) -> bytes:
