@@ -3,7 +3,7 @@
 import pytest
 
 from replview.catalog.connection_cache import KeptConnections
-from replview.features.sampling.collect import look
+from replview.features.sampling.sample import look
 from tests.conftest import SourceDatabase
 from tests.receiver.pooler import pooler
 

@@ -24,7 +24,7 @@ from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
 from replview.features.erasure import rows as erased_rows
 from replview.features.erasure import run as erasing_act
-from replview.features.erasure.request import Unerasable, read_erasure_request
+from replview.features.erasure.queue import Unerasable, read_erasure_request
 from replview.features.erasure.rows import Found
 from replview.features.erasure.trails import Place
 from replview.features.exports.request import read_export_request

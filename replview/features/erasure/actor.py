@@ -3,7 +3,7 @@
 Who did something stays told apart from others: all that one person did bears the same new name.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -149,17 +149,20 @@ def exports_naming(slot: Slot, name: str) -> list[Export]:
 def rename_exports(rows: Collection[Export], name: str, new: str) -> int:
     """What was taken out stays recorded, the name does not."""
     for row in rows:
-        row.slice = _slice_renamed(row.slice, name, new)
         row.words = {
             word: renamed(text, name, new) if word in ("actor", "q") else text
             for word, text in row.words.items()
         }
-        if row.result and "slice" in row.result:
-            row.result = {
-                **row.result, "slice": _slice_renamed(row.result["slice"], name, new),
-            }  # fmt: skip
-        row.save(update_fields=["slice", "words", "result"])
+        slice_anew(row, lambda part: _slice_renamed(part, name, new))
     return len(rows)
+
+
+def slice_anew(row: Export, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Save an export's record with another slice, also in its manifest."""
+    row.slice = changed(row.slice)
+    if row.result and "slice" in row.result:
+        row.result = {**row.result, "slice": changed(row.result["slice"])}
+    row.save(update_fields=["slice", "words", "result"])
 
 
 def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replview.features.erasure.rows import ErasedTable
-from replview.features.erasure.trails import Key, Place, Touch, key_of
+from replview.features.erasure.rows import ErasedTable, key_in
+from replview.features.erasure.trails import Key, Place, Touch
 from replview.store.models import ArchiveMark, Erasure, Export, Relation, Slot, SlotEvent
 from replview.store.retention import archive
 from replview.targets.policy import read_policy
@@ -124,8 +124,8 @@ class FileTrails:
 
     def _read_root(self, root: "Root", oids: Sequence[int], wanted: Sequence[Key]) -> None:
         for life, change in root.changes_under(oids, wanted):
-            before = _key(change.key_columns, change.old, change.new)
-            after = _key(change.key_columns, change.new, change.old)
+            before = key_in(change.key_columns, change.old, change.new)
+            after = key_in(change.key_columns, change.new, change.old)
             touch = _touch(life, change, before, after)
             for key in wanted:
                 if key in (before, after):
@@ -145,16 +145,6 @@ def _touch(life: int, change: "ArchivedChange", before: Key | None, after: Key |
         None if change.op in ("I", "S") else before,
         None if change.op == "D" else after,
     )
-
-
-def _key(names: Sequence[str], *images: Mapping[str, Any] | None) -> Key | None:
-    values: dict[str, str | None] = {}
-    for name in names:
-        image = next((image for image in images if image and name in image), None)
-        if image is None or not (image[name] is None or isinstance(image[name], str)):
-            return None
-        values[name] = image[name]
-    return key_of(values) if values else None
 
 
 def _has(image: Mapping[str, Any] | None, key: Key) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from replview.features.erasure import queue as erasing
-from replview.features.erasure.request import Unerasable
+from replview.features.erasure.queue import Unerasable
 from replview.features.erasure.run import Act, Stopped
 from replview.jobs.rows import beating
 from replview.store.connecting import connect_store

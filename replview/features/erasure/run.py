@@ -20,13 +20,11 @@ from replview.access.withheld import erased_text
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure import queue as erasing
 from replview.features.erasure import related_rows
-from replview.features.erasure import texts as erased_texts
 from replview.features.erasure.files import FileTrails, RootState, homes_of, reach, roots_of
+from replview.features.erasure.queue import Unerasable
 from replview.features.erasure.related_rows import FILTERS, Beside
-from replview.features.erasure.request import Unerasable
-from replview.features.erasure.rows import ErasedTable, Found
+from replview.features.erasure.rows import ErasedTable, Eraser, Found, Tally, erased_mark
 from replview.features.erasure.trails import Key, Span, key_of, spans_of
-from replview.features.erasure.values import Eraser, Tally, erased_mark
 from replview.store.connecting import connect_store
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
 from replview.store.read.row_history.keys import tables_named
@@ -133,8 +131,8 @@ class Act:
     def look(self) -> dict[str, Any]:
         """Counted, nothing changed; of roots it is told in ``roots``."""
         tally, eraser = Tally(), self._eraser()
-        texts = erased_texts.texts_of(self.slot)
-        naming = erased_texts.naming(texts, self._erased_keys())
+        texts = related_rows.texts_of(self.slot)
+        naming = related_rows.texts_naming(texts, self._erased_keys())
         for name, table in self.tables.items():
             self._step(f"counting changes of {name}")
             seen = set[tuple[int, int]]()
@@ -144,9 +142,9 @@ class Act:
                 seen |= {(each.transaction_id, each.seq) for each in fresh}
                 tally.add(name, fresh)
                 tally.large_values += eraser.large_values(fresh)
-                naming |= erased_texts.holding(texts, fresh, self.columns)
+                naming |= related_rows.texts_holding(texts, fresh, self.columns)
         beside = {name: len(found) for name, found in self.beside.found().items()}
-        beside[erased_texts.TEXTS] = sum(text in naming for _, text in texts)
+        beside[related_rows.TEXTS] = sum(text in naming for _, text in texts)
         if self.actor:
             beside["transactions of the actor"] = erased_actor.count(self.slot, self.actor)
         for url, told in self._asked_roots():
@@ -158,13 +156,13 @@ class Act:
         """The record, and what stands beside it."""
         tally, eraser = Tally(), self._eraser()
         beside, searching = self.beside.found(), related_rows.searching_filters(self.slot)
-        filters, texts = 0, erased_texts.texts_of(self.slot)
-        self._keep_texts(erased_texts.naming(texts, self._erased_keys()))
+        filters, texts = 0, related_rows.texts_of(self.slot)
+        self._keep_texts(related_rows.texts_naming(texts, self._erased_keys()))
         for name, table in self.tables.items():
             self._step(f"erasing changes of {name}")
             for page in self._pages(name, table):
                 # Before the values: another try does not find those again.
-                self._keep_texts(erased_texts.holding(texts, page, self.columns))
+                self._keep_texts(related_rows.texts_holding(texts, page, self.columns))
                 naming = related_rows.filters_with_values(searching, page, self.columns)
                 filters += related_rows.delete_filters(naming)
                 tally.large_values += eraser.erase(page, table.names)
@@ -172,7 +170,7 @@ class Act:
         self._step("erasing what names it")
         counts = self.beside.erase(beside)
         counts[FILTERS] += filters
-        counts[erased_texts.TEXTS] = self.clear_texts()
+        counts[related_rows.TEXTS] = self.clear_texts()
         if self.actor:
             new = erased_actor.alias(self.row.pk)
             counts["transactions of the actor"] = erased_actor.erase(
@@ -185,7 +183,7 @@ class Act:
     def clear_texts(self) -> int:
         """In records of exports, those that ended meanwhile among them."""
         new = erased_text(self.row.pk)
-        return erased_texts.clear(self.slot, self._texts, new)
+        return related_rows.clear_texts(self.slot, self._texts, new)
 
     def erase_roots(self) -> list[RootState]:
         """File by file; a root that cannot be reached is told of, and the others go on. Gives

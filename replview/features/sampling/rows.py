@@ -184,6 +184,7 @@ _WALSENDER = (
 )  # fmt: skip
 #: Told by the watched slot, which holds for all samples, or by the sample's own columns.
 _NOT_IN_DETAIL = {"slot_name", "slot_type", "datoid", "database", "temporary", *_COLUMNS}
+#: Names of roles, applications and gids have at most 200 bytes on the server, mostly 63.
 _TEXT_LIMIT = 400
 
 
@@ -201,7 +202,7 @@ def slot_facts(states: SlotStates, name: str) -> dict[str, Any] | None:
         facts |= {key: walsender[key] for key in _WALSENDER if key in walsender}
     if lost_reason(facts):
         facts["retained_wal_bytes"] = facts["unconfirmed_wal_bytes"] = None
-    return {key: _plain(value) for key, value in facts.items()}
+    return {key: plain(value) for key, value in facts.items()}
 
 
 def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str, Any]:
@@ -219,8 +220,15 @@ def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str
     return columns
 
 
-def _plain(value: Any) -> Any:
-    """Names as told, without what JSONB refuses."""
+def plain(value: Any) -> Any:
+    """In JSON's types: moments as text; names as told, without what JSONB refuses."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dt.datetime):
+        # Prepared or begun "infinitely" long ago does not exist: these are clock readings.
+        return value.astimezone(dt.UTC).isoformat()
     if isinstance(value, str):
         return value[:_TEXT_LIMIT].replace("\0", "")
     return value

@@ -1,4 +1,5 @@
-"""One look at a source, stored: a sample of every slot, of the source, and facts of now.
+"""One look at a source: asked on a connection that is kept, in three statements (more once a
+minute, for what seldom changes), then stored: a sample of every slot, of the source, facts of now.
 
 Everything the server told of a slot goes into ``WatchedSlot.facts`` under the names its views use;
 what moves goes into columns of ``slot_sample``. None is unknown.
@@ -8,16 +9,27 @@ import datetime as dt
 import hashlib
 import logging
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from replview.catalog.connection_cache import KeptConnections
+from replview.catalog.connection_cache import Kept, KeptConnections
 from replview.catalog.holders import Holders
+from replview.catalog.open_now import OpenNow, read_open_now
 from replview.catalog.problems import SourceProblem
-from replview.catalog.server import ServerFacts
-from replview.features.sampling.collect import Seen, look
+from replview.catalog.publications import read_subscription_columns, read_subscriptions
+from replview.catalog.server import (
+    ServerFacts,
+    may_list_wal_directory,
+    may_read_checkpoints,
+    read_last_checkpoint,
+    read_server_facts,
+    read_wal_directory_bytes,
+)
+from replview.catalog.slots import SlotStates, read_slot_states
 from replview.features.sampling.rows import (
+    plain,
     sample_columns,
     slot_facts,
     store_seen,
@@ -29,13 +41,94 @@ from replview.store.models import Source, SourceLook
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
+log = logging.getLogger(__name__)
+
+#: The server's facts are asked for so often.
+_FACTS_SECONDS = 60.0
+#: The WAL directory's size too: that looks at every file there, and tells nothing that retained
+#: WAL does not tell sooner.
+_WAL_DIRECTORY_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that one look told."""
+
+    facts: ServerFacts
+    states: SlotStates
+    open_now: OpenNow
+    #: By name; None where this role may not know.
+    subscriptions: dict[str, dict[str, Any]] | None
+    #: As last asked, half a minute ago at most; None where this role may not know.
+    wal_directory_bytes: int | None
+    took_seconds: float
+    #: When the last checkpoint began; None where this role may not know.
+    checkpointed_at: dt.datetime | None = None
+    at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+
+
+def look(kept: Kept) -> Seen:
+    """Look once. Raises ``psycopg.Error``."""
+    began = time.monotonic()
+    states = read_slot_states(kept.connection)
+    facts = _server_facts(kept, states)
+    at = dt.datetime.now(dt.UTC)
+    open_now = read_open_now(
+        kept.connection, states, may_be_prepared=facts.max_prepared_transactions > 0
+    )
+    return Seen(
+        facts=facts,
+        states=states,
+        open_now=open_now,
+        subscriptions=_subscriptions(kept, open_now),
+        wal_directory_bytes=_wal_directory_bytes(kept),
+        checkpointed_at=read_last_checkpoint(kept.connection)
+        if kept.may_read_checkpoints
+        else None,
+        took_seconds=time.monotonic() - began,
+        at=at,
+    )
+
+
+def _server_facts(kept: Kept, states: SlotStates) -> ServerFacts:
+    now = time.monotonic()
+    facts = kept.facts
+    if (
+        facts is None
+        or facts.in_recovery != states.in_recovery
+        or now - kept.facts_at >= _FACTS_SECONDS
+    ):
+        facts = read_server_facts(kept.connection)
+        kept.subscription_columns = read_subscription_columns(kept.connection)
+        kept.may_read_checkpoints = may_read_checkpoints(kept.connection)
+        kept.may_list_wal = may_list_wal_directory(kept.connection)
+        kept.facts, kept.facts_at = facts, now
+    return facts
+
+
+def _subscriptions(kept: Kept, open_now: OpenNow) -> dict[str, dict[str, Any]] | None:
+    if open_now.subscriptions == 0:
+        return {}
+    if open_now.subscriptions is None or "subname" not in kept.subscription_columns:
+        return None
+    return read_subscriptions(kept.connection, kept.subscription_columns)
+
+
+def _wal_directory_bytes(kept: Kept) -> int | None:
+    if not kept.may_list_wal:
+        return None
+    now = time.monotonic()
+    if not kept.wal_directory_at or now - kept.wal_directory_at >= _WAL_DIRECTORY_SECONDS:
+        kept.wal_directory_bytes = read_wal_directory_bytes(kept.connection)
+        kept.wal_directory_at = now
+    return kept.wal_directory_bytes
+
+
 #: Counters of decoding, from pg_stat_replication_slots: they are the slot's, since ``stats_reset``.
 COUNTERS = (
     "spill_txns", "spill_count", "spill_bytes", "stream_txns", "stream_count", "stream_bytes",
     "stats_reset",
 )  # fmt: skip
-#: Names of roles, applications and gids have at most 200 bytes on the server, mostly 63.
-_TEXT_LIMIT = 400
 
 
 def store_look(
@@ -46,13 +139,13 @@ def store_look(
     ours: set[str],
 ) -> None:
     """Store one look at a source; ``ours``: the names of replview's own slots there."""
-    prepared = _plain(found.prepared)
+    prepared = plain(found.prepared)
     digest = hashlib.blake2s(orjson.dumps(prepared)).hexdigest()
     values: dict[str, Any] = {
         "looked_at": dt.datetime.now(dt.UTC),
-        "running": _plain(found.running),
+        "running": plain(found.running),
         "holders": {
-            **_plain(_holders(found, facts, counters, ours)),
+            **plain(_holders(found, facts, counters, ours)),
             "prepared_digest": digest,
         },
     }
@@ -93,22 +186,6 @@ def _holders(
         "failover_settings": facts.failover_settings,
     }
 
-
-def _plain(value: Any) -> Any:
-    """In JSON's types: moments as text; names as told, without what JSONB refuses."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dt.datetime):
-        # Prepared or begun "infinitely" long ago does not exist: these are clock readings.
-        return value.astimezone(dt.UTC).isoformat()
-    if isinstance(value, str):
-        return value[:_TEXT_LIMIT].replace("\0", "")
-    return value
-
-
-log = logging.getLogger(__name__)
 
 #: A source that has not told everything by then is cut off.
 DEADLINE_SECONDS = 4.0

@@ -16,8 +16,7 @@ from queue import Empty, SimpleQueue
 
 from replview.catalog.connection_cache import KeptConnections
 from replview.catalog.problems import SourceProblem
-from replview.features.sampling.collect import Seen
-from replview.features.sampling.sample import look_at, store
+from replview.features.sampling.sample import Seen, look_at, store
 from replview.store import instance_settings
 from replview.store.connecting import lasting_connection, orm_connection
 from replview.store.models import Source

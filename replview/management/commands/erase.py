@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.job import carry_out
-from replview.features.erasure.request import read_erasure_request
+from replview.features.erasure.queue import read_erasure_request
 from replview.management.instance import InstanceCommand, find_slot, table_of
 from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import command_user, note
