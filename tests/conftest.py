@@ -19,9 +19,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from replview.runtime.binaries import debian_postgres15
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
+from replview.runtime.servers.server_user import debian_postgres15
 from tests.copied_clusters import STORE_TEMPLATE, copied, originals
 from tests.slow_part import takes_its_time
 

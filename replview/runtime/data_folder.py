@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 from replview.runtime.servers.server_user import server_user
 
 #: A Unix socket's path stops at 108 bytes; supervisord adds its pid to it while binding.

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.machine import TAKEN
-from replview.runtime.problems import StackProblem, Stopped
+from replview.runtime.machine import TAKEN, StackProblem, Stopped
 from replview.runtime.programs import priority
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis

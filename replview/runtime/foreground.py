@@ -10,8 +10,8 @@ from types import FrameType
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from replview.runtime.machine import Stopped
 from replview.runtime.narration import Narration, StatusLine
-from replview.runtime.problems import Stopped
 from replview.runtime.stack import Stack
 
 

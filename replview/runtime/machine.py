@@ -1,5 +1,5 @@
-"""What a stack finds on its machine: free TCP ports on 127.0.0.1, and what a killed one left
-running, found without doubt and ended.
+"""What a stack finds on its machine: what keeps it from starting, free TCP ports on 127.0.0.1, and
+what a killed one left running, found without doubt and ended.
 
 Normally nothing: supervisord ends with the command that started it, and its programs with it.
 Only when both were killed do programs live on.
@@ -12,6 +12,22 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from replview.text.problem import CodedProblem
+
+
+class StackProblem(CodedProblem):
+    """A cause and what mends it; a command prints it and exits with status 1."""
+
+    code_of_all = "stack"
+
+    def __str__(self) -> str:
+        return f"{self.cause}. {self.remedy}." if self.remedy else f"{self.cause}."
+
+
+class Stopped(Exception):
+    """The user asked to stop while the stack was still starting."""
+
 
 #: Below the range from which Linux takes ports for outgoing connections, so that a port chosen
 #: now is still free in a second, and the next time the same data is started.

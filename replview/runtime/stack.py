@@ -21,9 +21,8 @@ from replview.runtime import programs
 from replview.runtime.data_folder import DataFolder, Holder
 from replview.runtime.embedded import PortTaken, Servers, refuse_if_failed
 from replview.runtime.environment import for_programs, without_given_servers
-from replview.runtime.machine import end_marked_processes, port_is_free
+from replview.runtime.machine import StackProblem, Stopped, end_marked_processes, port_is_free
 from replview.runtime.narration import Narration, StatusLine
-from replview.runtime.problems import StackProblem, Stopped
 from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor, Watch
 
 

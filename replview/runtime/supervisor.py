@@ -20,8 +20,7 @@ from xmlrpc.client import Fault, ServerProxy
 
 import replview
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.machine import MARK
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import MARK, StackProblem
 
 #: The folder from which the package ``replview`` is imported.
 CODE_FOLDER = Path(replview.__file__).parent.parent

@@ -1,5 +1,8 @@
-"""Numbers as words: bytes with units, counts, ages, rates. Unknown stays None, never zero."""
+"""Numbers as words: bytes with units, counts, ages, rates; types as people write them. What is
+unknown stays None, never zero.
+"""
 
+import re
 from datetime import datetime, timedelta
 
 #: PostgreSQL's own spelling and step: its ``64GB`` is 64 times 1024 cubed.
@@ -72,3 +75,25 @@ def version_words(server_version: int | None) -> str:
     if not server_version:
         return "version unknown"
     return f"PG {server_version // 10000}.{server_version % 10000}"
+
+
+_SHORT = (
+    (re.compile(r"^character varying"), "varchar"),
+    (re.compile(r"^character(\(\d+\))"), r"char\1"),
+    (re.compile(r"^bit varying"), "varbit"),
+    (re.compile(r"^(timestamp|time)(\(\d+\))? with time zone"), r"\1tz\2"),
+    (re.compile(r"^(timestamp|time)(\(\d+\))? without time zone"), r"\1\2"),
+)
+#: Types made by the database's users have at least this oid.
+FIRST_USER_OID = 16384
+
+
+def short_type(name: str, *, qualified: bool = False) -> str:
+    """PostgreSQL's own short spelling of what ``format_type()`` writes at length; ``qualified``
+    keeps the schema ``public``, too.
+    """
+    for pattern, short in _SHORT:
+        name, found = pattern.subn(short, name)
+        if found:
+            break
+    return name if qualified else name.removeprefix("public.")

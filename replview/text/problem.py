@@ -5,6 +5,7 @@ shows its parts in its own way, and says itself where a field of a request is gi
 command, a step of a page, a key of a file.
 """
 
+import re
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -77,3 +78,32 @@ class CodedProblem(Problem):
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
         return type(self), (self.cause, self.remedy, self.field)
+
+
+_RUNNABLE = re.compile(
+    r"(?:^|(?<=: ))(?P<run>(?:ALTER|CREATE|DROP|GRANT|SELECT|VACUUM|COMMIT|ROLLBACK|replview)\s.+?)"
+    r"(?= \(|, then |, or | and restart|$)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """``before`` and ``after`` are sentences, ``run`` is SQL or a command; each may be empty."""
+
+    before: str
+    run: str
+    after: str
+
+
+def split_remedy(text: str) -> Remedy:
+    """Take the first statement or command out of a remedy."""
+    text = text.strip()
+    found = _RUNNABLE.search(text)
+    if found is None:
+        return Remedy(text, "", "")
+    before, after = text[: found.start()].strip(), text[found.end() :].strip(" ,;")
+    run = found["run"].rstrip(" .")
+    if not run.startswith("replview") and not run.endswith(";"):
+        run += ";"
+    return Remedy(before, run, after)

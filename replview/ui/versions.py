@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.text.formats import plural
-from replview.text.type_words import FIRST_USER_OID, short_type
+from replview.text.formats import FIRST_USER_OID, plural, short_type
 
 # PostgreSQL keeps the order of columns and adds new ones at the end. So a new name between columns
 # that stayed is a column renamed; at the end it may as well be one dropped and another added. What

@@ -17,7 +17,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from replview.management.commands.up import check_hardened
 from replview.runtime.logs import PlainFormatter
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 from replview.ui.middleware import SlowStatementMiddleware
 from replview.ui.serving import BoundedRequests
 from tests import audit

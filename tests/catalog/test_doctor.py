@@ -19,9 +19,9 @@ from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.slots import read_slots
-from replview.runtime.binaries import debian_postgres15
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.text.remedies import split_remedy
+from replview.runtime.servers.server_user import debian_postgres15
+from replview.text.problem import split_remedy
 from tests.copied_clusters import copied
 from tests.crashes.waiting import wait_for
 

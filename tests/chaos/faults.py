@@ -8,7 +8,7 @@ import random
 import signal
 import time
 
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.chaos import link_faults  # noqa: F401 - adds its own
 from tests.chaos.scene import FAULTS, NEW_SESSION, UNDISTURBED, Fault, Scene, fault

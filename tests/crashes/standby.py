@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 from replview.runtime.servers.cluster import run_program
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user

@@ -19,8 +19,8 @@ from decoder import (
     decode_frame,
     xlogdata_frame,
 )
-from replview.runtime.binaries import debian_postgres15
 from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.server_user import debian_postgres15
 from tests.decoder import plugin_readings as readings
 from tests.decoder.agreement import Told, disagreements, explained_message, told
 

@@ -10,7 +10,7 @@ import pytest
 
 from replview.runtime import data_folder
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 
 URL = "http://127.0.0.1:8642/"
 

@@ -13,12 +13,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from replview.runtime.binaries import debian_postgres15, pg_bin
-from replview.runtime.machine import is_running
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem, is_running
 from replview.runtime.servers.cluster import postmaster_pid
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.server_user import REACHABLE_PLACE, reachable_programs, server_user
+from replview.runtime.servers.server_user import (
+    REACHABLE_PLACE,
+    debian_postgres15,
+    pg_bin,
+    reachable_programs,
+    server_user,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.machine import free_port
+from replview.runtime.machine import StackProblem, free_port
 from replview.runtime.narration import Narration
-from replview.runtime.problems import StackProblem
 from replview.runtime.stack import Stack
 from replview.runtime.supervisor import Supervisor
 from tests.demo.conftest import processes_naming

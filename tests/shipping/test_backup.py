@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from replview.runtime.binaries import pg_bin
+from replview.runtime.servers.server_user import pg_bin
 from tests.conftest import SourceDatabase
 from tests.crashes.conftest import Receive
 from tests.crashes.slots import ReceivedSlot

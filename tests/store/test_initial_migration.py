@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from replview.runtime.binaries import pg_bin
 from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.server_user import pg_bin
 from tests.copied_clusters import ROOT, copied
 from tests.crashes.stores import CrashStore
 

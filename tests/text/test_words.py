@@ -3,7 +3,7 @@
 import pytest
 
 from replview.text.formats import age_words, bytes_words, rate_words, short_words, version_words
-from replview.text.remedies import split_remedy
+from replview.text.problem import split_remedy
 from replview.ui.charts.sparkline import sparkline
 
 GB = 1 << 30

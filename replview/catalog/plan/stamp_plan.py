@@ -3,7 +3,7 @@ table at a time, never holding up the application for long.
 """
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg
 from psycopg import sql
@@ -245,25 +245,12 @@ def _step(
     needs: str = "ownership of the schema",
 ) -> Statement:  # fmt: skip
     """A step whose words are all ours: no name of the source is in them."""
-    return Statement(
-        sql=statement,
-        undo=undo,
-        needs=needs,
-        costs=costs,
-        kind=kind,
-        name=SCHEMA,
-    )
+    return Statement(sql=statement, undo=undo, needs=needs, costs=costs, kind=kind, name=SCHEMA)
 
 
 def _swapped(step: Statement) -> Statement:
-    return Statement(
-        sql=step.undo,
-        undo=step.sql,
-        needs=step.needs,
-        costs="every role may write messages again, as PostgreSQL has it from the start",
-        kind=step.kind,
-        name=step.name,
-    )
+    costs = "every role may write messages again, as PostgreSQL has it from the start"
+    return replace(step, sql=step.undo, undo=step.sql, costs=costs)
 
 
 def _install_notes(

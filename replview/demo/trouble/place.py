@@ -1,9 +1,8 @@
 """Where troubles are made: the shop's server, the store, the demo's processes."""
 
 import os
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,16 +36,6 @@ class Place:
     def processes(self, program: str) -> list[int]:
         """The stack's Celery workers of this name, or of this name and a number."""
         return [pid for pid in marked_processes(self.data) if _worker_of(pid).startswith(program)]
-
-
-def wait_until(holds: Callable[[], bool], seconds: float, every_seconds: float = 0.2) -> bool:
-    """Whether it comes true in time."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(every_seconds)
-    return True
 
 
 def number(connection: psycopg.Connection, query: LiteralString, *values: object) -> int | None:

@@ -311,11 +311,6 @@ def take_on(session: Session, origin: str) -> None:
     session.execute("SELECT pg_replication_origin_session_setup(%s)", (origin,))
 
 
-def lay_down(session: Session) -> None:
-    """Make this session's transactions its own again."""
-    session.execute("SELECT pg_replication_origin_session_reset()")
-
-
 def _came_from_there(session: Session) -> None:
     """Give the transaction its position and commit time at the origin, a little while ago.
 

@@ -13,7 +13,7 @@ from replview.store.models import Relation, Slot
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Action, note
-from replview.text.remedies import split_remedy
+from replview.text.problem import split_remedy
 from replview.ui.params import scope_to, slot_asked_for
 
 _TABLES_OFFERED = 200

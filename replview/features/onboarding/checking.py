@@ -11,8 +11,7 @@ from replview.catalog.problems import THROUGH_SQL, SourceProblem
 from replview.store.connecting import store_system_identifier
 from replview.store.models import SourceDraft
 from replview.text.formats import plural
-from replview.text.problem import with_place
-from replview.text.remedies import Remedy, split_remedy
+from replview.text.problem import Remedy, split_remedy, with_place
 from replview.ui.plan_text import PLACES, sentence
 
 Kind = SourceDraft.Kind

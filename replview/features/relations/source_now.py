@@ -18,8 +18,7 @@ from replview.store.models import Relation, RelationVersion, Source
 from replview.store.reachable import DSNError
 from replview.store.read.relation_shapes import row_widths
 from replview.store.secrets import SecretKeyChanged
-from replview.text.formats import bytes_words, plural
-from replview.text.type_words import short_type
+from replview.text.formats import bytes_words, plural, short_type
 from replview.ui.versions import Column, Shape, compare, summary
 
 

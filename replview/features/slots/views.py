@@ -1,9 +1,12 @@
 """Slots: the list, one slot's page, and changing what a slot may cost its source."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
+from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -12,7 +15,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.page import OF_SLOT, OPERATOR, VIEWER, Nav, page
 from replview.catalog.peekable import PLUGINS
-from replview.features.slots.budget_form import Budget, BudgetForm, budget_of
+from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
+from replview.catalog.wal_budget import parse_budget, size_words
 from replview.features.slots.facts import SlotCharts, retained_of, server_side
 from replview.features.slots.list_page import build_page, read_filter
 from replview.features.slots.quarantine_text import quarantined
@@ -23,13 +27,128 @@ from replview.store.failover_readiness import read_failover_settings, waits_for_
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, WatchedSlot
 from replview.store.quarantine import settled_quarantines
 from replview.store.same_server import recorded_elsewhere
-from replview.store.slot_control import change_budget
+from replview.store.slot_control import DROPPED, change_budget
 from replview.store.slot_log import line_of, read_log
 from replview.text.addresses import stream_url
 from replview.text.parsing import clean_text
 from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 from replview.ui.slot_log import choices_of, lines_of, query_of
+
+_LEAST, _MOST = HEARTBEAT_BOUNDS
+_SECONDS = f"A heartbeat is written every {_LEAST} to {_MOST:,} seconds, or never."
+
+
+class BudgetForm(forms.Form):
+    """The choice of what comes first."""
+
+    wal_budget = forms.CharField(max_length=40, required=False, empty_value="none")
+    protect = forms.ChoiceField(
+        choices=Slot.Protect.choices,
+        error_messages=dict.fromkeys(
+            ("required", "invalid_choice"), "Choose what comes first at the budget."
+        ),
+    )
+    heartbeat = forms.IntegerField(
+        min_value=_LEAST,
+        max_value=_MOST,
+        required=False,
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), _SECONDS),
+    )
+
+    def __init__(self, slot: Slot, sent: Mapping[str, Any] | None = None) -> None:
+        size = slot.wal_budget_bytes
+        self.slot = slot
+        shown = {
+            "wal_budget": "none" if size is None else size_words(size),
+            "protect": slot.protect,
+            "heartbeat": slot.heartbeat_seconds or "",
+        }
+        super().__init__(sent, initial=shown)
+
+    def clean_wal_budget(self) -> int | None:
+        """Bytes; as it was shown, which was rounded, it is not touched."""
+        text = self.cleaned_data["wal_budget"]
+        if text == self.initial["wal_budget"]:
+            return self.slot.wal_budget_bytes
+        try:
+            return parse_budget(text)
+        except ValueError as error:
+            raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+
+    def clean_heartbeat(self) -> int | None:
+        """Refused where nothing can be written."""
+        seconds: int | None = self.cleaned_data["heartbeat"]
+        if seconds is not None and self.slot.source.in_recovery:
+            raise forms.ValidationError(
+                "The source is a standby: no heartbeat can be written there."
+            )
+        return seconds
+
+    def changes(self) -> dict[str, object]:
+        """What was chosen, as fields of a slot."""
+        chosen = self.cleaned_data
+        return {
+            "wal_budget_bytes": chosen["wal_budget"],
+            "protect": chosen["protect"],
+            "heartbeat_seconds": chosen["heartbeat"],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What the page shows."""
+
+    slot: Slot
+    #: One sentence: what holds now, and what follows from it.
+    sentence: str
+    #: As last sampled; None: unknown.
+    retained_bytes: int | None
+    #: Of the budget, in percent, at most 100 for the meter; None: unknown, or no budget.
+    used_percent: int | None
+    #: replview did not make it: it is dropped only where that is chosen here.
+    adopted: bool
+    #: Dropped at its budget: ``replview slot start`` creates it anew.
+    dropped: bool
+    heartbeat_statement: str
+    #: As chosen, or as sent and refused.
+    form: BudgetForm
+
+
+def budget_of(slot: Slot, form: BudgetForm | None = None) -> Budget:
+    """A slot's budget as it is now; ``form``: what was sent and refused."""
+    watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
+    retained = watched.facts.get("retained_wal_bytes") if watched is not None else None
+    size = slot.wal_budget_bytes
+    return Budget(
+        slot=slot,
+        sentence=_sentence(slot),
+        retained_bytes=retained,
+        used_percent=None if not size or retained is None else min(100, 100 * retained // size),
+        adopted=not slot.owned,
+        dropped=slot.problem_code == DROPPED,
+        heartbeat_statement=HEARTBEAT.as_string(None),
+        form=form or BudgetForm(slot),
+    )
+
+
+def _sentence(slot: Slot) -> str:
+    size = slot.wal_budget_bytes
+    if size is None:
+        return (
+            "No budget: replview never drops this slot, whatever WAL it retains. Only the "
+            "server's max_slot_wal_keep_size bounds it."
+        )
+    if slot.protect == Slot.Protect.RECORD:
+        return (
+            f"Protect the record: replview warns at {size_words(size // 2)} and at "
+            f"{size_words(size)}, and drops nothing. The source's disk can fill."
+        )
+    return (
+        f"Protect the database: replview warns at {size_words(size // 2)}; at {size_words(size)} "
+        "it stops receiving and drops the slot on the source. The record then has a gap."
+    )
+
 
 LOG_LINES = 50
 #: Lives shown at once; earlier ones are folded.

@@ -19,7 +19,7 @@ from replview.management.instance import PlainCommand
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.environment import is_given
 from replview.runtime.foreground import run_in_foreground
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 from replview.runtime.programs import KINDS, become, program
 from replview.runtime.stack import Stack
 

@@ -29,8 +29,8 @@ from replview.management.commands.slot import (
 from replview.management.instance import PlainCommand, lines_of_slot, require_instance
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.foreground import stop_on_signals
+from replview.runtime.machine import Stopped
 from replview.runtime.narration import Narration
-from replview.runtime.problems import Stopped
 from replview.runtime.stack import Stack
 from replview.store.dsn import resolve
 from replview.store.models import Slot

@@ -2,11 +2,11 @@
 
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg import conninfo as libpq
 
@@ -27,6 +27,8 @@ _LONGEST_BYTES = 4_000_000
 _LONGEST_NAME = 100
 _STANDARD_INPUT = ("-", "/dev/stdin")
 _DEFAULT_SLOT = "replview"
+Place = tuple[str | int, ...]
+Declared = TypeVar("Declared", DeclaredSource, DeclaredSlot, DeclaredMask, DeclaredGrant)
 
 
 def read_fleet(path: Path) -> Fleet:
@@ -73,36 +75,23 @@ def _fleet(document: Mapping[str, Any], faults: Faults) -> Fleet:
             slot_defaults = _taken(given.get("slot", {}), inherited, ("defaults", "slot"), faults)
     else:
         faults.add(("defaults",), "it must be a table: [defaults]")
-    placed_sources = [
-        (source, ("source", index))
-        for index, table in enumerate(_tables(document, ("source",), faults))
-        if (source := _source(table, ("source", index), defaults, slot_defaults, faults))
-    ]
-    _check_twice([(source.name, path) for source, path in placed_sources], faults)
-    sources = [source for source, _ in placed_sources]
-    placed_masks = [
-        (mask, ("mask", index))
-        for index, table in enumerate(_tables(document, ("mask",), faults))
-        if (mask := _mask(table, ("mask", index), {source.name for source in sources}, faults))
-    ]
-    _check_twice([(str(mask), path) for mask, path in placed_masks], faults)
-    placed_grants = [
-        (grant, ("grant", index))
-        for index, table in enumerate(_tables(document, ("grant",), faults))
-        if (grant := _grant(table, ("grant", index), {source.name for source in sources}, faults))
-    ]
-    _check_twice([(str(grant), path) for grant, path in placed_grants], faults)
+    sources = _each(
+        document, ("source",), faults, lambda t, at: _source(t, at, defaults, slot_defaults, faults)
+    )
+    names = {source.name for source in sources}
+    masks = _each(document, ("mask",), faults, lambda t, at: _mask(t, at, names, faults))
+    grants = _each(document, ("grant",), faults, lambda t, at: _grant(t, at, names, faults))
     return Fleet(
-        sources=tuple(sources),
-        masks=tuple(mask for mask, _ in placed_masks),
-        grants=tuple(grant for grant, _ in placed_grants),
+        sources=sources,
+        masks=masks,
+        grants=grants,
         has_masks="mask" in document,
     )
 
 
 def _source(
     table: Mapping[str, Any],
-    path: tuple[str | int, ...],
+    path: Place,
     defaults: Mapping[str, Any],
     slot_defaults: Mapping[str, Any],
     faults: Faults,
@@ -116,24 +105,19 @@ def _source(
     if fault := name_fault(name):
         faults.add((*path, "name"), fault)
     dsn, password_ref = address_of(values, defaults, path, faults)
-    placed = [
-        (slot, (*path, "slot", index))
-        for index, inner in enumerate(_tables(table, (*path, "slot"), faults))
-        if (slot := _slot(inner, (*path, "slot", index), slot_defaults, faults))
-    ]
-    _check_twice([(slot.name, place) for slot, place in placed], faults)
+    slots = _each(table, (*path, "slot"), faults, lambda t, at: _slot(t, at, slot_defaults, faults))
     return DeclaredSource(
         name=name,
         dsn=dsn,
         password_ref=password_ref,
-        slots=tuple(slot for slot, _ in placed),
+        slots=slots,
         line=faults.line_of(path),
     )
 
 
 def _slot(
     table: Mapping[str, Any],
-    path: tuple[str | int, ...],
+    path: Place,
     defaults: Mapping[str, Any],
     faults: Faults,
 ) -> DeclaredSlot | None:
@@ -165,7 +149,7 @@ def _slot(
 
 def _mask(
     table: Mapping[str, Any],
-    path: tuple[str | int, ...],
+    path: Place,
     sources: set[str],
     faults: Faults,
 ) -> DeclaredMask | None:
@@ -181,7 +165,7 @@ def _mask(
 
 def _grant(
     table: Mapping[str, Any],
-    path: tuple[str | int, ...],
+    path: Place,
     sources: set[str],
     faults: Faults,
 ) -> DeclaredGrant | None:
@@ -203,7 +187,7 @@ def _grant(
 def _taken(
     table: Mapping[str, Any],
     known: Mapping[str, keys.Take],
-    path: tuple[str | int, ...],
+    path: Place,
     faults: Faults,
     further: frozenset[str] | set[str] = frozenset(),
 ) -> dict[str, Any]:
@@ -222,9 +206,7 @@ def _taken(
     return found
 
 
-def _tables(
-    within: Mapping[str, Any], path: tuple[str | int, ...], faults: Faults
-) -> list[Mapping[str, Any]]:
+def _tables(within: Mapping[str, Any], path: Place, faults: Faults) -> list[Mapping[str, Any]]:
     """An array of tables; what is none becomes a fault."""
     name = str(path[-1])
     given = within.get(name, [])
@@ -235,12 +217,25 @@ def _tables(
     return []
 
 
-def _check_twice(named: list[tuple[str, tuple[str | int, ...]]], faults: Faults) -> None:
-    seen: dict[str, tuple[str | int, ...]] = {}
-    for name, path in named:
-        if name in seen:
-            faults.add(path, f"{name} is declared twice (line {faults.line_of(seen[name])}, too)")
-        seen.setdefault(name, path)
+def _each(
+    within: Mapping[str, Any],
+    path: Place,
+    faults: Faults,
+    read: Callable[[Mapping[str, Any], Place], Declared | None],
+) -> tuple[Declared, ...]:
+    """What an array of tables declares; what is declared twice becomes a fault."""
+    found: dict[str, tuple[Declared, Place]] = {}
+    for index, table in enumerate(_tables(within, path, faults)):
+        place = (*path, index)
+        one = read(table, place)
+        if one is None:
+            continue
+        name = getattr(one, "name", "") or str(one)
+        if name in found:
+            line = faults.line_of(found[name][1])
+            faults.add(place, f"{name} is declared twice (line {line}, too)")
+        found.setdefault(name, (one, place))
+    return tuple(one for one, _ in found.values())
 
 
 _NO_SECRET = (
@@ -252,7 +247,7 @@ _NO_SECRET = (
 def address_of(
     values: Mapping[str, Any],
     defaults: Mapping[str, Any],
-    path: tuple[str | int, ...],
+    path: Place,
     faults: Faults,
 ) -> tuple[str, str]:
     """``(conninfo, password_ref)`` as the store keeps them; faults where it is none."""
@@ -280,7 +275,7 @@ def address_of(
     return libpq.make_conninfo("", **merged), password_ref
 
 
-def _split(dsn: str, path: tuple[str | int, ...], faults: Faults) -> str:
+def _split(dsn: str, path: Place, faults: Faults) -> str:
     """As the store keeps it; empty where it is no DSN."""
     try:
         conninfo, password = split_dsn(dsn)

@@ -19,8 +19,7 @@ from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.tables import TableFacts
 from replview.catalog.wal_budget import size_words
-from replview.management.fleet.declared import DeclaredSlot
-from replview.management.fleet.new_slots import chosen_names, columns_matching
+from replview.management.fleet.declared import DeclaredSlot, chosen_names, columns_matching
 from replview.management.fleet.plans import BY, Item
 from replview.store.models import Slot
 from replview.store.retention.forecast import loss_of

@@ -11,12 +11,12 @@ from replview.acts.noting import note_slot
 from replview.acts.slot_making import make_slot
 from replview.acts.sources import add_source, plan_remove, remove_source
 from replview.catalog.connections import Connection, reading
+from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.problems import SourceProblem
 from replview.catalog.tables import TableFacts, read_tables
 from replview.jobs import baselines
 from replview.management.fleet.alert_overrides import compare_alerts
-from replview.management.fleet.declared import DeclaredSlot, DeclaredSource
-from replview.management.fleet.new_slots import plan_new
+from replview.management.fleet.declared import DeclaredSlot, DeclaredSource, request_of
 from replview.management.fleet.plans import BY, KEYS, Item, Verdict
 from replview.management.fleet.slot_diff import plan_kept, wanted_keeping
 from replview.store.dsn import full_conninfo
@@ -137,7 +137,7 @@ def _plan_slot(
     try:
         if slot is not None:
             return plan_kept(connection, slot, wanted, tables)
-        plan = plan_new(connection, wanted, tables)
+        plan = make_plan(connection, request_of(wanted, tables))
     except SourceProblem as error:
         item.refuse(error)
         return item

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from replview.runtime.binaries import pg_bin
-from replview.runtime.machine import is_running
-from replview.runtime.problems import StackProblem
-from replview.runtime.servers.server_user import reachable_programs, server_user
+from replview.runtime.machine import StackProblem, is_running
+from replview.runtime.servers.server_user import pg_bin, reachable_programs, server_user
 
 _CONFIGURATION = "replview.conf"
 

@@ -20,8 +20,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from replview.runtime.machine import TAKEN, free_port
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import TAKEN, StackProblem, free_port
 from replview.runtime.servers.cluster import (
     CLEAN_ENVIRONMENT,
     check_version,

@@ -17,9 +17,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from replview.runtime.binaries import redis_server
-from replview.runtime.machine import end_process, free_port, is_running
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem, end_process, free_port, is_running
+from replview.runtime.servers.server_user import redis_server
 
 _START_SECONDS = 30
 

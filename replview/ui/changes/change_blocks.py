@@ -15,8 +15,7 @@ from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed_changes
-from replview.text.formats import bytes_words
-from replview.text.type_words import short_type
+from replview.text.formats import bytes_words, short_type
 from replview.ui.changes.cells import Block, Cell, Line, cell
 from replview.ui.changes.value_diff import compared, text_diff
 from replview.ui.component_html import OPERATIONS

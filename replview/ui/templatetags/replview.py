@@ -17,7 +17,7 @@ from replview.store.models import Slot
 from replview.store.retention.forecast import SlotForecast
 from replview.text import formats as words
 from replview.text.addresses import slot_page_url, stream_url
-from replview.text.remedies import Remedy, split_remedy
+from replview.text.problem import Remedy, split_remedy
 from replview.ui.component_html import (
     chip_html,
     copy_html,

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 from tests.benchmarks import machine
 from tests.benchmarks.lag import hundred_sources, source_cost, thousand_slots, year
 from tests.benchmarks.processes import Failed

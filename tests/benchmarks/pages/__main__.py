@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 from tests.benchmarks import machine
 from tests.benchmarks.pages.scale import Scale
 from tests.benchmarks.pages.store import filled_store

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from replview.runtime.problems import StackProblem
+from replview.runtime.machine import StackProblem
 from tests.benchmarks import machine
 from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result, table

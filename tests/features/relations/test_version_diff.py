@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.text.type_words import short_type
+from replview.text.formats import short_type
 from replview.ui.versions import Carried, Column, Shape, compare, rename_candidates, summary
 
 INT, TEXT, CUSTOM = (20, -1), (25, -1), (16400, -1)

@@ -6,7 +6,7 @@ import pytest
 from django.template.loader import render_to_string
 
 from replview.store.read.rows import ChangeRow
-from replview.text.type_words import short_type
+from replview.text.formats import short_type
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from tests.pages.reading import spaced
