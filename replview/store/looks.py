@@ -13,9 +13,8 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
-from django.db.models import QuerySet
 
-from replview.store.models import PublicationLook, Slot, Source, WatchedSlot
+from replview.store.models import PublicationLook, Slot, WatchedSlot
 
 _NEW = """
     INSERT INTO watched_slot (id, source_id, name, slot_id, slot_type, first_seen_at, last_seen_at,
@@ -47,17 +46,6 @@ class Known:
     name: str
     ours: bool
     inactive_since: dt.datetime | None
-
-
-def all_watched(source: Source | int | None = None, *, gone: bool = True) -> QuerySet[WatchedSlot]:
-    """Watched slots with their sources and, of our own, the slots; by source and name.
-
-    ``gone``: also those that were there once.
-    """
-    found = WatchedSlot.objects.select_related("source", "slot").order_by("source__name", "name")
-    if source is not None:
-        found = found.filter(source=source)
-    return found if gone else found.filter(gone_at=None)
 
 
 def watched_of(slot: Slot) -> WatchedSlot:

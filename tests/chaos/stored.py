@@ -7,8 +7,8 @@ from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.store.models import Slot, Transaction
-from replview.store.read.changes.stream import iterate_changes
 from tests.chaos.witness import NOT_SENT, WitnessChange
+from tests.store.recorded import iterate_changes
 
 Record = dict[str, Any]
 

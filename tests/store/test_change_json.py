@@ -8,9 +8,10 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction
 from replview.store.read.changes import stream as change_stream
-from replview.store.read.changes.stream import Cursor, iterate_changes, last_cursor
+from replview.store.read.changes.stream import Cursor, last_cursor
 from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
+from tests.store.recorded import iterate_changes
 
 pytestmark = pytest.mark.django_db
 

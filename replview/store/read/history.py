@@ -7,14 +7,14 @@ counts changes; the counts were stored with each transaction. Changes themselves
 
 import datetime as dt
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from decoder.scalars import LSN
-from replview.store.read.rows import EventRow, TransactionRow
-from replview.store.read.seen import seen_transaction
+from replview.store.read.rows import TRANSACTION_COLUMNS, EventRow, TransactionRow
+from replview.store.read.seen import read_transaction
 from replview.store.read.session import ReadSession
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
@@ -36,17 +36,14 @@ class Transition:
     recorded_at: dt.datetime
 
 
-_COLUMNS = ", ".join(column.name for column in fields(TransactionRow))
-_JSON = tuple(position for position, column in enumerate(fields(TransactionRow)) if column.metadata)
-
 _COMMITTED_AFTER = f"""
-    SELECT {_COLUMNS} FROM transaction
-    WHERE incarnation_id = %s AND commit_seq > %s AND commit_seq <= %s
+    SELECT {TRANSACTION_COLUMNS} FROM transaction t
+    WHERE incarnation_id = %s AND commit_seq > %s
     ORDER BY commit_seq LIMIT %s
 """  # noqa: S608 (the columns are the dataclass's)
 
 _COMMITTED_BEFORE = f"""
-    SELECT {_COLUMNS} FROM transaction
+    SELECT {TRANSACTION_COLUMNS} FROM transaction t
     WHERE incarnation_id = %s AND commit_seq < %s
     ORDER BY commit_seq DESC LIMIT %s
 """  # noqa: S608
@@ -54,7 +51,7 @@ _COMMITTED_BEFORE = f"""
 # The state list is repeated literally: that is how the planner knows the partial index applies.
 # A streamed one that is being received is one that comes anew: it is shown as it was before.
 _OPEN = f"""
-    SELECT {_COLUMNS} FROM transaction
+    SELECT {TRANSACTION_COLUMNS} FROM transaction t
     WHERE incarnation_id = (SELECT incarnation_id FROM slot WHERE id = %s)
       AND state IN ('receiving', 'streaming', 'prepared')
       AND NOT (state = 'receiving' AND streamed)
@@ -62,13 +59,13 @@ _OPEN = f"""
 """  # noqa: S608
 
 _ENDED_SINCE = f"""
-    SELECT {_COLUMNS} FROM transaction
+    SELECT {TRANSACTION_COLUMNS} FROM transaction t
     WHERE incarnation_id = %s AND state IN ('aborted', 'rolled back')
       AND stored_at > %s AND stored_at <= %s
     ORDER BY stored_at DESC LIMIT %s
 """  # noqa: S608
 
-_BY_ID = f"SELECT {_COLUMNS} FROM transaction WHERE id = ANY(%s)"  # noqa: S608
+_BY_ID = f"SELECT {TRANSACTION_COLUMNS} FROM transaction t WHERE id = ANY(%s)"  # noqa: S608
 
 _EVENTS = "SELECT id, at, kind, message, detail, incarnation_id, after_commit_seq FROM slot_event"
 
@@ -92,30 +89,14 @@ _END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 def _transactions(
     session: ReadSession, sql: str, parameters: Sequence[Any] | dict[str, Any]
 ) -> list[TransactionRow]:
-    found = []
-    for row in session.rows(sql, parameters):
-        values = list(row)
-        for position in _JSON:
-            if values[position] is not None:
-                values[position] = orjson.loads(values[position])
-        found.append(seen_transaction(TransactionRow(*values), session.visibility))
-    return found
+    return [read_transaction(row, session.visibility) for row in session.rows(sql, parameters)]
 
 
 def committed_after(
-    session: ReadSession,
-    incarnation_id: int,
-    commit_seq: int,
-    limit: int,
-    *,
-    up_to: int | None = None,
+    session: ReadSession, incarnation_id: int, commit_seq: int, limit: int
 ) -> list[TransactionRow]:
     """The transactions that follow a place in history, oldest first."""
-    return _transactions(
-        session,
-        _COMMITTED_AFTER,
-        [incarnation_id, commit_seq, _LAST_SEQ if up_to is None else up_to, limit],
-    )
+    return _transactions(session, _COMMITTED_AFTER, [incarnation_id, commit_seq, limit])
 
 
 def committed_before(
@@ -153,7 +134,7 @@ def transactions_where(
     session: ReadSession, condition: str, parameters: dict[str, Any]
 ) -> list[TransactionRow]:
     """Those of a condition over ``transaction t``, SQL of our own; values as named parameters."""
-    sql = f"SELECT {_COLUMNS} FROM transaction t WHERE {condition}"  # noqa: S608 (ours)
+    sql = f"SELECT {TRANSACTION_COLUMNS} FROM transaction t WHERE {condition}"  # noqa: S608 (ours)
     return _transactions(session, sql, parameters)
 
 

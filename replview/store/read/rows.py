@@ -10,7 +10,7 @@ snapshot.
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 import xxhash
@@ -160,6 +160,10 @@ class TransactionRow:
     def moment(self) -> dt.datetime:
         """The time it stands at in history."""
         return self.commit_time or self.stored_at or self.received_at
+
+
+#: What is selected of ``transaction t`` for one.
+TRANSACTION_COLUMNS = ", ".join(f"t.{column.name}" for column in fields(TransactionRow))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ Every reader that makes a row of ``change`` into something to show calls this, a
 more where the visibility is open.
 """
 
-from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import orjson
@@ -80,6 +80,18 @@ def seen_transaction(row: TransactionRow, visibility: Visibility) -> Transaction
     if row.context is None or not visibility.hides_messages_of_incarnation(row.incarnation_id):
         return row
     return replace(row, context=None)
+
+
+_JSON = tuple(place for place, column in enumerate(fields(TransactionRow)) if column.metadata)
+
+
+def read_transaction(row: Sequence[Any], visibility: Visibility) -> TransactionRow:
+    """A row of ``TRANSACTION_COLUMNS``, as it may be seen."""
+    values = list(row)
+    for place in _JSON:
+        if values[place] is not None:
+            values[place] = orjson.loads(values[place])
+    return seen_transaction(TransactionRow(*values), visibility)
 
 
 def masked_image(

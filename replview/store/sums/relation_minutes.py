@@ -1,15 +1,12 @@
 """What was committed minute by minute: changes and bytes of each table, transactions by size.
 
 Filled behind the receivers from transactions whose place in history is final, a bounded piece at a
-time; the sums and the mark that says they are there move in one store transaction. What follows
-the mark is read from ``transaction`` itself. Kept for 30 days, by the minute: rates over longer
-times are drawn from the slots' samples. A baseline's rows are nobody's commits and not counted;
-changes that a subtransaction took back were sent, and are.
+time; the sums and the mark that says they are there move in one store transaction. Kept for 30
+days, by the minute: rates over longer times are drawn from the slots' samples. A baseline's rows
+are nobody's commits and not counted; changes that a subtransaction took back were sent, and are.
 """
 
 import datetime as dt
-from dataclasses import dataclass
-from typing import Any
 
 from django.db import connection, transaction
 
@@ -19,8 +16,6 @@ from replview.store.sums.activity import roll_lives, take_mark
 
 #: Transactions of one store transaction.
 _TOGETHER = 5000
-#: How many that are not rolled yet are read, at most, of one life: the oldest.
-_TAIL = 20_000
 KEPT_DAYS = 30
 
 _BEHIND = """
@@ -74,48 +69,6 @@ _ADD_SIZES = f"""
         transactions = mine.transactions + excluded.transactions,
         size_bytes = mine.size_bytes + excluded.size_bytes
 """  # noqa: S608 (made of the pieces above)
-_READ_TABLES = f"""
-    SELECT relation_id, minute, sum(transactions)::bigint, sum(changes)::bigint,
-           sum(size_bytes)::bigint
-    FROM (SELECT relation_id, minute, transactions, changes, size_bytes FROM relation_minute
-          WHERE incarnation_id = %(life)s AND minute >= %(since)s AND minute < %(until)s
-          UNION ALL
-          SELECT * FROM ({_TABLES}) n WHERE minute >= %(since)s AND minute < %(until)s) both_of_them
-    GROUP BY relation_id, minute ORDER BY minute, relation_id
-"""  # noqa: S608 (made of the pieces above)
-_READ_SIZES = f"""
-    SELECT minute, power, sum(transactions)::bigint, sum(size_bytes)::bigint
-    FROM (SELECT minute, power, transactions, size_bytes FROM transaction_size_minute
-          WHERE incarnation_id = %(life)s AND minute >= %(since)s AND minute < %(until)s
-          UNION ALL
-          SELECT * FROM ({_SIZES}) n WHERE minute >= %(since)s AND minute < %(until)s) both_of_them
-    GROUP BY minute, power ORDER BY minute, power
-"""  # noqa: S608 (made of the pieces above)
-
-
-@dataclass(frozen=True, slots=True)
-class TableMinute:
-    """What was committed to one table in one minute, by the commits' time."""
-
-    incarnation_id: int
-    relation_id: int
-    minute: dt.datetime
-    transactions: int
-    changes: int
-    #: Exact where transactions touched this table alone.
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SizeMinute:
-    """Transactions of one size in one minute."""
-
-    incarnation_id: int
-    minute: dt.datetime
-    #: 2^power up to 2^(power + 1) - 1 changes; -1: none.
-    power: int
-    transactions: int
-    size_bytes: int
 
 
 def roll(deadline: float) -> int:
@@ -123,28 +76,6 @@ def roll(deadline: float) -> int:
     deadline (``time.monotonic()``) has come; returns how many places were added.
     """
     return roll_lives(lambda: [row[0] for row in rows(_BEHIND)], _roll_some, deadline)
-
-
-def read_relation_minutes(
-    incarnation_ids: list[int], since: dt.datetime, until: dt.datetime
-) -> list[TableMinute]:
-    """Each table's minutes that begin in a time, by minute; those not summed up yet too."""
-    return [
-        TableMinute(life, *row)
-        for life in incarnation_ids
-        for row in rows(_READ_TABLES, _span(life, since, until))
-    ]
-
-
-def read_transaction_sizes(
-    incarnation_ids: list[int], since: dt.datetime, until: dt.datetime
-) -> list[SizeMinute]:
-    """Transactions by size in the minutes that begin in a time; those not summed up yet too."""
-    return [
-        SizeMinute(life, *row)
-        for life in incarnation_ids
-        for row in rows(_READ_SIZES, _span(life, since, until))
-    ]
 
 
 def forget(incarnation_id: int) -> None:
@@ -177,9 +108,3 @@ def _roll_some(life: int) -> int:
         cursor.execute(_ADD_SIZES, values)
         MinuteMark.objects.filter(pk=life).update(rolled_seq=high)
     return int(high - low)
-
-
-def _span(life: int, since: dt.datetime, until: dt.datetime) -> dict[str, Any]:
-    """What is asked of a life: its sums in a time, and the places after its mark."""
-    low = MinuteMark.objects.filter(pk=life).values_list("rolled_seq", flat=True).first() or 0
-    return {"life": life, "low": low, "high": low + _TAIL, "since": since, "until": until}

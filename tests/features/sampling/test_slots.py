@@ -8,7 +8,6 @@ from replview.catalog.slots import SlotStates
 from replview.features.sampling.rows import sample_columns, slot_facts
 from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
-from replview.store.looks import all_watched
 from replview.store.models import (
     AlertRule,
     Slot,
@@ -62,7 +61,10 @@ def test_slots_of_others_are_sampled_with_their_facts(known, any_source) -> None
         [sample] = SlotSample.objects.filter(slot_id=billing.pk)
         assert sample.retained_wal_bytes == facts["retained_wal_bytes"]
         assert sample.changes_stored is None
-        assert {row.name for row in all_watched(known)} >= {"standby_1", "billing"}
+        assert {row.name for row in WatchedSlot.objects.filter(source=known)} >= {
+            "standby_1",
+            "billing",
+        }
     finally:
         drop(any_source, "standby_1")
 

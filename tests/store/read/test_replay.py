@@ -12,7 +12,6 @@ from django.db import connection
 from replview.store.connecting import store_conninfo
 from replview.store.django_session import DjangoSession
 from replview.store.read.changes.of_transaction import changes_of
-from replview.store.read.changes.stream import iterate_changes
 from replview.store.read.history import transactions_by_id
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import Shared, before_at, before_images
@@ -22,6 +21,7 @@ from replview.store.read.session import ReadSession
 from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import WHEN, History
 from tests.store.read.replay import Place, Replay
+from tests.store.recorded import iterate_changes
 
 KEYS = ("1", "2", "3")
 pytestmark = pytest.mark.django_db(transaction=True)

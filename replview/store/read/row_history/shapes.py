@@ -7,29 +7,22 @@ from typing import Any
 import orjson
 
 from decoder.scalars import LSN
+from replview.store.read.relation_shapes import VersionShape
 from replview.store.read.rows import Step
 from replview.store.read.session import ReadSession
 
 _VERSIONS = """
-    SELECT id, relation_id, number, schema, "table", replica_identity, columns, key_columns,
-           intervals, first_lsn, first_seen_at
-    FROM relation_version WHERE relation_id = ANY(%s) ORDER BY relation_id, number
+    SELECT v.id, v.relation_id, r.oid, v.schema, v."table", v.number, v.replica_identity,
+           v.columns, v.key_columns, v.intervals, v.first_lsn, v.first_seen_at
+    FROM relation_version v JOIN relation r ON r.id = v.relation_id
+    WHERE v.relation_id = ANY(%s) ORDER BY v.relation_id, v.number
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """One shape of a table."""
+class Version(VersionShape):
+    """One shape of a table, with when it was in force."""
 
-    id: int
-    relation_id: int
-    number: int
-    schema: str
-    table: str
-    replica_identity: str
-    #: ``[{"name", "type", "type_oid", "typmod", "key"}]`` in the stream's order.
-    columns: list[dict[str, Any]]
-    key_columns: list[str]
     #: Where it came into force, each time; None: not told.
     since: tuple[int | None, ...]
     first_lsn: str | None
@@ -51,11 +44,11 @@ class Shapes:
         """Read from the store, in one query."""
         found = {}
         for row in session.prepared_rows(_VERSIONS, [list(relation_ids)]) if relation_ids else ():
-            columns, keys, intervals = (orjson.loads(row[index]) for index in (6, 7, 8))
+            columns, keys, intervals = (orjson.loads(row[index]) for index in (7, 8, 9))
             since = tuple(
                 int(LSN.parse(each["lsn"])) if each.get("lsn") else None for each in intervals
             )
-            found[row[0]] = Version(*row[:6], columns, keys, since, row[9], row[10])
+            found[row[0]] = Version(*[*row[:7], columns, keys, since, *row[10:]])
         return cls(found)
 
     def numbered(self, relation_id: int | None, number: int | None) -> Version | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.read.history_places import BLOCK, PLACED_LSN, PLACED_TIME
-from replview.store.read.rows import NOT_ABORTED, TransactionRow
+from replview.store.read.rows import NOT_ABORTED
 from replview.store.read.seen import TextLimits, all_tables, pattern_of, text_limits
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import (
@@ -18,7 +18,6 @@ from replview.store.read.transactions.transaction_filter import (
     TransactionFilter,
 )
 
-COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow.__dataclass_fields__)
 #: The moment by which one without a place stands among the others.
 ENDED_TIME = "coalesce(t.ended_at, t.stored_at, t.received_at)"
 OPEN_TIME = "CASE WHEN t.state = 'prepared' THEN coalesce(t.prepared_at, t.received_at) ELSE t.received_at END"  # noqa: E501

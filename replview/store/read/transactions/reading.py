@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from replview.store.read.history_places import BLOCK, PLACED_TIME, IncarnationPlaces
-from replview.store.read.rows import TransactionRow
-from replview.store.read.seen import seen_transaction
+from replview.store.read.rows import TRANSACTION_COLUMNS, TransactionRow
+from replview.store.read.seen import read_transaction
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import (
-    COLUMNS,
     ENDED_TIME,
     OPEN_TIME,
     Conditions,
@@ -93,12 +90,6 @@ _TIME_AT = f"""
         WHERE t.incarnation_id = r.life AND t.commit_seq >= r.seq
         ORDER BY t.commit_seq LIMIT 1) t
 """  # noqa: S608 (of constants)
-
-_JSON = tuple(
-    number
-    for number, column in enumerate(TransactionRow.__dataclass_fields__.values())
-    if column.metadata
-)
 
 
 @dataclass(slots=True)
@@ -261,7 +252,7 @@ class Reader:
         values |= conditions.values
         return sql.format(
             time=time,
-            columns=COLUMNS,
+            columns=TRANSACTION_COLUMNS,
             conditions=conditions.row_sql,
             direction=self._direction,
             compare=">=" if self.backwards else "<=",
@@ -279,10 +270,7 @@ class Reader:
         by_number: dict[int, list[tuple[dt.datetime, dt.datetime, TransactionRow]]] = {}
         doubtful = []
         for number, at, mark, *values in rows:
-            for position in _JSON:
-                if values[position] is not None:
-                    values[position] = orjson.loads(values[position])
-            row = seen_transaction(TransactionRow(*values), self._session.visibility)
+            row = read_transaction(values, self._session.visibility)
             by_number.setdefault(number, []).append((at, mark, row))
             if row.aborted_changes and row.state not in ("aborted", "rolled back"):
                 doubtful.append(row.id)

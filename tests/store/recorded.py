@@ -1,0 +1,44 @@
+"""A slot's changes as ``replview changes`` writes them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from decoder.scalars import LSN
+from replview.store.read.changes.records import Record
+from replview.store.read.changes.scan import ALL_OF_IT
+from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found
+from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.rows import Slot
+from replview.store.read.session import ReadSession
+
+
+def iterate_changes(
+    session: ReadSession,
+    slot: Slot,
+    *,
+    relation: tuple[str, str] | None = None,
+    from_lsn: LSN | None = None,
+    to_lsn: LSN | None = None,
+    after: Cursor | None = None,
+    wanted: WantedChanges | None = None,
+) -> Iterator[tuple[Cursor, Record]]:
+    """Every counted change after ``after``, with the place to go on from once it is consumed.
+
+    ``relation`` is (schema, table), by its present name or one it had. The LSNs bound the commit's
+    position, both included; as positions compare only within one life of a slot, a bound means its
+    present life alone. ``wanted`` is any other filter.
+    """
+    asked = (wanted or WantedChanges(slot=slot)).filter
+    asked = replace(
+        asked,
+        tables=(".".join(relation),) if relation else asked.tables,
+        from_lsn=asked.from_lsn if from_lsn is None else from_lsn,
+        to_lsn=asked.to_lsn if to_lsn is None else to_lsn,
+    )
+    wanted = replace(wanted or WantedChanges(slot=slot), filter=asked)
+    writer = RecordWriter(session, slot)
+    place = None if after is None else Place(after.incarnation, after.commit_seq, ALL_OF_IT)
+    for found in iterate_found(session, wanted, place):
+        row = found[0]
+        yield Cursor(writer.life(row.incarnation_id), row.commit_seq or 0), writer.record(found)
