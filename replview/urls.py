@@ -8,7 +8,6 @@ from replview.features.access_record import api as access_record
 from replview.features.accounts import me_views
 from replview.features.actors import api as actors
 from replview.features.exports import api as exports
-from replview.features.gallery import views as gallery
 from replview.features.monitoring.metrics import metrics
 from replview.features.overview import views as overview
 from replview.features.relations import api as relations
@@ -16,8 +15,8 @@ from replview.features.retention import api as store_api
 from replview.features.rows import api as rows
 from replview.features.sources import api as sources
 from replview.features.transactions import api as transactions
-from replview.features.transactions import changes_api as changes
-from replview.features.transactions import list_views as search
+from replview.features.transactions import list_page as search
+from replview.ui import gallery
 from replview.ui.api import slots
 from replview.ui.api.openapi import new_api, urls_of
 
@@ -26,7 +25,6 @@ routers = [
     for part in (
         slots,
         transactions,
-        changes,
         rows,
         relations,
         actors,
@@ -75,4 +73,4 @@ urlpatterns = [
 ]
 
 #: A refusal names the role it needs, and who can give it.
-handler403 = "replview.access.permitted.forbidden"
+handler403 = "replview.access.guard.forbidden"

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
-from replview.access.permitted import require
+from replview.access.guard import require
 from replview.access.rights import Role
 from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem

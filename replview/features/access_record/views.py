@@ -1,24 +1,298 @@
 """The access record: looked at and taken out as a file."""
 
+import csv
+import datetime as dt
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
 from replview.access.page import ADMIN, page
-from replview.access.reading import read, walk
-from replview.features.access_record.page import (
-    PAGE_RECORDS,
-    AccessPage,
-    Line,
-    choices,
-    csv_pieces,
-    json_pieces,
-    wanted_of,
-)
-from replview.store.write.access_record import Action, first_look, note
+from replview.access.reading import AccessFilter, Place, names_of, read, record_json, walk
+from replview.store.models import AccessRecord
+from replview.store.write.access_record import Action, Via, first_look, note
+from replview.text.formats import count_words, plural
+from replview.ui.params import Params
 from replview.ui.streaming import stream
+
+#: Word in the address → what the page calls it, and how far back; None: all there is.
+RANGES: dict[str, tuple[str, dt.timedelta | None]] = {
+    "1h": ("1 h", dt.timedelta(hours=1)),
+    "24h": ("24 h", dt.timedelta(hours=24)),
+    "7d": ("7 d", dt.timedelta(days=7)),
+    "30d": ("30 d", dt.timedelta(days=30)),
+    "all": ("all", None),
+}
+_DEFAULT_RANGE = "7d"
+_TEXT_LIMIT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the address asks for; anything else is as if not asked."""
+
+    action: str = ""
+    user: str = ""
+    source: str = ""
+    table: str = ""
+    via: str = ""
+    range: str = _DEFAULT_RANGE
+    #: Where the page before ended.
+    before: Place | None = None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether anything narrows the list besides the time."""
+        return bool(self.action or self.user or self.source or self.table or self.via)
+
+    @property
+    def filter(self) -> AccessFilter:
+        """The same as the store reads it."""
+        length = RANGES[self.range][1]
+        return AccessFilter(
+            action=self.action,
+            user=self.user,
+            source=self.source,
+            table=self.table,
+            via=self.via,
+            since=None if length is None else timezone.now() - length,
+        )
+
+    def words(self) -> dict[str, str]:
+        """The filter as parameters, its place apart."""
+        words = {
+            "action": self.action,
+            "user": self.user,
+            "source": self.source,
+            "table": self.table,
+            "via": self.via,
+            "range": self.range if self.range != _DEFAULT_RANGE else "",
+        }
+        return {name: word for name, word in words.items() if word}
+
+    def url(self, name: str = "access-record", **changed: Any) -> str:
+        """The page with some of it changed; from its beginning, unless told where."""
+        asked = replace(self, **{"before": None, **changed})
+        words = asked.words() | ({"before": str(asked.before)} if asked.before else {})
+        query = urlencode(words, safe="/:")
+        return f"{reverse(name)}{'?' if query else ''}{query}"
+
+    def file_url(self, form: str) -> str:
+        """All that is asked for, as a file."""
+        query = urlencode({**self.words(), "format": form}, safe="/:")
+        return f"{reverse('access-record-file')}?{query}"
+
+
+def wanted_of(request: HttpRequest) -> Wanted:
+    """Read the address; whatever cannot be meant is left out."""
+    asked = Params(request.GET)
+    return Wanted(
+        action=asked.choice("action", Action.values),
+        user=asked.text("user", _TEXT_LIMIT),
+        source=asked.text("source", _TEXT_LIMIT),
+        table=asked.text("table", _TEXT_LIMIT),
+        via=asked.choice("via", Via.values),
+        range=asked.choice("range", RANGES, _DEFAULT_RANGE),
+        before=Place.parse(request.GET.get("before", "")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A menu of the toolbar: its word, what is chosen, and (word, address, chosen)."""
+
+    word: str
+    chosen: str
+    entries: list[tuple[str, str, bool]]
+
+
+def choices(wanted: Wanted) -> list[Choice]:
+    """The toolbar's menus."""
+    actions = [(str(action.label), str(action.value)) for action in Action]
+    vias = [(str(via.label), str(via.value)) for via in Via]
+    return [
+        _choice(wanted, "Who", "user", [(name, name) for name in names_of("user_name")]),
+        _choice(wanted, "What", "action", actions),
+        _choice(wanted, "Source", "source", [(name, name) for name in names_of("source_name")]),
+        _choice(wanted, "By", "via", vias),
+    ]
+
+
+def _choice(wanted: Wanted, word: str, name: str, values: list[tuple[str, str]]) -> Choice:
+    now = getattr(wanted, name)
+    entries = [("Any", wanted.url(**{name: ""}), not now)]
+    entries += [(label, wanted.url(**{name: value}), value == now) for label, value in values]
+    chosen = next((label for label, value in values if value == now), now)
+    return Choice(word, chosen, entries)
+
+
+PAGE_RECORDS = 100
+_TABLES_SHOWN = 3
+_PIECE_BYTES = 64 * 1024
+#: What a spreadsheet would take for a formula begins with an apostrophe.
+_RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+_COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
+            "source", "tables", "details")  # fmt: skip
+#: Told by the line itself, or of no use on it.
+_TOLD = {"relations"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One record as the page tells it."""
+
+    record: AccessRecord
+
+    @property
+    def what(self) -> str:
+        """``viewed rows``."""
+        return str(self.record.get_action_display())
+
+    @property
+    def who(self) -> str:
+        """The name, or that there was none."""
+        return self.record.user_name or "nobody signed in"
+
+    @property
+    def tables(self) -> str:
+        """The first of its tables and how many more there are; empty: none."""
+        names = self.record.tables
+        more = int(self.record.details.get("relations", len(names))) - _TABLES_SHOWN
+        shown = ", ".join(names[:_TABLES_SHOWN])
+        return f"{shown} and {count_words(more)} more" if more > 0 else shown
+
+    @property
+    def facts(self) -> str:
+        """``120 rows · transaction 41``: what it did, never a value."""
+        details = self.record.details
+        told = [_fact(name, value) for name, value in details.items() if name not in _TOLD]
+        return " · ".join(fact for fact in told if fact)
+
+    @property
+    def via(self) -> str:
+        """``page``, ``API``, ``live``, ``command``."""
+        return str(self.record.get_via_display())
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPage:
+    """What the page shows."""
+
+    wanted: Wanted
+    lines: list[Line]
+    following_url: str
+    choices: list[Choice]
+
+    @property
+    def title(self) -> str:
+        """The page's sentence."""
+        length = RANGES[self.wanted.range][1]
+        when = "" if length is None else f" in the last {RANGES[self.wanted.range][0]}"
+        if not self.lines:
+            return f"Nothing {'of that ' if self.wanted.filtered else ''}was recorded{when}."
+        people = len({line.record.user_name for line in self.lines} - {""})
+        earlier = " on this page; there is more" if self.following_url else when
+        return f"{plural(len(self.lines), 'act')} of {plural(people, 'person', 'people')}{earlier}."
+
+    @property
+    def cause(self) -> str:
+        """What the record is."""
+        return (
+            "Who looked at rows, took some out or changed something. No line of it can be changed "
+            "or deleted."
+        )
+
+    @property
+    def ranges(self) -> list[tuple[str, str, bool]]:
+        """(word, address, chosen)."""
+        return [
+            (word, self.wanted.url(range=name), name == self.wanted.range)
+            for name, (word, _) in RANGES.items()
+        ]
+
+    @property
+    def clear_url(self) -> str:
+        """Without filters."""
+        return Wanted(range=self.wanted.range).url()
+
+    @property
+    def all_url(self) -> str:
+        """Over all of the time."""
+        return self.wanted.url(range="all")
+
+    @property
+    def first_url(self) -> str:
+        """From the newest on."""
+        return self.wanted.url()
+
+    @property
+    def files(self) -> list[tuple[str, str]]:
+        """(word, address)."""
+        return [("CSV", self.wanted.file_url("csv")), ("JSON lines", self.wanted.file_url("jsonl"))]
+
+
+def _fact(name: str, value: Any) -> str:
+    word = name.replace("_", " ")
+    if value is None or value == [] or value == "" or value is False:
+        return ""
+    if value is True:
+        return word
+    if isinstance(value, int) and name in ("rows", "characters", "columns", "transactions"):
+        return plural(value, word.removesuffix("s"), word)
+    if isinstance(value, list):
+        return f"{word} {', '.join(str(one) for one in value[:10])}"
+    if isinstance(value, dict):
+        return f"{word} {', '.join(f'{key} {one}' for key, one in list(value.items())[:10])}"
+    return f"{word} {value}"
+
+
+def json_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
+    """A record a line."""
+    piece = bytearray()
+    for record in records:
+        piece += orjson.dumps(record_json(record)) + b"\n"
+        if len(piece) > _PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece)
+
+
+def csv_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
+    """A heading, then a record a line; tables with blanks between, details as JSON."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(_COLUMNS)
+    for record in records:
+        facts = record_json(record)
+        facts["tables"] = " ".join(facts["tables"])
+        facts["details"] = orjson.dumps(facts["details"]).decode()
+        writer.writerow([_safe(facts[name]) for name in _COLUMNS])
+        if buffer.tell() > _PIECE_BYTES:
+            yield _taken(buffer)
+    yield _taken(buffer)
+
+
+def _safe(value: Any) -> Any:
+    if value is None:
+        return ""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_RISKY) else value
+
+
+def _taken(buffer: io.StringIO) -> bytes:
+    text = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    return text.encode()
+
 
 _FILES = {
     "csv": (csv_pieces, "text/csv; charset=utf-8"),

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from replview.access.guard import NeedsRole
 from replview.access.page import OF_RULE, OPERATOR, VIEWER, page
-from replview.access.permitted import NeedsRole
 from replview.access.rights import Role
 from replview.features.alerts.built_in import ensure, original, own_rule
 from replview.features.alerts.kinds import KINDS, AmountError, Kind, Unit, exact_words, parse_amount

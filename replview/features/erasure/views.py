@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from replview.access.guard import require
 from replview.access.page import ADMIN, page
-from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.queue import Unerasable, read_erasure_request

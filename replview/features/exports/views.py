@@ -8,8 +8,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.guard import require
 from replview.access.page import ADMIN, OPERATOR, ROWS, Nav, page
-from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.access.withheld import visible_exports
 from replview.features.exports.outlook import spark_for

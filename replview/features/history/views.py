@@ -4,8 +4,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
+from replview.access.guard import NeedsRole, require
 from replview.access.page import OPERATOR, ROWS, Nav, page
-from replview.access.permitted import NeedsRole, require
 from replview.access.rights import Role
 from replview.access.visibility import current_visibility
 from replview.access.withheld import visible_jobs

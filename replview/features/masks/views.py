@@ -19,7 +19,6 @@ from replview.access.mask_making import (
     wished,
 )
 from replview.access.page import ADMIN, Nav, page
-from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.store.models import MaskRule, Source
 from replview.text.formats import plural

@@ -17,16 +17,26 @@ from typing import Any
 
 import psycopg
 import redis
+from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.core.cache import cache
 from django.db import Error as DatabaseError
 from django.db import connection, transaction
 from django.db.models import Count
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils import timezone
+from django.utils.decorators import sync_and_async_middleware
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -38,15 +48,71 @@ from replview.features.monitoring.exposition import (
     Value,
     labels_text,
 )
-from replview.features.monitoring.metrics_slots import write_slots
-from replview.features.monitoring.metrics_sources import write_sources
-from replview.features.monitoring.request_metrics import own_text
+from replview.features.monitoring.metrics_slots import write_slots, write_sources
 from replview.store.connecting import redis_prefix
 from replview.store.instance_settings import read_number
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Transaction
 from replview.store.models.seen import only_of
 from replview.store.write.lease import LEASE_SECONDS
 from replview.ui.api.access import metrics_refusal
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+#: Ours alone: what other libraries put into the default one is not replview's to tell.
+REGISTRY = CollectorRegistry()
+ProcessCollector(namespace="replview_web", registry=REGISTRY)
+
+_requests = Counter(
+    "replview_web_requests",
+    "Requests this process answered, by view and class of status.",
+    ["view", "status"],
+    registry=REGISTRY,
+)
+_seconds = Histogram(
+    "replview_web_request_duration_seconds",
+    "From a request to the beginning of its answer, by view.",
+    ["view"],
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+    registry=REGISTRY,
+)
+
+
+@sync_and_async_middleware
+def RequestMetricsMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
+    """Counts every answer that Django gives; files are served before it."""
+    if iscoroutinefunction(get_response):
+
+        async def answer_later(request: HttpRequest) -> HttpResponseBase:
+            began = time.perf_counter()
+            return _counted(request, await get_response(request), began)
+
+        return answer_later
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        began = time.perf_counter()
+        return _counted(request, get_response(request), began)
+
+    return answer
+
+
+def _counted(request: HttpRequest, response: HttpResponseBase, began: float) -> HttpResponseBase:
+    view = view_of(request)
+    _requests.labels(view, f"{response.status_code // 100}xx").inc()
+    _seconds.labels(view).observe(time.perf_counter() - began)
+    return response
+
+
+def view_of(request: HttpRequest) -> str:
+    """The address's name: there are as many as we wrote, whatever addresses are asked for."""
+    match = request.resolver_match
+    if match is None:
+        return "none"
+    return match.view_name or "unnamed"
+
+
+def own_text() -> str:
+    """What this process has counted, in the text format."""
+    return generate_latest(REGISTRY).decode()
+
 
 QUEUES = ("default", "receivers")
 #: The broker is asked on the way: one that hangs must not hold the scrape up.
@@ -169,14 +235,14 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
             stored_bytes, last_stored_at, facts if alive and isinstance(facts, dict) else {},
         )  # fmt: skip
         rows.append((labels_text(source=source, slot=name), receiver))
-    scrape.table(MEASURES, rows)
+    scrape.table(RECEIVER_MEASURES, rows)
 
 
 def _fact(name: str) -> Callable[[ReceiverNow], Value]:
     return lambda receiver: receiver.facts.get(name)
 
 
-MEASURES = (
+RECEIVER_MEASURES = (
     Measure("replview_receiver_up", "gauge",
             "Whether the slot's receiver lives and streams.", lambda receiver: receiver.up),
     Measure("replview_receiver_wanted", "gauge",

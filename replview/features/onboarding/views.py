@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from replview.access.guard import require
 from replview.access.page import ADMIN, OF_SOURCE, OPERATOR, page
-from replview.access.permitted import require
 from replview.access.rights import Role
 from replview.catalog.connections import reading
 from replview.catalog.doctor_checks import problem

@@ -15,12 +15,12 @@ from replview.features.relations.identity_text import (
     identity_words,
     tables_of_look,
 )
-from replview.features.relations.rename_evidence import values_carried
 from replview.features.relations.schema_history import (
     Period,
     SchemaHistory,
     VersionHistory,
     schema_history,
+    values_carried,
 )
 from replview.store.django_session import masked_columns
 from replview.store.looks import latest_look

@@ -1,17 +1,17 @@
 """All tables of a slot's stream: when each last changed, how often, under which shape."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Count
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from replview.features.relations.filters import RANGES, SORTS, Wanted
 from replview.features.relations.identity_text import (
     IdentityWords,
     PublishedTables,
@@ -28,6 +28,47 @@ from replview.store.sums.relation_sums import (
     sums_of_slot,
 )
 from replview.ui.charts.sparkline import Sparkline, rate_sparkline
+from replview.ui.params import Params
+
+SORTS = {"last": "Last change", "name": "Name", "changes": "Changes", "versions": "Versions"}
+RANGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7),
+          "30d": timedelta(days=30)}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the address asks for; anything else is as if not asked."""
+
+    q: str = ""
+    sort: str = "last"
+    warnings: bool = False
+    range: str = "24h"
+    after: str = ""
+
+    def query(self, **changed: Any) -> str:
+        """The part of the address behind the slot's name, with some of it changed."""
+        asked = replace(self, **{"after": "", **changed})
+        words = {
+            "q": asked.q,
+            "sort": asked.sort if asked.sort != "last" else "",
+            "with": "warnings" if asked.warnings else "",
+            "range": asked.range if asked.range != "24h" else "",
+            "after": asked.after,
+        }
+        return urlencode({name: word for name, word in words.items() if word})
+
+
+def wanted_of(request: HttpRequest) -> Wanted:
+    """Read the address; whatever cannot be meant is left out."""
+    asked = Params(request.GET)
+    return Wanted(
+        q=asked.text("q"),
+        sort=asked.choice("sort", SORTS, "last"),
+        warnings=asked.flag("with", "warnings"),
+        range=asked.choice("range", RANGES, "24h"),
+        after=asked.text("after", 300, strip=False),
+    )
+
 
 #: Tables on a page.
 PAGE_TABLES = 50

@@ -9,9 +9,8 @@ from django.views.decorators.http import require_GET
 
 from replview.access.page import VIEWER, Nav, page
 from replview.access.visibility import reading_session
-from replview.features.relations.filters import wanted_of
 from replview.features.relations.history_page import SchemaPage, read_schema_page
-from replview.features.relations.page import read_relations_page
+from replview.features.relations.page import read_relations_page, wanted_of
 from replview.features.relations.schema_history import schema_history
 from replview.features.relations.source_now import full_cost, read_source_now
 from replview.health.fleet import SlotView

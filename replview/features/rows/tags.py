@@ -1,10 +1,106 @@
-"""The tag of a row's history."""
+"""The tag of a row's history: a change in its line, written here, since a page has fifty of them.
+
+Every value and name goes through ``escape`` or ``format_html``; nothing else of a source is written.
+"""
+
+from html import escape
 
 from django import template
+from django.urls import reverse
+from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
-from replview.features.rows.line_html import row_line_html
 from replview.features.rows.page import Line
+from replview.features.rows.text import ChangeLine, Part
+from replview.store.read.rows import Step
+from replview.text.formats import age_words, count_words, day_second_words
+from replview.ui.component_html import chip_html, op_html, time_html
+
+_RIGHT = '<svg class="icon icon-14" aria-hidden="true"><use href="#i-right"/></svg>'
+_UNKNOWN = '<i class="unknown">unknown</i>'
+_ARROW = '<span aria-hidden="true">→</span><span class="visually-hidden"> after </span> '
+
+
+def row_line_html(line: "Line") -> str:
+    """When, what, the change in words, who, in which transaction, under which version."""
+    assert line.entry is not None
+    assert line.told is not None
+    step = line.entry.step
+    version = f"v{line.version}" if line.version else ""
+    return (
+        f'<div class="row-grid"><span class="c-when">{_when(step)}</span>'
+        f'<span class="c-op">{op_html(step.op)}</span>'
+        f'<span class="c-change">{_opener(line, step)}{_words(line.told)}</span>'
+        f'<span class="c-who">{_who(step)}</span><span class="c-xid">{_transaction(step)}</span>'
+        f'<span class="c-version">{version}</span></div>'
+    )
+
+
+def _when(step: Step) -> str:
+    moment = step.commit_time
+    if moment is None:
+        return _UNKNOWN
+    ago = time_html(moment, "ago", f"{age_words(timezone.now() - moment)} ago")
+    at = time_html(moment, "second", day_second_words(moment))
+    return f'{at} <span class="c-ago">{ago}</span>'
+
+
+def _opener(line: "Line", step: Step) -> str:
+    address = reverse("row-history-change", args=[step.transaction_id, step.seq])
+    return (
+        f'<a class="row-open" data-row href="{escape(line.open_url)}" data-open="{address}" '
+        f'aria-expanded="{"true" if line.block else "false"}" aria-label="This change in full">'
+        f"{_RIGHT}</a>"
+    )
+
+
+def _words(told: ChangeLine) -> str:
+    said = f"{chip_html('key changed')} " if told.key_changed else ""
+    if told.words:
+        said += f'<span class="line-said">{escape(told.words)}</span> '
+    said += ", ".join(map(_part, told.parts))
+    if told.more:
+        said += f' <span class="line-more">+{count_words(told.more)} more</span>'
+    if told.unknown_why:
+        said += f' <span class="line-more">before unknown: {escape(told.unknown_why)}</span>'
+    return f'<span class="line-words mono">{said}</span>'
+
+
+def _part(part: Part) -> str:
+    before, after = "", part.after
+    if part.before is not None:
+        was = _UNKNOWN
+        if part.before.kind != "unknown":
+            said = '<span class="visually-hidden">before </span>'
+            was = f'<s class="line-before">{said}{escape(part.before.text)}</s>'
+        before = f"{was} {_ARROW}"
+    classes = "line-after" + ("" if part.before is not None else " only")
+    classes += " null" if after is not None and after.kind == "null" else ""
+    return (
+        f'<span class="line-part"><span class="line-name">{escape(part.name)}'
+        f"{' =' if part.before is None else ':'}</span> {before}"
+        f'<b class="{classes}">{escape(after.text) if after is not None else ""}</b></span>'
+    )
+
+
+def _who(step: Step) -> str:
+    if step.actor:
+        stamped = step.actor_grade == "stamped"
+        grade = chip_html("stamped") if stamped else chip_html("claimed", "claim")
+        return f'<span class="cut">{escape(step.actor)}</span> {grade}'
+    return '<span class="quiet">baseline</span>' if step.op == "S" else _UNKNOWN
+
+
+def _transaction(step: Step) -> str:
+    address = reverse("transaction", args=[step.transaction_id])
+    if step.xid is None:
+        return f'<a href="{address}">{"snapshot" if step.op == "S" else "transaction"}</a>'
+    named = f"{escape(step.gid)}: " if step.gid else ""
+    return (
+        f'<a class="mono" href="{address}?at={step.seq}" data-tip="{named}the whole transaction">'
+        f"{step.xid}</a>"
+    )
+
 
 register = template.Library()
 

@@ -1,20 +1,31 @@
-"""Transactions: found, one of them, its changes."""
+"""Transactions: found, one of them, its changes; and changes, found newest first or followed in
+the order of history.
+"""
 
+import time
 from typing import Any
 
 from django.http import Http404, HttpRequest
 from ninja import Field, P, Query, QueryEx, Router, Schema
 
-from replview.access.page import VIEWER, page
+from replview.access.page import ROWS, VIEWER, Action, page
 from replview.access.visibility import reading_session
 from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read import history
+from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import transaction_json, utc_text
+from replview.store.read.changes.scan import ChangeScan, Found
+from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.search import find_changes
+from replview.store.read.changes.stream import PAGE, RecordWriter
+from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.listing import Cursor, find_transactions
+from replview.store.read.value_filter import WhereError
+from replview.store.write.access_record import searched_changes, viewed_changes
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging, transaction_filter
-from replview.ui.api.slots import slot_named
+from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["transactions"])
 
@@ -92,3 +103,148 @@ def _cursor(text: str) -> Cursor | None:
         return Cursor.parse(text)
     except ValueError:
         raise BadRequest("this is no cursor", "give back `older` or `newer` as it came") from None
+
+
+class ChangeWords(FilterWords):
+    """The words of a filter of transactions, and a condition on values."""
+
+    where: str = Field(
+        "",
+        description="`status = paid`, `amount > 100`, `status changed`, `status: pending -> paid`, "
+        "joined with `and`",
+    )
+
+
+class ChangesOut(Schema):
+    """A page of changes."""
+
+    items: list[dict[str, Any]]
+    #: Where to go on; null: there is nothing more.
+    next: str | None
+    complete: bool = Field(description="false: there is more, or the time was over; see `next`")
+    searched_back_to: str | None = None
+    #: Changes left out because their row before is unknown: nobody knows whether they match.
+    unknown: int = 0
+    coverage: dict[str, Any]
+
+
+@page(role=VIEWER, record=(*ROWS, Action.SEARCHED))
+@router.get("/changes", tags=["changes"], response=ChangesOut, summary="Find changes")
+def changes(
+    request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
+) -> dict[str, Any]:
+    """The changes of one slot that match, newest first."""
+    wanted, place = _wanted(words), _place(paging.cursor)
+    try:
+        found = find_changes(
+            reading_session(),
+            wanted,
+            cursor=place,
+            limit=paging.limit,
+            budget_seconds=BUDGET_SECONDS,
+        )
+    except WhereError as error:
+        raise BadRequest(str(error)) from None
+    searched_changes(wanted)
+    viewed_changes(change for _, change in found.rows)
+    records = RecordWriter(reading_session(), wanted.slot)
+    return {
+        "items": [records.record(each) for each in found.rows],
+        "next": str(found.older) if found.older else None,
+        "complete": found.complete,
+        "searched_back_to": utc_text(found.searched_back_to),
+        "unknown": found.unknown,
+        "coverage": _coverage(wanted),
+    }
+
+
+@page(role=VIEWER, record=ROWS)
+@router.get("/history", tags=["changes"], response=ChangesOut, summary="Follow changes in order")
+def follow(
+    request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
+) -> dict[str, Any]:
+    """The changes of one slot that match, oldest first, in the order of their commits.
+
+    Give `next` back as `cursor` to go on; at the end it is where later changes will begin.
+    """
+    wanted, place = _wanted(words), _place(paging.cursor)
+    return {**_forwards(wanted, place, paging.limit), "coverage": _coverage(wanted)}
+
+
+@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
+@router.get(
+    "/transactions/{int:transaction_id}/changes",
+    response=ChangesOut,
+    summary="The changes of one transaction",
+)
+def changes_of_transaction(
+    request: HttpRequest, transaction_id: int, words: Query[ChangeWords], paging: Query[Paging]
+) -> dict[str, Any]:
+    """What one committed transaction changed, in its own order."""
+    row, slot, number = find_one(transaction_id)
+    if row.commit_seq is None:
+        raise BadRequest(
+            f"transaction {transaction_id} is {row.state}: it has no place in history",
+            "only what has committed can be read here",
+        )
+    given = {**words.given(), "transaction": str(transaction_id)}
+    wanted = _checked(WantedChanges.from_words(slot, given))
+    place = _place(paging.cursor) or Place(number, row.commit_seq, 0)
+    answer = _forwards(wanted, place, paging.limit)
+    answer["next"] = None if answer["complete"] else answer["next"]
+    return {**answer, "coverage": coverage_json(slot)}
+
+
+def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[str, Any]:
+    """A page in the order of history, as far as the time of one answer goes."""
+    deadline = time.monotonic() + BUDGET_SECONDS
+    writer = RecordWriter(reading_session(), wanted.slot)
+    found: list[Found] = []
+    complete = True
+    try:
+        for batch in ChangeScan(
+            reading_session(), wanted, place=place, batching=Batching(PAGE, PAGE)
+        ).batches():
+            found += batch.found
+            place = batch.place
+            if len(found) > limit or time.monotonic() > deadline:
+                complete = False
+                break
+    except WhereError as error:
+        raise BadRequest(str(error)) from None
+    if len(found) > limit:
+        row, change = found[limit - 1]
+        place = Place(writer.life(row.incarnation_id), row.commit_seq or 0, change.seq)
+    searched_changes(wanted)
+    viewed_changes(change for _, change in found[:limit])
+    return {
+        "items": [writer.record(each) for each in found[:limit]],
+        "next": str(place) if place else None,
+        "complete": complete,
+    }
+
+
+def _wanted(words: ChangeWords) -> WantedChanges:
+    return _checked(WantedChanges.from_words(slot_named(words.slot), words.given()))
+
+
+def _checked(wanted: WantedChanges) -> WantedChanges:
+    if wanted.trouble:
+        raise BadRequest(wanted.trouble, "see /api/v1/docs")
+    return wanted
+
+
+def _place(text: str) -> Place | None:
+    if not text:
+        return None
+    place = Place.parse(text)
+    if place is None:
+        raise BadRequest("this is no cursor", "give back `next` as it came")
+    return place
+
+
+def _coverage(wanted: WantedChanges) -> dict[str, Any]:
+    """Of the slot, and of the table where the filter names one."""
+    tables = wanted.filter.tables
+    named = tables[0].partition(".") if len(tables) == 1 else ("", "", "")
+    return coverage_json(wanted.slot, (named[0], named[2]) if named[1] else None)

@@ -1,12 +1,106 @@
-"""Tags of lists of transactions: their lines, and addresses with one filter changed."""
+"""Tags of lists of transactions: their lines, and addresses with one filter changed.
+
+A line is written here, since a page has fifty of them. Every value and name goes through
+``escape`` or ``format_html``; nothing else of a source is written.
+"""
+
+import datetime as dt
+from html import escape
 
 from django import template
+from django.urls import reverse
+from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
 from replview.features.transactions.list_page import list_url as url_of
+from replview.health.open_transactions import Touched
 from replview.store.read.transactions.listing import TransactionFilter
-from replview.ui.changes.transaction_line_html import name_html, tables_html, transaction_line_html
+from replview.text.formats import bytes_words, count_words
 from replview.ui.changes.transaction_lines import TransactionLine
+from replview.ui.component_html import chip_html, copy_html, op_html, state_html
+
+_UNKNOWN = '<i class="unknown">unknown</i>'
+
+
+def transaction_line_html(line: TransactionLine, *, several: bool) -> str:
+    """When, which, its state, what it touched, who; ``several``: of several slots, so of which."""
+    row = line.row
+    changes = count_words(line.changes)
+    size = "unknown" if row.size_bytes is None else bytes_words(row.size_bytes)
+    slot = f'<td class="col-slot second">{escape(line.slot)}</td>' if several else ""
+    return (
+        f'<tr{_classes(line)} data-tx="{row.id}"><td class="col-time">{_when(line)}</td>'
+        f'<td class="col-name">{name_html(line)}</td>'
+        f'<td class="col-state">{state_html(row.state, wordless=line.wordless)}</td>'
+        f'<td class="col-tables">{tables_html(line)}</td><td class="col-actor">{_who(line)}</td>'
+        f'<td class="col-origin">{escape(row.origin or "")}</td>{slot}'
+        f'<td class="col-changes num">{f"<s>{changes}</s>" if line.lost else changes}</td>'
+        f'<td class="col-size num">{size}</td></tr>'
+    )
+
+
+def name_html(line: TransactionLine) -> str:
+    """Its gid or xid, to copy; empty where it has neither."""
+    return copy_html(line.name, "xid or gid", plain=True, cut=True) if line.name else ""
+
+
+def tables_html(line: TransactionLine) -> str:
+    """The busiest tables with their counts, how many more, and its messages."""
+    written = "".join(map(_touched, line.tables))
+    if line.more_tables:
+        told = escape(line.more_told)
+        written += (
+            f'<span class="quiet more-tables" data-tip="{told}">+{len(line.more_tables)}'
+            f'<span class="visually-hidden"> more: {told}</span></span>'
+        )
+    if line.row.messages:
+        written += op_html("M")
+        if not line.tables:
+            if line.prefix:
+                written += f'<code class="prefix cut">{escape(line.prefix)}</code>'
+            written += '<span class="quiet tail">message only</span>'
+    elif not line.tables:
+        left_out = line.row.state == "skipped"
+        words = "left out by decision" if left_out else "no published change"
+        written += f'<span class="quiet">{words}</span>'
+    return f'<span class="touched-tables">{written}</span>'
+
+
+def _touched(table: Touched) -> str:
+    counts = "".join(op_html(letter, number) for letter, number in table.operations)
+    return f'<span class="touched"><code class="cut">{escape(table.name)}</code>{counts}</span>'
+
+
+def _classes(line: TransactionLine) -> str:
+    names = "no-longer" if line.lost else "open-row" if line.open else ""
+    names += " selected" if line.chosen else ""
+    return f' class="{names.strip()}"' if names else ""
+
+
+def _when(line: TransactionLine) -> str:
+    current = ' aria-current="true"' if line.chosen else ""
+    return (
+        f'<a class="plain-link" data-row href="{reverse("transaction", args=[line.row.id])}"'
+        f"{current}>{_time(line.time)}</a>"
+    )
+
+
+def _time(moment: dt.datetime | None) -> str:
+    """Not by the keyboard, as other times: the link about it is."""
+    if moment is None:
+        return '<span class="unknown">unknown</span>'
+    shown = f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S}"
+    return f'<time datetime="{moment.isoformat()}" data-time="clock">{shown}</time>'
+
+
+def _who(line: TransactionLine) -> str:
+    row = line.row
+    if row.actor is None:
+        return _UNKNOWN
+    actor = escape(row.actor)
+    grade = chip_html(row.actor_grade, line.grade_kind) if row.actor_grade else ""
+    return f'<span class="cut" title="{actor}">{actor}</span>{grade}'
+
 
 register = template.Library()
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from replview.features.transactions import list_views as transactions
+from replview.features.transactions import list_page as transactions
 from replview.features.transactions import views as transaction
 from replview.ui import filters
 

@@ -1,15 +1,227 @@
 """*Make trouble*: a demo's page only; anywhere else there is no such page."""
 
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.page import OPERATOR, VIEWER, Nav, page
-from replview.features.trouble.page import build_page
 from replview.store import demo_troubles as troubles
+from replview.store.demo_troubles import State, Told
+from replview.store.models import Alert, AlertRule
 from replview.store.write.access_record import Action, note
+from replview.text.formats import age_words, plural
+
+#: The demo's own source and slot.
+_SOURCE, _SLOT = "shop", "replview"
+
+_K = AlertRule.Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What the page says of one trouble."""
+
+    title: str
+    #: What will happen, in two sentences at most.
+    about: str
+    #: The kinds of rule that see it.
+    kinds: Sequence[str]
+    #: Pages to look at: word, name of its address, further parts of it.
+    look: Sequence[tuple[str, str, tuple[str, ...]]]
+    #: What its end does, after *At the end:*.
+    ends: str
+
+
+_SLOT_PAGE = ("its slot", "slot", (_SOURCE, _SLOT))
+_SLOTS = ("all slots", "slots", ())
+_LAG = ("lag over time", "lag", ())
+_ALERTS = ("alerts", "alerts", ())
+_FLIGHT = ("what is in flight", "in-flight", ())
+
+WORDS: dict[str, Words] = {
+    "paused-receiver": Words(
+        title="Pause the receiver",
+        about="The process that reads the slot is stopped by a signal. To the server it is still "
+        "connected; its heartbeat stops, and the slot retains WAL.",
+        kinds=(_K.RECEIVER_DOWN,),
+        look=(_SLOT_PAGE, _LAG, _ALERTS),
+        ends="it goes on where it was: nothing is lost.",
+    ),
+    "prepared-transaction": Words(
+        title="Leave a prepared transaction",
+        about="Two notes are prepared as trouble_forgotten, and nobody will ever decide. It holds "
+        "WAL, locks and vacuum.",
+        kinds=(_K.PREPARED_AGE,),
+        look=(_FLIGHT, _SLOT_PAGE, _ALERTS),
+        ends="it is rolled back.",
+    ),
+    "long-transaction": Words(
+        title="Leave a transaction open",
+        about="A session writes a note and then waits, idle in transaction. Every slot must keep "
+        "WAL from its beginning on.",
+        kinds=(_K.LONG_TRANSACTION,),
+        look=(_FLIGHT, _SLOT_PAGE, _ALERTS),
+        ends="it is rolled back, its session closed.",
+    ),
+    "flood": Words(
+        title="Flood it",
+        about="The whole price list is repriced, again and again, faster than it can be stored. "
+        "The slot comes to retain some 24 MB and is kept there; at most 300 MB are written.",
+        kinds=(_K.RETAINED_WAL, _K.LAG),
+        look=(_LAG, _SLOT_PAGE, _ALERTS),
+        ends="it is over once the receiver has caught up.",
+    ),
+    "idle-slot": Words(
+        title="Forget a slot",
+        about="A slot debezium_billing appears that nobody reads, and retains 1.6 MB of WAL more "
+        "every second.",
+        kinds=(_K.SLOT_INACTIVE,),
+        look=(_SLOTS, _LAG, _ALERTS),
+        ends="it is dropped.",
+    ),
+    "lost-slot": Words(
+        title="Lose a slot",
+        about="A slot debezium_orders is left behind until the server removes WAL that it still "
+        "needs: its limit is set low for a moment. replview's own slot is never in danger.",
+        kinds=(_K.SLOT_LOST,),
+        look=(_SLOTS, _LAG, _ALERTS),
+        ends="it is dropped, the limit is as before.",
+    ),
+    "schema-change": Words(
+        title="Change a table",
+        about="The table receipts gets a column cashier: whoever reads it downstream may not know "
+        "it.",
+        kinds=(_K.SCHEMA_CHANGE,),
+        look=(("its relations", "relations", ()), _SLOT_PAGE, _ALERTS),
+        ends="the column is dropped, which is one more change. The alert stays until it is seen.",
+    ),
+    "poison-change": Words(
+        title="Write what cannot be stored",
+        about="The store refuses one row of audit_notes. The receiver stops before it, and skips "
+        "nothing: somebody must decide.",
+        kinds=(_K.POISON_CHANGE,),
+        look=(_SLOT_PAGE, _LAG, _ALERTS),
+        ends="the store accepts the row, and it is tried again.",
+    ),
+}
+
+
+def links(words: Words) -> list[tuple[str, str]]:
+    """Word and address of each page to look at."""
+    return [(word, reverse(name, args=args)) for word, name, args in words.look]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One trouble."""
+
+    told: Told
+    words: Words
+    #: Word and address.
+    links: list[tuple[str, str]]
+    #: Those that fired since it began, the oldest first.
+    alerts: list[Alert]
+    now: dt.datetime
+
+    @property
+    def level(self) -> str:
+        """Of ``health.states``: how it looks."""
+        if self.told.state == State.OFF:
+            return "idle"
+        return "now" if self.alerts else "look"
+
+    @property
+    def state(self) -> str:
+        """What it is now, with since when."""
+        told = self.told
+        if told.wanted and told.state == State.OFF:
+            return "asked for"
+        word = {State.OFF: "off", State.COMING: "coming", State.ON: "on", State.ENDING: "ending"}
+        if told.state == State.OFF or told.since is None:
+            return word[told.state]
+        return f"{word[told.state]} for {age_words(self.now - told.since)}"
+
+    @property
+    def left(self) -> str:
+        """Until it ends by itself; empty where it does not."""
+        told = self.told
+        if told.ends_at is None or not told.wanted or told.state not in (State.COMING, State.ON):
+            return ""
+        return age_words(max(told.ends_at - self.now, dt.timedelta(0)))
+
+
+def build_page() -> dict[str, Any]:
+    """What the templates need."""
+    now = timezone.now()
+    told = troubles.read()
+    alerts = _alerts(told)
+    cards = [
+        Card(
+            told=one,
+            words=WORDS[one.name],
+            links=links(WORDS[one.name]),
+            alerts=alerts[one.name],
+            now=now,
+        )
+        for one in told
+    ]
+    alive = troubles.maker_is_alive()
+    return {"cards": cards, "alive": alive, "sentence": _sentence(cards, alive)}
+
+
+def _sentence(cards: list[Card], alive: bool) -> dict[str, str]:
+    on = [card for card in cards if card.told.state != State.OFF]
+    if not alive:
+        return {
+            "level": "unknown",
+            "title": "Nobody makes trouble now.",
+            "cause": "The demo's process for it does not answer; its log is logs/trouble.log.",
+        }
+    if not on:
+        return {
+            "level": "idle",
+            "title": "No trouble now.",
+            "cause": "This is a demo: nobody minds what happens to the shop.",
+            "next": "make some, and watch what replview says.",
+        }
+    firing = sum(len(card.alerts) for card in on)
+    return {
+        "level": "now" if firing else "look",
+        "title": f"{plural(len(on), 'trouble')} now.",
+        "cause": f"{plural(firing, 'alert')} firing." if firing else "No alert yet.",
+    }
+
+
+def _alerts(told: list[Told]) -> dict[str, list[Alert]]:
+    """What fires of the kinds that see a trouble, since it began; nothing of one that is off."""
+    on = [one for one in told if one.state != State.OFF and one.asked_at is not None]
+    kinds = {kind for one in on for kind in WORDS[one.name].kinds}
+    rows = (
+        list(
+            Alert.objects.filter(state=Alert.State.FIRING, rule__kind__in=kinds)
+            .select_related("rule")
+            .order_by("fired_at", "pk")
+        )
+        if on
+        else []
+    )
+    found: dict[str, list[Alert]] = defaultdict(list)
+    for one in on:
+        for row in rows:
+            began = one.asked_at if one.wanted else None
+            recent = began is None or (row.fired_at is not None and row.fired_at >= began)
+            if row.rule.kind in WORDS[one.name].kinds and recent:
+                found[one.name].append(row)
+    return found
 
 
 @page(role=VIEWER, nav=Nav(group="Demo", label="Make trouble", icon="trouble"))

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.access.reading import AccessFilter, forget, forgettable, record_json, walk
-from replview.features.access_record.page import Line, csv_pieces, json_pieces
+from replview.features.access_record.views import Line, csv_pieces, json_pieces
 from replview.management.instance import InstanceCommand, table_of
 from replview.store.models import AccessRecord
 from replview.store.read.transactions.transaction_filter import TransactionFilter

@@ -1,10 +1,22 @@
 """``replview monitoring grafana|prometheus-rules|scrape-config``: files for those two."""
 
 from argparse import ArgumentParser
+from importlib.resources import files
 from typing import Any
 
-from replview.features.monitoring.files import FILES, text_of
 from replview.management.instance import PlainCommand
+
+#: As the command calls them, and the file each is.
+FILES = {
+    "grafana": "grafana.json",
+    "prometheus-rules": "prometheus-rules.yml",
+    "scrape-config": "scrape-config.yml",
+}
+
+
+def text_of(what: str) -> str:
+    """One of the files."""
+    return (files("replview.features.monitoring") / "provisioning" / FILES[what]).read_text()
 
 
 class Command(PlainCommand):

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from replview.features.alerts.built_in import BUILT_IN
-from replview.features.monitoring.files import FILES, text_of
+from replview.management.commands.monitoring import FILES, text_of
 from tests.features.monitoring.scrapes import Scrape
 
 PROMTOOL = shutil.which("promtool") or ""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from replview.features.transactions.tags import transaction_line_html
 from replview.health.open_transactions import Touched
 from replview.store.read.rows import TransactionRow
-from replview.ui.changes.transaction_line_html import transaction_line_html
 from replview.ui.changes.transaction_lines import TransactionLine
 
 HOSTILE = "\"><img src=x onerror=1>'"
