@@ -32,4 +32,4 @@ def components(request: HttpRequest) -> HttpResponse:
         "lsn": LSNField().to_python("2/4E91A6F0"),
         "moment": timezone.now() - timedelta(minutes=16),
     }
-    return render(request, "gallery/components.html", page)
+    return render(request, "ui/gallery/components.html", page)

@@ -26,6 +26,19 @@ def slot_asked_for(name: str) -> Slot | None:
     return slots.order_by(F("heartbeat_at").desc(nulls_last=True), "id").first()
 
 
+def slot_of(request: HttpRequest) -> Slot | None:
+    """The slot that the address names, or the one that was read last, which becomes the header's
+    scope; None: there is none at all. Raises ``Http404`` for a name that no slot has.
+    """
+    name = request.GET.get("slot", "")
+    slot = slot_asked_for(name)
+    if slot is None and name:
+        raise Http404(f"there is no slot {name!r}")
+    if slot is not None and not name:
+        scope_to(request, slot)
+    return slot
+
+
 def scope_to(request: HttpRequest, slot: Slot | str) -> None:
     """Let the header's scope be this slot, whatever the address says."""
     given = request.GET.copy()

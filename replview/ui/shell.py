@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 
@@ -20,6 +21,7 @@ from replview.health.states import Level
 from replview.health.watched import OtherView
 from replview.text.addresses import in_flight_url, of_slot, slot_page_url, stream_url
 from replview.text.formats import bytes_words, rate_words
+from replview.ui.params import scope_to
 
 #: Groups of the navigation; the one without a title stands apart.
 GROUPS = ("Watch", "Browse", "Health", "Export", "")
@@ -59,6 +61,39 @@ def fleet_of(request: HttpRequest) -> Fleet:
         fleet = read_fleet()
         request.replview_fleet = fleet  # type: ignore[attr-defined]
     return fleet
+
+
+def slot_view_of(request: HttpRequest) -> SlotView | None:
+    """As ``params.slot_of``, out of the fleet, with what is to be said of the slot."""
+    fleet, name = fleet_of(request), request.GET.get("slot", "")
+    if name:
+        view = fleet.find_slot(name)
+        if view is None:
+            raise Http404(f"there is no slot {name!r}")
+        return view
+    view = max(fleet.slots, key=_read_last, default=None)
+    if view is not None:
+        scope_to(request, view.slot)
+    return view
+
+
+def _read_last(view: SlotView) -> tuple[bool, datetime | None, int]:
+    return view.slot.heartbeat_at is not None, view.slot.heartbeat_at, -view.slot.pk
+
+
+def no_slot(
+    request: HttpRequest,
+    title: str,
+    idle: str,
+    why: str,
+    *,
+    cause: str = "No slot is known.",
+    next: str = "add a source and a slot.",
+    run: str = "replview source add shop postgresql://user@host/database",
+) -> HttpResponse:
+    """A page of one slot where there is none: what it would show, and how to begin."""
+    page = {"title": title, "idle": idle, "why": why, "cause": cause, "next": next, "run": run}
+    return render(request, "ui/no_slot.html", page)
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from datetime import UTC
 
-from django.db.models import F
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
@@ -14,8 +13,8 @@ from replview.features.actors.filters import wanted_of
 from replview.features.actors.page import read_actor_page, read_actors_page
 from replview.store.models import Slot
 from replview.store.read.coverage import coverage_of
-from replview.ui.params import Params, scope_to
-from replview.ui.shell import fleet_of
+from replview.ui.params import Params
+from replview.ui.shell import no_slot, slot_view_of
 
 
 @page(role=VIEWER, nav=Nav(group="Browse", label="Actors", icon="actor", one_slot=True))
@@ -24,7 +23,7 @@ def actors(request: HttpRequest) -> HttpResponse:
     """Everybody of one slot, nobody named among them."""
     slot = _slot(request)
     if slot is None:
-        return render(request, "actors/no_slot.html")
+        return _no_slot(request)
     today = timezone.now().astimezone(UTC).date()
     page = read_actors_page(slot, wanted_of(request), today)
     content = {"page": page, "slot": slot, "coverage": coverage_of(reading_session(), slot)}
@@ -37,7 +36,7 @@ def actor(request: HttpRequest) -> HttpResponse:
     """One actor of one slot; an empty name is nobody named."""
     slot = _slot(request)
     if slot is None:
-        return render(request, "actors/no_slot.html")
+        return _no_slot(request)
     wanted = wanted_of(request)
     if "actor" not in request.GET:
         return redirect(wanted.url(slot))
@@ -50,17 +49,16 @@ def actor(request: HttpRequest) -> HttpResponse:
 
 
 def _slot(request: HttpRequest) -> Slot | None:
-    """The slot named, or the one read last, which becomes the header's scope."""
-    fleet, name = fleet_of(request), request.GET.get("slot", "")
-    if name:
-        found = fleet.find_slot(name)
-        if found is None:
-            raise Http404(f"there is no slot {name!r}")
-        return found.slot
-    rows = Slot.objects.order_by(F("heartbeat_at").desc(nulls_last=True), "id")
-    first = rows.values_list("pk", flat=True).first()
-    found = next((view for view in fleet.slots if view.slot.pk == first), None)
-    if found is None:
-        return None
-    scope_to(request, found.slot)
-    return found.slot
+    view = slot_view_of(request)
+    return view.slot if view is not None else None
+
+
+def _no_slot(request: HttpRequest) -> HttpResponse:
+    return no_slot(
+        request,
+        "Actors",
+        "Nobody yet.",
+        "Actors are those of one slot's record. The command shows every statement before it runs "
+        "one.",
+        run="replview slot add SOURCE SLOT",
+    )

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
@@ -27,7 +27,8 @@ from replview.text.addresses import find_url, row_url
 from replview.ui.changes.cells import Block, Cell
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.filters import saved_filters
-from replview.ui.params import Params, scope_to, slot_asked_for
+from replview.ui.params import Params, slot_asked_for, slot_of
+from replview.ui.shell import no_slot
 
 PAGE_ROWS = 50
 #: What a page may spend on searching.
@@ -312,17 +313,18 @@ def _short(cell: Cell | None) -> Cell | None:
 @require_GET
 def find(request: HttpRequest) -> HttpResponse:
     """The form, and what its words find. Every search is a link."""
-    name = request.GET.get("slot", "")
-    slot = slot_asked_for(name)
-    if slot is None and name:
-        raise Http404(f"there is no slot {name!r}")
+    slot = slot_of(request)
     if slot is None:
-        return render(request, "find/no_slot.html")
+        return no_slot(
+            request,
+            "Find",
+            "Nothing to search.",
+            "This page finds changes by the values they wrote. Add a source and a slot to begin a "
+            "record; the command shows first what it will do on the server.",
+            cause="No slot is known, so nothing is recorded.",
+        )
     page = read_page(request.GET, slot)
     searched_changes(page.wanted)
-    # The header's scope is the slot that is searched, chosen or not.
-    if not name:
-        scope_to(request, slot)
     content = {"page": page, "slot": slot, "saved": saved_filters(request, "find")}
     return render(request, "find/find.html", content)
 

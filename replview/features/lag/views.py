@@ -21,7 +21,7 @@ from replview.features.lag.page import (
 )
 from replview.ui.charts.query import LagQuery
 from replview.ui.params import scope_to
-from replview.ui.shell import fleet_of
+from replview.ui.shell import fleet_of, no_slot
 from replview.ui.streaming import stream
 
 
@@ -33,7 +33,15 @@ def lag(request: HttpRequest) -> HttpResponse:
     if not query.slots:
         name = first_slot()
         if not name:
-            return render(request, "lag/no_slot.html")
+            return no_slot(
+                request,
+                "Lag",
+                "Nothing is sampled yet.",
+                "This page draws what each replication slot retains and how far its consumer is "
+                "behind. Add a source: its slots are sampled every few seconds, and nothing is "
+                "changed on the server.",
+                next="add a source; every slot on it is sampled, replview's or not.",
+            )
         # The header's scope is the slot that is shown, chosen or not.
         scope_to(request, name)
         query = LagQuery.of(request.GET)

@@ -1,6 +1,6 @@
 """The live page. Its drawer is a view of the transaction: ``views.transaction``."""
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET, require_POST
 
@@ -14,7 +14,8 @@ from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Action, note
 from replview.text.problem import split_remedy
-from replview.ui.params import scope_to, slot_asked_for
+from replview.ui.params import slot_of
+from replview.ui.shell import no_slot
 
 _TABLES_OFFERED = 200
 
@@ -23,15 +24,16 @@ _TABLES_OFFERED = 200
 @require_GET
 def live_page(request: HttpRequest) -> HttpResponse:
     """Transactions as they commit. The rows come over the socket; this is all around them."""
-    wanted = request.GET.get("slot", "")
-    slot = slot_asked_for(wanted)
-    if slot is None and wanted:
-        raise Http404(f"there is no slot {wanted!r}")
+    slot = slot_of(request)
     if slot is None:
-        return render(request, "live_page/no_slot.html")
-    # The header's scope is the slot that is shown, chosen or not.
-    if not wanted:
-        scope_to(request, slot)
+        return no_slot(
+            request,
+            "Live",
+            "Nothing to watch yet.",
+            "Live shows the transactions of one slot as they commit. Watch without a trace with "
+            "replview watch, or add a source and a slot; each command shows first what it will do.",
+            run="replview watch postgresql://user@host/database",
+        )
     tables = Relation.objects.filter(slot=slot).order_by("schema", "table")
     names = list(dict.fromkeys(f"{t.schema}.{t.table}" for t in tables[:_TABLES_OFFERED]))
     page = {

@@ -1,4 +1,4 @@
-"""The overview, with its strip of figures: must I do something? Sources worst first, what is open, what happened."""
+"""The overview: must I do something? Figures, sources worst first, what is open, what happened."""
 
 from dataclasses import dataclass
 from datetime import timedelta

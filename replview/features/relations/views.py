@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from django.db.models import F
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET
 
@@ -13,12 +12,11 @@ from replview.features.relations.history_page import SchemaPage, read_schema_pag
 from replview.features.relations.page import read_relations_page, wanted_of
 from replview.features.relations.schema_history import schema_history
 from replview.features.relations.source_now import full_cost, read_source_now
-from replview.health.fleet import SlotView
-from replview.store.models import Relation, RelationVersion, Slot
+from replview.store.models import Relation, RelationVersion
 from replview.store.read.coverage import coverage_of
 from replview.text.addresses import relation_url
 from replview.ui.params import scope_to
-from replview.ui.shell import fleet_of
+from replview.ui.shell import no_slot, slot_view_of
 from replview.ui.versions import shape_of
 
 
@@ -26,9 +24,16 @@ from replview.ui.versions import shape_of
 @require_GET
 def relations(request: HttpRequest) -> HttpResponse:
     """All tables of one slot."""
-    view = _slot(request)
+    view = slot_view_of(request)
     if view is None:
-        return render(request, "relations/no_slot.html")
+        return no_slot(
+            request,
+            "Relations",
+            "No table yet.",
+            "Tables are those of one slot's stream. The command shows every statement before it "
+            "runs one.",
+            run="replview slot add SOURCE SLOT",
+        )
     page = read_relations_page(view.slot, wanted_of(request))
     return render(request, "relations/relations.html", {"page": page, "slot": view.slot})
 
@@ -38,7 +43,7 @@ def relations(request: HttpRequest) -> HttpResponse:
 def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
     """One table's versions; ``whole`` asks for what is else loaded afterwards."""
     row = _find(relation_id)
-    _scope(request, row.slot)
+    scope_to(request, row.slot)
     page = read_schema_page(request, row)
     content: dict[str, Any] = {"page": page, "relation": row, "slot": row.slot}
     if request.GET.get("whole") == "1":
@@ -68,29 +73,9 @@ def evidence(request: HttpRequest, relation_id: int) -> HttpResponse:
 def now(request: HttpRequest, relation_id: int) -> HttpResponse:
     """What the source's catalog says at this moment: at most five seconds."""
     row = _find(relation_id)
-    _scope(request, row.slot)
+    scope_to(request, row.slot)
     content = _now(row, read_schema_page(request, row))
     return render(request, "relations/_now.html", {"relation": row, "slot": row.slot, **content})
-
-
-def _slot(request: HttpRequest) -> SlotView | None:
-    """The slot named, or the one read last, which becomes the header's scope."""
-    fleet, name = fleet_of(request), request.GET.get("slot", "")
-    if name:
-        found = fleet.find_slot(name)
-        if found is None:
-            raise Http404(f"there is no slot {name!r}")
-        return found
-    rows = Slot.objects.order_by(F("heartbeat_at").desc(nulls_last=True), "id")
-    first = rows.values_list("pk", flat=True).first()
-    found = next((view for view in fleet.slots if view.slot.pk == first), None)
-    if found is not None:
-        _scope(request, found.slot)
-    return found
-
-
-def _scope(request: HttpRequest, slot: Slot) -> None:
-    scope_to(request, slot)
 
 
 def _find(relation_id: int) -> Relation:

@@ -1,6 +1,7 @@
 """The tag of a row's history: a change in its line, written here, since a page has fifty of them.
 
-Every value and name goes through ``escape`` or ``format_html``; nothing else of a source is written.
+Every value and name goes through ``escape`` or ``format_html``; nothing else of a source is
+written.
 """
 
 from html import escape

@@ -9,15 +9,13 @@ from django.views.decorators.http import require_GET
 from replview.access.page import ROWS, VIEWER, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.rows.page import read_page
-from replview.health.fleet import SlotView
 from replview.store.models import SlotIncarnation, Transaction
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.history import transaction_by_id
 from replview.store.write.access_record import viewed
 from replview.ui.changes.change_blocks import blocks_of
-from replview.ui.params import scope_to
 from replview.ui.row_start import read_start
-from replview.ui.shell import fleet_of
+from replview.ui.shell import no_slot, slot_view_of
 
 
 @page(
@@ -28,9 +26,16 @@ from replview.ui.shell import fleet_of
 @require_GET
 def rows(request: HttpRequest) -> HttpResponse:
     """A row's history; without a table or key, where to begin."""
-    view = _slot(request)
+    view = slot_view_of(request)
     if view is None:
-        return render(request, "rows/no_slot.html")
+        return no_slot(
+            request,
+            "Row history",
+            "No row yet.",
+            "A row's history is that of one slot's stream. The command shows every statement "
+            "before it runs one.",
+            run="replview slot add SOURCE SLOT",
+        )
     start = read_start(view.slot, request.GET)
     if start.table is not None and (start.key is not None or start.examples):
         viewed(relation_ids=start.table.relation_ids, subject="the history of a row"
@@ -54,27 +59,3 @@ def change(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
     page: dict[str, Any] = {"slot": life.slot, "row": row, "block": blocks_of(found)[0]}
     return render(request, "rows/_change.html", page)
-
-
-def _slot(request: HttpRequest) -> SlotView | None:
-    """The slot the address names, or the one that was read last; None where there is none."""
-    fleet = fleet_of(request)
-    wanted = request.GET.get("slot", "")
-    if wanted:
-        view = fleet.find_slot(wanted)
-        if view is None:
-            raise Http404(f"there is no slot {wanted!r}")
-        return view
-    view = max(
-        fleet.slots,
-        key=lambda each: (
-            each.slot.heartbeat_at is not None,
-            each.slot.heartbeat_at,
-            -each.slot.pk,
-        ),
-        default=None,
-    )
-    if view is not None:
-        # The header's scope is the slot that is shown, chosen or not.
-        scope_to(request, view.slot)
-    return view

@@ -37,7 +37,7 @@ from replview.ui.changes.transaction_lines import (
 )
 from replview.ui.filters import filter_text, saved_filters
 from replview.ui.params import Params, scope_to
-from replview.ui.shell import fleet_of
+from replview.ui.shell import fleet_of, no_slot
 
 _NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
 
@@ -306,7 +306,14 @@ def transactions(request: HttpRequest) -> HttpResponse:
     """One page of the list. Every view of it is a link."""
     views = list(fleet_of(request).slots)
     if not views:
-        return render(request, "transactions/no_slot.html")
+        return no_slot(
+            request,
+            "Transactions",
+            "No transaction yet.",
+            "This page lists every stored transaction. Add a source and a slot to begin a record; "
+            "the command shows first what it will do on the server.",
+            cause="No slot is known, so nothing is recorded.",
+        )
     name = request.GET.get("slot", "")
     slot = next((view.slot for view in views if str(view.slot) == name), None)
     if slot is None and name:

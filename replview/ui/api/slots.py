@@ -12,6 +12,7 @@ from replview.access.visibility import reading_session
 from replview.store.models import Slot
 from replview.store.read.changes.records import utc_text
 from replview.store.read.coverage import Gap, TableCoverage, coverage_of
+from replview.store.read.rows import Slot as SlotOnRecord
 from replview.ui.api.answers import BadRequest
 
 router = Router(tags=["slots"])
@@ -96,7 +97,7 @@ def coverage(request: HttpRequest, slot: str = "", table: str = "") -> dict[str,
     return coverage_json(slot_named(slot), table_named(table) if table else None)
 
 
-def coverage_json(slot: Slot, table: tuple[str, str] | None = None) -> dict[str, Any]:
+def coverage_json(slot: SlotOnRecord, table: tuple[str, str] | None = None) -> dict[str, Any]:
     """The coverage of a slot's record, of one table in it where one is named.
 
     "No change" may be said of a time between ``whole_since`` and ``stored_until``, and of no other.
