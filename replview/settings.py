@@ -143,9 +143,9 @@ MIDDLEWARE = [
     "replview.access.session_policy.SessionPolicyMiddleware",
     # Within the login, around all that may show rows.
     "replview.access.middleware.AccessRecordMiddleware",
-    "replview.access.visibility.VisibilityMiddleware",
+    "replview.access.middleware.VisibilityMiddleware",
     # Only the sources that the user sees are there.
-    "replview.access.guard.SeenMiddleware",
+    "replview.access.middleware.SeenMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "replview.access.guard.AllowedMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

@@ -4,21 +4,18 @@ A view without it is refused. Anonymous visitors are sent to the login (a progra
 401), and somebody without the role gets the page that says who could give it.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
-from django.utils.decorators import sync_and_async_middleware
 from django.utils.deprecation import MiddlewareMixin
 
 from replview.access.page import EVERYONE, SAFE_METHODS, SIGNED_IN, Page, page_of
-from replview.access.rights import Role, admins, role_of, sees_source, visible_sources
+from replview.access.rights import Role, admins, role_of, sees_source
 from replview.store.models import ApiToken, Source
-from replview.store.models.seen import only_of, seen_sources
+from replview.store.models.seen import seen_sources
 
 #: Admins named on the page; there may be many.
 _NAMED = 5
@@ -76,26 +73,6 @@ _NO_TOKEN = {
     "error": "no token, or one that is unknown, revoked or expired",
     "remedy": "send 'Authorization: Bearer rv_…' with a token of 'replview token create NAME'",
 }
-
-
-@sync_and_async_middleware
-def SeenMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """Within a request only the sources its user sees are there."""
-    if iscoroutinefunction(get_response):
-
-        async def answer_later(request: HttpRequest) -> HttpResponseBase:
-            with only_of(lambda: visible_sources(getattr(request, "user", None))):
-                response: HttpResponseBase = await get_response(request)
-            return response
-
-        return answer_later
-
-    def answer(request: HttpRequest) -> HttpResponseBase:
-        with only_of(lambda: visible_sources(getattr(request, "user", None))):
-            response: HttpResponseBase = get_response(request)
-        return response
-
-    return answer
 
 
 class AllowedMiddleware(MiddlewareMixin):

@@ -1,4 +1,6 @@
-"""Each request is a visit: who asks, from where, for which page; what it showed is noted after.
+"""What holds while a request is answered: what its user sees, and that it is a visit.
+
+A visit says who asks, from where, for which page; what it showed is noted after.
 
 Behind a proxy the web server itself puts the browser's address in place of the proxy's (uvicorn's
 ``--forwarded-allow-ips``): headers are not believed here.
@@ -7,17 +9,57 @@ Behind a proxy the web server itself puts the browser's address in place of the 
 import re
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
+from replview.access.rights import visible_sources
+from replview.access.visibility import use_visibility, visibility_of
+from replview.store.models.seen import only_of
 from replview.store.write.access_record import Via, Visit, settle, use_visit
 
 #: A proxy's name for the request is taken over where it looks like one.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _API = "/api/"
+
+
+def within(context: Callable[[HttpRequest], AbstractContextManager[Any]]) -> Callable[..., Any]:
+    """A middleware that answers a request within this context."""
+
+    @sync_and_async_middleware
+    def middleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
+        if iscoroutinefunction(get_response):
+
+            async def answer_later(request: HttpRequest) -> HttpResponseBase:
+                with context(request):
+                    response: HttpResponseBase = await get_response(request)
+                return response
+
+            return answer_later
+
+        def answer(request: HttpRequest) -> HttpResponseBase:
+            with context(request):
+                response: HttpResponseBase = get_response(request)
+            return response
+
+        return answer
+
+    return middleware
+
+
+def _user_of(request: HttpRequest) -> Any:
+    return getattr(request, "user", None)
+
+
+#: Within a request only the sources its user sees are there.
+SeenMiddleware = within(lambda request: only_of(lambda: visible_sources(_user_of(request))))
+#: Within a request readers see what its user may see; after the one that tells the user.
+VisibilityMiddleware = within(
+    lambda request: use_visibility(visibility_of(lambda: _user_of(request)))
+)
 
 
 @sync_and_async_middleware
@@ -57,7 +99,7 @@ def visit_of(request: HttpRequest) -> Visit:
 
 
 def _signed_in(request: HttpRequest) -> Any:
-    user = getattr(request, "user", None)
+    user = _user_of(request)
     return user if user is not None and user.is_authenticated else None
 
 

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _DISCOVERED_FOR_SECONDS = 3600.0
 #: The library's names of what the provider tells of itself.
-_TOLD = {
+_ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
     "OIDC_OP_TOKEN_ENDPOINT": "token_endpoint",
     "OIDC_OP_USER_ENDPOINT": "userinfo_endpoint",
@@ -62,8 +62,8 @@ def discovered() -> dict[str, Any]:
 
 def setting(name: str, *default: Any) -> Any:
     """The library's settings: addresses are the provider's own words."""
-    if name in _TOLD:
-        return discovered().get(_TOLD[name], *default[:1]) or ""
+    if name in _ENDPOINTS:
+        return discovered().get(_ENDPOINTS[name], *default[:1]) or ""
     return OIDCAuthenticationBackend.get_settings(name, *default)
 
 
@@ -82,7 +82,7 @@ class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         """Endpoints, which the library keeps as attributes."""
-        if name in _TOLD:
+        if name in _ENDPOINTS:
             return setting(name)
         raise AttributeError(name)
 

@@ -5,10 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
-from django.http import HttpRequest, HttpResponseBase
-from django.utils.decorators import sync_and_async_middleware
-
 from replview.access import rights
 from replview.store.django_session import DjangoSession, nobodys, rows
 from replview.store.read.mask_rules import Rule, rules_of_rows
@@ -29,10 +25,11 @@ def reading_session() -> DjangoSession:
 
 def visibility_for(user: Any) -> Visibility:
     """What this user may see; nothing is read before it is asked."""
-    return _visibility_of(lambda: user)
+    return visibility_of(lambda: user)
 
 
-def _visibility_of(user: Callable[[], Any]) -> Visibility:
+def visibility_of(user: Callable[[], Any]) -> Visibility:
+    """The same of whoever that is once it is asked: the API knows only when the token is read."""
     return Visibility(rows, lambda: _grants_of(user()))
 
 
@@ -65,28 +62,3 @@ def forget() -> None:
     for visibility in (nobodys, _visibility.get()):
         if visibility is not None:
             visibility.forget()
-
-
-@sync_and_async_middleware
-def VisibilityMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """Within a request readers see what its user may see; after the one that tells the user."""
-    if iscoroutinefunction(get_response):
-
-        async def answer_later(request: HttpRequest) -> HttpResponseBase:
-            with use_visibility(_visibility_in(request)):
-                response: HttpResponseBase = await get_response(request)
-            return response
-
-        return answer_later
-
-    def answer(request: HttpRequest) -> HttpResponseBase:
-        with use_visibility(_visibility_in(request)):
-            response: HttpResponseBase = get_response(request)
-        return response
-
-    return answer
-
-
-def _visibility_in(request: HttpRequest) -> Visibility:
-    """The user is asked for late: the API knows it only once the token is read."""
-    return _visibility_of(lambda: getattr(request, "user", None))

@@ -74,7 +74,7 @@ def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, Any]:
 
 
 def visible_jobs() -> QuerySet[HistoryJob]:
-    """The same of history jobs, which name a life of a slot and not the slot."""
+    """The same of history jobs, which name an incarnation of a slot and not the slot."""
     sources = current_visibility().sources
     rows = HistoryJob.objects.all()
     if sources is None:
@@ -85,9 +85,9 @@ def visible_jobs() -> QuerySet[HistoryJob]:
     return rows.filter(mine)
 
 
-def slot_of_life(life: str) -> Slot | None:
-    """The slot of ``source/slot-number``; None: it is gone, or no such life is named."""
-    source, _, rest = life.partition("/")
+def slot_of_incarnation(incarnation: str) -> Slot | None:
+    """The slot of ``source/slot-number``; None: it is gone, or no such incarnation is named."""
+    source, _, rest = incarnation.partition("/")
     name = rest.rpartition("-")[0]
     found = Slot.objects.select_related("source").filter(source__name=source, name=name).first()
     if found is None:
@@ -163,9 +163,9 @@ def withheld(
     return found
 
 
-def masked_for(life: str) -> dict[str, list[str]]:
-    """Tables and columns of a life that nobody is to see, as a history job needs them."""
-    found = withheld(slot_of_life(life)).masked
+def masked_for(incarnation: str) -> dict[str, list[str]]:
+    """Tables and columns of an incarnation that nobody is to see, as a history job needs them."""
+    found = withheld(slot_of_incarnation(incarnation)).masked
     return {name: sorted(columns) for name, columns in sorted(found.items())}
 
 

@@ -172,17 +172,17 @@ def _near_limit(
 
 def behind_words(behind: int, growth: float | None) -> str:
     """``Behind by 3.2 GB, catching up at 40 MB/s, about 80 s to go``; a pace only where known."""
-    said = f"Behind by {bytes_words(behind)}"
+    words = f"Behind by {bytes_words(behind)}"
     if growth is None:
-        return said
+        return words
     if growth < -_STEADY_BYTES_PER_SECOND:
         left = (
             age_words(behind / -growth) if behind / -growth >= 600 else _seconds(behind / -growth)
         )
-        return f"{said}, catching up at {bytes_words(-growth)}/s, about {left} to go"
+        return f"{words}, catching up at {bytes_words(-growth)}/s, about {left} to go"
     if growth > _STEADY_BYTES_PER_SECOND:
-        return f"{said} and falling behind, by {bytes_words(growth)}/s"
-    return f"{said}, neither catching up nor falling back"
+        return f"{words} and falling behind, by {bytes_words(growth)}/s"
+    return f"{words}, neither catching up nor falling back"
 
 
 def behind(reading: Reading, behind_bytes: int) -> Health:

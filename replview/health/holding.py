@@ -174,14 +174,14 @@ def _running_row(holders: list[Holder], look: Look) -> Row:
 
 def _standby_row(look: Look) -> Row:
     name = "Standby feedback"
-    told = look.holders.get("standbys")
-    if told is None:
+    known = look.holders.get("standbys")
+    if known is None:
         return Row(name=name, unknown="not looked at yet")
-    if not told:
+    if not known:
         return Row(name=name, text="no standby")
     feeding = list(standbys(look))
     if not feeding:
-        return Row(name=name, text="off", tip=f"{plural(len(told), 'standby', 'standbys')}, "
+        return Row(name=name, text="off", tip=f"{plural(len(known), 'standby', 'standbys')}, "
                    "none sends hot_standby_feedback")  # fmt: skip
     oldest = max(feeding, key=lambda holder: holder.oldest)
     return Row(name=name, text=_back(oldest.oldest), tip=oldest.name)
@@ -206,8 +206,8 @@ def _sentence(
     if unread > _BEHIND_BYTES and unread > retained * _SHARE:
         reader = "" if horizon.get("active") else ", and nobody reads it"
         return f"Its reader holds it: {bytes_words(unread)} of WAL are not confirmed yet{reader}."
-    if first is not None and (said := _blame_recorded(first, horizon)):
-        return said
+    if first is not None and (words := _blame_recorded(first, horizon)):
+        return words
     with_xid = [holder for holder in holders if holder.xid_age is not None]
     if not with_xid:
         return "Nothing open on the source holds it: restart_lsn follows as the slot is read."
@@ -239,13 +239,13 @@ def _blame(oldest: Holder, younger: list[Holder], horizon: dict[str, Any]) -> st
             f"{who} is the oldest still open, but younger than what the slot keeps: "
             "restart_lsn follows as the slot is read."
         )
-    said = (
+    words = (
         f"{who} pins restart_lsn and catalog_xmin: neither passes its beginning while it is open."
     )
     session = next((holder for holder in younger if holder.kind != oldest.kind), None)
     if session is not None:
-        said += f" {_who(session)} is younger and holds nothing more."
-    return said
+        words += f" {_who(session)} is younger and holds nothing more."
+    return words
 
 
 def _who(holder: Holder) -> str:

@@ -241,11 +241,11 @@ def read_registered() -> tuple[dict[int, Source], list[Slot]]:
     sources: dict[int, Source] = {}
     slots: list[Slot] = []
     for row in rows.values_list(*_SOURCE, *_OF_SLOT):
-        told, values = row[: len(_SOURCE)], row[len(_SOURCE) :]
+        of_source, values = row[: len(_SOURCE)], row[len(_SOURCE) :]
         # A source stands in the row of each of its slots.
-        source = sources.get(told[_SOURCE_ID])
+        source = sources.get(of_source[_SOURCE_ID])
         if source is None:
-            source = sources[told[_SOURCE_ID]] = Source.from_db(rows.db, _SOURCE, told)
+            source = sources[of_source[_SOURCE_ID]] = Source.from_db(rows.db, _SOURCE, of_source)
         if values[0] is not None:
             slot = Slot.from_db(rows.db, _SLOT, values)
             slot.source = source

@@ -78,7 +78,7 @@ class Cluster:
         primaries = sum(1 for server in self.servers if server.standby is False)
         standbys = sum(1 for server in self.servers if server.standby)
         unknown = len(self.servers) - primaries - standbys
-        said = [
+        parts = [
             plural(number, *words)
             for number, words in (
                 (primaries, ("primary", "primaries")),
@@ -87,7 +87,7 @@ class Cluster:
             )
             if number
         ]
-        return ", ".join([*said, plural(len(self.sources), "source")])
+        return ", ".join([*parts, plural(len(self.sources), "source")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +110,9 @@ def clusters_of(fleet: Fleet) -> list[Cluster]:
     found: dict[Hashable, Cluster] = {}
     for view in fleet.sources:
         known = view.source.system_identifier
-        told = known not in (None, "", "unknown")
-        key: Hashable = ("cluster", known) if told else ("alone", view.source.pk)
-        cluster = found.setdefault(key, Cluster(system_identifier=known if told else None))
+        is_known = known not in (None, "", "unknown")
+        key: Hashable = ("cluster", known) if is_known else ("alone", view.source.pk)
+        cluster = found.setdefault(key, Cluster(system_identifier=known if is_known else None))
         _server_for(cluster, view, looks).sources.append(view)
     for cluster in found.values():
         cluster.servers.sort(key=lambda server: server.standby is not False)

@@ -85,10 +85,10 @@ class Look:
         return self._answer(found, self.running is not None, row.received_at, whole)
 
     def _answer(
-        self, found: dict[str, Any] | None, told: bool, since: datetime, whole: bool
+        self, found: dict[str, Any] | None, listed: bool, since: datetime, whole: bool
     ) -> OnSource:
         at = self.looked_at
-        if at is None or not told:
+        if at is None or not listed:
             return OnSource(word="unknown", reason="not looked at yet", looked_at=at)
         if not self.fresh:
             return OnSource(word="unknown", reason="the source was last seen", found=found,

@@ -75,8 +75,8 @@ def _health(
 ) -> tuple[Health, str]:
     """The state, and what is to be run."""
     if now - seen_at > STALE_AFTER:
-        said = f"Unknown for {age_words(now - seen_at)}."
-        return Health(level=Level.UNKNOWN, title=said, cause="The source did not tell since."), ""
+        title = f"Unknown for {age_words(now - seen_at)}."
+        return Health(level=Level.UNKNOWN, title=title, cause="The source did not tell since."), ""
     enable = f"ALTER SUBSCRIPTION {identifier(name)} ENABLE;"
     if facts.get("subenabled") is False:
         return (
@@ -172,12 +172,12 @@ def _counted(facts: Mapping[str, Any]) -> str:
 
 def _conflicts(facts: Mapping[str, Any]) -> str:
     """By kind, of 18 and later: ``3 insert exists``."""
-    told = {name: value for name, value in facts.items() if name.startswith("confl_")}
-    if not told:
+    conflicts = {name: value for name, value in facts.items() if name.startswith("confl_")}
+    if not conflicts:
         return ""
     words: Iterable[str] = (
         f"{value:,} {name.removeprefix('confl_').replace('_', ' ')}"
-        for name, value in told.items()
+        for name, value in conflicts.items()
         if isinstance(value, int) and value
     )
     return ", ".join(words) or "none"

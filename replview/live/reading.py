@@ -208,7 +208,7 @@ def slot_facts(slot: Slot) -> dict[str, Any]:
 
 
 def find_slot(slot_id: int) -> Slot | None:
-    """The slot with its source and present life."""
+    """The slot with its source and present incarnation."""
     found = Slot.objects.select_related("source", "incarnation").filter(pk=slot_id)
     return found.first()
 

@@ -228,7 +228,7 @@ class LiveSocket(JSONSocket):
         now = cursor_of(feed)
         incarnation_id, seen = int(cursor["incarnation"]), int(cursor["commit_seq"])
         if incarnation_id != now["incarnation"]:
-            await self.send_json({"type": "caught_up", "new_life": True, "cursor": now})
+            await self.send_json({"type": "caught_up", "new_incarnation": True, "cursor": now})
             await self._send_history(feed)
             return
         missed = max(0, now["commit_seq"] - seen)

@@ -34,7 +34,7 @@ class Stretch:
     searched: int
 
 
-def _is_life_of(slot_id: int, incarnation_id: int) -> bool:
+def _is_incarnation_of(slot_id: int, incarnation_id: int) -> bool:
     """Whether it is one of this slot's: a browser names it, and may see this slot and no other."""
     return SlotIncarnation.objects.filter(pk=incarnation_id, slot_id=slot_id).exists()
 
@@ -79,7 +79,7 @@ def read_before(
     """The last ``wanted`` matching transactions before a place (None: the end of history)."""
     names = Names()
     stretch = Stretch(rows=[], markers=[], searched_to=before or 0, searched=0)
-    if filters.only_open or not _is_life_of(slot_id, incarnation_id):
+    if filters.only_open or not _is_incarnation_of(slot_id, incarnation_id):
         stretch.searched_to = 0
         return stretch
     page = wanted if filters.everything else READ_LIMIT
@@ -120,7 +120,7 @@ def read_between(
     """The newest ``limit`` of those after one place and up to another, both known."""
     names = Names()
     rows: list[TransactionRow] = []
-    if _is_life_of(slot_id, incarnation_id):
+    if _is_incarnation_of(slot_id, incarnation_id):
         rows = history.committed_before(reading_session(), incarnation_id, up_to + 1, limit)[::-1]
     rows = [row for row in rows if (row.commit_seq or 0) > after]
     found = _let_through(_with_ended(incarnation_id, rows, names, newest=False), filters)

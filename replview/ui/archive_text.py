@@ -13,9 +13,9 @@ from replview.text.formats import bytes_words, plural
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLine:
-    """One life of a slot."""
+    """One incarnation of a slot."""
 
-    #: ``shop/replview``, with the life's number where it is not the first.
+    #: ``shop/replview``, with the incarnation's number where it is not the first.
     name: str
     #: A commit that is there with all before it; None: unknown, or nothing is there.
     until: dt.datetime | None
@@ -101,7 +101,7 @@ def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
 
 
 def _not_there_yet(choice: Choice, standings: Sequence[Standing]) -> bool:
-    """Something of what was asked for is missing: of its life nothing went there since."""
+    """Something of what was asked for is missing: of its incarnation nothing went there since."""
     asked = choice.asked_at
     return asked is not None and any(
         one.waiting

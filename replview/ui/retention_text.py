@@ -52,11 +52,11 @@ def size_typed(size: int | None) -> str:
     return "none" if size is None else size_words(size)
 
 
-def has_words(told: SlotForecast) -> str:
+def has_words(forecast: SlotForecast) -> str:
     """``it has about 43 MB``."""
-    if told.store_bytes is None:
+    if forecast.store_bytes is None:
         return "what it has is not counted yet"
-    return f"it has about {bytes_words(told.store_bytes)}"
+    return f"it has about {bytes_words(forecast.store_bytes)}"
 
 
 def keeping_words(keeping: Keeping) -> str:
@@ -129,24 +129,24 @@ def days_words(days: float | None) -> str:
     return plural(round(days), "day")
 
 
-def slot_forecast_words(told: SlotForecast) -> str:
+def slot_forecast_words(forecast: SlotForecast) -> str:
     """Where its record goes from here, in a sentence."""
-    if told.bytes_per_day is None:
+    if forecast.bytes_per_day is None:
         return "its growth is unknown until a whole day is recorded"
-    grows = f"grows by {bytes_words(told.bytes_per_day)} a day"
-    if told.levels_off_bytes is None:
+    grows = f"grows by {bytes_words(forecast.bytes_per_day)} a day"
+    if forecast.levels_off_bytes is None:
         return f"{grows}, and keeps all of it"
-    level = f"levels off at about {bytes_words(told.levels_off_bytes)}"
-    if told.days_left is None:
+    level = f"levels off at about {bytes_words(forecast.levels_off_bytes)}"
+    if forecast.days_left is None:
         return f"{grows}; {level}"
-    if told.days_left == 0:
+    if forecast.days_left == 0:
         return f"{grows}; has what it may keep, and its oldest days go"
-    return f"{grows}; has what it may keep in {days_words(told.days_left)}"
+    return f"{grows}; has what it may keep in {days_words(forecast.days_left)}"
 
 
-def kept_words(told: SlotForecast) -> str:
+def kept_words(forecast: SlotForecast) -> str:
     """What the slot is to keep, as a table has it."""
-    return keeping_words(Keeping.of(told.slot))
+    return keeping_words(Keeping.of(forecast.slot))
 
 
 def how_words(alike: bool) -> str:

@@ -77,8 +77,8 @@ class Line:
     @property
     def compare_url(self) -> str:
         """Of a schema change: the two versions side by side; empty: it is none."""
-        told = self.event.detail if self.event.kind == "schema" else None
-        version = told.get("version_id") if isinstance(told, Mapping) else None
+        detail = self.event.detail if self.event.kind == "schema" else None
+        version = detail.get("version_id") if isinstance(detail, Mapping) else None
         return reverse("relation-version", args=[version]) if isinstance(version, int) else ""
 
     @property

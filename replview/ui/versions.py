@@ -206,15 +206,15 @@ class Diff:
 
     def counts(self) -> list[tuple[int, str]]:
         """``[(1, "added"), (1, "dropped"), (1, "type"), (11, "same")]``, without zeros."""
-        told: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for row in self.rows:
             words = {"changed": row.words, "renamed": ("likely renamed", *row.words[1:])}
             for word in words.get(row.kind, (row.kind,)):
                 short = {"type changed": "type"}.get(word, word)
-                told[short] = told.get(short, 0) + 1
+                numbers[short] = numbers.get(short, 0) + 1
         order = ["added", "dropped", "likely renamed", "type"]
-        rest = [word for word in told if word not in order and word != "same"]
-        return [(told[w], w) for w in (*order, *rest, "same") if w in told]
+        rest = [word for word in numbers if word not in order and word != "same"]
+        return [(numbers[w], w) for w in (*order, *rest, "same") if w in numbers]
 
 
 def compare(
@@ -253,9 +253,9 @@ def summary(before: Shape | None, after: Shape, diff: Diff | None = None) -> str
         return "first seen"
     diff = compare(before, after) if diff is None else diff
     alone = len(diff.changed) + len(diff.table) == 1
-    said = [_in_short(row, alone) for row in diff.changed]
-    said += [_table_in_short(change) for change in diff.table]
-    shown = said[:4] + ([f"{len(said) - 4} more"] if len(said) > 4 else [])
+    parts = [_in_short(row, alone) for row in diff.changed]
+    parts += [_table_in_short(change) for change in diff.table]
+    shown = parts[:4] + ([f"{len(parts) - 4} more"] if len(parts) > 4 else [])
     return ", ".join(shown) or "the same again"
 
 
@@ -267,23 +267,23 @@ def _renamed(
     pair: tuple[str, str],
 ) -> Row:
     words = ["likely renamed", *_key_words(old, new)]
-    told = [part for part in (evidence, carried_words(carried, pair)) if part]
-    return Row("renamed", old, new, tuple(words), "; ".join(told))
+    reasons = [part for part in (evidence, carried_words(carried, pair)) if part]
+    return Row("renamed", old, new, tuple(words), "; ".join(reasons))
 
 
 def _both(old: Column, new: Column, stable: bool) -> Row:
-    words, told = [], []
+    words, reasons = [], []
     if old.type_id != new.type_id:
         words.append("type changed")
         if old.type_id[0] == new.type_id[0] and old.type_id[0]:
-            told.append("same type, another modifier")
+            reasons.append("same type, another modifier")
         elif new.custom and not old.custom:
-            told.append("a custom type")
+            reasons.append("a custom type")
     words += _key_words(old, new)
     if not stable:
         words.append("moved")
-        told.append("dropped and added anew, or the table was: its values may be others")
-    return Row("changed" if words else "same", old, new, tuple(words), "; ".join(told))
+        reasons.append("dropped and added anew, or the table was: its values may be others")
+    return Row("changed" if words else "same", old, new, tuple(words), "; ".join(reasons))
 
 
 def _key_words(old: Column, new: Column) -> list[str]:

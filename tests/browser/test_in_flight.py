@@ -53,7 +53,7 @@ def test_it_appears_grows_and_leaves_without_a_reload(in_flight: Page, feeder: F
 
     expect(in_flight.locator(".flight-table")).to_have_count(0)
     expect(in_flight.locator(".ended-table tbody tr")).to_contain_text("aborted")
-    expect(in_flight.locator(".ended-table .life")).to_be_visible()
+    expect(in_flight.locator(".ended-table .lifecycle")).to_be_visible()
     assert in_flight.evaluate("window.same")
 
 
@@ -148,7 +148,7 @@ def test_what_is_read_stays_while_the_rest_is_renewed(in_flight: Page, feeder: F
     assert in_flight.evaluate("window.read.isConnected")
     feeder.end(opened, "aborted")
     expect(in_flight.locator(".flight-changes-head")).to_contain_text("none of them counts")
-    expect(in_flight.locator(".drawer .life-steps")).to_contain_text("aborted")
+    expect(in_flight.locator(".drawer .lifecycle-steps")).to_contain_text("aborted")
 
 
 def test_the_copied_statement_is_quoted(in_flight: Page, feeder: Feeder) -> None:

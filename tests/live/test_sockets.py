@@ -143,11 +143,11 @@ async def test_what_is_too_much_to_fill_is_named(feeder: Feeder, cookie: str) ->
     assert (more["id"], more["searched_to"]) == ("gap", 200)
 
 
-async def test_a_new_life_of_the_slot_is_told(feeder: Feeder, cookie: str) -> None:
+async def test_a_new_incarnation_of_the_slot_is_reported(feeder: Feeder, cookie: str) -> None:
     async with connected(feeder.slot_id, cookie) as socket:
         answer = await socket.start(cursor={"incarnation": 12345, "commit_seq": 7})
 
-    assert answer["new_life"] is True
+    assert answer["new_incarnation"] is True
 
 
 async def test_a_browser_that_does_not_keep_up_is_told_how_many_were_folded(

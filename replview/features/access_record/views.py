@@ -143,7 +143,7 @@ _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 _COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
             "source", "tables", "details")  # fmt: skip
 #: Told by the line itself, or of no use on it.
-_TOLD = {"relations"}
+_SHOWN_ELSEWHERE = {"relations"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,10 @@ class Line:
     def facts(self) -> str:
         """``120 rows · transaction 41``: what it did, never a value."""
         details = self.record.details
-        told = [_fact(name, value) for name, value in details.items() if name not in _TOLD]
-        return " · ".join(fact for fact in told if fact)
+        facts = [
+            _fact(name, value) for name, value in details.items() if name not in _SHOWN_ELSEWHERE
+        ]
+        return " · ".join(fact for fact in facts if fact)
 
     @property
     def via(self) -> str:

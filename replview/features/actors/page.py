@@ -305,8 +305,8 @@ def _table(page: ActorPage, span: Span, table: TableSum) -> TableLine:
     return TableLine(
         sums=table,
         name=name,
-        transactions_url=transactions_url(page.slot, **_said({"tables": name, **more})),
-        find_url=find_url(page.slot, **_said({"table": name, **more})),
+        transactions_url=transactions_url(page.slot, **_given({"tables": name, **more})),
+        find_url=find_url(page.slot, **_given({"table": name, **more})),
     )
 
 
@@ -371,8 +371,8 @@ def _transactions(
 ) -> str:
     until = f"{last + dt.timedelta(days=1)}" if last else ""
     words = {"actor": actor or _UNKNOWN_ACTOR, "since": f"{first}" if first else "", "until": until}
-    return transactions_url(slot, **_said(words))
+    return transactions_url(slot, **_given(words))
 
 
-def _said(words: Mapping[str, str]) -> dict[str, str]:
+def _given(words: Mapping[str, str]) -> dict[str, str]:
     return {name: word for name, word in words.items() if word}

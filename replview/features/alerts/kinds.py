@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from replview.store.models import AlertRule
+from replview.text.formats import NO_BREAK, UNITS, age_words, bytes_words
 
 
 class Unit(StrEnum):
@@ -30,16 +31,16 @@ class Subject(StrEnum):
     TABLE = "table"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of rule."""
 
     #: As pages call it.
     word: str
-    #: One sentence: what is measured.
-    about: str
     unit: Unit
     of: Subject
+    #: One sentence: what is measured.
+    about: str
     #: What to do when it fires.
     remedy: str
     #: Fires below the threshold instead of at or above it.
@@ -57,117 +58,87 @@ _K = AlertRule.Kind
 
 KINDS: dict[str, Kind] = {
     _K.SLOT_LOST: Kind(
-        word="Slot lost",
-        about="The source removed WAL that the slot still needed, or invalidated the slot, or a "
+        "Slot lost", Unit.YES_NO, Subject.SLOT,
+        "The source removed WAL that the slot still needed, or invalidated the slot, or a "
         "slot that replview receives is no longer there.",
-        unit=Unit.YES_NO,
-        of=Subject.SLOT,
-        remedy="Drop the slot and create it anew. What was committed in between is not in its "
+        "Drop the slot and create it anew. What was committed in between is not in its "
         "stream: take a baseline, or initialise the subscriber again.",
     ),
     _K.TIME_TO_LOSS: Kind(
-        word="Time to loss",
-        about="How long until the source removes WAL that the slot needs, at the pace of the last "
+        "Time to loss", Unit.SECONDS, Subject.SLOT,
+        "How long until the source removes WAL that the slot needs, at the pace of the last "
         "minutes. Foretold once a tenth of the limit is used.",
-        unit=Unit.SECONDS,
-        of=Subject.SLOT,
-        remedy="Let its consumer read on, raise max_slot_wal_keep_size, or drop the slot.",
-        below=True,
+        "Let its consumer read on, raise max_slot_wal_keep_size, or drop the slot.", below=True,
     ),
     _K.RETAINED_SHARE: Kind(
-        word="Retained WAL, of its limit",
-        about="WAL that the source keeps for the slot, as a share of max_slot_wal_keep_size or of "
+        "Retained WAL, of its limit", Unit.SHARE, Subject.SLOT,
+        "WAL that the source keeps for the slot, as a share of max_slot_wal_keep_size or of "
         "the slot's budget, whichever is smaller.",
-        unit=Unit.SHARE,
-        of=Subject.SLOT,
-        remedy="Let its consumer read on, raise the limit, or drop the slot.",
+        "Let its consumer read on, raise the limit, or drop the slot.",
     ),
     _K.RETAINED_WAL: Kind(
-        word="Retained WAL, without a limit",
-        about="WAL that the source keeps for a slot that neither max_slot_wal_keep_size nor a "
+        "Retained WAL, without a limit", Unit.BYTES, Subject.SLOT,
+        "WAL that the source keeps for a slot that neither max_slot_wal_keep_size nor a "
         "budget limits; of a single slot's own rule, in any case.",
-        unit=Unit.BYTES,
-        of=Subject.SLOT,
-        remedy="Let its consumer read on or drop the slot; set max_slot_wal_keep_size, so that it "
+        "Let its consumer read on or drop the slot; set max_slot_wal_keep_size, so that it "
         "cannot fill the disk.",
     ),
     _K.LAG: Kind(
-        word="Lag",
-        about="How long ago the newest WAL that the slot's consumer confirmed was written on the "
+        "Lag", Unit.SECONDS, Subject.SLOT,
+        "How long ago the newest WAL that the slot's consumer confirmed was written on the "
         "source (replay_lag of pg_stat_replication). Unknown while nobody reads the slot.",
-        unit=Unit.SECONDS,
-        of=Subject.SLOT,
-        remedy="See whether the consumer is slow, or one large transaction is under way.",
+        "See whether the consumer is slow, or one large transaction is under way.",
     ),
     _K.RECEIVER_DOWN: Kind(
-        word="Receiver down",
-        about="A slot that is wanted running has had no receiver, or no sign of life from it, for "
+        "Receiver down", Unit.SECONDS, Subject.OUR_SLOT,
+        "A slot that is wanted running has had no receiver, or no sign of life from it, for "
         "so long. Known after ten seconds.",
-        unit=Unit.SECONDS,
-        of=Subject.OUR_SLOT,
-        remedy="The slot's page says why. A worker must run: replview up, or a celery worker of "
+        "The slot's page says why. A worker must run: replview up, or a celery worker of "
         "the queue receivers.",
     ),
     _K.SLOT_INACTIVE: Kind(
-        word="Slot inactive",
-        about="Nobody has read the slot for so long; the source keeps WAL for it.",
-        unit=Unit.SECONDS,
-        of=Subject.SLOT,
-        remedy="Start its consumer, or drop the slot.",
+        "Slot inactive", Unit.SECONDS, Subject.SLOT,
+        "Nobody has read the slot for so long; the source keeps WAL for it.",
+        "Start its consumer, or drop the slot.",
     ),
     _K.PREPARED_AGE: Kind(
-        word="Prepared transaction",
-        about="Age of the oldest transaction that waits for COMMIT PREPARED or ROLLBACK PREPARED, "
+        "Prepared transaction", Unit.SECONDS, Subject.SOURCE,
+        "Age of the oldest transaction that waits for COMMIT PREPARED or ROLLBACK PREPARED, "
         "of all databases of the server.",
-        unit=Unit.SECONDS,
-        of=Subject.SOURCE,
-        remedy="Commit it or roll it back: it holds WAL, locks and vacuum. In flight has the SQL.",
+        "Commit it or roll it back: it holds WAL, locks and vacuum. In flight has the SQL.",
     ),
     _K.LONG_TRANSACTION: Kind(
-        word="Long transaction",
-        about="Age of the oldest transaction that has an xid or a snapshot.",
-        unit=Unit.SECONDS,
-        of=Subject.SOURCE,
-        remedy="End it, or wait: every slot must keep WAL from its beginning on, and vacuum waits.",
+        "Long transaction", Unit.SECONDS, Subject.SOURCE,
+        "Age of the oldest transaction that has an xid or a snapshot.",
+        "End it, or wait: every slot must keep WAL from its beginning on, and vacuum waits.",
     ),
     _K.SOURCE_UNREACHABLE: Kind(
-        word="Source unreachable",
-        about="How long ago the source last told its state; all that is known of it is that old.",
-        unit=Unit.SECONDS,
-        of=Subject.SOURCE,
-        remedy="See whether the server runs and lets replview in; Sources says what it answered.",
+        "Source unreachable", Unit.SECONDS, Subject.SOURCE,
+        "How long ago the source last told its state; all that is known of it is that old.",
+        "See whether the server runs and lets replview in; Sources says what it answered.",
     ),
     _K.SCHEMA_CHANGE: Kind(
-        word="Schema change",
-        about="A published table came with another shape. Stays until somebody has seen it.",
-        unit=Unit.YES_NO,
-        of=Subject.TABLE,
-        remedy="Compare the two versions, then mark it as seen.",
-        event=True,
+        "Schema change", Unit.YES_NO, Subject.TABLE,
+        "A published table came with another shape. Stays until somebody has seen it.",
+        "Compare the two versions, then mark it as seen.", event=True,
     ),
     _K.POISON_CHANGE: Kind(
-        word="Poison change",
-        about="A change could not be stored; its slot waits for a decision.",
-        unit=Unit.YES_NO,
-        of=Subject.OUR_SLOT,
-        remedy="On the slot's page: try again once the cause is mended, or skip the transaction.",
+        "Poison change", Unit.YES_NO, Subject.OUR_SLOT,
+        "A change could not be stored; its slot waits for a decision.",
+        "On the slot's page: try again once the cause is mended, or skip the transaction.",
     ),
     _K.STORE_SIZE: Kind(
-        word="Store size",
-        about="What replview's store occupies, as a share of its budget, where one is set.",
-        unit=Unit.SHARE,
-        of=Subject.STORE,
-        remedy="Keep less (retention), raise the budget, or give the store more room.",
+        "Store size", Unit.SHARE, Subject.STORE,
+        "What replview's store occupies, as a share of its budget, where one is set.",
+        "Keep less (retention), raise the budget, or give the store more room.",
     ),
     _K.UNSAFE_FAILOVER: Kind(
-        word="Unsafe failover",
-        about="A slot is to survive a failover, and synchronized_standby_slots is empty: the "
+        "Unsafe failover", Unit.YES_NO, Subject.SLOT,
+        "A slot is to survive a failover, and synchronized_standby_slots is empty: the "
         "record can then hold transactions that the promoted server never had.",
-        unit=Unit.YES_NO,
-        of=Subject.SLOT,
-        remedy="Name the standbys' physical slots in synchronized_standby_slots.",
+        "Name the standbys' physical slots in synchronized_standby_slots.",
     ),
-}
+}  # fmt: skip
 
 
 def kind_of(rule: AlertRule) -> Kind:
@@ -176,7 +147,6 @@ def kind_of(rule: AlertRule) -> Kind:
 
 
 _SIZES = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4, "pb": 5}
-_SIZE_WORDS = ("B", "kB", "MB", "GB", "TB", "PB")
 _TIMES = {
     "ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600,
     "hour": 3600, "d": 86400, "day": 86400,
@@ -218,9 +188,11 @@ def amount_words(value: float | None, unit: Unit) -> str:
     if unit == Unit.SHARE:
         return f"{_figure(value * 100, 1)} %"
     if unit == Unit.BYTES:
-        return _bytes_words(value)
+        return bytes_words(value).replace(NO_BREAK, " ")
+    if unit == Unit.SECONDS and 0 < value < 10:
+        return f"{_figure(value, 1)} s"
     if unit == Unit.SECONDS:
-        return _age_words(value)
+        return age_words(value).replace(NO_BREAK, " ")
     return "yes" if value >= 1 else "no"
 
 
@@ -231,31 +203,12 @@ def exact_words(value: float | None, unit: Unit) -> str:
     if unit == Unit.SHARE:
         return f"{_figure(value * 100, 4)} %"
     if unit == Unit.BYTES:
-        power = min(int(math.log(max(value, 1), 1024)), len(_SIZE_WORDS) - 1)
-        return f"{_figure(value / 1024**power, 6)} {_SIZE_WORDS[power]}"
+        power = min(int(math.log(max(value, 1), 1024)), len(UNITS) - 1)
+        return f"{_figure(value / 1024**power, 6)} {UNITS[power]}"
     for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
         if value >= size and value % size == 0:
             return f"{value / size:.0f} {word}"
     return f"{_figure(value, 3)} s"
-
-
-def _bytes_words(value: float) -> str:
-    size, power = float(value), 0
-    while size >= 1023.5 and power < len(_SIZE_WORDS) - 1:
-        size, power = size / 1024, power + 1
-    precise = power and (size < 10 or (power >= 3 and size < 100))
-    return f"{_figure(size, 1 if precise else 0)} {_SIZE_WORDS[power]}"
-
-
-def _age_words(value: float) -> str:
-    seconds = max(int(value), 0)
-    for size, unit, small, small_unit in (
-        (86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"),
-    ):  # fmt: skip
-        if seconds >= size:
-            rest = 0 if unit == "min" and seconds >= 600 else seconds % size // small
-            return f"{seconds // size} {unit}" + (f" {rest} {small_unit}" if rest else "")
-    return f"{_figure(value, 1)} s" if 0 < value < 10 else f"{seconds} s"
 
 
 def _figure(number: float, digits: int) -> str:

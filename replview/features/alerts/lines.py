@@ -214,9 +214,9 @@ class RuleRow:
             amount_words(seconds, Unit.SECONDS).replace(" ", NO_BREAK)
             for seconds in (self.rule.hold_seconds, self.rule.clear_seconds)
         )
-        said = [f"held for {held}"] if self.rule.hold_seconds else []
-        said += [f"over for {over}"] if self.rule.clear_seconds else []
-        return ", ".join(said)
+        words = [f"held for {held}"] if self.rule.hold_seconds else []
+        words += [f"over for {over}"] if self.rule.clear_seconds else []
+        return ", ".join(words)
 
 
 def condition_words(rule: AlertRule) -> str:
@@ -228,10 +228,10 @@ def condition_words(rule: AlertRule) -> str:
         amount_words(value, kind.unit).replace(" ", NO_BREAK)
         for value in (rule.threshold, rule.clear_threshold)
     )
-    said = f"below {at}" if kind.below else f"from {at} on"
+    words = f"below {at}" if kind.below else f"from {at} on"
     if rule.clear_threshold is not None and rule.clear_threshold != rule.threshold:
-        said += f", over {'from' if kind.below else 'below'} {over}"
-    return said
+        words += f", over {'from' if kind.below else 'below'} {over}"
+    return words
 
 
 def out_of_reach(rule: AlertRule) -> str:

@@ -132,7 +132,7 @@ def body_of(delivery: Delivery) -> bytes:
     """The body of one delivery, the same however often it is tried."""
     if delivery.webhook.format == Webhook.Format.SLACK:
         return orjson.dumps({"text": _slack_text(delivery)})
-    told: dict[str, Any] = {
+    message: dict[str, Any] = {
         "version": 1,
         "delivery": id_of(delivery),
         "event": delivery.event,
@@ -140,7 +140,7 @@ def body_of(delivery: Delivery) -> bytes:
         "message": sentence_of(delivery),
         "alert": None if delivery.alert is None else _alert(delivery.alert),
     }
-    return orjson.dumps(told, option=orjson.OPT_UTC_Z)
+    return orjson.dumps(message, option=orjson.OPT_UTC_Z)
 
 
 def id_of(delivery: Delivery) -> str:

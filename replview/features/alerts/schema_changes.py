@@ -84,12 +84,12 @@ def _new_lines(rule: AlertRule, now: dt.datetime) -> list[SlotEvent]:
     found = [line for line in lines if isinstance(line.detail.get("relation_id"), int)]
     if not found:
         return []
-    told: dict[int, int] = {}
+    latest: dict[int, int] = {}
     subjects = {f"relation:{line.detail['relation_id']}" for line in found}
     for detail in Alert.objects.filter(rule=rule, subject__in=subjects).values_list(
         "detail", flat=True
     ):
         relation = detail.get("relation", 0)
-        told[relation] = max(told.get(relation, 0), detail.get("event", 0))
+        latest[relation] = max(latest.get(relation, 0), detail.get("event", 0))
     found.sort(key=lambda line: line.pk)
-    return [line for line in found if line.pk > told.get(line.detail["relation_id"], 0)]
+    return [line for line in found if line.pk > latest.get(line.detail["relation_id"], 0)]

@@ -85,10 +85,10 @@ def last_reached(source_ids: Collection[int], since: dt.datetime) -> dict[int, d
     samples = SourceSample.objects.filter(
         source_id__in=source_ids, reachable=True, sampled_at__gt=since
     )
-    told = samples.values_list("source_id").annotate(last=Max("sampled_at"))
+    sampled = samples.values_list("source_id").annotate(last=Max("sampled_at"))
     slots = WatchedSlot.objects.filter(source_id__in=source_ids, last_seen_at__gt=since)
     seen = slots.values_list("source_id").annotate(last=Max("last_seen_at"))
-    for source_id, last in [*told, *seen]:
+    for source_id, last in [*sampled, *seen]:
         found[source_id] = max(last, found.get(source_id, last))
     return found
 

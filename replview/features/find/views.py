@@ -35,7 +35,7 @@ PAGE_ROWS = 50
 _BUDGET_SECONDS = 0.6
 _TABLES_LIMIT = 500
 #: Of a line's sentence: columns told, characters of a value.
-_TOLD = 3
+_MOST_MOVED = 3
 _VALUE = 48
 OPERATIONS = (("I", "inserts"), ("U", "updates"), ("D", "deletes"), ("T", "truncates"),
               ("M", "messages"), ("S", "snapshots (of baselines)"))  # fmt: skip
@@ -64,7 +64,7 @@ class FoundLine:
     block: Block
     #: ``source/name``.
     slot: str
-    told: list[Moved] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
     more: int = 0
 
     @property
@@ -172,7 +172,7 @@ class FindPage:
             (f"{quoted} ~ pa", "contains, whatever the case"),
             (f"{quoted} is null", "SQL NULL"),
         )
-        return [(text, told, self._url(where=text)) for text, told in texts]
+        return [(text, words, self._url(where=text)) for text, words in texts]
 
     def _url(self, **changes: str) -> str:
         words = {**self.words, **changes}
@@ -263,15 +263,15 @@ def _lines(found: FoundChanges, wanted: WantedChanges) -> list[FoundLine]:
     blocks = blocks_of([change for _, change in rows], before=_before(found, wanted))
     lines = []
     for (row, change), block in zip(rows, blocks, strict=True):
-        told = _told(block, columns)
+        moved = _moved(block, columns)
         lines.append(
             FoundLine(
                 row=row,
                 change=change,
                 block=block,
                 slot=str(slot),
-                told=told[:_TOLD],
-                more=max(len(told) - _TOLD, 0),
+                moved=moved[:_MOST_MOVED],
+                more=max(len(moved) - _MOST_MOVED, 0),
             )
         )
     return lines
@@ -289,7 +289,7 @@ def _before(found: FoundChanges, wanted: WantedChanges) -> dict[tuple[int, int],
     return known | before_images(reading_session(), rest, found.shared)
 
 
-def _told(block: Block, columns: Sequence[str]) -> list[Moved]:
+def _moved(block: Block, columns: Sequence[str]) -> list[Moved]:
     """What differs, the columns asked for first."""
     lines = [line for line in block.lines if not line.key or block.op != "U"]
     asked = [line for line in (*block.lines, *block.folded) if line.name in columns]

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from django.utils import timezone
 
-from replview.access.withheld import Withheld, shown_cells, shown_counts, slot_of_life, withheld
+from replview.access.withheld import Withheld, shown_cells, shown_counts, slot_of_incarnation, withheld
 from replview.features.history.job import rows
 from replview.features.history.page import history_url
 from replview.store.models import HistoryJob, Slot
@@ -61,7 +61,7 @@ class HistoryRecord:
 def read_history_record(row: HistoryJob) -> HistoryRecord:
     """The job as of now."""
     life = str(row.words.get("life") or "")
-    slot = slot_of_life(life)
+    slot = slot_of_incarnation(life)
     of = withheld(slot, name=life)
     result = _seen(row, row.result or {}, slot, of)
     rows = cells_of(row, result, slot, of)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from replview.access.visibility import current_visibility
-from replview.access.withheld import slot_of_life, withheld
+from replview.access.withheld import slot_of_incarnation, withheld
 from replview.features.history.job import rows
 from replview.parquet.reading.places import lsn_text
 from replview.parquet.writing.layout import decoded
@@ -94,7 +94,7 @@ def incarnations_there(root: str) -> list[IncarnationThere]:
     if not current_visibility().restricted:
         return found[0]
     # Of a slot that is not there for whoever asks nothing is told, nor of a hidden table.
-    slots = {incarnation.name: slot_of_life(incarnation.name) for incarnation in found[0]}
+    slots = {incarnation.name: slot_of_incarnation(incarnation.name) for incarnation in found[0]}
     hidden = {name: withheld(slot) for name, slot in slots.items() if slot is not None}
     return [
         IncarnationThere(
@@ -167,7 +167,7 @@ def _check_rights(words: dict[str, str]) -> None:
     """Raises ``Refused`` where whoever asks may not see what the job would read."""
     if not current_visibility().restricted:
         return
-    slot = slot_of_life(words.get("life", ""))
+    slot = slot_of_incarnation(words.get("life", ""))
     if slot is None:
         raise Refused("no incarnation of a slot that you may see is named", "Choose one")
     of = withheld(slot)
@@ -192,7 +192,7 @@ def ask(history_request: HistoryRequest, *, by: str, anywhere: bool) -> HistoryJ
         anywhere=anywhere,
     )
     rows.announce()
-    slot = slot_of_life(history_request.words.get("life", ""))
+    slot = slot_of_incarnation(history_request.words.get("life", ""))
     named = [
         history_request.words.get("table", ""),
         *history_request.words.get("tables", "").split(","),

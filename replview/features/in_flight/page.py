@@ -19,7 +19,7 @@ from replview.health.open_transactions import OpenRow, touched_by
 from replview.health.source_looks import Look, pairs
 from replview.store.models import Slot, Transaction
 from replview.store.read.history import relation_names, transitions_of
-from replview.ui.changes.stages import life_of
+from replview.ui.changes.stages import lifecycle_of
 
 #: The rate is of the last so many seconds.
 _WINDOW_SECONDS = 4.0
@@ -54,8 +54,8 @@ class Rates:
                     readings.popleft()
                 first_at, first = readings[0]
                 elapsed = at - first_at
-                told = elapsed >= _LEAST_SECONDS
-                rates[identifier] = max(changes - first, 0) / elapsed if told else None
+                known = elapsed >= _LEAST_SECONDS
+                rates[identifier] = max(changes - first, 0) / elapsed if known else None
             for identifier in [
                 i for i, readings in self._seen.items() if at - readings[-1][0] > _FORGET_SECONDS
             ]:
@@ -207,8 +207,8 @@ def _numbers(totals: list[store.OpenTotal], scope: Scope) -> Numbers:
 
 
 def _retained(scope: Scope, slot: Slot) -> int:
-    told = scope.look(slot).slots.get(slot.name) or {}
-    return told.get("retained_wal_bytes") or 0
+    facts = scope.look(slot).slots.get(slot.name) or {}
+    return facts.get("retained_wal_bytes") or 0
 
 
 def _read_open(page: InFlight, wanted: store.Wanted) -> None:
@@ -258,8 +258,8 @@ def _read_elsewhere(page: InFlight) -> None:
             continue
         # A slot that is out of view may have recorded it.
         slots = [slot for slot in scope.all_slots if slot.source_id == source_id]
-        lives = [slot.incarnation_id for slot in slots if slot.incarnation_id is not None]
-        known = store.known_prepared(lives, list(pairs(look)))
+        lifecycles = [slot.incarnation_id for slot in slots if slot.incarnation_id is not None]
+        known = store.known_prepared(lifecycles, list(pairs(look)))
         unknown = [row for row in look.prepared if (row["gid"], row["xid"]) not in known]
         found = elsewhere_rows(slots[0].source, slots, unknown, look.slots, scope.now)
         page.elsewhere += [row for row in found if _asked_for(row, filters)]
@@ -283,12 +283,12 @@ def _read_ended(page: InFlight, wanted: store.Wanted) -> None:
 
 def ended_rows(rows: list[Transaction], scope: Scope) -> list[EndedRow]:
     """Ended transactions with their lives, in the same order."""
-    lives = transitions_of(reading_session(), [row.pk for row in rows])
+    lifecycles = transitions_of(reading_session(), [row.pk for row in rows])
     return [
         EndedRow(
             transaction=row,
             slot=scope.slot_of(row),
-            life=life_of(row, lives.get(row.pk, ()), scope.now),
+            lifecycle=lifecycle_of(row, lifecycles.get(row.pk, ()), scope.now),
         )
         for row in rows
     ]

@@ -1,4 +1,4 @@
-"""Reading what is in flight: open transactions, how those that have ended did, and their lives.
+"""Reading what is in flight: open transactions, how others ended, and their lifecycles.
 
 Every read is bounded by the rows that are drawn or goes over a partial index of few rows; nothing
 here counts changes or ended transactions.
@@ -81,19 +81,19 @@ class Wanted:
         return found.order_by("-stored_at", "-id")
 
     def _says(self) -> Q:
-        said = Q(gid__icontains=self.text)
+        found = Q(gid__icontains=self.text)
         if (xid := whole_number(self.text, digits=10)) is not None:
-            said |= Q(xid=xid)
+            found |= Q(xid=xid)
         schema, _, table = self.text.rpartition(".")
         named = Q(table__icontains=table) & (Q(schema__iendswith=schema) if schema else Q())
         tables = Relation.objects.filter(named).values_list("pk", flat=True)[:_TABLES_LIMIT]
         keys = [str(pk) for pk in tables]
-        return said | Q(relations__has_any_keys=keys) if keys else said
+        return found | Q(relations__has_any_keys=keys) if keys else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTotal:
-    """What is open of one slot's life in one state."""
+    """What is open of one incarnation in one state."""
 
     incarnation_id: int
     state: str
@@ -114,8 +114,10 @@ def open_totals(wanted: Wanted) -> list[OpenTotal]:
         .order_by()
     )
     return [
-        OpenTotal(incarnation_id=life, state=state, count=count, oldest=oldest, first_lsn=first)
-        for life, state, count, oldest, first in rows
+        OpenTotal(
+            incarnation_id=incarnation, state=state, count=count, oldest=oldest, first_lsn=first
+        )
+        for incarnation, state, count, oldest, first in rows
     ]
 
 
@@ -128,7 +130,7 @@ def open_rows(wanted: Wanted, *, prepared: bool, limit: int) -> list[Transaction
 
 
 def first_open(incarnations: Collection[int]) -> dict[int, Transaction]:
-    """Of each life the open transaction whose first record is the oldest."""
+    """Of each incarnation the open transaction whose first record is the oldest."""
     found = (
         Wanted(incarnations=incarnations)
         .open()

@@ -18,7 +18,7 @@ from replview.health.open_transactions import (
 )
 from replview.health.source_looks import OnSource
 from replview.store.models import Slot, Source, Transaction
-from replview.ui.changes.stages import Life
+from replview.ui.changes.stages import Lifecycle
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class InFlightRow:
         return self.row.transaction
 
     @property
-    def more_told(self) -> str:
+    def more_words(self) -> str:
         """The tables that have no room, for the tooltip."""
         return "; ".join(str(table) for table in self.more_tables[:20])
 
@@ -92,7 +92,7 @@ class EndedRow:
 
     transaction: Transaction
     slot: Slot
-    life: Life | None
+    lifecycle: Lifecycle | None
 
     @property
     def name(self) -> str:

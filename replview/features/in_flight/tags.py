@@ -1,4 +1,4 @@
-"""Tags of the in-flight page: addresses with its filters, ages that count on, lives."""
+"""Tags of the in-flight page: addresses with its filters, ages that count on, lifecycles."""
 
 from datetime import datetime
 from functools import lru_cache
@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 from replview.features.in_flight.filters import Filters
 from replview.features.in_flight.rows import InFlightRow
 from replview.text import formats as words
-from replview.ui.changes.stages import Life
+from replview.ui.changes.stages import Lifecycle
 from replview.ui.component_html import time_html
 
 register = template.Library()
@@ -58,10 +58,10 @@ def age_of(moment: datetime) -> SafeString:
     return time_html(moment, "age", words.age_words(timezone.now() - moment))
 
 
-@register.inclusion_tag("ui/components/life.html")
-def life(drawn: Life | None) -> dict[str, Any]:
-    """The small drawing of a life."""
-    return {"life": drawn}
+@register.inclusion_tag("ui/components/lifecycle.html")
+def lifecycle(drawn: Lifecycle | None) -> dict[str, Any]:
+    """The small drawing of a lifecycle."""
+    return {"lifecycle": drawn}
 
 
 @register.simple_tag

@@ -36,7 +36,7 @@ from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of
 from replview.text.formats import bytes_words, count_words, plural
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
-from replview.ui.changes.stages import Life, life_of
+from replview.ui.changes.stages import Lifecycle, lifecycle_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Chosen:
 
     transaction: Transaction
     slot: Slot
-    life: Life | None
+    lifecycle: Lifecycle | None
     open: InFlightRow | None = None
     ended: EndedRow | None = None
     tables: list[Touched] = field(default_factory=list)
@@ -111,21 +111,21 @@ def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
     row = Transaction.objects.filter(pk=identifier).exclude(state__in=HIDDEN_STATES).first()
     if row is None:
         return None
-    life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
-    made = Chosen(transaction=row, slot=life.slot, life=None)
+    incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
+    made = Chosen(transaction=row, slot=incarnation.slot, lifecycle=None)
     transitions = transitions_of(reading_session(), [row.pk]).get(row.pk, ())
-    made.life = life_of(row, transitions, scope.now)
+    made.lifecycle = lifecycle_of(row, transitions, scope.now)
     names = relation_names(reading_session(), {int(key) for key in row.relations})
     made.tables, _ = touched_by(row, names, shown=50)
     if row.state in store.OPEN_STATES and row.incarnation_id in scope.incarnations:
-        _tell_open(made, scope)
+        _read_open(made, scope)
     else:
-        made.ended = EndedRow(transaction=row, slot=made.slot, life=made.life)
+        made.ended = EndedRow(transaction=row, slot=made.slot, lifecycle=made.lifecycle)
         made.kept = store.changes_are_kept(row, made.slot)
     return made
 
 
-def _tell_open(made: Chosen, scope: Scope) -> None:
+def _read_open(made: Chosen, scope: Scope) -> None:
     row, look = made.transaction, scope.look(made.slot)
     [one] = in_flight_rows([row], scope)
     made.open = one
@@ -150,16 +150,16 @@ def _blocked(made: Chosen, look: Look) -> Blocked | None:
         return None
     xid = made.transaction.xid
     age = look.age_of(xid)
-    told = Blocked(sessions=look.waiting_for(xid) if look.fresh else None)
+    blocked = Blocked(sessions=look.waiting_for(xid) if look.fresh else None)
     if age is not None and look.fresh:
-        told.vacuum = f"rows deleted in the last {plural(age, 'transaction')} stay"
+        blocked.vacuum = f"rows deleted in the last {plural(age, 'transaction')} stay"
         holder = vacuum_holder(look)
         # Snapshots are a little older than the transaction that took them: that says nothing.
         if holder is not None and holder.oldest > age * 1.2 + 10:
             kind = {"running": "the session "}.get(holder.kind, f"the {holder.kind} ")
             kind = "" if holder.kind == "prepared" else kind
-            told.older = f"{kind}{holder.name} keeps still more: {count_words(holder.oldest)}"
-    return told
+            blocked.older = f"{kind}{holder.name} keeps still more: {count_words(holder.oldest)}"
+    return blocked
 
 
 @page(

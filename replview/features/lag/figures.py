@@ -38,12 +38,12 @@ def retained_wal(
     ):
         if value is None or len(slots) != 1:
             continue
-        told = words_of("bytes", value)
+        amount = words_of("bytes", value)
         if highest >= value * _DRAWN_FROM:
             ink = "del" if name == "limit" else "upd"
-            levels.append(Level(value=value, name=name, words=words.format(told), ink=ink))
+            levels.append(Level(value=value, name=name, words=words.format(amount), ink=ink))
         else:
-            notes.append(f"{name} {told}, far above")
+            notes.append(f"{name} {amount}, far above")
     lost = []
     if len(slots) == 1:
         reasons = ["the slot is lost" if gone else None for gone in slots[0].of("lost")]

@@ -53,10 +53,10 @@ def _setting(value: object, otherwise: float) -> float:
 def periods() -> tuple[Period, Period, Period]:
     """The three tables, with what is kept of each and how often is sampled."""
     names = ("sampling.seconds", "samples.raw_hours", "samples.minute_days")
-    told = dict(Setting.objects.filter(name__in=names).values_list("name", "value"))
-    raw_hours = _setting(told.get("samples.raw_hours"), 24)
-    minute_days = _setting(told.get("samples.minute_days"), 30)
-    seconds = _setting(told.get("sampling.seconds"), _RAW.interval_seconds)
+    chosen = dict(Setting.objects.filter(name__in=names).values_list("name", "value"))
+    raw_hours = _setting(chosen.get("samples.raw_hours"), 24)
+    minute_days = _setting(chosen.get("samples.minute_days"), 30)
+    seconds = _setting(chosen.get("sampling.seconds"), _RAW.interval_seconds)
     raw = replace(_RAW, interval_seconds=seconds, kept=dt.timedelta(hours=raw_hours))
     return raw, replace(_MINUTE, kept=dt.timedelta(days=minute_days)), _HOUR
 

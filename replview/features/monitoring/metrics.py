@@ -320,15 +320,15 @@ def _whole_scrape() -> Exposition:
     scrape = Exposition()
     scrape.family("replview_build_info", "gauge", "replview's version; always 1.")
     scrape.sample("replview_build_info", labels_text(version=settings.VERSION), 1)
-    told = Exposition()
+    store_side = Exposition()
     try:
-        _write_store_side(told)
+        _write_store_side(store_side)
     except DatabaseError:
         # Half of it would look like slots that are gone.
         scrape.one("replview_store_up", "gauge", "Whether the store answers.", False)
     else:
         scrape.one("replview_store_up", "gauge", "Whether the store answers.", True)
-        scrape.raw(told.text())
+        scrape.raw(store_side.text())
     write_broker(scrape)
     scrape.raw(own_text())
     return scrape

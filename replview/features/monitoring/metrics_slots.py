@@ -172,9 +172,9 @@ def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> No
     )  # fmt: skip
     for labels, slot in rows:
         for stage in ("write", "flush", "replay"):
-            if (told := _number(slot, f"{stage}_lag_seconds")) is not None:
+            if (seconds := _number(slot, f"{stage}_lag_seconds")) is not None:
                 words = with_label(labels, "stage", stage)
-                scrape.sample("replview_slot_lag_seconds", words, told)
+                scrape.sample("replview_slot_lag_seconds", words, seconds)
     scrape.family("replview_slot_info", "gauge", "What the slot is; always 1.")
     for labels, slot in rows:
         if slot.present is not False:
@@ -188,9 +188,9 @@ def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> No
 def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, SlotNow]]:
     """Labels and slot; somebody else's slot that is gone is forgotten."""
     # As text: Django would read a thousand JSON documents three times as slowly.
-    found = WatchedSlot.objects.annotate(told=Cast("facts", TextField()))
+    found = WatchedSlot.objects.annotate(facts_text=Cast("facts", TextField()))
     known = found.filter(source__ephemeral=False).order_by("id").values(
-        "id", "source__name", "name", "told", "slot_id", "slot_type", "plugin", "database",
+        "id", "source__name", "name", "facts_text", "slot_id", "slot_type", "plugin", "database",
         "last_seen_at", "gone_at", "inactive_since", "slot__wal_budget_bytes", "slot__desired",
     )  # fmt: skip
     rows = []
@@ -208,7 +208,7 @@ def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, SlotNow]]:
 def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> SlotNow:
     gone = row["gone_at"] is not None
     recent = not gone and now - row["last_seen_at"] < fresh
-    facts = orjson.loads(row["told"]) if recent else {}
+    facts = orjson.loads(row["facts_text"]) if recent else {}
     idle = None
     if recent and row["inactive_since"] is not None and facts.get("synced") is not True:
         idle = max(0.0, (now - row["inactive_since"]).total_seconds())
@@ -245,8 +245,8 @@ def _lost(facts: dict[str, Any]) -> bool | None:
 
 
 def _number(slot: SlotNow, name: str) -> Value:
-    told = slot.facts.get(name)
-    return told if isinstance(told, int | float) else None
+    value = slot.facts.get(name)
+    return value if isinstance(value, int | float) else None
 
 
 def _fact(name: str) -> Callable[[SlotNow], Value]:

@@ -85,9 +85,9 @@ async def _readiness(request: HttpRequest) -> HttpResponseBase:
     (store, migrations), broker = await asyncio.gather(_store(), _checked(_ping_redis))
     checks = {"store": store, "migrations": migrations, "redis": broker}
     ready = all(checks[name].word == "ok" for name in _NEEDED)
-    told: dict[str, object] = {name: check.word for name, check in checks.items()}
+    listed: dict[str, object] = {name: check.word for name, check in checks.items()}
     if store.word == "ok" and await _is_known(request):
-        told = {
+        listed = {
             name: {
                 "state": check.word,
                 "seconds": round(check.seconds, 4),
@@ -95,7 +95,7 @@ async def _readiness(request: HttpRequest) -> HttpResponseBase:
             }
             for name, check in checks.items()
         }
-    return _json({"ready": ready, "checks": told}, 200 if ready else 503)
+    return _json({"ready": ready, "checks": listed}, 200 if ready else 503)
 
 
 async def _store() -> tuple[Check, Check]:
@@ -167,7 +167,7 @@ async def _is_known(request: HttpRequest) -> bool:
     return found is not None
 
 
-def _json(told: dict[str, object], status: int) -> JsonResponse:
-    response = JsonResponse(told, status=status)
+def _json(content: dict[str, object], status: int) -> JsonResponse:
+    response = JsonResponse(content, status=status)
     response["Cache-Control"] = "no-store"
     return response

@@ -242,8 +242,8 @@ def _diff(
         return None
     old, new = shape_of(before.version, names), shape_of(to.version, names)
     pairs = rename_candidates(old, new)
-    told = values_carried(relation.pk, before, to, pairs) if pairs else {}
-    return compare(old, new, {pair: Carried(*numbers) for pair, numbers in told.items()})
+    carried = values_carried(relation.pk, before, to, pairs) if pairs else {}
+    return compare(old, new, {pair: Carried(*numbers) for pair, numbers in carried.items()})
 
 
 def _entries(

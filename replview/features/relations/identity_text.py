@@ -34,7 +34,7 @@ class IdentityWords:
     statements: tuple[tuple[str, str], ...] = ()
 
 
-_NOT_TOLD_APART = IdentityWarning(
+_INDISTINCT = IdentityWarning(
     level="look",
     word="rows not told apart",
     why="no key is known, so a row has no history of its own",
@@ -66,7 +66,7 @@ def identity_words(
         case "DEFAULT":
             words = _default(key, full, add_key)
         case _:
-            words = _untold(key)
+            words = _unknown(key)
     if hidden:
         words = _with_hidden_key(words, hidden)
     return words
@@ -110,7 +110,7 @@ def _full(name: str, key: str, add_key: tuple[tuple[str, str], ...]) -> Identity
         cause="Replica identity FULL sends whole old rows, but without a primary key rows cannot "
         "be told apart: there is no row history.",
         next="give it a primary key.",
-        warnings=(cost, _NOT_TOLD_APART),
+        warnings=(cost, _INDISTINCT),
         statements=add_key,
     )
 
@@ -130,7 +130,7 @@ def _index(key: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
                 why="rows are known by an index: without it updates and deletes fail"
                 if key else _FAILS,
             ),
-            *(() if key else (_NOT_TOLD_APART,)),
+            *(() if key else (_INDISTINCT,)),
         ),
         statements=full,
     )  # fmt: skip
@@ -161,13 +161,13 @@ def _default(
     )
 
 
-def _untold(key: str) -> IdentityWords:
+def _unknown(key: str) -> IdentityWords:
     return IdentityWords(
         now="unknown: this output plugin does not tell",
         old_row="unknown: this output plugin does not tell",
         level="ok" if key else "look",
         cause="Its replica identity is unknown: this output plugin does not tell it.",
-        warnings=() if key else (_NOT_TOLD_APART,),
+        warnings=() if key else (_INDISTINCT,),
     )
 
 
@@ -176,8 +176,8 @@ def _with_hidden_key(words: IdentityWords, hidden: list[str]) -> IdentityWords:
     why = f"a column rule keeps {names} of its key out of the record: a row has no history"
     warning = IdentityWarning(level="look", word="key not kept", why=why)
     known = {name: getattr(words, name) for name in IdentityWords.__dataclass_fields__}
-    told = {"level": "look", "warnings": (*words.warnings, warning)}
-    return IdentityWords(**{**known, **told})
+    more = {"level": "look", "warnings": (*words.warnings, warning)}
+    return IdentityWords(**{**known, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,19 +236,19 @@ def tables_of_look(facts: Mapping[str, Any]) -> PublishedTables:
     found = PublishedTables()
     found.via_root = any(p.get("via_root") for p in facts.get("publications") or ())
     found.unpublished = frozenset(facts.get("unpublished") or ())
-    for told in facts.get("tables") or ():
-        columns = told.get("columns")
+    for row in facts.get("tables") or ():
+        columns = row.get("columns")
         table = PublishedTable(
-            schema=told["schema"],
-            table=told["table"],
-            oid=told.get("oid"),
+            schema=row["schema"],
+            table=row["table"],
+            oid=row.get("oid"),
             columns=None if columns is None else tuple(columns),
-            unpublished_columns=tuple(told.get("unpublished_columns") or ()),
-            row_filter=told.get("row_filter") or "",
-            operations=told.get("operations") or "",
-            replica_identity=told.get("replica_identity") or "",
-            primary_key=tuple(told.get("primary_key") or ()),
-            root=told.get("root") or "",
+            unpublished_columns=tuple(row.get("unpublished_columns") or ()),
+            row_filter=row.get("row_filter") or "",
+            operations=row.get("operations") or "",
+            replica_identity=row.get("replica_identity") or "",
+            primary_key=tuple(row.get("primary_key") or ()),
+            root=row.get("root") or "",
         )
         found.tables.append(table)
         found.by_name[table.schema, table.table] = table

@@ -231,8 +231,8 @@ def _row(
             row.schema, row.table, version.replica_identity, version.key_columns, rules
         )
     if published is not None:
-        told = published.find(relation.oid, relation.schema, relation.table)
-        row.root = told.root if told else ""
+        table = published.find(relation.oid, relation.schema, relation.table)
+        row.root = table.root if table else ""
         row.standing = published.standing(
             relation.oid, row.schema, row.table, changed=row.sum.changes > 0
         )
@@ -254,14 +254,14 @@ def _never_changed(
     known = {relation.oid for relation in relations}
     names = {(relation.schema, relation.table) for relation in relations}
     rows = []
-    for told in published.tables:
-        if told.oid in known or (told.schema, told.table) in names:
+    for table in published.tables:
+        if table.oid in known or (table.schema, table.table) in names:
             continue
-        row = TableRow(told.schema, told.table, root=told.root)
-        row.replica_identity = told.replica_identity
-        key = told.primary_key if told.replica_identity in ("DEFAULT", "FULL") else ("index",)
-        if told.replica_identity:
-            row.identity = identity_words(row.schema, row.table, told.replica_identity, key)
+        row = TableRow(table.schema, table.table, root=table.root)
+        row.replica_identity = table.replica_identity
+        key = table.primary_key if table.replica_identity in ("DEFAULT", "FULL") else ("index",)
+        if table.replica_identity:
+            row.identity = identity_words(row.schema, row.table, table.replica_identity, key)
         rows.append(row)
     return rows
 

@@ -37,13 +37,13 @@ _LOOKED_AT = 5000
 # What is not summed up yet is of the version that was in force: a table's lock keeps changes under
 # an earlier shape out of later transactions. The one that changed the shape counts for the new one.
 _COUNTS = """
-    WITH lives AS (
+    WITH incarnations AS (
         SELECT i.id, i.number, coalesce(m.rolled_seq, 0) AS rolled
         FROM relation r JOIN slot_incarnation i ON i.slot_id = r.slot_id
         LEFT JOIN activity_mark m ON m.incarnation_id = i.id
         WHERE r.id = %(relation)s),
     begun AS (
-        SELECT * FROM unnest(%(versions)s::bigint[], %(lives)s::int[], %(seqs)s::bigint[])
+        SELECT * FROM unnest(%(versions)s::bigint[], %(numbers)s::int[], %(seqs)s::bigint[])
              WITH ORDINALITY AS b (version_id, number, seq, rank))
     SELECT version_id, sum(transactions), sum(inserts), sum(updates), sum(deletes), sum(truncates),
            sum(snapshots)
@@ -54,7 +54,7 @@ _COUNTS = """
            sum((t.counts->>1)::bigint), sum((t.counts->>2)::bigint), sum((t.counts->>3)::bigint),
            coalesce(sum((t.counts->>0)::bigint) FILTER (WHERE t.snapshot), 0)
     FROM (SELECT l.number, t.commit_seq, t.snapshot, t.relations->%(key)s AS counts
-            FROM lives l CROSS JOIN LATERAL (
+            FROM incarnations l CROSS JOIN LATERAL (
                 SELECT commit_seq, relations, state = 'snapshot' AS snapshot FROM transaction
                 WHERE incarnation_id = l.id AND commit_seq > l.rolled
                   AND state IN ('committed', 'snapshot')
@@ -73,7 +73,7 @@ class Found:
 
     transaction_id: int
     incarnation_id: int
-    life_number: int
+    incarnation_number: int
     #: None: it is not committed, or never was.
     commit_seq: int | None
     state: str
@@ -230,7 +230,7 @@ def _in_order(periods: Sequence[Period], relation: Relation) -> list[Period]:
     def when(period: Period) -> tuple[Any, ...]:
         found = period.found
         seq = found.commit_seq if found and found.commit_seq is not None else 0
-        return (period.began_at or beginning, found.life_number if found else 0, seq)
+        return (period.began_at or beginning, found.incarnation_number if found else 0, seq)
 
     ordered = sorted(periods, key=when)
     done = []
@@ -251,12 +251,14 @@ def _count(relation_id: int, periods: Sequence[Period]) -> list[tuple[Any, ...]]
     # Of what is in no committed transaction no change counts; what is not in the store any more
     # lies before everything that is not summed up.
     begun = [p for p in periods if p.found is None or p.found.commit_seq is not None]
-    places = [(p.found.life_number, p.found.commit_seq) if p.found else (0, 0) for p in begun]
+    places = [
+        (p.found.incarnation_number, p.found.commit_seq) if p.found else (0, 0) for p in begun
+    ]
     parameters = {
         "relation": relation_id,
         "key": str(relation_id),
         "versions": [period.version_id for period in begun],
-        "lives": [life for life, _ in places],
+        "numbers": [number for number, _ in places],
         "seqs": [seq for _, seq in places],
         "tail": TAIL,
     }
@@ -282,7 +284,8 @@ _CHANGES_LOOKED_AT = 1000
 _PAIRS = """
     WITH early AS (
         SELECT id FROM transaction
-        WHERE incarnation_id = %(life)s AND commit_seq >= %(seq)s AND commit_seq < %(seq)s + 5000
+        WHERE incarnation_id = %(incarnation)s
+          AND commit_seq >= %(seq)s AND commit_seq < %(seq)s + 5000
           AND state = 'committed' AND jsonb_exists(relations, %(key)s)
         ORDER BY commit_seq LIMIT %(transactions)s),
     later AS (
@@ -312,7 +315,7 @@ def values_carried(
     if found is None or found.commit_seq is None:
         return {}
     parameters: dict[str, Any] = {
-        "life": found.incarnation_id,
+        "incarnation": found.incarnation_id,
         "seq": found.commit_seq,
         "key": str(relation_id),
         "relation": relation_id,
@@ -329,10 +332,10 @@ def values_carried(
     with connection.cursor() as cursor:
         cursor.execute(_PAIRS, parameters)
         rows = [(orjson.loads(old), orjson.loads(new)) for old, new in cursor.fetchall()]
-    told = {}
+    carried = {}
     for pair in pairs:
         seen = [(old.get(pair[0]), new.get(pair[1])) for old, new in rows]
         known = [(a, b) for a, b in seen if isinstance(a, str) and isinstance(b, str)]
         if known:
-            told[pair] = len(known), sum(a == b for a, b in known)
-    return told
+            carried[pair] = len(known), sum(a == b for a, b in known)
+    return carried

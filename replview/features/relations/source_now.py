@@ -62,15 +62,15 @@ class SourceNow:
     def defaults(self) -> list[tuple[str, str]]:
         """(column, its default as SQL)."""
         columns = self.table.columns if self.table else ()
-        told = []
+        defaults = []
         for column in columns:
             if column.identity:
-                told.append((column.name, "generated as identity"))
+                defaults.append((column.name, "generated as identity"))
             elif column.expression and column.generated:
-                told.append((column.name, f"generated as {column.expression}"))
+                defaults.append((column.name, f"generated as {column.expression}"))
             elif column.expression:
-                told.append((column.name, column.expression))
-        return told
+                defaults.append((column.name, column.expression))
+        return defaults
 
 
 def _many(kind: str) -> str:

@@ -65,11 +65,11 @@ def here(page: SchemaPage) -> str:
 @register.simple_tag
 def published_columns(page: SchemaPage) -> SafeString:
     """``13 of 14 columns, card_token excluded``."""
-    told = page.published
-    if told is None:
+    published = page.published
+    if published is None:
         return format_html("not published now")
-    left_out = told.unpublished_columns
-    sent = len(told.columns) if told.columns is not None else None
+    left_out = published.unpublished_columns
+    sent = len(published.columns) if published.columns is not None else None
     if sent is None and page.current is not None:
         sent = len(page.current.version.columns)
     if not left_out:
@@ -83,13 +83,13 @@ def published_columns(page: SchemaPage) -> SafeString:
 @register.simple_tag
 def now_list(words: str, constraints: Iterable[Any]) -> SafeString:
     """Constraints in a word, each of them behind it."""
-    told = [one for one in constraints if one.kind != "not null"]
-    if not told:
+    shown = [one for one in constraints if one.kind != "not null"]
+    if not shown:
         return format_html("{}", words)
     items = format_html_join(
         "",
         "<li><code>{}</code> {}{}</li>",
-        ((one.name, one.definition, "" if one.valid else " (not valid)") for one in told),
+        ((one.name, one.definition, "" if one.valid else " (not valid)") for one in shown),
     )
     return format_html(
         '<details class="now-list"><summary>{}</summary><ul>{}</ul></details>', words, items

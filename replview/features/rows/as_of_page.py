@@ -159,8 +159,8 @@ def _compare(found: AsOf) -> None:
         if found.then is None:
             kind = "same"
         elif cell is not None and now_cell is not None:
-            told = differs(then.values[name], now.values[name])
-            kind = {True: "differs", False: "same", None: "unknown"}[told]
+            differing = differs(then.values[name], now.values[name])
+            kind = {True: "differs", False: "same", None: "unknown"}[differing]
         elif words == now_words and cell is None and now_cell is None:
             kind = "unknown" if words == "unknown" else "same"
         found.lines.append(

@@ -104,7 +104,7 @@ class Line:
     #: ``change``, ``schema``, ``gap``, ``failover``.
     kind: str
     entry: Entry | None = None
-    told: ChangeLine | None = None
+    change: ChangeLine | None = None
     version: int | None = None
     #: Where the line is opened, and the change in full where it is.
     open_url: str = ""

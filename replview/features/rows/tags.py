@@ -25,13 +25,13 @@ _ARROW = '<span aria-hidden="true">→</span><span class="visually-hidden"> afte
 def row_line_html(line: "Line") -> str:
     """When, what, the change in words, who, in which transaction, under which version."""
     assert line.entry is not None
-    assert line.told is not None
+    assert line.change is not None
     step = line.entry.step
     version = f"v{line.version}" if line.version else ""
     return (
         f'<div class="row-grid"><span class="c-when">{_when(step)}</span>'
         f'<span class="c-op">{op_html(step.op)}</span>'
-        f'<span class="c-change">{_opener(line, step)}{_words(line.told)}</span>'
+        f'<span class="c-change">{_opener(line, step)}{_words(line.change)}</span>'
         f'<span class="c-who">{_who(step)}</span><span class="c-xid">{_transaction(step)}</span>'
         f'<span class="c-version">{version}</span></div>'
     )
@@ -55,16 +55,16 @@ def _opener(line: "Line", step: Step) -> str:
     )
 
 
-def _words(told: ChangeLine) -> str:
-    said = f"{chip_html('key changed')} " if told.key_changed else ""
-    if told.words:
-        said += f'<span class="line-said">{escape(told.words)}</span> '
-    said += ", ".join(map(_part, told.parts))
-    if told.more:
-        said += f' <span class="line-more">+{count_words(told.more)} more</span>'
-    if told.unknown_why:
-        said += f' <span class="line-more">before unknown: {escape(told.unknown_why)}</span>'
-    return f'<span class="line-words mono">{said}</span>'
+def _words(change: ChangeLine) -> str:
+    html = f"{chip_html('key changed')} " if change.key_changed else ""
+    if change.words:
+        html += f'<span class="line-said">{escape(change.words)}</span> '
+    html += ", ".join(map(_part, change.parts))
+    if change.more:
+        html += f' <span class="line-more">+{count_words(change.more)} more</span>'
+    if change.unknown_why:
+        html += f' <span class="line-more">before unknown: {escape(change.unknown_why)}</span>'
+    return f'<span class="line-words mono">{html}</span>'
 
 
 def _part(part: Part) -> str:
@@ -72,8 +72,8 @@ def _part(part: Part) -> str:
     if part.before is not None:
         was = _UNKNOWN
         if part.before.kind != "unknown":
-            said = '<span class="visually-hidden">before </span>'
-            was = f'<s class="line-before">{said}{escape(part.before.text)}</s>'
+            html = '<span class="visually-hidden">before </span>'
+            was = f'<s class="line-before">{html}{escape(part.before.text)}</s>'
         before = f"{was} {_ARROW}"
     classes = "line-after" + ("" if part.before is not None else " only")
     classes += " null" if after is not None and after.kind == "null" else ""

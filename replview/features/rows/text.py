@@ -18,7 +18,7 @@ from replview.ui.row_start import Start
 #: Characters of a value in a line.
 _VALUE = 40
 #: Columns an insert is told by.
-_TOLD = 3
+_MOST_PARTS = 3
 #: Names that tell what a row is about, the most telling first.
 _TELLING = ("status", "state", "stage", "phase")
 #: Names that change with every change, and tell nothing.
@@ -63,10 +63,12 @@ def line_of(entry: Entry, version: Version | None, *, again: bool = False) -> Ch
         return ChangeLine("truncated with the whole table")
     if step.op in ("I", "S"):
         words = "created again with" if again else "created with"
-        return _told(words if step.op == "I" else "a baseline read", step.new, key_columns, types)
+        return _line_of(
+            words if step.op == "I" else "a baseline read", step.new, key_columns, types
+        )
     if step.op == "D":
         known = entry.before_kind in ("sent", "derived")
-        line = _told("deleted; it was", entry.before.values if known else {}, key_columns, types)
+        line = _line_of("deleted; it was", entry.before.values if known else {}, key_columns, types)
         line.words = line.words if line.parts else "deleted"
         line.unknown_why = "" if known else UNKNOWN_WHY.get(entry.before.why, "")
         return line
@@ -91,14 +93,14 @@ def _updated(entry: Entry, key_columns: Sequence[str], types: Mapping[str, str])
     return line
 
 
-def _told(
+def _line_of(
     words: str, image: Mapping[str, Any] | None, keys: Sequence[str], types: Mapping[str, str]
 ) -> ChangeLine:
     """A row by its most telling columns."""
     image = image or {}
     left = [n for n in image if n not in keys and image[n] is not None]
     line = ChangeLine(words)
-    while left and len(line.parts) < _TOLD:
+    while left and len(line.parts) < _MOST_PARTS:
         name = most_telling(left, types)
         left.remove(name)
         line.parts.append(Part(name, None, short(image[name])))
@@ -182,8 +184,8 @@ def sentence_of(start: Start, history: RowHistory, now: RowState, coverage: Cove
 
 def _state_words(start: Start, now: RowState) -> tuple[str, str]:
     if now.exists:
-        told = obvious_state(now.version, now.values)
-        return "ok", f"is {told}." if told else "exists."
+        state = obvious_state(now.version, now.values)
+        return "ok", f"is {state}." if state else "exists."
     if now.exists is False:
         return "idle", "is truncated." if now.why == "truncated" else "is deleted."
     if now.why in ("gap", "left out", "unpublished", "table"):

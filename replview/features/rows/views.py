@@ -56,6 +56,6 @@ def change(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     row = transaction_by_id(reading_session(), transaction_id)
     if row is None or not found or found[0].seq != seq:
         raise Http404("there is no such change, or it was received anew")
-    life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
-    page: dict[str, Any] = {"slot": life.slot, "row": row, "block": blocks_of(found)[0]}
+    incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
+    page: dict[str, Any] = {"slot": incarnation.slot, "row": row, "block": blocks_of(found)[0]}
     return render(request, "rows/_change.html", page)

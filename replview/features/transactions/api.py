@@ -84,7 +84,7 @@ def transaction(request: HttpRequest, transaction_id: int) -> dict[str, Any]:
 
 
 def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
-    """A transaction with its slot and the number of the slot's life. Raises ``Http404``."""
+    """A transaction with its slot and the number of the incarnation. Raises ``Http404``."""
     row = (
         history.transaction_by_id(reading_session(), transaction_id)
         if transaction_id < 1 << 63
@@ -92,8 +92,8 @@ def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
     )
     if row is None or row.state == "copying":
         raise Http404("there is no such transaction, or it was received anew")
-    life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
-    return row, life.slot, life.number
+    incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
+    return row, incarnation.slot, incarnation.number
 
 
 def _cursor(text: str) -> Cursor | None:

@@ -135,9 +135,9 @@ def table_entries(
     for key, counts in by_size:
         schema, table = names.get(int(key), ("unknown", f"relation {key}"))
         value = f"{schema}.{table}"
-        told = [("S", counts[0])] if row.state == "snapshot" else _counts(counts)
+        table_counts = [("S", counts[0])] if row.state == "snapshot" else _counts(counts)
         entries.append(
-            TableEntry(table, value, schema, told, shown.table == value,
+            TableEntry(table, value, schema, table_counts, shown.table == value,
                        shown.query(table=value), int(key))
         )  # fmt: skip
     if row.messages:

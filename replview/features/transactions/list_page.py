@@ -49,7 +49,7 @@ def find_transaction(text: str, slot: str = "") -> Transaction | None:
     shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
     if slot:
         shown = shown.filter(
-            incarnation__in=[life.id for life in lives_of(reading_session(), slot)]
+            incarnation__in=[incarnation.id for incarnation in lives_of(reading_session(), slot)]
         )
     found = shown.filter(gid=text).order_by("-id").first()
     xid = whole_number(text, digits=10)
@@ -59,7 +59,7 @@ def find_transaction(text: str, slot: str = "") -> Transaction | None:
 
 
 def _at_lsn(text: str, slot: str) -> Transaction | None:
-    """The first commit at or after the LSN, of the newest life that has one."""
+    """The first commit at or after the LSN, of the newest incarnation that has one."""
     try:
         lsn = LSN.parse(text)
     except ValueError:
@@ -67,9 +67,9 @@ def _at_lsn(text: str, slot: str) -> Transaction | None:
     first = first_seqs_from_lsn(reading_session(), slot, lsn)
     if not first:
         return None
-    life = max(first)
+    incarnation = max(first)
     rows = Transaction.objects.exclude(state__in=_NOT_SHOWN)
-    return rows.filter(incarnation=life, commit_seq=first[life]).first()
+    return rows.filter(incarnation=incarnation, commit_seq=first[incarnation]).first()
 
 
 #: Rows of a page.

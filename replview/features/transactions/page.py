@@ -24,13 +24,13 @@ from replview.text.formats import plural
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.drawer import PAGE_CHANGES
-from replview.ui.changes.stages import life_of
+from replview.ui.changes.stages import lifecycle_of
 from replview.ui.changes.transaction_text import (
     NOT_UNDONE,
     flat_context,
     grade_words,
+    heading_of,
     sentence_of,
-    tell,
 )
 from replview.ui.component_html import OPERATIONS
 
@@ -75,10 +75,10 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "slot": slot,
         "row": row,
         "shown": shown,
-        "told": tell(row, names),
+        "heading": heading_of(row, names),
         "sentence": sentence_of(row, changes.blocks, whole=changes.whole),
         "grade_words": grade_words(row),
-        "life": life_of(row, transitions, timezone.now()),
+        "lifecycle": lifecycle_of(row, transitions, timezone.now()),
         "timeline": timeline_of(row, spots if row.first_lsn else [], names, transitions),
         "context": context_lines(row.context),
         "entries": entries[:_TABLES_SHOWN],
@@ -232,7 +232,7 @@ def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
     """What the transaction did that is not among its changes, a sentence each."""
     if row.state in ("snapshot", "message"):
         return []
-    said = []
+    sentences = []
     if row.aborted_changes:
         what = plural(row.aborted_changes, "change")
         kept = (
@@ -240,7 +240,7 @@ def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
             if slot.keep_aborted
             else "hidden, and deleted once the transaction has ended"
         )
-        said.append(f"{what} rolled back to a savepoint: {kept}.")
+        sentences.append(f"{what} rolled back to a savepoint: {kept}.")
     else:
-        said.append("0 changes rolled back to a savepoint.")
-    return said
+        sentences.append("0 changes rolled back to a savepoint.")
+    return sentences

@@ -48,10 +48,10 @@ def tables_html(line: TransactionLine) -> str:
     """The busiest tables with their counts, how many more, and its messages."""
     written = "".join(map(_touched, line.tables))
     if line.more_tables:
-        told = escape(line.more_told)
+        more = escape(line.more_words)
         written += (
-            f'<span class="quiet more-tables" data-tip="{told}">+{len(line.more_tables)}'
-            f'<span class="visually-hidden"> more: {told}</span></span>'
+            f'<span class="quiet more-tables" data-tip="{more}">+{len(line.more_tables)}'
+            f'<span class="visually-hidden"> more: {more}</span></span>'
         )
     if line.row.messages:
         written += op_html("M")

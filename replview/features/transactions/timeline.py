@@ -1,4 +1,4 @@
-"""A transaction's life from left to right: WAL bytes up to its end, then time.
+"""A transaction from left to right: WAL bytes up to its end, then time.
 
 pgoutput sends no time per change and no begin time, so none is drawn.
 """
@@ -57,7 +57,7 @@ class Timeline:
     ended_badly: bool = False
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In words, for screen readers."""
         return "; ".join(f"{mark.word} {mark.detail}" for mark in self.marks)
 

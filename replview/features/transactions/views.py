@@ -34,8 +34,8 @@ from replview.store.retention.archived import place_of
 from replview.store.write.access_record import Action, note, viewed, viewed_changes
 from replview.targets.archived import archived_transaction
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
-from replview.ui.changes.stages import life_of
-from replview.ui.changes.transaction_text import NOT_UNDONE, tell
+from replview.ui.changes.stages import lifecycle_of
+from replview.ui.changes.transaction_text import NOT_UNDONE, heading_of
 from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 
@@ -45,7 +45,7 @@ REFUSED = 409
 @page(role=VIEWER, nav="transactions", of={"transaction_id": Transaction}, record=ROWS)
 @require_GET
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    """One transaction: its life, who did it, what it touched, every change as a diff."""
+    """One transaction: its lifecycle, who did it, what it touched, every change as a diff."""
     day = deleted_day_of(reading_session(), transaction_id)
     if day is not None and history.transaction_by_id(reading_session(), transaction_id) is None:
         place = place_of(transaction_id)
@@ -83,8 +83,8 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     )
     page = {
         "slot": slot,
-        "life": life_of(row, transitions, timezone.now()),
-        "told": tell(row, names),
+        "lifecycle": lifecycle_of(row, transitions, timezone.now()),
+        "heading": heading_of(row, names),
         **changes_page(row, slot, _after(request)),
     }
     return render(request, "live_page/_drawer.html", page)
@@ -132,9 +132,9 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
     """The change as the one JSON form."""
     change = _change(transaction_id, seq)
     row = find_transaction(transaction_id)
-    life = SlotIncarnation.objects.select_related("slot").get(pk=row.incarnation_id)
+    incarnation = SlotIncarnation.objects.select_related("slot").get(pk=row.incarnation_id)
     oid = Relation.objects.filter(pk=change.relation_id or 0).values_list("oid", flat=True).first()
-    record = records.as_json(change, row, life.slot, life.number, oid)
+    record = records.as_json(change, row, incarnation.slot, incarnation.number, oid)
     return _plain(json.dumps(record, ensure_ascii=False, indent=2) + "\n", "change.json")
 
 

@@ -124,7 +124,7 @@ def links(words: Words) -> list[tuple[str, str]]:
 class Card:
     """One trouble."""
 
-    told: Told
+    trouble: Told
     words: Words
     #: Word and address.
     links: list[tuple[str, str]]
@@ -135,51 +135,55 @@ class Card:
     @property
     def level(self) -> str:
         """Of ``health.states``: how it looks."""
-        if self.told.state == State.OFF:
+        if self.trouble.state == State.OFF:
             return "idle"
         return "now" if self.alerts else "look"
 
     @property
     def state(self) -> str:
         """What it is now, with since when."""
-        told = self.told
-        if told.wanted and told.state == State.OFF:
+        trouble = self.trouble
+        if trouble.wanted and trouble.state == State.OFF:
             return "asked for"
         word = {State.OFF: "off", State.COMING: "coming", State.ON: "on", State.ENDING: "ending"}
-        if told.state == State.OFF or told.since is None:
-            return word[told.state]
-        return f"{word[told.state]} for {age_words(self.now - told.since)}"
+        if trouble.state == State.OFF or trouble.since is None:
+            return word[trouble.state]
+        return f"{word[trouble.state]} for {age_words(self.now - trouble.since)}"
 
     @property
     def left(self) -> str:
         """Until it ends by itself; empty where it does not."""
-        told = self.told
-        if told.ends_at is None or not told.wanted or told.state not in (State.COMING, State.ON):
+        trouble = self.trouble
+        if (
+            trouble.ends_at is None
+            or not trouble.wanted
+            or trouble.state not in (State.COMING, State.ON)
+        ):
             return ""
-        return age_words(max(told.ends_at - self.now, dt.timedelta(0)))
+        return age_words(max(trouble.ends_at - self.now, dt.timedelta(0)))
 
 
 def build_page() -> dict[str, Any]:
     """What the templates need."""
     now = timezone.now()
-    told = troubles.read()
-    alerts = _alerts(told)
+    known = troubles.read()
+    alerts = _alerts(known)
     cards = [
         Card(
-            told=one,
+            trouble=one,
             words=WORDS[one.name],
             links=links(WORDS[one.name]),
             alerts=alerts[one.name],
             now=now,
         )
-        for one in told
+        for one in known
     ]
     alive = troubles.maker_is_alive()
     return {"cards": cards, "alive": alive, "sentence": _sentence(cards, alive)}
 
 
 def _sentence(cards: list[Card], alive: bool) -> dict[str, str]:
-    on = [card for card in cards if card.told.state != State.OFF]
+    on = [card for card in cards if card.trouble.state != State.OFF]
     if not alive:
         return {
             "level": "unknown",
@@ -201,9 +205,9 @@ def _sentence(cards: list[Card], alive: bool) -> dict[str, str]:
     }
 
 
-def _alerts(told: list[Told]) -> dict[str, list[Alert]]:
+def _alerts(known: list[Told]) -> dict[str, list[Alert]]:
     """What fires of the kinds that see a trouble, since it began; nothing of one that is off."""
-    on = [one for one in told if one.state != State.OFF and one.asked_at is not None]
+    on = [one for one in known if one.state != State.OFF and one.asked_at is not None]
     kinds = {kind for one in on for kind in WORDS[one.name].kinds}
     rows = (
         list(

@@ -55,7 +55,7 @@ def _columns(change: ChangeRow, *images: Mapping[str, Any]) -> list[tuple[str, s
     return known + list(dict.fromkeys(extra))
 
 
-def tell_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
+def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
     """Before and after of what differs; what stayed is folded."""
     new, sent_old = change.new or {}, change.old or {}
     before = _before_of_update(block, change, previous)
@@ -125,7 +125,7 @@ def _differ(before: Any, after: Any, json: bool, sheet: Sheet) -> tuple[Any, Any
     return None, by_word
 
 
-def tell_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
+def fill_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
     """An insert or snapshot has only an after, a delete only a before."""
     deleted = change.op == "D"
     image = (change.old if deleted else change.new) or {}
@@ -231,24 +231,24 @@ def _block(change: ChangeRow, previous: Any, sheet: Sheet) -> Block:
         hidden=change.hidden,
     )
     if change.hidden:
-        _tell_hidden(block, change.new or {})
+        _fill_hidden(block, change.new or {})
     elif change.op == "M":
-        _tell_message(block, change.new or {})
+        _fill_message(block, change.new or {})
     elif change.op == "T":
-        _tell_truncate(block, change.new or {})
+        _fill_truncate(block, change.new or {})
     else:
-        _tell_key(block, change)
+        _fill_key(block, change)
         if previous is not None:
             block.before_id = getattr(previous, "transaction_id", None)
             block.before_name = "message" if previous.xid is None else str(previous.xid)
             block.before_time = previous.commit_time
-        tell = tell_update if change.op == "U" else tell_one_side
-        tell(block, change, previous, sheet)
+        fill = fill_update if change.op == "U" else fill_one_side
+        fill(block, change, previous, sheet)
     block.undo_problem = undo_problem(change, previous)
     return block
 
 
-def _tell_hidden(block: Block, message: Mapping[str, Any]) -> None:
+def _fill_hidden(block: Block, message: Mapping[str, Any]) -> None:
     """That something changed, not what."""
     block.words = f"you have {NO_RIGHT}"
     if block.op == "M":
@@ -257,7 +257,7 @@ def _tell_hidden(block: Block, message: Mapping[str, Any]) -> None:
         block.words += " of this table"
 
 
-def _tell_key(block: Block, change: ChangeRow) -> None:
+def _fill_key(block: Block, change: ChangeRow) -> None:
     """The row's key: after the change, for a delete before it."""
     whole: dict[str, str | None] = {}
     for name in change.key_columns:
@@ -272,7 +272,7 @@ def _tell_key(block: Block, change: ChangeRow) -> None:
         block.key_values = whole
 
 
-def _tell_message(block: Block, message: Mapping[str, Any]) -> None:
+def _fill_message(block: Block, message: Mapping[str, Any]) -> None:
     block.table = str(message.get("prefix", ""))
     content = message.get("content")
     if content is None and "content_base64" in message:
@@ -288,7 +288,7 @@ def _tell_message(block: Block, message: Mapping[str, Any]) -> None:
     block.words = f"{kind}, {bytes_words(size)}"
 
 
-def _tell_truncate(block: Block, how: Mapping[str, Any]) -> None:
+def _fill_truncate(block: Block, how: Mapping[str, Any]) -> None:
     words = ["every row removed; the server does not say which or how many"]
     if how.get("cascade"):
         words.append("CASCADE")

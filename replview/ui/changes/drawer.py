@@ -34,8 +34,8 @@ def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
     for view in fleet.slots if fleet is not None else ():
         if view.slot.incarnation_id == row.incarnation_id:
             return view.slot
-    life = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
-    return life.slot
+    incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
+    return incarnation.slot
 
 
 def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> dict[str, Any]:

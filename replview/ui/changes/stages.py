@@ -1,4 +1,4 @@
-"""The life of a streamed or two-phase transaction: its states in order, and their small drawing.
+"""The lifecycle of a streamed or two-phase transaction: its states in order, and a drawing.
 
 Drawn from its transitions; what they do not tell comes from the transaction's own columns. Each
 state is entered at most once: streaming, prepared, then one end.
@@ -65,7 +65,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class Lifecycle:
     """The states of one transaction."""
 
     steps: list[Step]
@@ -86,14 +86,14 @@ class Life:
         return ", ".join(f"{span.state} {_lasted(span.seconds)}" for span in spans)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The whole of it in a sentence, for a tooltip and for screen readers."""
-        said = [_told(step) for step in self.steps]
-        return "; ".join(said) + ("" if self.end else "; still open")
+        parts = [_step_words(step) for step in self.steps]
+        return "; ".join(parts) + ("" if self.end else "; still open")
 
 
-def life_of(row: Any, transitions: Iterable[Any], now: datetime) -> Life | None:
-    """The life of a ``Transaction`` (or its history row); None for a plain one."""
+def lifecycle_of(row: Any, transitions: Iterable[Any], now: datetime) -> Lifecycle | None:
+    """The lifecycle of a ``Transaction`` (or its history row); None for a plain one."""
     steps = _steps(row, transitions)
     if not any(step.state in _BEFORE for step in steps):
         return None
@@ -104,7 +104,7 @@ def life_of(row: Any, transitions: Iterable[Any], now: datetime) -> Life | None:
             continue
         following = steps[number + 1] if number + 1 < len(steps) else None
         lasted.append((step.state, _seconds(step, following, now)))
-    return Life(steps=_in_order(steps), spans=_spans(lasted), end=end)
+    return Lifecycle(steps=_in_order(steps), spans=_spans(lasted), end=end)
 
 
 def _steps(row: Any, transitions: Iterable[Any]) -> list[Step]:
@@ -185,7 +185,7 @@ def _lasted(seconds: float | None) -> str:
     return age_words(seconds) if seconds >= 1 else short_words(seconds * 1e6)
 
 
-def _told(step: Step) -> str:
+def _step_words(step: Step) -> str:
     when = "at an unknown time" if step.at is None else f"{step.at:%H:%M:%S} UTC"
     where = f" at {step.lsn}" if step.lsn else ""
     return f"{step.state} {when}{where}"

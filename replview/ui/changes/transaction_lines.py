@@ -14,7 +14,7 @@ from replview.ui.slot_log import Kind, kind_of
 OPEN_STATES = ("receiving", "streaming", "prepared")
 LOST_STATES = ("aborted", "rolled back")
 #: Lines of a slot's log that say something of the record itself.
-TOLD_KINDS = frozenset(
+MARKER_KINDS = frozenset(
     ("schema", "gap", "skipped", "failover", "moved", "wraparound", "lost_end", "quarantined")
 )
 #: Tables named in a line; the rest is a number.
@@ -28,9 +28,9 @@ class TransactionLine:
     """One transaction of the list."""
 
     row: TransactionRow
-    #: ``source/name`` and the number of the life.
+    #: ``source/name`` and the number of the incarnation.
     slot: str
-    life: int
+    incarnation: int
     tables: list[Touched] = field(default_factory=list)
     more_tables: list[Touched] = field(default_factory=list)
     #: Of a transaction of messages alone: the first one's prefix.
@@ -83,7 +83,7 @@ class TransactionLine:
         return {"claimed": "claim", "stamped": "fact"}.get(self.row.actor_grade or "", "unknown")
 
     @property
-    def more_told(self) -> str:
+    def more_words(self) -> str:
         """The tables that have no room, for the tooltip."""
         return "; ".join(str(table) for table in self.more_tables[:20])
 
@@ -125,12 +125,12 @@ def transaction_lines(
     for row in rows:
         tables = [_touched(row, key, counts, names) for key, counts in row.relations.items()]
         tables.sort(key=lambda table: -table.total)
-        slot, life = slots.get(row.incarnation_id, ("", 0))
+        slot, incarnation = slots.get(row.incarnation_id, ("", 0))
         found.append(
             TransactionLine(
                 row=row,
                 slot=slot,
-                life=life,
+                incarnation=incarnation,
                 tables=tables[:_TABLES_SHOWN],
                 more_tables=tables[_TABLES_SHOWN:],
                 prefix=prefixes.get(row.id, ""),
@@ -166,9 +166,9 @@ def with_markers(
 
 
 def _stands_above(event: EventRow, line: TransactionLine, seq: int) -> bool:
-    life = event.incarnation_id or 0
+    incarnation = event.incarnation_id or 0
     mine = line.row.incarnation_id
-    return life > mine or (life == mine and event.after_commit_seq >= seq)
+    return incarnation > mine or (incarnation == mine and event.after_commit_seq >= seq)
 
 
 def _events_between(
@@ -188,7 +188,7 @@ def _events_between(
     first, last = placed[-1], placed[0]
     low = (first.incarnation_id, first.commit_seq or 0)
     high = (last.incarnation_id, last.commit_seq or 0)
-    shown = [event for event in found if event.kind in TOLD_KINDS]
+    shown = [event for event in found if event.kind in MARKER_KINDS]
     shown.sort(
         key=lambda one: (one.incarnation_id or 0, one.after_commit_seq, one.at), reverse=True
     )

@@ -23,7 +23,7 @@ class Station:
 
 
 @dataclass(slots=True)
-class Told:
+class Heading:
     """What the drawer's head says."""
 
     name: str
@@ -43,13 +43,13 @@ class Told:
     total: str = ""
 
 
-def tell(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> Told:
+def heading_of(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> Heading:
     """The sentence, the line and the facts of one transaction."""
     rows = row.inserts + row.updates + row.deletes
     changes = rows + row.truncates + row.messages
     open_ = row.state in ("receiving", "streaming", "prepared")
     lost = row.state in ("aborted", "rolled back")
-    return Told(
+    return Heading(
         name=row.gid or ("message" if row.xid is None else str(row.xid)),
         actor=row.actor,
         grade_kind={"claimed": "claim", "stamped": "fact"}.get(row.actor_grade or "", "unknown"),

@@ -22,8 +22,8 @@ _KEY = (
 )
 _BEFORE = '<span class="diff-sign" aria-hidden="true">−</span>'
 _AFTER = '<span class="diff-sign" aria-hidden="true">+</span>'
-_SAID_BEFORE = '<span class="visually-hidden">before </span>'
-_SAID_AFTER = '<span class="visually-hidden">after </span>'
+_LABEL_BEFORE = '<span class="visually-hidden">before </span>'
+_LABEL_AFTER = '<span class="visually-hidden">after </span>'
 _UNKNOWN = '<span class="diff-before hatched unknown">unknown</span>'
 _VALUE = '<mark class="value" tabindex="0" role="button" data-copies'
 
@@ -66,8 +66,8 @@ def _line(block: Block, line: Line, two: bool) -> str:
         places = line.text.places
         derived = " derived" if line.before and line.before.derived else ""
         body = "".join(_piece(piece) for piece in line.text.pieces)
-        said = f"text diff: {places:,} place{'' if places == 1 else 's'}"
-        return _wide(line, said, f'<p class="text-diff{derived}">{body}</p>')
+        label = f"text diff: {places:,} place{'' if places == 1 else 's'}"
+        return _wide(line, label, f'<p class="text-diff{derived}">{body}</p>')
     two = two and not line.same
     classes = "diff-line"
     classes += " stacked" if two and line.stacked else ""
@@ -80,18 +80,18 @@ def _sides(block: Block, line: Line, two: bool) -> str:
     after = cell_html(block, line.after, line.name) if line.after else ""
     if line.same:
         return f'<span class="diff-same">{after}</span>'
-    said_before, said_after = (_SAID_BEFORE, _SAID_AFTER) if two else ("", "")
+    label_before, label_after = (_LABEL_BEFORE, _LABEL_AFTER) if two else ("", "")
     written = ""
     if line.before:
         classes = "diff-before" + (" derived" if line.before.derived else "")
         classes += " hatched unknown" if line.before.kind == "unknown" else ""
         sign = "" if line.before.kind == "unknown" else _BEFORE
         value = cell_html(block, line.before, line.name)
-        written = f'<span class="{classes}">{sign}{said_before}{value}</span>'
+        written = f'<span class="{classes}">{sign}{label_before}{value}</span>'
     elif two:
         written = _UNKNOWN
     if line.after:
-        written += f'<span class="diff-after">{_AFTER}{said_after}{after}</span>'
+        written += f'<span class="diff-after">{_AFTER}{label_after}{after}</span>'
     return written
 
 
@@ -103,11 +103,11 @@ def _name(line: Line) -> str:
                     else "</span>")  # fmt: skip
 
 
-def _wide(line: Line, said: str, body: str) -> str:
+def _wide(line: Line, label: str, body: str) -> str:
     """A comparison over the whole width, under its name."""
     return (
         f'<div class="diff-line diff-wide"><div class="diff-wide-head">{_name(line)}'
-        f'<span class="diff-said">{escape(said)}</span></div>{body}</div>'
+        f'<span class="diff-said">{escape(label)}</span></div>{body}</div>'
     )
 
 
@@ -115,24 +115,24 @@ def _json_line(part: JSONLine, line: Line) -> str:
     if part.folded:
         return f'<li class="json-fold"><span>{escape(part.text)}</span></li>'
     derived = " derived" if line.before and line.before.derived else ""
-    kind, said, sign = {
-        "-": (f' class="line-before{derived}"', _SAID_BEFORE, "−"),
-        "+": (' class="line-after"', _SAID_AFTER, "+"),
+    kind, label, sign = {
+        "-": (f' class="line-before{derived}"', _LABEL_BEFORE, "−"),
+        "+": (' class="line-after"', _LABEL_AFTER, "+"),
     }.get(part.sign, ("", "", ""))
-    text = "".join(_piece(p, said=False) for p in part.pieces) or escape(part.text)
+    text = "".join(_piece(p, label=False) for p in part.pieces) or escape(part.text)
     return (
         f'<li{kind}><span class="line-no" aria-hidden="true">{part.old or ""}</span>'
         f'<span class="line-no" aria-hidden="true">{part.new or ""}</span>'
-        f'<span class="diff-sign" aria-hidden="true">{sign}</span>{said}<code>{text}</code></li>'
+        f'<span class="diff-sign" aria-hidden="true">{sign}</span>{label}<code>{text}</code></li>'
     )
 
 
-def _piece(piece: Piece, *, said: bool = True) -> str:
+def _piece(piece: Piece, *, label: bool = True) -> str:
     text = escape(piece.text)
     if piece.sign == "-":
-        return f"<del>{'<span class=visually-hidden>before: </span>' if said else ''}{text}</del>"
+        return f"<del>{'<span class=visually-hidden>before: </span>' if label else ''}{text}</del>"
     if piece.sign == "+":
-        return f"<ins>{'<span class=visually-hidden>after: </span>' if said else ''}{text}</ins>"
+        return f"<ins>{'<span class=visually-hidden>after: </span>' if label else ''}{text}</ins>"
     return f'<span class="text-fold">{text}</span>' if piece.sign == "…" else text
 
 

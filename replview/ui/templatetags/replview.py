@@ -226,15 +226,15 @@ def option(value: Any) -> str:
 
 
 @register.filter
-def keeps(told: SlotForecast) -> str:
+def keeps(forecast: SlotForecast) -> str:
     """``for 30 days, and at most 50 GB``."""
-    return kept_words(told)
+    return kept_words(forecast)
 
 
 @register.filter
-def goes_to(told: SlotForecast) -> str:
+def goes_to(forecast: SlotForecast) -> str:
     """Where a slot's record in the store goes from here."""
-    return slot_forecast_words(told)
+    return slot_forecast_words(forecast)
 
 
 @register.simple_tag

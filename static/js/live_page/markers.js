@@ -38,7 +38,7 @@ export function gapItems(before, message, away, fill) {
   number += 1;
   const from = before ? [before.incarnation, before.commit_seq] : [0, 0];
   const why = away.paused ? `paused ${age(away.ms)}` : `browser was offline ${age(away.ms)}`;
-  if (message.new_life) {
+  if (message.new_incarnation) {
     const element = buildMarker({
       kind: "gap", title: "Gap",
       text: `the slot began a new incarnation while the ${why}; rows below belong to the one before`,

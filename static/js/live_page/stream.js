@@ -71,7 +71,7 @@ export class Stream {
   catchUp(message, away) {
     const { list } = this.page;
     this.back.release();
-    if (message.new_life) {
+    if (message.new_incarnation) {
       list.add(gapItems(this.cursor, message, away, null));
       this.cursor = message.cursor;
       return;
@@ -192,8 +192,8 @@ export class Stream {
     for (const marker of batch.markers ?? []) items.push(eventItem(marker));
     if (batch.folded) {
       this.folded += batch.folded.count;
-      const life = batch.cursor?.incarnation ?? this.cursor?.incarnation ?? 0;
-      items.push(foldItem(life, batch.folded, (...range) => this.fill(...range)));
+      const incarnation = batch.cursor?.incarnation ?? this.cursor?.incarnation ?? 0;
+      items.push(foldItem(incarnation, batch.folded, (...range) => this.fill(...range)));
     }
     if (batch.cursor) this.cursor = batch.cursor;
   }

@@ -39,10 +39,10 @@ def test_what_changed_stands_in_its_line(signed_in, history) -> None:
     html = text(signed_in, slot="shop/replview", table="public.orders", where="status: new -> paid")
     assert html.count('class="found"') == 1
     assert (
-        '<span class="told-name">status:</span> <span class="told-before value derived">new</span>'
-        in html
+        '<span class="moved-name">status:</span> '
+        '<span class="moved-before value derived">new</span>' in html
     )
-    assert '<span class="told-after value">paid</span>' in html
+    assert '<span class="moved-after value">paid</span>' in html
     assert "/rows/?slot=shop/replview&amp;table=public.orders&amp;key.id=1" in html
 
 

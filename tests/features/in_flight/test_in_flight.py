@@ -251,15 +251,15 @@ def test_the_life_of_an_ended_one_comes_from_its_transitions(
 
     shown = page.split(f'id="tx-{row.pk}"')[1].split("</tr>")[0]
     assert "1\xa0min\xa042\xa0s + 1\xa0min\xa028\xa0s" in shown
-    assert 'class="life-streaming"' in shown
-    assert 'class="life-prepared"' in shown
+    assert 'class="lifecycle-streaming"' in shown
+    assert 'class="lifecycle-prepared"' in shown
     assert 'href="#i-state-committed"' in shown
     assert "prepared " in shown
     assert "0/1066" in shown
     drawer = plain(signed_in.get(f"/in-flight/{row.pk}/drawer/"))
     assert "0/10BE" in drawer
     for address in (f"/transactions/{row.pk}/", f"/transactions/{row.pk}/drawer/"):
-        assert 'class="life-prepared"' in text_of(signed_in.get(address))
+        assert 'class="lifecycle-prepared"' in text_of(signed_in.get(address))
 
 
 def test_a_life_without_transitions_is_drawn_from_the_transaction(
@@ -275,7 +275,7 @@ def test_a_life_without_transitions_is_drawn_from_the_transaction(
     assert "prepared 22\xa0s" in shown
     assert "<s>7</s>" in shown
     assert f'id="tx-{plain_one.pk}"' not in page
-    assert 'class="life"' not in text_of(signed_in.get(f"/transactions/{plain_one.pk}/"))
+    assert 'class="lifecycle"' not in text_of(signed_in.get(f"/transactions/{plain_one.pk}/"))
 
 
 def test_changes_that_were_swept_away_are_said_to_be(signed_in: Client, scene: Scene) -> None:

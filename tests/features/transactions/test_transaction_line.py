@@ -27,7 +27,7 @@ def line(*, tables: list[Touched] | None = None, **told: Any) -> TransactionLine
     shown = {name: told.pop(name) for name in ("prefix", "chosen", "slot") if name in told}
     row = TransactionRow(**{**values, **told})
     return TransactionLine(
-        row=row, life=1, tables=tables or [], **{"slot": "shop/replview", **shown}
+        row=row, incarnation=1, tables=tables or [], **{"slot": "shop/replview", **shown}
     )
 
 

@@ -1,4 +1,4 @@
-"""A life is told in order, though its moments are of two clocks."""
+"""A lifecycle is shown in order, though its moments are of two clocks."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ from django.test import Client
 
 from replview.store.models import AbortedSubtransaction, Change, Slot, Transaction
 from replview.store.read.days import transaction_id
-from replview.ui.changes.stages import life_of
+from replview.ui.changes.stages import lifecycle_of
 from tests.pages.scene import Scene
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -38,22 +38,22 @@ def row(state: str) -> SimpleNamespace:
 def test_what_we_heard_of_late_is_not_told_after_what_came_next() -> None:
     steps = [step("streaming", ours=0.04), step("prepared", ours=0.05, theirs=0)]
 
-    life = life_of(row("prepared"), steps, moment(10))
+    lifecycle = lifecycle_of(row("prepared"), steps, moment(10))
 
-    assert life is not None
-    assert [one.at for one in life.steps] == [NOON, NOON]
-    assert life.steps[0].clock.startswith("at the latest")
-    assert life.steps[1].clock == "the source's clock"
+    assert lifecycle is not None
+    assert [one.at for one in lifecycle.steps] == [NOON, NOON]
+    assert lifecycle.steps[0].clock.startswith("at the latest")
+    assert lifecycle.steps[1].clock == "the source's clock"
 
 
 def test_moments_in_order_stay_as_they_are() -> None:
     steps = [step("streaming", ours=-5), step("prepared", ours=0.05, theirs=0)]
 
-    life = life_of(row("prepared"), steps, moment(10))
+    lifecycle = lifecycle_of(row("prepared"), steps, moment(10))
 
-    assert life is not None
-    assert [one.at for one in life.steps] == [moment(-5), NOON]
-    assert not life.steps[0].heard_late
+    assert lifecycle is not None
+    assert [one.at for one in lifecycle.steps] == [moment(-5), NOON]
+    assert not lifecycle.steps[0].heard_late
 
 
 def test_kept_changes_of_a_rolled_back_savepoint_are_marked(
