@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
-from replview.health.source_looks import Look
+from replview.health.source_state import SourceState
 from replview.store.fields import LSNField
 from replview.store.models import Slot, Transaction
 from replview.text.formats import age_words, bytes_words, count_words, plural
@@ -37,45 +37,47 @@ class Holder:
         return max(self.xid_age or 0, self.snapshot_age or 0)
 
 
-def open_on_source(look: Look) -> Iterator[Holder]:
+def open_on_source(state: SourceState) -> Iterator[Holder]:
     """Everything open on the source, in any of its databases."""
-    for row in look.prepared or ():
+    for row in state.prepared or ():
         yield Holder(
             kind="prepared",
             name=row["gid"],
-            xid_age=look.age_of(row["xid"]),
+            xid_age=state.age_of(row["xid"]),
             since=parse_datetime(row["prepared_at"]),
             detail=row.get("database") or "",
         )
-    for row in look.running or ():
+    for row in state.running or ():
         started = row.get("xact_started_at")
         yield Holder(
             kind="running",
             name=f"pid {row['pid']}",
-            xid_age=look.age_of(row.get("xid")),
+            xid_age=state.age_of(row.get("xid")),
             snapshot_age=row.get("backend_xmin_age"),
             since=parse_datetime(started) if started else None,
             detail=row.get("application_name") or row.get("role") or "",
         )
 
 
-def standbys(look: Look) -> Iterator[Holder]:
+def standbys(state: SourceState) -> Iterator[Holder]:
     """Standbys that feed back what they still read."""
-    for row in look.holders.get("standbys") or ():
+    for row in state.holders.get("standbys") or ():
         age = row.get("backend_xmin_age") or row.get("slot_xmin_age")
         if age is not None:
             name = row.get("slot_name") or row.get("application_name") or f"pid {row['pid']}"
             yield Holder(kind="standby", name=name, snapshot_age=age)
 
 
-def vacuum_holder(look: Look) -> Holder | None:
+def vacuum_holder(state: SourceState) -> Holder | None:
     """Who makes vacuum stop furthest back; None where nobody is known to."""
     slots = (
         Holder(kind="slot", name=name, snapshot_age=row["xmin_age"])
-        for name, row in look.slots.items()
+        for name, row in state.slots.items()
         if row.get("xmin_age") is not None and row.get("slot_type") != "physical"
     )
-    known = [holder for holder in (*open_on_source(look), *standbys(look), *slots) if holder.oldest]
+    known = [
+        holder for holder in (*open_on_source(state), *standbys(state), *slots) if holder.oldest
+    ]
     return max(known, key=lambda holder: holder.oldest, default=None)
 
 
@@ -108,19 +110,19 @@ class Holding:
     sentence: str = ""
 
 
-def holding_of(slot: Slot, look: Look, now: datetime, first: Transaction | None) -> Holding:
+def holding_of(slot: Slot, state: SourceState, now: datetime, first: Transaction | None) -> Holding:
     """What holds this slot back; ``first`` is the recorded one with the oldest first record."""
-    horizon = look.slots.get(slot.name)
+    horizon = state.slots.get(slot.name)
     retained = horizon.get("retained_wal_bytes") if horizon else None
-    made = Holding(slot=slot, looked_at=look.looked_at, retained_wal_bytes=retained)
-    holders = sorted(open_on_source(look), key=lambda holder: -(holder.xid_age or -1))
+    made = Holding(slot=slot, looked_at=state.looked_at, retained_wal_bytes=retained)
+    holders = sorted(open_on_source(state), key=lambda holder: -(holder.xid_age or -1))
     made.rows = [
         *_slot_rows(horizon),
-        _prepared_row(holders, look),
-        _running_row(holders, look),
-        _standby_row(look),
+        _prepared_row(holders, state),
+        _running_row(holders, state),
+        _standby_row(state),
     ]
-    made.sentence = _sentence(horizon, holders, look, now, first)
+    made.sentence = _sentence(horizon, holders, state, now, first)
     return made
 
 
@@ -145,22 +147,22 @@ def _xmin_row(name: str, horizon: dict[str, Any], why: str) -> Row:
     return Row(name=name, text=_back(age), tip=f"{name} {horizon[name]}. {why}")
 
 
-def _prepared_row(holders: list[Holder], look: Look) -> Row:
+def _prepared_row(holders: list[Holder], state: SourceState) -> Row:
     name = "Prepared transactions"
-    if look.prepared is None:
+    if state.prepared is None:
         return Row(name=name, unknown="not looked at yet")
     prepared = [holder for holder in holders if holder.kind == "prepared"]
     if not prepared:
         return Row(name=name, text="none")
     oldest = min(prepared, key=lambda holder: (holder.since is None, holder.since))
-    more = "+" if look.prepared_limit else ""
+    more = "+" if state.prepared_limit else ""
     return Row(name=f"Prepared, {count_words(len(prepared))}{more}, oldest", since=oldest.since,
                tip=f"{oldest.name}, in every database of the source")  # fmt: skip
 
 
-def _running_row(holders: list[Holder], look: Look) -> Row:
+def _running_row(holders: list[Holder], state: SourceState) -> Row:
     name = "Running transactions"
-    if look.running is None:
+    if state.running is None:
         return Row(name=name, unknown="not looked at yet")
     running = [holder for holder in holders if holder.kind == "running"]
     if not running:
@@ -172,14 +174,14 @@ def _running_row(holders: list[Holder], look: Look) -> Row:
     return Row(name=f"Running, {oldest.name}", since=oldest.since, tip=tip)
 
 
-def _standby_row(look: Look) -> Row:
+def _standby_row(state: SourceState) -> Row:
     name = "Standby feedback"
-    known = look.holders.get("standbys")
+    known = state.holders.get("standbys")
     if known is None:
         return Row(name=name, unknown="not looked at yet")
     if not known:
         return Row(name=name, text="no standby")
-    feeding = list(standbys(look))
+    feeding = list(standbys(state))
     if not feeding:
         return Row(name=name, text="off", tip=f"{plural(len(known), 'standby', 'standbys')}, "
                    "none sends hot_standby_feedback")  # fmt: skip
@@ -190,15 +192,15 @@ def _standby_row(look: Look) -> Row:
 def _sentence(
     horizon: dict[str, Any] | None,
     holders: list[Holder],
-    look: Look,
+    state: SourceState,
     now: datetime,
     first: Transaction | None,
 ) -> str:
     """Which of them pins the slot."""
-    if look.looked_at is None:
+    if state.looked_at is None:
         return "The source has not been looked at yet."
-    if not look.fresh:
-        return f"As last seen {age_words(now - look.looked_at)} ago; what holds it now is unknown."
+    if not state.fresh:
+        return f"As last seen {age_words(now - state.looked_at)} ago; what holds it now is unknown."
     if horizon is None or not horizon.get("restart_lsn"):
         return ""
     retained = horizon.get("retained_wal_bytes") or 0

@@ -14,7 +14,7 @@ from replview.health.findings_wal import BEHIND_BYTES, explain
 from replview.health.holding import Holder, open_on_source
 from replview.health.open_transactions import ends_of_prepared, next_step_of_prepared
 from replview.health.server_slot import ServerSlot
-from replview.health.source_looks import Look
+from replview.health.source_state import SourceState
 from replview.health.states import Reading
 from replview.store.models import Slot
 from replview.store.read.sql_text import string
@@ -37,7 +37,7 @@ class Step:
 
 
 def steps_of(
-    server: ServerSlot, slot: Slot | None, reading: Reading, look: Look, now: datetime
+    server: ServerSlot, slot: Slot | None, reading: Reading, state: SourceState, now: datetime
 ) -> list[Step]:
     """In the order in which they are to be tried; empty: nothing is to be done."""
     if server.gone_at is not None:
@@ -46,7 +46,7 @@ def steps_of(
         return list(_of_lost(server, slot))
     if server.synced or not server.fresh(now):
         return []
-    steps = list(_of_holders(server, look, now))
+    steps = list(_of_holders(server, state, now))
     unread = server.active is False
     stuck = unread and (server.retained_wal_bytes is not None or server.text("restart_lsn") != "")
     pressed = _pressed(server, slot, reading)
@@ -108,13 +108,13 @@ def _create(server: ServerSlot, slot: Slot | None) -> Step:
     )
 
 
-def _of_holders(server: ServerSlot, look: Look, now: datetime) -> Iterator[Step]:
+def _of_holders(server: ServerSlot, state: SourceState, now: datetime) -> Iterator[Step]:
     """The oldest transaction that is open, where it is old: nothing moves past it."""
     if server.physical or (server.retained_wal_bytes or 0) < BEHIND_BYTES:
         return
-    old = [one for one in open_on_source(look) if one.since and now - one.since > OPEN_LONG]
+    old = [one for one in open_on_source(state) if one.since and now - one.since > OPEN_LONG]
     with_xid = [one for one in old if one.xid_age is not None]
-    if not with_xid or not look.fresh:
+    if not with_xid or not state.fresh:
         return
     oldest = max(with_xid, key=lambda one: one.xid_age or 0)
     yield from _end(oldest)

@@ -20,7 +20,7 @@ from django.db import Error as DatabaseError
 
 from replview.live import reading
 from replview.live.events import SLOT, Wake, group_of
-from replview.live.reading import Look, Names, News, Position
+from replview.live.reading import Names, News, Position, Search
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Subscriber(Protocol):
     """Whoever watches a feed. ``deliver`` must return at once."""
 
     @property
-    def look(self) -> Look | None:
+    def search(self) -> Search | None:
         """The text it filters by, and what its asker may see; None: it filters by none."""
 
     def deliver(self, news: News, feed: "Feed") -> None:
@@ -153,8 +153,8 @@ class Feed:
             for subscriber in list(self.subscribers):
                 subscriber.deliver(news, self)
 
-    def _texts(self) -> set[Look]:
-        return {subscriber.look for subscriber in self.subscribers if subscriber.look}
+    def _texts(self) -> set[Search]:
+        return {subscriber.search for subscriber in self.subscribers if subscriber.search}
 
     def _note_head(self) -> None:
         now = time.monotonic()

@@ -119,7 +119,7 @@ def marker(event: EventRow) -> dict[str, Any]:
 
 
 #: A text, and what whoever looks for it may see.
-Look = tuple[str, Visibility]
+Search = tuple[str, Visibility]
 #: A feed reads at most so many transactions at once; what is more is folded.
 READ_LIMIT = 500
 
@@ -149,7 +149,7 @@ class News:
     #: First and last commit_seq of those not read, because there were too many.
     skipped: tuple[int, int] | None = None
     #: Per text looked for, and what its asker may see, the transactions whose values hold it.
-    text_hits: dict[Look, set[int]] = field(default_factory=dict)
+    text_hits: dict[Search, set[int]] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -220,7 +220,7 @@ def find_shown(slot_id: int, visibility: Visibility) -> Slot | None:
 
 
 def read_news(
-    position: Position, names: Names, *, with_slot: bool, with_open: bool, texts: Collection[Look]
+    position: Position, names: Names, *, with_slot: bool, with_open: bool, texts: Collection[Search]
 ) -> News:
     """Everything after ``position``, which moves along."""
     news = News()
@@ -235,17 +235,17 @@ def read_news(
             news.markers = [marker(event) for event in events]
             names.forget()
     if not position.incarnation_id:
-        look_for(news, texts)
+        find_texts(news, texts)
         return news
     _read_committed(position, names, news)
     if with_open:
         news.open = names.summaries(history.open_transactions(reading_session(), position.slot_id))
         _read_ended(position, names, news)
-    look_for(news, texts)
+    find_texts(news, texts)
     return news
 
 
-def look_for(news: News, texts: Collection[Look]) -> None:
+def find_texts(news: News, texts: Collection[Search]) -> None:
     """Note which of the news have these texts in their values; those who may see alike are looked
     for once.
     """
@@ -306,4 +306,4 @@ def begin_at_end(position: Position) -> None:
 news = DatabaseSyncToAsync(read_news, thread_sensitive=False)
 shown_slot = DatabaseSyncToAsync(find_shown, thread_sensitive=False)
 begin = DatabaseSyncToAsync(begin_at_end, thread_sensitive=False)
-more_hits = DatabaseSyncToAsync(look_for, thread_sensitive=False)
+more_hits = DatabaseSyncToAsync(find_texts, thread_sensitive=False)

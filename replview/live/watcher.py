@@ -13,7 +13,7 @@ from typing import Any
 from replview.access.visibility import current_visibility
 from replview.live.filters import Filters
 from replview.live.hub import Feed
-from replview.live.reading import Look, News, Summary
+from replview.live.reading import News, Search, Summary
 from replview.store.read.visibility import Visibility
 
 #: Transactions that may wait.
@@ -139,7 +139,7 @@ class Watcher:
         self._ready = False
 
     @property
-    def look(self) -> Look | None:
+    def search(self) -> Search | None:
         """The text it filters by, and with whose eyes."""
         return (self.filters.text, self.visibility) if self.filters.text else None
 

@@ -14,7 +14,7 @@ from replview.health.findings_wal import behind_words
 from replview.health.queries import Pace
 from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.slot_steps import steps_of
-from replview.health.source_looks import Look
+from replview.health.source_state import SourceState
 from replview.health.states import Health, Level, Reading
 from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
@@ -45,7 +45,7 @@ def health_of(server: ServerSlot, pace: Pace | None = None) -> Health:
 
 
 def steps(server: ServerSlot, slot: Slot | None = None) -> list[str]:
-    found = steps_of(server, slot, reading_of(server, Pace(), NOW), Look(None, NOW), NOW)
+    found = steps_of(server, slot, reading_of(server, Pace(), NOW), SourceState(None, NOW), NOW)
     return [step.run for step in found]
 
 

@@ -1,4 +1,4 @@
-"""The access record: looked at and taken out as a file."""
+"""The access record: shown, and downloaded as a file."""
 
 import csv
 import datetime as dt

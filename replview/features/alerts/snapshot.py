@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import Max
 
 from replview.health.conditions import GROWTH_LEAST, GROWTH_WINDOW
-from replview.health.source_looks import stale_after
+from replview.health.source_state import stale_after
 from replview.store.models import Slot, Source, SourceLook, SourceSample, WatchedSlot
 from replview.store.same_server import one_a_server, one_a_slot
 

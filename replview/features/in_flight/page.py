@@ -16,7 +16,7 @@ from replview.features.in_flight.filters import Filters
 from replview.features.in_flight.rows import ElsewhereRow, EndedRow, InFlightRow, elsewhere_rows
 from replview.health.holding import Holding, holding_of
 from replview.health.open_transactions import OpenRow, touched_by
-from replview.health.source_looks import Look, pairs
+from replview.health.source_state import SourceState, pairs
 from replview.store.models import Slot, Transaction
 from replview.store.read.history import relation_names, transitions_of
 from replview.ui.changes.stages import lifecycle_of
@@ -100,16 +100,16 @@ class Scope:
     now: datetime
     slots: list[Slot]
     all_slots: list[Slot]
-    looks: dict[int, Look]
+    source_states: dict[int, SourceState]
 
     @property
     def incarnations(self) -> list[int]:
         """The present lives of the slots in view."""
         return [slot.incarnation_id for slot in self.slots if slot.incarnation_id is not None]
 
-    def look(self, slot: Slot) -> Look:
+    def source_state(self, slot: Slot) -> SourceState:
         """What the slot's source said."""
-        return self.looks[slot.source_id]
+        return self.source_states[slot.source_id]
 
     def slot_of(self, row: Transaction) -> Slot:
         """The slot a transaction in view belongs to."""
@@ -160,8 +160,8 @@ def read_scope(filters: Filters, now: datetime | None = None) -> Scope:
         raise Http404(f"there is no {filters.slot or filters.source!r}")
     sources = {slot.source_id for slot in slots}
     found = store.looks_of(sources)
-    looks = {source: Look(found.get(source), now) for source in sources}
-    return Scope(now=now, slots=slots, all_slots=known, looks=looks)
+    source_states = {source: SourceState(found.get(source), now) for source in sources}
+    return Scope(now=now, slots=slots, all_slots=known, source_states=source_states)
 
 
 def read_in_flight(filters: Filters, scope: Scope) -> InFlight:
@@ -184,7 +184,7 @@ def read_in_flight(filters: Filters, scope: Scope) -> InFlight:
     worst_first = sorted(scope.slots, key=lambda slot: -_retained(scope, slot))
     first = store.first_open(scope.incarnations) if page.whole.open else {}
     page.holdings = [
-        holding_of(slot, scope.look(slot), scope.now, first.get(slot.incarnation_id or 0))
+        holding_of(slot, scope.source_state(slot), scope.now, first.get(slot.incarnation_id or 0))
         for slot in worst_first[:_HOLDINGS]
     ]
     return page
@@ -207,7 +207,7 @@ def _numbers(totals: list[store.OpenTotal], scope: Scope) -> Numbers:
 
 
 def _retained(scope: Scope, slot: Slot) -> int:
-    facts = scope.look(slot).slots.get(slot.name) or {}
+    facts = scope.source_state(slot).slots.get(slot.name) or {}
     return facts.get("retained_wal_bytes") or 0
 
 
@@ -229,16 +229,16 @@ def in_flight_rows(rows: list[Transaction], scope: Scope) -> list[InFlightRow]:
     made = []
     for row in rows:
         slot = scope.slot_of(row)
-        look = scope.look(slot)
+        source_state = scope.source_state(slot)
         tables, more = touched_by(row, names)
         made.append(
             InFlightRow(
                 row=OpenRow(row, slot, scope.now),
-                on_source=look.of(row),
+                on_source=source_state.of(row),
                 tables=tables,
                 more_tables=more,
                 aborted=aborted.get(row.pk),
-                counters=look.slots.get(slot.name) or {},
+                counters=source_state.slots.get(slot.name) or {},
             )
         )
     growing = [one for one in made if one.transaction.state != "prepared"]
@@ -253,15 +253,15 @@ def _read_elsewhere(page: InFlight) -> None:
     scope, filters = page.scope, page.filters
     if filters.state == "streaming":
         return
-    for source_id, look in scope.looks.items():
-        if not look.prepared or not look.fresh:
+    for source_id, source_state in scope.source_states.items():
+        if not source_state.prepared or not source_state.fresh:
             continue
         # A slot that is out of view may have recorded it.
         slots = [slot for slot in scope.all_slots if slot.source_id == source_id]
         lifecycles = [slot.incarnation_id for slot in slots if slot.incarnation_id is not None]
-        known = store.known_prepared(lifecycles, list(pairs(look)))
-        unknown = [row for row in look.prepared if (row["gid"], row["xid"]) not in known]
-        found = elsewhere_rows(slots[0].source, slots, unknown, look.slots, scope.now)
+        known = store.known_prepared(lifecycles, list(pairs(source_state)))
+        unknown = [row for row in source_state.prepared if (row["gid"], row["xid"]) not in known]
+        found = elsewhere_rows(slots[0].source, slots, unknown, source_state.slots, scope.now)
         page.elsewhere += [row for row in found if _asked_for(row, filters)]
     page.elsewhere.sort(key=lambda row: (row.prepared_at is None, row.prepared_at))
     page.more_elsewhere = max(len(page.elsewhere) - filters.rows, 0)

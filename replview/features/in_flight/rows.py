@@ -16,7 +16,7 @@ from replview.health.open_transactions import (
     bar_of,
     ends_of_prepared,
 )
-from replview.health.source_looks import OnSource
+from replview.health.source_state import OnSource
 from replview.store.models import Slot, Source, Transaction
 from replview.ui.changes.stages import Lifecycle
 

@@ -148,10 +148,12 @@ def database_of(one: InFlightRow) -> str:
 def work_mem_words(scope: Scope) -> str:
     """``64 MB on this source``; of several sources the range; empty where unknown."""
     known = {
-        look.work_mem_bytes for look in scope.looks.values() if look.work_mem_bytes is not None
+        source_state.work_mem_bytes
+        for source_state in scope.source_states.values()
+        if source_state.work_mem_bytes is not None
     }
     if not known:
         return ""
     low, high = min(known), max(known)
-    place = "this source" if len(scope.looks) == 1 else "these sources"
+    place = "this source" if len(scope.source_states) == 1 else "these sources"
     return f"{bytes_words(low)}{f' to {bytes_words(high)}' if high > low else ''} on {place}"

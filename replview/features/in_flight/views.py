@@ -31,7 +31,7 @@ from replview.health.open_transactions import (
     ends_of_prepared,
     touched_by,
 )
-from replview.health.source_looks import Look
+from replview.health.source_state import SourceState
 from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of
 from replview.text.formats import bytes_words, count_words, plural
@@ -126,13 +126,13 @@ def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
 
 
 def _read_open(made: Chosen, scope: Scope) -> None:
-    row, look = made.transaction, scope.look(made.slot)
+    row, source_state = made.transaction, scope.source_state(made.slot)
     [one] = in_flight_rows([row], scope)
     made.open = one
     made.database = database_of(one)
     first = store.first_open([row.incarnation_id]).get(row.incarnation_id)
-    made.holding = holding_of(made.slot, look, scope.now, first)
-    made.blocked = _blocked(made, look)
+    made.holding = holding_of(made.slot, source_state, scope.now, first)
+    made.blocked = _blocked(made, source_state)
     prepared_there = "gid" in (one.on_source.found or {})
     if row.state == "prepared" and row.gid and one.on_source.word != "gone":
         made.statements = ends_of_prepared(row.gid, plural(one.row.changes, "change"))
@@ -143,17 +143,17 @@ def _read_open(made: Chosen, scope: Scope) -> None:
         made.statements = (end_of_session(row, made.session["pid"]),)
 
 
-def _blocked(made: Chosen, look: Look) -> Blocked | None:
+def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
     """Only numbers the source told; nothing of one that is gone from it."""
     assert made.open is not None
     if made.open.on_source.word == "gone" or made.transaction.state == "receiving":
         return None
     xid = made.transaction.xid
-    age = look.age_of(xid)
-    blocked = Blocked(sessions=look.waiting_for(xid) if look.fresh else None)
-    if age is not None and look.fresh:
+    age = source_state.age_of(xid)
+    blocked = Blocked(sessions=source_state.waiting_for(xid) if source_state.fresh else None)
+    if age is not None and source_state.fresh:
         blocked.vacuum = f"rows deleted in the last {plural(age, 'transaction')} stay"
-        holder = vacuum_holder(look)
+        holder = vacuum_holder(source_state)
         # Snapshots are a little older than the transaction that took them: that says nothing.
         if holder is not None and holder.oldest > age * 1.2 + 10:
             kind = {"running": "the session "}.get(holder.kind, f"the {holder.kind} ")
@@ -234,7 +234,12 @@ def _page(content: InFlight) -> dict[str, Any]:
         "sentence": sentence_of(content),
         "work_mem": work_mem_words(scope),
         "looked_at": max(
-            (look.looked_at for look in scope.looks.values() if look.looked_at), default=None
+            (
+                source_state.looked_at
+                for source_state in scope.source_states.values()
+                if source_state.looked_at
+            ),
+            default=None,
         ),
         "sources": _sources(content),
     }

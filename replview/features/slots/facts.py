@@ -11,13 +11,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.health.conditions import WalLimit, limit_of
-from replview.health.failover import Failover, failover_of
+from replview.health.slot_steps import Failover, failover_of
 from replview.health.findings_wal import BEHIND_BYTES, lost_short
 from replview.health.fleet import SlotView
 from replview.health.holding import Holder, open_on_source
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import steps_of
-from replview.health.source_looks import Look, stale_after
+from replview.health.source_state import SourceState, stale_after
 from replview.health.states import Health, Level, Reading
 from replview.health.watched import OtherView
 from replview.store.failover_readiness import read_standbys
@@ -144,13 +144,13 @@ def server_side(
     if server is None:
         return {"server": None, "server_facts": [], "failover": Failover(), "steps": [], "held": "",
                 "same": None}  # fmt: skip
-    look = Look(SourceLook.objects.filter(source=server.source).first(), now)
+    source_state = SourceState(SourceLook.objects.filter(source=server.source).first(), now)
     failover = failover_of(server, read_standbys(server.source))
-    steps = steps_of(server, slot, reading, look, now)
+    steps = steps_of(server, slot, reading, source_state, now)
     return {
         "server": server,
         "server_fresh": server.fresh(now),
-        "server_facts": facts_of(server, slot, look, failover, now),
+        "server_facts": facts_of(server, slot, source_state, failover, now),
         "failover": failover,
         "same": same_slot(server.source, server.name),
         "steps": steps,
@@ -218,13 +218,17 @@ class Fact:
 
 
 def facts_of(
-    server: ServerSlot, slot: Slot | None, look: Look, failover: Failover, now: datetime
+    server: ServerSlot,
+    slot: Slot | None,
+    source_state: SourceState,
+    failover: Failover,
+    now: datetime,
 ) -> list[Fact]:
     """The list, in the order of the questions: who reads, what holds it, where it stands."""
     return [
         _consumer(server),
         *_replay(server),
-        Fact(name="Held back by", text=_held_by(server, look, now)),
+        Fact(name="Held back by", text=_held_by(server, source_state, now)),
         _known(server, "wal_status", "needs 13"),
         *_invalidation(server),
         _position(server, "restart_lsn"),
@@ -273,7 +277,7 @@ def _replay(server: ServerSlot) -> Iterator[Fact]:
         yield Fact(name="Replay lag", unknown="unknown: nothing was replayed lately", note=state)
 
 
-def _held_by(server: ServerSlot, look: Look, now: datetime) -> str:
+def _held_by(server: ServerSlot, source_state: SourceState, now: datetime) -> str:
     if server.lost:
         return "nothing any more: it is lost"
     if server.synced:
@@ -283,17 +287,17 @@ def _held_by(server: ServerSlot, look: Look, now: datetime) -> str:
     behind = server.behind_bytes
     if behind is not None and behind > BEHIND_BYTES:
         return f"its reader, with {bytes_words(behind)} to go"
-    oldest = _oldest(look, now)
+    oldest = _oldest(source_state, now)
     if oldest is not None and (server.retained_wal_bytes or 0) > BEHIND_BYTES:
         kind = "prepared transaction" if oldest.kind == "prepared" else "transaction of"
         return f"the {kind} {oldest.name}"
     return "nothing"
 
 
-def _oldest(look: Look, now: datetime) -> Holder | None:
-    if not look.fresh:
+def _oldest(source_state: SourceState, now: datetime) -> Holder | None:
+    if not source_state.fresh:
         return None
-    with_xid = [one for one in open_on_source(look) if one.xid_age is not None]
+    with_xid = [one for one in open_on_source(source_state) if one.xid_age is not None]
     return max(with_xid, key=lambda one: one.xid_age or 0, default=None)
 
 

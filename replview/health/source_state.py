@@ -28,7 +28,7 @@ class OnSource:
     looked_at: datetime | None = None
 
 
-class Look:
+class SourceState:
     """A ``SourceLook`` made ready to be asked; one that is missing knows nothing."""
 
     def __init__(self, look: SourceLook | None, now: datetime) -> None:
@@ -102,9 +102,9 @@ class Look:
         return OnSource(word="gone", looked_at=at)
 
 
-def pairs(look: Look) -> Iterable[tuple[str, int]]:
+def pairs(state: SourceState) -> Iterable[tuple[str, int]]:
     """(gid, xid) of all that are prepared on the source."""
-    return ((row["gid"], row["xid"]) for row in look.prepared or ())
+    return ((row["gid"], row["xid"]) for row in state.prepared or ())
 
 
 def stale_after() -> timedelta:
