@@ -18,20 +18,26 @@ LIBRARIES: dict[str, set[str]] = {
     "replview.actors": set(),
     # The one form of an error: every library may raise it.
     "replview.text.problem": set(),
+    # The one reading of numbers and texts that somebody sent: everything may use it.
+    "replview.text.parsing": set(),
     "replview.text": {"decoder.scalars", "replview.text.problem"},
     "replview.catalog": {"decoder.scalars", "replview.text.problem"},
     # Free of Django.
-    "replview.store.read": {"decoder.scalars", "replview.text.problem"},
-    "replview.store": {"decoder.scalars", "replview.store.read", "replview.text.problem"},
+    "replview.store.read": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},
+    "replview.store": {
+        "decoder.scalars", "replview.store.read", "replview.text.problem", "replview.text.parsing",
+    },
     "replview.live.events": set(),
     "replview.receiver": {
         "decoder", "replview.store", "replview.catalog", "replview.live.events",
         "replview.text.problem",
     },
-    "replview.parquet": {"decoder.scalars", "replview.store.read", "replview.text.problem"},
+    "replview.parquet": {
+        "decoder.scalars", "replview.store.read", "replview.text.problem", "replview.text.parsing",
+    },
     "replview.spark": {
         "decoder.scalars", "replview.store.read", "replview.parquet",
-        "replview.text.problem",
+        "replview.text.problem", "replview.text.parsing",
     },
     "replview.jobs": {
         "decoder.scalars", "replview.store", "replview.catalog",

@@ -44,8 +44,8 @@ class Filters:
         return cls(
             tables=_names(words.get("tables")),
             ops="".join(letter for letter in OPERATIONS if letter in ops) or OPERATIONS,
-            actor=str(words.get("actor") or "")[:_TEXT_LIMIT],
-            origin=str(words.get("origin") or "")[:_TEXT_LIMIT],
+            actor=clean_text(words.get("actor"), _TEXT_LIMIT, strip=False),
+            origin=clean_text(words.get("origin"), _TEXT_LIMIT, strip=False),
             text=clean_text(words.get("q"), _TEXT_LIMIT),
             states=_names(words.get("states")),
         )

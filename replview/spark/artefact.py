@@ -1,7 +1,7 @@
 """``python -m replview.spark.artefact FOLDER``: what ``spark-submit`` takes along to a cluster.
 
 ``replview-spark.zip`` (for ``--py-files``) holds the decoder, ``replview.parquet``,
-``replview.spark``, ``replview.store.read`` and ``replview.text.problem``, nothing of Django;
+``replview.spark``, ``replview.store.read`` and what they use of ``replview.text``; no Django;
 ``replview-spark.py`` is the program that ``spark-submit`` starts::
 
     spark-submit --master yarn --py-files replview-spark.zip replview-spark.py as-of --root s3://…
@@ -52,8 +52,9 @@ def _contents() -> Iterator[tuple[str, bytes]]:
     yield "replview/__init__.py", b""
     yield "replview/store/__init__.py", b""
     yield "replview/text/__init__.py", b""
-    problem = "replview/text/problem.py"
-    yield problem, (root / problem).read_bytes()
+    for name in ("problem", "parsing"):
+        path = f"replview/text/{name}.py"
+        yield path, (root / path).read_bytes()
     for package in ("decoder", "replview/parquet", "replview/spark", "replview/store/read"):
         for path in sorted((root / package).rglob("*.py")):
             yield path.relative_to(root).as_posix(), path.read_bytes()

@@ -17,6 +17,7 @@ from replview.parquet.reading.connecting import Connection, StoreProblem, did_yo
 from replview.parquet.reading.masks import asked_masks, with_rules
 from replview.parquet.reading.resolving import known_tables
 from replview.parquet.slices import STATES, Masked, Narrowing, Range, Slice, SliceTable
+from replview.text.parsing import whole_number
 
 ROWS_PER_PARTITION = 250_000
 #: In ``actors``, alone: where nobody was named.
@@ -163,9 +164,10 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name, "").strip()
     if not text:
         return None
-    if not text.isascii() or not text.isdigit() or not int(text):
+    number = whole_number(text)
+    if not number:
         raise StoreProblem(f"{name} is no number above zero", "write it in digits")
-    return int(text)
+    return number
 
 
 def _lsn(given: Mapping[str, str], name: str) -> int | None:
@@ -173,8 +175,8 @@ def _lsn(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name, "").strip()
     if not text:
         return None
-    if text.isascii() and text.isdigit():
-        return int(text)
+    if (number := whole_number(text, digits=20)) is not None:
+        return number
     try:
         return int(LSN.parse(text))
     except ValueError:

@@ -22,6 +22,7 @@ from replview.store.read.rows import ChangeRow
 from replview.store.retention.archive import home_of
 from replview.store.retention.archived import Place
 from replview.text.formats import plural
+from replview.text.parsing import whole_number
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.transaction_text import flat_context
@@ -125,7 +126,7 @@ def read_row(
     page = ArchivedRow()
     number, _, cursor = str(words.get("from", "")).partition(":")
     lives, of = _lives(slot), withheld(slot)
-    last = int(number) if number.isascii() and number.isdigit() else None
+    last = whole_number(number)
     known = [life for life in lives if last is None or life.number <= last]
     for place, life in enumerate(known):
         try:

@@ -9,6 +9,7 @@ from typing import Self
 from replview.store.retention.archive import Choice, chosen
 from replview.store.retention.archived import MOST, Standing, former_target
 from replview.text.formats import bytes_words, plural
+from replview.ui.params import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,12 @@ class ArchiveForm:
     @classmethod
     def of(cls, words: Mapping[str, str]) -> Self:
         """As it was sent."""
-        target = words.get("target", "").strip()[:2000]
-        after, every = (words.get(name, "").strip()[:12] for name in ("after_hours", "every_hours"))
-        return cls(target=target, after_hours=after, every_hours=every)
+        asked = Params(words)
+        return cls(
+            target=asked.text("target", 2000),
+            after_hours=asked.text("after_hours", 12),
+            every_hours=asked.text("every_hours", 12),
+        )
 
     @classmethod
     def now(cls) -> Self:

@@ -15,6 +15,8 @@ from replview.store.read.row_history.keys import (
     tables_named,
 )
 from replview.text.addresses import row_url
+from replview.text.parsing import clean_text
+from replview.ui.params import Params
 
 #: Tables offered in the menu.
 _OFFERED = 300
@@ -77,7 +79,7 @@ class Start:
 
 def read_start(slot: Slot, words: Mapping[str, Any]) -> Start:
     """The row that these words (an address's) name, or why there is none."""
-    start = Start(slot, str(words.get("table", "")).strip()[:300])
+    start = Start(slot, Params(words).text("table", 300))
     tables = list(Relation.objects.filter(slot=slot).order_by("schema", "table")[:_OFFERED])
     start.tables = list(dict.fromkeys(f"{row.schema}.{row.table}" for row in tables))
     if not start.table_name:
@@ -104,8 +106,12 @@ def _read_key(start: Start, words: Mapping[str, Any]) -> None:
     if not columns:
         _say_no_key(start)
         return
-    given = {n[4:]: str(words[n])[:KEY_CHARACTERS] for n in words if n.startswith("key.")}
-    start.key_text = str(words.get("key", ""))[:KEY_CHARACTERS]
+    given = {
+        n[4:]: clean_text(words[n], KEY_CHARACTERS, strip=False)
+        for n in words
+        if n.startswith("key.")
+    }
+    start.key_text = Params(words).text("key", KEY_CHARACTERS, strip=False)
     if given and not start.key_text:
         # An address may still name a key that the table had before.
         if start.table.hashes(given):

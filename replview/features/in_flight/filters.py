@@ -44,8 +44,8 @@ class Filters:
         """From an address's parameters; what is not understood is left out."""
         asked = Params(words)
         return cls(
-            source=str(words.get("source", "")),
-            slot=str(words.get("slot", "")),
+            source=asked.text("source", strip=False),
+            slot=asked.text("slot", strip=False),
             state=asked.choice("state", STATES),
             older_seconds=min(asked.number("older") or 0, _AGE_MAX),
             text=asked.text("q", _TEXT_LIMIT),

@@ -17,6 +17,7 @@ from replview.store.read.row_history.as_of import RowState, position_of, row_as_
 from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.history import RowHistory
 from replview.store.read.sql_text import comment, identifier, literal, table_name
+from replview.text.parsing import clean_text
 from replview.ui.changes.cells import Cell
 from replview.ui.row_start import Start
 
@@ -87,8 +88,8 @@ def read_as_of(
     scan: BackwardScan, start: Start, words: Mapping[str, Any], now: RowState, history: RowHistory
 ) -> AsOf:
     """The row as of the moment that the address names (``as_of``, ``before``)."""
-    found = AsOf(now=now, typed=str(words.get("as_of", "")).strip()[:64])
-    _read_moment(found, scan, start, str(words.get("before", "")))
+    found = AsOf(now=now, typed=clean_text(words.get("as_of"), 64))
+    _read_moment(found, scan, start, clean_text(words.get("before"), strip=False))
     last = next((e.step for e in history.entries), None)
     found.before_last = f"{last.transaction_id}-{last.seq}" if last else ""
     found.yesterday = f"{timezone.now() - dt.timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"

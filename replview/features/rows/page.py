@@ -28,6 +28,7 @@ from replview.store.read.rows import ChangeRow
 from replview.text.addresses import relation_url
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.params import Params
 from replview.ui.row_start import Start
 from replview.ui.versions import shape_of, summary
 
@@ -201,8 +202,8 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     address = _Address(slot, start, words)
     relation = start.table.relation
     actor = str(words["actor"]) if "actor" in words else None
-    column = str(words.get("column", ""))
-    cursor = str(words.get("cursor", "")) or None
+    column = Params(words).text("column", None, strip=False)
+    cursor = Params(words).text("cursor", None, strip=False) or None
     scan = BackwardScan(reading_session(), slot, start.table, start.table.hashes(start.key))
     read = partial(history_of, scan, limit=PAGE_CHANGES, actor=actor, column=column or None)
     try:
@@ -219,7 +220,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     return Page(
         history=history,
         sentence=sentence_of(start, history, now, coverage),
-        lines=_lines(history, address, str(words.get("open", ""))),
+        lines=_lines(history, address, Params(words).text("open", strip=False)),
         strip=strip_of(history, coverage, as_of.at, timezone.now()),
         as_of=as_of,
         coverage=coverage,

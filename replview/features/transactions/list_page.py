@@ -324,16 +324,12 @@ def transactions(request: HttpRequest) -> HttpResponse:
         scope_to(request, slot)
     page = read_page(request.GET, slot, several=slot is None)
     searched_transactions(page.wanted, None if slot is None else slot.source_id)
-    slots = [("", list_url(page.wanted, slot=""))] if len(views) > 1 else []
-    slots += [
-        (str(view.slot), list_url(page.wanted, slot=str(view.slot)))
-        for view in sorted(views, key=lambda view: str(view.slot))
-    ]
+    names = ["", *sorted(str(view.slot) for view in views)] if len(views) > 1 else []
     content = {
         "page": page,
         "wanted": page.wanted,
         "slot": slot,
-        "slots": slots if len(views) > 1 else [],
+        "slots": [(name, list_url(page.wanted, slot=name)) for name in names],
         "states": STATES,
         "saved": saved_filters(request, "transactions"),
         "download_query": urlencode(page.wanted.words() | {"slot": str(slot or "")}, safe="/,"),

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from decoder.scalars import LSN
 from replview.parquet.pg_values import convert, pg_text
+from replview.text.parsing import whole_number
 
 _LETTERS = {"insert": "I", "update_postimage": "U", "delete": "D"}
 _PREIMAGE = "update_preimage"
@@ -209,7 +210,7 @@ def day_of(file: Mapping[str, Any]) -> dt.date | None:
 
 def parse_cursor(cursor: str | None) -> tuple[int | None, int, int]:
     """The slice, the files and the changes of the next one that were given already."""
-    parts = (cursor or "").split(".")
-    if len(parts) == 3 and all(part.isascii() and part.isdigit() for part in parts):
-        return int(parts[0]), int(parts[1]), int(parts[2])
+    match [whole_number(part) for part in (cursor or "").split(".")]:
+        case [int(part), int(files), int(changes)]:
+            return part, files, changes
     return None, 0, 0

@@ -27,6 +27,7 @@ from replview.parquet.writing.layout import (
 )
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
+from replview.text.parsing import whole_number
 
 
 @dataclass(slots=True)
@@ -138,9 +139,9 @@ class Root:
         for home in self.wanted.homes:
             source, slot = (encoded(part) for part in home)
             for name in self.target.folders(source):
-                stem, _, number = name.rpartition("-")
-                if stem == slot and number.isascii() and number.isdigit():
-                    found.append((int(number), f"{source}/{name}"))
+                stem, _, text = name.rpartition("-")
+                if stem == slot and (number := whole_number(text)) is not None:
+                    found.append((number, f"{source}/{name}"))
         return sorted(found)
 
     def _tables(self, folder: str, incarnation: int) -> Iterator[_Table]:

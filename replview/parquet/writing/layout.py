@@ -39,6 +39,7 @@ from urllib.parse import quote, unquote
 import orjson
 
 from replview.parquet.slices import LAST_SEQ, Range, Slice, SliceTable
+from replview.text.parsing import whole_number
 
 TRANSACTIONS = "transactions"
 EVENTS = "events"
@@ -101,9 +102,10 @@ def root_folder(dataset: str, number: int) -> str:
 
 def root_of(folder: str) -> tuple[str, int]:
     """A root's folder → its dataset's, and which root it is (1: the first)."""
-    dataset, _, number = folder.rpartition(".")
-    if "." in dataset.rpartition("/")[2] and number.isascii() and number.isdigit():
-        return dataset, int(number)
+    dataset, _, text = folder.rpartition(".")
+    number = whole_number(text)
+    if "." in dataset.rpartition("/")[2] and number is not None:
+        return dataset, number
     return folder, 1
 
 

@@ -9,6 +9,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from replview.store.read.transactions.transaction_filter import read_time
+from replview.ui.params import Params
 
 #: Word in the address → what the page calls it, and how long it is.
 RANGES: Mapping[str, tuple[str, dt.timedelta]] = {
@@ -57,23 +58,21 @@ class LagQuery:
     @classmethod
     def of(cls, words: QueryDict) -> "LagQuery":
         """From an address."""
-        misread = []
-        chosen = words.get("range", _DEFAULT_RANGE)
-        if chosen not in RANGES:
-            misread.append("range")
-            chosen = _DEFAULT_RANGE
+        asked = Params(words)
+        chosen = asked.choice("range", RANGES, _DEFAULT_RANGE)
+        misread = ["range"] if words.get("range", chosen) != chosen else []
         named = [one for word in words.getlist("charts") for one in word.split(",") if one]
         charts = tuple(one for one in CHARTS if one in named) or _DEFAULT_CHARTS
         if any(one not in CHARTS for one in named):
             misread.append("charts")
-        since, until = words.get("from", "")[:40], words.get("to", "")[:40]
+        since, until = asked.text("from", 40), asked.text("to", 40)
         query = cls(
             slots=tuple(dict.fromkeys(one for one in words.getlist("slot") if one)),
             range=chosen,
             since=since,
             until=until,
             charts=charts,
-            table=words.get("table") == "1",
+            table=asked.flag("table", "1"),
         )
         now = dt.datetime.now(dt.UTC)
         if (since or until) and query._asked(now) is None:

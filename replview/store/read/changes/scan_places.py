@@ -13,6 +13,7 @@ from replview.store.read.history_places import BLOCK
 from replview.store.read.rows import Incarnation
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
+from replview.text.parsing import whole_number
 
 #: Blocks read from the sums at a time.
 _BLOCKS_AT_ONCE = 500
@@ -35,10 +36,10 @@ class Place:
     @classmethod
     def parse(cls, text: str) -> "Place | None":
         """From ``1-41-3``; None where it is none."""
-        parts = text.split("-")
-        if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 19 for p in parts):
-            return None
-        return cls(*map(int, parts))
+        match [whole_number(part) for part in text.split("-")]:
+            case [int(number), int(commit_seq), int(seq)]:
+                return cls(number, commit_seq, seq)
+        return None
 
     def __str__(self) -> str:
         return f"{self.life}-{self.commit_seq}-{self.seq}"

@@ -17,6 +17,7 @@ from replview.store.read.transactions.transaction_filter import (
     UNKNOWN_ACTOR,
     TransactionFilter,
 )
+from replview.text.parsing import whole_number
 
 #: The moment by which one without a place stands among the others.
 ENDED_TIME = "coalesce(t.ended_at, t.stored_at, t.received_at)"
@@ -136,9 +137,11 @@ def _indexed(found: Conditions, wanted: TransactionFilter) -> None:
             found.values[name] = value
             found.indexed = True
     if wanted.id:
-        digits = wanted.id.isascii() and wanted.id.isdigit() and len(wanted.id) <= 18
-        found.rows.append("(t.gid = %(id)s OR t.xid = %(xid)s)" if digits else "t.gid = %(id)s")
-        found.values |= {"id": wanted.id, "xid": int(wanted.id) if digits else None}
+        xid = whole_number(wanted.id)
+        found.rows.append(
+            "t.gid = %(id)s" if xid is None else "(t.gid = %(id)s OR t.xid = %(xid)s)"
+        )
+        found.values |= {"id": wanted.id, "xid": xid}
         found.by_id = True
     if wanted.prepared_min:
         found.add(

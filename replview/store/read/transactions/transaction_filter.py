@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from decoder.scalars import LSN
+from replview.text.parsing import clean_text, whole_number
 
 #: In the order toolbars show them: inserts, updates, deletes, truncates, messages, snapshots.
 OPERATIONS = "IUDTMS"
@@ -74,7 +75,10 @@ class TransactionFilter:
             "origin": given["origin"],
             "text": given["q"],
             "id": given["id"],
-            **{name: _number(given[name]) for name in ("min_changes", "min_bytes", "prepared_min")},
+            **{
+                name: min(whole_number(given[name], digits=19) or 0, _NUMBER_LIMIT)
+                for name in ("min_changes", "min_bytes", "prepared_min")
+            },
             **{name: given[name] if read_time(given[name]) else "" for name in ("since", "until")},
             **{name: _lsn(given[name]) for name in ("from_lsn", "to_lsn")},
         }
@@ -142,17 +146,12 @@ def _clean(word: Any) -> str:
     """A word as text; a list is taken as its members with commas."""
     if isinstance(word, list | tuple | set | frozenset):
         word = ",".join(str(part) for part in word)
-    return str(word if word is not None else "").replace("\0", "").strip()[: _TEXT_LIMIT * 20]
+    return clean_text(word, _TEXT_LIMIT * 20)
 
 
 def _names(text: str) -> tuple[str, ...]:
     parts = [part.strip() for part in text.split(",")][:_LIST_LIMIT]
     return tuple(dict.fromkeys(part for part in parts if part))
-
-
-def _number(text: str) -> int:
-    is_number = text.isascii() and text.isdigit() and len(text) < 20
-    return min(int(text), _NUMBER_LIMIT) if is_number else 0
 
 
 def _lsn(text: str) -> LSN | None:
