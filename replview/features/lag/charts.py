@@ -3,23 +3,18 @@
 import csv
 import datetime as dt
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection
 
 from replview.features.lag.figures import (
-    batch_size,
-    lag_seconds,
-    memory,
+    DRAWN,
+    drawn,
     retained_wal,
-    spill_stream,
-    stored_after,
     table_rates,
-    throughput,
     transaction_sizes,
-    unconfirmed_wal,
 )
 from replview.features.lag.page import LagSlot
 from replview.features.lag.series import Series, read_series
@@ -104,34 +99,8 @@ def read_transaction_sizes(slot_id: int, since: dt.datetime, until: dt.datetime)
         return dict(cursor.fetchall())
 
 
-#: What each chart is made of: fields of one slot, then of several.
-FIELDS = {
-    "retained": (("retained_wal_bytes", "lost"), ("retained_wal_bytes",)),
-    "unconfirmed": (("unconfirmed_wal_bytes",),) * 2,
-    "lag": (
-        ("write_lag_seconds", "flush_lag_seconds", "replay_lag_seconds", "active"),
-        ("replay_lag_seconds",),
-    ),
-    "throughput": (("wal_written", "wal_read"), ("wal_read",)),
-    "stored": (
-        ("stored_after_p50_seconds", "stored_after_p99_seconds"),
-        ("stored_after_p99_seconds",),
-    ),
-    "spill": (("total_bytes", "spill_bytes", "stream_bytes"), ("spill_bytes",)),
-    "batch": (("batch_changes",),) * 2,
-    "memory": (("memory_bytes",),) * 2,
-}
 #: Points of a line; where many lines cross each other fewer tell as much, and are drawn sooner.
 _POINTS, _POINTS_OF_MANY, _FEW_SLOTS = 1000, 400, 4
-_DRAWN: dict[str, Callable[[Sequence[SlotValues]], Chart]] = {
-    "unconfirmed": unconfirmed_wal,
-    "lag": lag_seconds,
-    "throughput": throughput,
-    "stored": stored_after,
-    "spill": spill_stream,
-    "batch": batch_size,
-    "memory": memory,
-}
 
 
 def read_charts(
@@ -143,12 +112,21 @@ def read_charts(
 ) -> tuple[Series, list[Chart]]:
     """The charts in the order asked for, and how their values were read."""
     several = len(slots) > 1
-    fields = [name for key in charts for name in FIELDS.get(key, ((), ()))[several]]
+    fields = [name for key in charts for name in _fields(key, several=several)]
     ids = [slot.sample_id for slot in slots]
     points = _POINTS if len(ids) <= _FEW_SLOTS else _POINTS_OF_MANY
     series = read_series(ids, list(dict.fromkeys(fields)), since, until, points, now=now)
     values = [_values(slot, series) for slot in slots]
     return series, [_chart(key, slots, values, since, until) for key in charts]
+
+
+def _fields(key: str, *, several: bool) -> tuple[str, ...]:
+    if key == "retained":
+        return ("retained_wal_bytes",) if several else ("retained_wal_bytes", "lost")
+    if key not in DRAWN:
+        return ()
+    more = ("active",) if key == "lag" and not several else ()
+    return DRAWN[key].fields(several=several) + more
 
 
 def _values(slot: LagSlot, series: Series) -> SlotValues:
@@ -173,8 +151,8 @@ def _chart(
             limit_bytes=one.limit_bytes if one else None,
             budget_bytes=one.budget_bytes if one else None,
         )
-    if key in _DRAWN:
-        return _DRAWN[key](values)
+    if key in DRAWN:
+        return drawn(key, values)
     # The record is always of one slot: the first of ours.
     own = next((slot.slot for slot in slots if slot.slot), None)
     if key == "sizes":

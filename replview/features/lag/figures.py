@@ -1,6 +1,7 @@
 """The charts of the lag page, each from the values of the slots it shows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from replview.ui.charts.figure import (
@@ -52,32 +53,115 @@ def retained_wal(
                  note=", ".join(notes))  # fmt: skip
 
 
-def unconfirmed_wal(slots: Sequence[SlotValues]) -> Chart:
-    """Of physical slots the server tells none."""
-    lines = lines_of(slots, "unconfirmed_wal_bytes", "unconfirmed", area=True)
-    return chart("unconfirmed", "Unconfirmed WAL", "bytes", lines)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A chart of sampled fields: of one slot some lines, of several one field of each."""
+
+    title: str
+    unit: str
+    #: The field drawn of several slots (of one, too, where ``lines`` says nothing else), and what
+    #: its value is called.
+    field: str
+    word: str
+    #: Of one slot: name in the legend, word, field, ink, dash.
+    lines: tuple[tuple[str, str, str, str, str], ...] = ()
+    #: The title where several slots are shown; empty: the same.
+    of_several: str = ""
+    area: bool = False
+    #: What is said where the field, or the first of the lines, is not known.
+    unknown: str = ""
+
+    def fields(self, *, several: bool) -> tuple[str, ...]:
+        """What is read of the samples."""
+        return (self.field,) if several or not self.lines else tuple(one[2] for one in self.lines)
 
 
-_KINDS = (("write", "dot", "text-2"), ("flush", "dash", "accent"), ("replay", "solid", "text-2"))
+_NOT_RECEIVED = "Known only of slots that replview receives, while the receiver runs."
+#: By the word of an address.
+DRAWN = {
+    # Of physical slots the server tells none.
+    "unconfirmed": Drawn(
+        title="Unconfirmed WAL", unit="bytes", field="unconfirmed_wal_bytes", word="unconfirmed",
+        area=True,
+    ),
+    "lag": Drawn(
+        title="Lag, seconds", of_several="Replay lag", unit="seconds",
+        field="replay_lag_seconds", word="replay",
+        lines=(
+            ("write", "write", "write_lag_seconds", "text-2", "dot"),
+            ("flush", "flush", "flush_lag_seconds", "accent", "dash"),
+            ("replay", "replay", "replay_lag_seconds", "text-2", "solid"),
+        ),
+    ),
+    # Of several slots what each one's consumer reads.
+    "throughput": Drawn(
+        title="Throughput", of_several="WAL read by the consumer", unit="bytes/s",
+        field="wal_read", word="read",
+        lines=(
+            ("WAL written", "written", "wal_written", "text-2", "solid"),
+            ("read by the consumer", "read", "wal_read", "accent", "dash"),
+        ),
+    ),
+    # The middle and the slowest hundredth; by the source's clock and ours.
+    "stored": Drawn(
+        title="Commit to stored", of_several="Commit to stored, p99", unit="seconds",
+        field="stored_after_p99_seconds", word="p99",
+        lines=(
+            ("p50", "p50", "stored_after_p50_seconds", "accent", "solid"),
+            ("p99", "p99", "stored_after_p99_seconds", "text-2", "dash"),
+        ),
+        unknown="No transaction was stored in this time. Known only of slots that replview "
+        "receives.",
+    ),
+    # Bytes a second, from pg_stat_replication_slots; of several slots what each spills.
+    "spill": Drawn(
+        title="Decoded, spilled, streamed", of_several="Spilled to disk", unit="bytes/s",
+        field="spill_bytes", word="spilled",
+        lines=(
+            ("decoded", "decoded", "total_bytes", "text-2", "solid"),
+            ("spilled to disk", "spilled to disk", "spill_bytes", "del", "dash"),
+            ("streamed", "streamed", "stream_bytes", "accent", "dot"),
+        ),
+        unknown="The server told no decoding counters in this time; a physical slot has none.",
+    ),
+    # Changes in the last store transaction before each sample.
+    "batch": Drawn(
+        title="Receiver: batch size", unit="changes", field="batch_changes",
+        word="changes at once", unknown=_NOT_RECEIVED,
+    ),
+    # Resident memory of the process that receives the slot.
+    "memory": Drawn(
+        title="Receiver: memory", unit="bytes", field="memory_bytes", word="held", area=True,
+        unknown=_NOT_RECEIVED,
+    ),
+}  # fmt: skip
 
 
-def lag_seconds(slots: Sequence[SlotValues]) -> Chart:
-    """Three lines of one slot; of several slots the replay lag of each."""
-    if len(slots) != 1:
-        lines = lines_of(slots, "replay_lag_seconds", "replay")
-        return chart("lag", "Replay lag", "seconds", lines)
-    slot = slots[0]
-    lines = [
-        Line(name=kind, word=kind, times=slot.times, values=slot.of(f"{kind}_lag_seconds"),
-             ink=ink, dash=dash)
-        for kind, dash, ink in _KINDS
-    ]  # fmt: skip
-    return chart("lag", "Lag, seconds", "seconds", lines, unknown=_unknown(slot), note=_note(slot))
+def drawn(key: str, slots: Sequence[SlotValues]) -> Chart:
+    """A chart of ``DRAWN``."""
+    spec, one = DRAWN[key], slots[0] if len(slots) == 1 else None
+    if one is None or not spec.lines:
+        lines = lines_of(slots, spec.field, spec.word, area=spec.area)
+        known = bool(spec.lines) or any(slot.knows(spec.field) for slot in slots)
+    else:
+        lines = [
+            Line(name=name, word=word, times=one.times, values=one.of(field), ink=ink, dash=dash)
+            for name, word, field, ink, dash in spec.lines
+        ]
+        known = one.knows(spec.lines[0][2])
+    title = spec.title if one is not None or not spec.of_several else spec.of_several
+    note, unknown = "" if known else spec.unknown, list[Stretch]()
+    if key == "lag" and one is not None:
+        note, unknown = _lag_note(one), _unread(one)
+    return chart(key, title, spec.unit, lines, unknown=unknown, note=note)
 
 
-def _unknown(slot: SlotValues) -> list[Stretch]:
+_LAGS = DRAWN["lag"].fields(several=False)
+
+
+def _unread(slot: SlotValues) -> list[Stretch]:
     """Nobody reads the slot: there is no walsender that could tell."""
-    fields = [slot.of(f"{kind}_lag_seconds") for kind, _, _ in _KINDS]
+    fields = [slot.of(name) for name in _LAGS]
     reasons: list[str | None] = []
     for number, active in enumerate(slot.of("active")):
         known = any(field[number] is not None for field in fields)
@@ -85,49 +169,13 @@ def _unknown(slot: SlotValues) -> list[Stretch]:
     return stretches(slot, reasons)
 
 
-def _note(slot: SlotValues) -> str:
-    if any(slot.knows(f"{kind}_lag_seconds") for kind, _, _ in _KINDS):
-        return ""
-    if True in slot.of("active"):
+def _lag_note(slot: SlotValues) -> str:
+    if True in slot.of("active") and not any(slot.knows(name) for name in _LAGS):
         return (
             "The slot is read, but the server tells no lag: a reader that is caught up has none to"
             " measure, and one that uses SQL functions is in no pg_stat_replication."
         )
     return ""
-
-
-def throughput(slots: Sequence[SlotValues]) -> Chart:
-    """Both paces of one slot; of several slots what each one's consumer reads."""
-    if len(slots) != 1:
-        lines = lines_of(slots, "wal_read", "read")
-        return chart("throughput", "WAL read by the consumer", "bytes/s", lines)
-    slot = slots[0]
-    lines = [
-        Line(name="WAL written", word="written", times=slot.times, values=slot.of("wal_written"),
-             ink="text-2"),
-        Line(name="read by the consumer", word="read", times=slot.times,
-             values=slot.of("wal_read"), dash="dash"),
-    ]  # fmt: skip
-    return chart("throughput", "Throughput", "bytes/s", lines)
-
-
-_NOT_OURS = "Known only of slots that replview receives."
-
-
-def stored_after(slots: Sequence[SlotValues]) -> Chart:
-    """The middle and the slowest hundredth; by the source's clock and ours."""
-    if len(slots) != 1:
-        lines = lines_of(slots, "stored_after_p99_seconds", "p99")
-        return chart("stored", "Commit to stored, p99", "seconds", lines)
-    slot = slots[0]
-    lines = [
-        Line(name=name, word=name, times=slot.times, values=slot.of(f"stored_after_{name}_seconds"),
-             ink=ink, dash=dash)
-        for name, ink, dash in (("p50", "accent", "solid"), ("p99", "text-2", "dash"))
-    ]  # fmt: skip
-    known = slot.knows("stored_after_p50_seconds")
-    note = "" if known else f"No transaction was stored in this time. {_NOT_OURS}"
-    return chart("stored", "Commit to stored", "seconds", lines, note=note)
 
 
 _NO_CHANGE = "No change was recorded in this time. Known only of a slot that replview receives."
@@ -204,46 +252,3 @@ def _short(number: int) -> str:
         if number >= size:
             return f"{number / size:.0f}{letter}"
     return str(number)
-
-
-_NAMES = (
-    ("decoded", "total_bytes", "text-2", "solid"),
-    ("spilled to disk", "spill_bytes", "del", "dash"),
-    ("streamed", "stream_bytes", "accent", "dot"),
-)
-
-
-def spill_stream(slots: Sequence[SlotValues]) -> Chart:
-    """Bytes a second, from pg_stat_replication_slots; of several slots what each spills."""
-    if len(slots) != 1:
-        lines = lines_of(slots, "spill_bytes", "spilled")
-        return chart("spill", "Spilled to disk", "bytes/s", lines)
-    slot = slots[0]
-    lines = [
-        Line(name=name, word=name, times=slot.times, values=slot.of(field), ink=ink, dash=dash)
-        for name, field, ink, dash in _NAMES
-    ]
-    note = (
-        ""
-        if slot.knows("total_bytes")
-        else "The server told no decoding counters in this time; a physical slot has none."
-    )
-    return chart("spill", "Decoded, spilled, streamed", "bytes/s", lines, note=note)
-
-
-_NOT_RECEIVED = "Known only of slots that replview receives, while the receiver runs."
-
-
-def batch_size(slots: Sequence[SlotValues]) -> Chart:
-    """Changes in the last store transaction before each sample."""
-    lines = lines_of(slots, "batch_changes", "changes at once")
-    known = any(slot.knows("batch_changes") for slot in slots)
-    note = "" if known else _NOT_RECEIVED
-    return chart("batch", "Receiver: batch size", "changes", lines, note=note)
-
-
-def memory(slots: Sequence[SlotValues]) -> Chart:
-    """Resident memory of the process that receives the slot."""
-    lines = lines_of(slots, "memory_bytes", "held", area=True)
-    known = any(slot.knows("memory_bytes") for slot in slots)
-    return chart("memory", "Receiver: memory", "bytes", lines, note="" if known else _NOT_RECEIVED)

@@ -7,7 +7,7 @@ Source: Prometheus' documentation, "Exposition formats"; names and units follow 
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: What a sample may be; None is unknown, and unknown is absent from a scrape.
 Value = float | bool | None
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class Measure:
     #: ``gauge`` or ``counter``.
     kind: str
     help: str
-    #: A row's value.
-    read: Callable[[Any], Value]
+    #: What of a row it is; what is no number there is absent.
+    of: str
 
 
 class Exposition:
@@ -50,15 +51,14 @@ class Exposition:
         self.family(name, kind, meaning)
         self.sample(name, "", value)
 
-    def table(self, measures: Sequence[Measure], rows: Iterable[tuple[str, Any]]) -> None:
+    def table(self, measures: Sequence[Measure], rows: Sequence[tuple[str, Row]]) -> None:
         """A family for each measure, a sample for each row: its labels, and what is read of."""
-        known = list(rows)
         for measure in measures:
             self.family(measure.name, measure.kind, measure.help)
-            name, read, lines = measure.name, measure.read, self._lines
-            for labels, row in known:
-                value = read(row)
-                if value is not None:
+            name, of, lines = measure.name, measure.of, self._lines
+            for labels, row in rows:
+                value = row.get(of)
+                if isinstance(value, int | float):
                     lines.append(f"{name}{labels} {number(value)}")
 
     def raw(self, text: str) -> None:

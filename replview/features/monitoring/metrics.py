@@ -12,7 +12,6 @@ is told all the same.
 import datetime as dt
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -45,7 +44,6 @@ from replview.features.monitoring.exposition import (
     CONTENT_TYPE,
     Exposition,
     Measure,
-    Value,
     labels_text,
 )
 from replview.features.monitoring.metrics_slots import write_slots, write_sources
@@ -197,22 +195,6 @@ def queue_key(queue: str) -> str:
     return f"{redis_prefix()}-{queue}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiverNow:
-    """One slot's receiver."""
-
-    up: bool
-    wanted: bool
-    heartbeat_age_seconds: float | None
-    connected_seconds: float | None
-    transactions_stored: int
-    changes_stored: int
-    bytes_stored: int
-    last_stored_at: dt.datetime | None
-    #: What it told of itself with its last sign of life; empty: it is not up.
-    facts: dict[str, Any]
-
-
 def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
     """One query, however many there are."""
     found = Slot.objects.filter(temporary=False, source__ephemeral=False)
@@ -227,54 +209,57 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
         age = None if heartbeat_at is None else max(0.0, (now - heartbeat_at).total_seconds())
         alive = age is not None and age < LEASE_SECONDS
         up = alive and state == Slot.State.STREAMING
-        connected = None
-        if up and connected_at is not None:
-            connected = max(0.0, (now - connected_at).total_seconds())
-        receiver = ReceiverNow(
-            up, desired == Slot.Desired.RUNNING, age, connected, transactions, changes,
-            stored_bytes, last_stored_at, facts if alive and isinstance(facts, dict) else {},
-        )  # fmt: skip
+        receiver = {
+            # What it reported of itself with its last sign of life.
+            **(facts if alive and isinstance(facts, dict) else {}),
+            "up": up,
+            "wanted": desired == Slot.Desired.RUNNING,
+            "heartbeat_age_seconds": age,
+            "connected_seconds": max(0.0, (now - connected_at).total_seconds())
+            if up and connected_at is not None
+            else None,
+            "transactions_stored": transactions,
+            "changes_stored": changes,
+            "bytes_stored": stored_bytes,
+            "last_stored_seconds": last_stored_at and last_stored_at.timestamp(),
+        }
         rows.append((labels_text(source=source, slot=name), receiver))
     scrape.table(RECEIVER_MEASURES, rows)
 
 
-def _fact(name: str) -> Callable[[ReceiverNow], Value]:
-    return lambda receiver: receiver.facts.get(name)
-
-
 RECEIVER_MEASURES = (
     Measure("replview_receiver_up", "gauge",
-            "Whether the slot's receiver lives and streams.", lambda receiver: receiver.up),
+            "Whether the slot's receiver lives and streams.", "up"),
     Measure("replview_receiver_wanted", "gauge",
             "Whether the slot is to be received: 0 where somebody has stopped it.",
-            lambda receiver: receiver.wanted),
+            "wanted"),
     Measure("replview_receiver_heartbeat_age_seconds", "gauge",
             "Age of the receiver's last sign of life; absent where there never was one.",
-            lambda receiver: receiver.heartbeat_age_seconds),
+            "heartbeat_age_seconds"),
     Measure("replview_receiver_connected_seconds", "gauge",
             "Since when the receiver streams without a break.",
-            lambda receiver: receiver.connected_seconds),
+            "connected_seconds"),
     Measure("replview_receiver_transactions_stored_total", "counter",
             "Transactions stored; restarts with a new incarnation of the slot.",
-            lambda receiver: receiver.transactions_stored),
+            "transactions_stored"),
     Measure("replview_receiver_changes_stored_total", "counter",
             "Changes stored; restarts with a new incarnation of the slot.",
-            lambda receiver: receiver.changes_stored),
+            "changes_stored"),
     Measure("replview_receiver_bytes_stored_total", "counter",
             "Bytes of stored transactions as sent; restarts with a new incarnation of the slot.",
-            lambda receiver: receiver.bytes_stored),
+            "bytes_stored"),
     Measure("replview_receiver_last_stored_timestamp_seconds", "gauge",
             "When something was stored last.",
-            lambda receiver: receiver.last_stored_at and receiver.last_stored_at.timestamp()),
+            "last_stored_seconds"),
     Measure("replview_receiver_batch_changes", "gauge",
-            "Changes in the last transaction with the store.", _fact("batch_changes")),
+            "Changes in the last transaction with the store.", "batch_changes"),
     Measure("replview_receiver_batch_bytes", "gauge",
-            "Bytes in the last transaction with the store.", _fact("batch_bytes")),
+            "Bytes in the last transaction with the store.", "batch_bytes"),
     Measure("replview_receiver_batch_seconds", "gauge",
-            "How long the last transaction with the store took.", _fact("batch_seconds")),
+            "How long the last transaction with the store took.", "batch_seconds"),
     Measure("replview_receiver_memory_bytes", "gauge",
             "Memory of the process that the receiver is in; receivers of one worker share it.",
-            _fact("memory_bytes")),
+            "memory_bytes"),
 )  # fmt: skip
 
 

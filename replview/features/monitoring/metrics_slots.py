@@ -5,8 +5,7 @@ unknown. A lost slot retains nothing and will confirm nothing: those are absent 
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -17,7 +16,7 @@ from django.db.models.functions import Cast
 from replview.features.monitoring.exposition import (
     Exposition,
     Measure,
-    Value,
+    Row,
     labels_text,
     with_label,
 )
@@ -44,8 +43,6 @@ WHERE NOT source.ephemeral
 ORDER BY source.name
 """
 
-Row = dict[str, Any]
-
 
 def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> None:
     """One query, however many there are."""
@@ -56,6 +53,9 @@ def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> 
         for values in cursor.fetchall():
             row = dict(zip(names, values, strict=True))
             row["up"] = _up(row, now, fresh)
+            position, limit = row["position_bytes"], row["max_slot_wal_keep_bytes"]
+            row["position_bytes"] = None if position is None else int(position)
+            row["limit_bytes"] = None if limit is None or limit < 0 else limit
             row["age"] = row["looked_at"] and max(0.0, (now - row["looked_at"]).total_seconds())
             rows.append((labels_text(source=row["name"]), row))
     scrape.table(SOURCE_MEASURES, rows)
@@ -75,44 +75,32 @@ def _up(row: Row, now: dt.datetime, fresh: dt.timedelta) -> bool | None:
     return not row["problem_code"]
 
 
-def _column(name: str) -> Callable[[Row], Value]:
-    return lambda row: row[name]
-
-
-def _position(row: Row) -> Value:
-    return None if row["position_bytes"] is None else int(row["position_bytes"])
-
-
-def _keep(row: Row) -> Value:
-    limit = row["max_slot_wal_keep_bytes"]
-    return None if limit is None or limit < 0 else limit
-
-
 SOURCE_MEASURES = (
     Measure("replview_source_up", "gauge",
             "Whether the source answered the last look; absent while nobody looks.",
-            _column("up")),
+            "up"),
     Measure("replview_source_sample_age_seconds", "gauge",
-            "Age of the last look that the source answered.", _column("age")),
+            "Age of the last look that the source answered.", "age"),
     Measure("replview_source_sample_duration_seconds", "gauge",
-            "How long that look took.", _column("took_seconds")),
+            "How long that look took.", "took_seconds"),
     Measure("replview_source_wal_position_bytes_total", "counter",
             "Position in the WAL, in bytes: its rate is how fast the source writes WAL.",
-            _position),
+            "position_bytes"),
     Measure("replview_source_wal_directory_bytes", "gauge",
             "Size of pg_wal; absent where replview's role may not see it.",
-            _column("wal_directory_bytes")),
+            "wal_directory_bytes"),
     Measure("replview_source_slot_wal_limit_bytes", "gauge",
-            "max_slot_wal_keep_size; absent where nothing limits what slots retain.", _keep),
+            "max_slot_wal_keep_size; absent where nothing limits what slots retain.",
+            "limit_bytes"),
     Measure("replview_source_prepared_transactions", "gauge",
             "Transactions that wait for COMMIT PREPARED or ROLLBACK PREPARED.",
-            _column("prepared")),
+            "prepared"),
     Measure("replview_source_oldest_prepared_seconds", "gauge",
-            "Age of the oldest of them.", _column("oldest_prepared_seconds")),
+            "Age of the oldest of them.", "oldest_prepared_seconds"),
     Measure("replview_source_running_transactions", "gauge",
-            "Sessions with an xid or a snapshot.", _column("running")),
+            "Sessions with an xid or a snapshot.", "running"),
     Measure("replview_source_oldest_transaction_seconds", "gauge",
-            "Age of the oldest transaction that runs.", _column("oldest_running_seconds")),
+            "Age of the oldest transaction that runs.", "oldest_running_seconds"),
 )  # fmt: skip
 
 
@@ -130,27 +118,9 @@ CROSS JOIN LATERAL (
 """
 #: ``pg_replication_slots.wal_status``.
 WAL_STATUSES = ("reserved", "extended", "unreserved", "lost")
+#: A lost slot retains nothing and will confirm nothing.
+_NOT_OF_LOST = ("retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size")
 _STATUS_TAILS = {status: f',status="{status}"}}' for status in WAL_STATUSES}
-
-
-@dataclass(frozen=True, slots=True)
-class SlotNow:
-    """A slot as last seen."""
-
-    #: Of pg_replication_slots, of its walsender, of pg_stat_replication_slots; empty: too old, or
-    #: the slot is not there.
-    facts: dict[str, Any]
-    #: replview receives it.
-    ours: bool
-    slot_type: str
-    plugin: str
-    database: str
-    #: False: its server no longer has it; None: not known.
-    present: bool | None
-    lost: bool | None
-    inactive_seconds: float | None
-    #: May be spent by this slot on the source; None: no budget.
-    wal_budget_bytes: int | None
 
 
 def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> None:
@@ -161,9 +131,9 @@ def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> No
         "replview_slot_wal_status", "gauge", "wal_status of pg_replication_slots: 1 for the one."
     )
     for labels, slot in rows:
-        if slot.facts.get("wal_status") in WAL_STATUSES:
+        if slot.get("wal_status") in WAL_STATUSES:
             for status, tail in _STATUS_TAILS.items():
-                is_it = slot.facts["wal_status"] == status
+                is_it = slot["wal_status"] == status
                 scrape.sample("replview_slot_wal_status", labels[:-1] + tail, is_it)
     scrape.family(
         "replview_slot_lag_seconds", "gauge",
@@ -172,20 +142,20 @@ def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> No
     )  # fmt: skip
     for labels, slot in rows:
         for stage in ("write", "flush", "replay"):
-            if (seconds := _number(slot, f"{stage}_lag_seconds")) is not None:
+            if isinstance(seconds := slot.get(f"{stage}_lag_seconds"), int | float):
                 words = with_label(labels, "stage", stage)
                 scrape.sample("replview_slot_lag_seconds", words, seconds)
     scrape.family("replview_slot_info", "gauge", "What the slot is; always 1.")
     for labels, slot in rows:
-        if slot.present is not False:
-            words = with_label(labels, "type", slot.slot_type)
-            words = with_label(words, "plugin", slot.plugin)
-            words = with_label(words, "database", slot.database)
-            words = with_label(words, "ours", "true" if slot.ours else "false")
+        if slot["present"] is not False:
+            words = with_label(labels, "type", slot["slot_type"])
+            words = with_label(words, "plugin", slot["plugin"])
+            words = with_label(words, "database", slot["database"])
+            words = with_label(words, "ours", "true" if slot["ours"] else "false")
             scrape.sample("replview_slot_info", words, 1)
 
 
-def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, SlotNow]]:
+def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, Row]]:
     """Labels and slot; somebody else's slot that is gone is forgotten."""
     # As text: Django would read a thousand JSON documents three times as slowly.
     found = WatchedSlot.objects.annotate(facts_text=Cast("facts", TextField()))
@@ -199,30 +169,34 @@ def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, SlotNow]]:
         if not forgotten and row["slot__desired"] != Slot.Desired.REMOVING:
             rows.append((row["id"], labels_text(source=row["source__name"], slot=row["name"]),
                          _slot_now(row, now, fresh)))  # fmt: skip
-    stored_after = _stored_after([pk for pk, _, slot in rows if slot.ours], now - fresh)
+    stored_after = _stored_after([pk for pk, _, slot in rows if slot["ours"]], now - fresh)
     for pk, _, slot in rows:
-        slot.facts.update(stored_after.get(pk, {}))
+        slot.update(stored_after.get(pk, {}))
     return [(labels, slot) for _, labels, slot in rows]
 
 
-def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> SlotNow:
+def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> Row:
     gone = row["gone_at"] is not None
     recent = not gone and now - row["last_seen_at"] < fresh
     facts = orjson.loads(row["facts_text"]) if recent else {}
     idle = None
     if recent and row["inactive_since"] is not None and facts.get("synced") is not True:
         idle = max(0.0, (now - row["inactive_since"]).total_seconds())
-    return SlotNow(
-        facts=facts,
-        ours=row["slot_id"] is not None,
-        slot_type=row["slot_type"],
-        plugin=row["plugin"] or "",
-        database=row["database"] or "",
-        present=False if gone else True if recent else None,
-        lost=_lost(facts),
-        inactive_seconds=idle,
-        wal_budget_bytes=row["slot__wal_budget_bytes"],
-    )
+    # None where nothing is known of the slot.
+    lost = bool(lost_reason(facts)) if facts else None
+    return {
+        # Of pg_replication_slots, of its walsender, of pg_stat_replication_slots.
+        **facts,
+        **(dict.fromkeys(_NOT_OF_LOST) if lost else {}),
+        "ours": row["slot_id"] is not None,
+        "slot_type": row["slot_type"],
+        "plugin": row["plugin"] or "",
+        "database": row["database"] or "",
+        "present": False if gone else True if recent else None,
+        "lost": lost,
+        "inactive_seconds": idle,
+        "wal_budget_bytes": row["slot__wal_budget_bytes"],
+    }
 
 
 def _stored_after(slots: list[int], since: dt.datetime) -> dict[int, dict[str, float]]:
@@ -237,70 +211,49 @@ def _stored_after(slots: list[int], since: dt.datetime) -> dict[int, dict[str, f
         }
 
 
-def _lost(facts: dict[str, Any]) -> bool | None:
-    """None where nothing is known of the slot."""
-    if not facts:
-        return None
-    return bool(lost_reason(facts))
-
-
-def _number(slot: SlotNow, name: str) -> Value:
-    value = slot.facts.get(name)
-    return value if isinstance(value, int | float) else None
-
-
-def _fact(name: str) -> Callable[[SlotNow], Value]:
-    """A number or a truth value of the last look."""
-    return lambda slot: _number(slot, name)
-
-
-def _unless_lost(name: str) -> Callable[[SlotNow], Value]:
-    return lambda slot: None if slot.lost else _number(slot, name)
-
-
 MEASURES = (
     Measure("replview_slot_present", "gauge",
             "Whether its server has the slot; absent while that is unknown.",
-            lambda slot: slot.present),
+            "present"),
     Measure("replview_slot_active", "gauge",
-            "Whether somebody reads the slot.", _fact("active")),
+            "Whether somebody reads the slot.", "active"),
     Measure("replview_slot_lost", "gauge",
             "Whether the slot is invalidated or its WAL removed: it can never be read again.",
-            lambda slot: slot.lost),
+            "lost"),
     Measure("replview_slot_inactive_seconds", "gauge",
             "Since when nobody has read the slot; absent while somebody does, and of a standby's "
             "copy, which nobody can read.",
-            lambda slot: slot.inactive_seconds),
+            "inactive_seconds"),
     Measure("replview_slot_retained_wal_bytes", "gauge",
             "WAL that the slot keeps its source from removing; absent of a lost slot.",
-            _unless_lost("retained_wal_bytes")),
+            "retained_wal_bytes"),
     Measure("replview_slot_unconfirmed_wal_bytes", "gauge",
             "WAL written and not yet confirmed by the slot's reader; absent of a lost slot.",
-            _unless_lost("unconfirmed_wal_bytes")),
+            "unconfirmed_wal_bytes"),
     Measure("replview_slot_safe_wal_bytes", "gauge",
             "WAL that can be written until the slot is in danger of being lost; absent where "
-            "nothing limits it.", _unless_lost("safe_wal_size")),
+            "nothing limits it.", "safe_wal_size"),
     Measure("replview_slot_wal_budget_bytes", "gauge",
             "WAL that replview's slot may cost its source; absent where it has no budget.",
-            lambda slot: slot.wal_budget_bytes),
+            "wal_budget_bytes"),
     Measure("replview_slot_stored_after_p50_seconds", "gauge",
             "From the commit on the source to stored: half of the transactions that were stored "
-            "shortly before the last look took no longer.", _fact("stored_after_p50_seconds")),
+            "shortly before the last look took no longer.", "stored_after_p50_seconds"),
     Measure("replview_slot_stored_after_p99_seconds", "gauge",
             "From the commit on the source to stored: 99 of 100 of them took no longer.",
-            _fact("stored_after_p99_seconds")),
+            "stored_after_p99_seconds"),
     Measure("replview_slot_spilled_transactions_total", "counter",
             "Transactions that decoding spilled to the source's disk (pg_stat_replication_slots).",
-            _fact("spill_txns")),
+            "spill_txns"),
     Measure("replview_slot_spilled_bytes_total", "counter",
-            "Bytes that decoding spilled to the source's disk.", _fact("spill_bytes")),
+            "Bytes that decoding spilled to the source's disk.", "spill_bytes"),
     Measure("replview_slot_streamed_transactions_total", "counter",
-            "Transactions sent before they had ended.", _fact("stream_txns")),
+            "Transactions sent before they had ended.", "stream_txns"),
     Measure("replview_slot_streamed_bytes_total", "counter",
             "Bytes decoded for streaming transactions before they had ended.",
-            _fact("stream_bytes")),
+            "stream_bytes"),
     Measure("replview_slot_decoded_transactions_total", "counter",
-            "Transactions sent to the output plugin.", _fact("total_txns")),
+            "Transactions sent to the output plugin.", "total_txns"),
     Measure("replview_slot_decoded_bytes_total", "counter",
-            "Bytes of transactions sent to the output plugin.", _fact("total_bytes")),
+            "Bytes of transactions sent to the output plugin.", "total_bytes"),
 )  # fmt: skip

@@ -1,21 +1,17 @@
 """Figures: plotly takes every one, gaps stay gaps, what is unknown is said, axes read well."""
 
+from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
 import pytest
 
 from replview.features.lag.figures import (
-    batch_size,
-    lag_seconds,
-    memory,
+    DRAWN,
+    drawn,
     retained_wal,
-    spill_stream,
-    stored_after,
     table_rates,
-    throughput,
     transaction_sizes,
-    unconfirmed_wal,
 )
 from replview.ui.charts.figure import Chart, SlotValues, axis, words_of
 
@@ -48,8 +44,7 @@ KNOWN = {
     "batch_changes": [1, 2, 3, 4],
     "memory_bytes": [1e8, 1e8, 1e8, None],
 }
-FIGURES = [retained_wal, unconfirmed_wal, lag_seconds, throughput, stored_after, spill_stream,
-           batch_size, memory]  # fmt: skip
+FIGURES = [retained_wal, *(partial(drawn, key) for key in DRAWN)]
 
 
 @pytest.mark.parametrize("draw", FIGURES)
@@ -97,7 +92,7 @@ def test_a_limit_is_drawn_once_it_is_near() -> None:
 
 
 def test_what_nobody_reads_has_no_lag_and_is_hatched() -> None:
-    chart = lag_seconds([slot(**KNOWN)])
+    chart = drawn("lag", [slot(**KNOWN)])
 
     assert lines(chart)["replay"] == [0.5, 1, None, None]
     assert chart.unknown == [
