@@ -21,8 +21,8 @@ from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.relation_shapes import VersionShape, shapes_named
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
-from replview.store.write.access_record import searched_changes
 from replview.store.read.value_filter import WhereError
+from replview.store.write.access_record import searched_changes
 from replview.text.addresses import find_url, row_url
 from replview.ui.changes.cells import Block, Cell
 from replview.ui.changes.change_blocks import blocks_of

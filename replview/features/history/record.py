@@ -9,7 +9,13 @@ from typing import Any
 import orjson
 from django.utils import timezone
 
-from replview.access.withheld import Withheld, shown_cells, shown_counts, slot_of_incarnation, withheld
+from replview.access.withheld import (
+    Withheld,
+    shown_cells,
+    shown_counts,
+    slot_of_incarnation,
+    withheld,
+)
 from replview.features.history.job import rows
 from replview.features.history.page import history_url
 from replview.store.models import HistoryJob, Slot
