@@ -8,7 +8,7 @@ from urllib.parse import quote
 from django.db.models import Q
 from django.urls import reverse
 
-from replview.health.findings_others import watched_health
+from replview.health.findings import watched_health
 from replview.health.queries import Pace
 from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.states import Health, Level, Reading, urgency

@@ -53,8 +53,8 @@ def _contents() -> Iterator[tuple[str, bytes]]:
     yield "replview/store/__init__.py", b""
     yield "replview/text/__init__.py", b""
     for name in ("problem", "parsing"):
-        path = f"replview/text/{name}.py"
-        yield path, (root / path).read_bytes()
+        used = f"replview/text/{name}.py"
+        yield used, (root / used).read_bytes()
     for package in ("decoder", "replview/parquet", "replview/spark", "replview/store/read"):
         for path in sorted((root / package).rglob("*.py")):
             yield path.relative_to(root).as_posix(), path.read_bytes()

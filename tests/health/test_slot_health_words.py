@@ -8,8 +8,7 @@ import pytest
 
 from decoder.scalars import LSN
 from replview.health.conditions import limit_of, loss_seconds, lost_reason
-from replview.health.findings import slot_health
-from replview.health.findings_others import forgotten, watched_health
+from replview.health.findings import forgotten, slot_health, watched_health
 from replview.health.findings_wal import behind_words
 from replview.health.queries import Pace
 from replview.health.server_slot import ServerSlot, server_slot

@@ -10,8 +10,7 @@ from django.utils import timezone
 from replview.catalog.connections import connected
 from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
-from replview.features.relations.schema_history import values_carried
-from replview.features.relations.schema_history import SchemaHistory, schema_history
+from replview.features.relations.schema_history import SchemaHistory, schema_history, values_carried
 from replview.store.looks import store_publication_look
 from replview.store.models import ActivityMark, Relation, RelationActivity, SlotEvent
 from replview.store.sums.activity import roll

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from replview.features.alerts.lines import AlertLine, out_of_reach
 from replview.store.models import Alert, AlertRule
-from replview.ui.templatetags.permitted import disabled, lacking
+from replview.ui.templatetags.replview import disabled, lacking
 
 register = template.Library()
 

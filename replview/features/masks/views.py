@@ -8,6 +8,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
+from replview.access.guard import require
 from replview.access.mask_making import (
     Matched,
     NotARule,

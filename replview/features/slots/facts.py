@@ -11,12 +11,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.health.conditions import WalLimit, limit_of
-from replview.health.slot_steps import Failover, failover_of
 from replview.health.findings_wal import BEHIND_BYTES, lost_short
 from replview.health.fleet import SlotView
 from replview.health.holding import Holder, open_on_source
 from replview.health.server_slot import ServerSlot
-from replview.health.slot_steps import steps_of
+from replview.health.slot_steps import Failover, failover_of, steps_of
 from replview.health.source_state import SourceState, stale_after
 from replview.health.states import Health, Level, Reading
 from replview.health.watched import OtherView

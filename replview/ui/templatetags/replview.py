@@ -1,4 +1,6 @@
-"""The components as template tags: icons, chips, operations, states, times, values to copy."""
+"""The components as template tags: icons, chips, operations, states, times, values to copy; and
+which links and buttons a page shows to this account.
+"""
 
 import re
 from datetime import datetime, timedelta
@@ -12,6 +14,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import smart_split
 
+from replview.access.page import page_named
+from replview.access.rights import Role, role_of
 from replview.health.states import WORDS, Level
 from replview.store.models import Slot
 from replview.store.retention.forecast import SlotForecast
@@ -247,3 +251,40 @@ def slot_url(slot: Slot) -> str:
 def slot_page(slot: Slot) -> str:
     """A slot's own page."""
     return slot_page_url(slot)
+
+
+# What would be refused is not offered, by the same facts that refuse (``access.page``). A link is
+# left out (``permits``); a button whose absence would puzzle stands there disabled, with the reason
+# (``needs``).
+
+
+def lacking(context: Any, name: str, method: str) -> Role | None:
+    """The role that the address asks for and this account has not; None: it may."""
+    page = page_named(name, method)
+    if page is None:
+        raise LookupError(f"nothing says who may open the address {name}")
+    needed = page.role_for(method)
+    if not isinstance(needed, Role):
+        return None
+    # The context of an include or a tag of its own has no variable of the request's, but this.
+    request = getattr(context, "request", None)
+    has = role_of(getattr(request, "user", None))
+    return needed if has is None or has < needed else None
+
+
+@register.simple_tag(takes_context=True)
+def needs(context: dict[str, Any], name: str) -> str:
+    """Attributes of a button that leads to the address of that name: disabled, with the reason."""
+    role = lacking(context, name, "POST")
+    return "" if role is None else disabled(f"needs the role {role.word}")
+
+
+@register.simple_tag(takes_context=True)
+def permits(context: dict[str, Any], name: str) -> bool:
+    """Whether this account may follow a link to the address of that name."""
+    return lacking(context, name, "GET") is None
+
+
+def disabled(why: str) -> SafeString:
+    """Attributes of a button that does nothing, with the reason."""
+    return format_html(' disabled title="{}"', why)
