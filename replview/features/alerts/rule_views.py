@@ -1,9 +1,9 @@
 """Rules of alerts and their form: list, switch, change, one for a slot, try before saving."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -14,7 +14,7 @@ from replview.access.guard import NeedsRole
 from replview.access.page import OF_RULE, OPERATOR, VIEWER, page
 from replview.access.rights import Role
 from replview.features.alerts.built_in import ensure, original, own_rule
-from replview.features.alerts.kinds import KINDS, AmountError, Kind, Unit, exact_words, parse_amount
+from replview.features.alerts.kinds import KINDS, AmountError, Unit, exact_words, parse_amount
 from replview.features.alerts.lines import out_of_reach, rule_rows
 from replview.features.alerts.trial import trial_view
 from replview.store.models import AlertRule, WatchedSlot
@@ -22,135 +22,110 @@ from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text
 from replview.ui.params import Params
 
-_NAME_LIMIT = 100
 _TABLES_MOST = 200
 _TABLE_LIMIT = 130
-_TEXT_LIMIT = 60
-
-
-@dataclass
-class RuleForm:
-    """What the form shows and what was sent; ``rule`` takes what could be read of it."""
-
-    rule: AlertRule
-    values: dict[str, str] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, rule: AlertRule) -> "RuleForm":
-        """As the rule is."""
-        unit = KINDS[rule.kind].unit
-        values = {
-            "name": rule.name,
-            "severity": rule.severity,
-            "enabled": "on" if rule.enabled else "",
-            "threshold": exact_words(rule.threshold, unit),
-            "clear_threshold": exact_words(rule.clear_threshold, unit),
-            "hold": exact_words(rule.hold_seconds, Unit.SECONDS),
-            "clear": exact_words(rule.clear_seconds, Unit.SECONDS),
-            "tables": "\n".join(rule.tables),
-        }
-        return cls(rule, values)
-
-    @property
-    def kind(self) -> Kind:
-        """What is measured."""
-        return KINDS[self.rule.kind]
-
-    @property
-    def has_threshold(self) -> bool:
-        """Whether the kind has one."""
-        return self.kind.unit != Unit.YES_NO
-
-    @property
-    def fields(self) -> list[dict[str, str]]:
-        """The amounts: name, label, hint, value, error."""
-        kind, below = self.kind, self.kind.below
-        rows = []
-        if self.has_threshold:
-            rows.append(
-                ("threshold", "Fires below" if below else "Fires from", _EXAMPLE[kind.unit])
-            )
-            rows.append(
-                ("clear_threshold", "Over from" if below else "Over below",
-                 "empty: at the same value")
-            )  # fmt: skip
-        if not kind.event:
-            rows.append(("hold", "After it has held for", "0 s: at once"))
-            rows.append(("clear", "Over after so long beyond", "0 s: at once"))
-        return [
-            {"name": name, "label": label, "hint": hint, "value": self.values.get(name, ""),
-             "error": self.errors.get(name, "")}
-            for name, label, hint in rows
-        ]  # fmt: skip
-
-    def read(self, sent: Mapping[str, Any]) -> bool:
-        """Take what was sent; False with ``errors`` said."""
-        names = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear")
-        params = Params(sent)
-        self.values = {name: params.text(name, _NAME_LIMIT + 1) for name in names}
-        self.values["tables"] = clean_text(sent.get("tables"), strip=False)
-        rule = self.rule
-        rule.name = self.values["name"]
-        if not rule.name or len(rule.name) > _NAME_LIMIT:
-            self.errors["name"] = f"Give it a name of at most {_NAME_LIMIT} characters"
-        if self.values["severity"] in AlertRule.Severity.values:
-            rule.severity = self.values["severity"]
-        else:
-            self.errors["severity"] = "Choose how urgent it is"
-        rule.enabled = self.values["enabled"] == "on"
-        if self.has_threshold:
-            rule.threshold = self._amount("threshold", self.kind.unit)
-            rule.clear_threshold = self._amount(
-                "clear_threshold", self.kind.unit, may_be_empty=True
-            )
-            self._check_margin()
-        if not self.kind.event:
-            rule.hold_seconds = self._amount("hold", Unit.SECONDS, may_be_empty=True) or 0
-            rule.clear_seconds = self._amount("clear", Unit.SECONDS, may_be_empty=True) or 0
-        self._read_tables()
-        return not self.errors
-
-    def _amount(self, name: str, unit: Unit, *, may_be_empty: bool = False) -> float | None:
-        text = self.values[name][:_TEXT_LIMIT]
-        if not text and may_be_empty:
-            return None
-        try:
-            return parse_amount(text, unit)
-        except AmountError as error:
-            self.errors[name] = str(error)
-            return None
-
-    def _check_margin(self) -> None:
-        over, at = self.rule.clear_threshold, self.rule.threshold
-        if over is None or at is None:
-            return
-        if self.kind.below and over < at:
-            self.errors["clear_threshold"] = "At least the value at which it fires"
-        elif not self.kind.below and over > at:
-            self.errors["clear_threshold"] = "At most the value at which it fires"
-
-    def _read_tables(self) -> None:
-        if self.rule.kind != AlertRule.Kind.SCHEMA_CHANGE:
-            return
-        names = self.values["tables"].replace(",", "\n").split("\n")
-        tables = list(dict.fromkeys(name.strip() for name in names if name.strip()))
-        if len(tables) > _TABLES_MOST or any(len(name) > _TABLE_LIMIT for name in tables):
-            self.errors["tables"] = f"At most {_TABLES_MOST} patterns"
-        elif any("." not in name and "*" not in name for name in tables):
-            self.errors["tables"] = "Write schema.table; * stands for any characters"
-        else:
-            self.rule.tables = tables
-
-
+_NAME_NEEDED = "Give it a name of at most 100 characters"
 _EXAMPLE = {
     Unit.BYTES: "like 10 GB",
     Unit.SHARE: "like 90 %",
     Unit.SECONDS: "like 30 s, 5 min, 6 h",
     Unit.YES_NO: "",
 }
+#: Fields of the form that a rule calls otherwise.
+_OF_RULE = {"hold": "hold_seconds", "clear": "clear_seconds"}
 
 
+class AmountField(forms.CharField):
+    """An amount as somebody types it: ``10 GB``, ``5 min``; None: nothing was typed."""
+
+    def __init__(self, unit: Unit, label: str, hint: str, *, required: bool = False) -> None:
+        super().__init__(label=label, help_text=hint, required=required)
+        self.unit = unit
+
+    def prepare_value(self, value: float | str | None) -> str:
+        """What is known is written so that what is sent back is the same."""
+        return value if isinstance(value, str) else exact_words(value, self.unit)
+
+    def clean(self, value: str | None) -> float | None:
+        """In the unit. Raises ``ValidationError`` with what to write."""
+        text = clean_text(value, 60)
+        if not text and not self.required:
+            return None
+        try:
+            return parse_amount(text, self.unit)
+        except AmountError as error:
+            raise forms.ValidationError(str(error)) from None
+
+
+class RuleForm(forms.Form):
+    """The form of a rule: those fields that its kind has."""
+
+    name = forms.CharField(
+        max_length=100, error_messages={"required": _NAME_NEEDED, "max_length": _NAME_NEEDED}
+    )
+    severity = forms.ChoiceField(
+        choices=AlertRule.Severity.choices,
+        error_messages=dict.fromkeys(("required", "invalid_choice"), "Choose how urgent it is"),
+    )
+    enabled = forms.BooleanField(required=False)
+
+    def __init__(self, rule: AlertRule, sent: Mapping[str, Any] | None = None) -> None:
+        """As the rule is, or as it was sent."""
+        self.rule, self.kind = rule, KINDS[rule.kind]
+        known = {name: getattr(rule, _OF_RULE.get(name, name)) for name in _KEPT}
+        super().__init__(sent, initial={**known, "tables": "\n".join(rule.tables)})
+        unit, below = self.kind.unit, self.kind.below
+        if unit != Unit.YES_NO:
+            self.fields["threshold"] = AmountField(
+                unit, "Fires below" if below else "Fires from", _EXAMPLE[unit], required=True
+            )
+            self.fields["clear_threshold"] = AmountField(
+                unit, "Over from" if below else "Over below", "empty: at the same value"
+            )
+        if not self.kind.event:
+            self.fields["hold"] = AmountField(Unit.SECONDS, "After it has held for", "0 s: at once")
+            self.fields["clear"] = AmountField(
+                Unit.SECONDS, "Over after so long beyond", "0 s: at once"
+            )
+        if rule.kind == AlertRule.Kind.SCHEMA_CHANGE:
+            self.fields["tables"] = forms.CharField(required=False)
+
+    def amounts(self) -> list[forms.BoundField]:
+        """The fields that are amounts."""
+        return [each for each in self if isinstance(each.field, AmountField)]
+
+    def clean_tables(self) -> list[str]:
+        """Patterns, a line or a comma apart."""
+        names = self.cleaned_data["tables"].replace(",", "\n").split("\n")
+        tables = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+        if len(tables) > _TABLES_MOST or any(len(name) > _TABLE_LIMIT for name in tables):
+            raise forms.ValidationError(f"At most {_TABLES_MOST} patterns")
+        if any("." not in name and "*" not in name for name in tables):
+            raise forms.ValidationError("Write schema.table; * stands for any characters")
+        return tables
+
+    def clean(self) -> None:
+        """It is over at a value at which it no longer fires."""
+        at, over = (self.cleaned_data.get(name) for name in ("threshold", "clear_threshold"))
+        if at is None or over is None:
+            return
+        if self.kind.below and over < at:
+            self.add_error("clear_threshold", "At least the value at which it fires")
+        elif not self.kind.below and over > at:
+            self.add_error("clear_threshold", "At most the value at which it fires")
+
+    def read(self) -> bool:
+        """Give the rule what was sent; False with ``errors``."""
+        if not self.is_valid():
+            return False
+        for name, value in self.cleaned_data.items():
+            empty = 0 if name in _OF_RULE else None
+            setattr(self.rule, _OF_RULE.get(name, name), empty if value is None else value)
+        return True
+
+
+#: What a rule keeps, besides the tables.
+_KEPT = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear")
 _SLOTS_OFFERED = 500
 
 
@@ -171,26 +146,22 @@ def rules(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     """One rule's form."""
-    found = _find(rule_id)
-    form = RuleForm.of(found)
-    if request.method == "POST":
-        if form.read(request.POST):
-            return _save(request, found)
-        return _show(request, form, status=422)
-    return _show(request, form)
+    return _answer(request, _find(rule_id))
 
 
 @page(role=OPERATOR, nav="alerts")
 @require_http_methods(["GET", "POST"])
 def new(request: HttpRequest) -> HttpResponse:
     """A further rule of a kind, or one slot's instead of another."""
-    asked = request.POST if request.method == "POST" else request.GET
-    form = RuleForm.of(_unsaved(asked))
-    if request.method == "POST":
-        if form.read(request.POST):
-            return _save(request, form.rule)
-        return _show(request, form, status=422)
-    return _show(request, form)
+    return _answer(request, _unsaved(request.POST if request.method == "POST" else request.GET))
+
+
+def _answer(request: HttpRequest, found: AlertRule) -> HttpResponse:
+    """The form, or that it was saved."""
+    if request.method != "POST":
+        return _show(request, RuleForm(found))
+    form = RuleForm(found, request.POST)
+    return _save(request, found) if form.read() else _show(request, form, status=422)
 
 
 @page(role=OPERATOR)
@@ -199,8 +170,8 @@ def attempt(request: HttpRequest) -> HttpResponse:
     """Try what the form holds against the past hour; nothing is saved."""
     number = Params(request.POST).number("rule")
     known = _find(number) if number is not None else _unsaved(request.POST)
-    form = RuleForm.of(known)
-    if not form.read(request.POST):
+    form = RuleForm(known, request.POST)
+    if not form.read():
         return render(request, "alerts/_trial.html", {"errors": form.errors})
     return render(request, "alerts/_trial.html", {"view": trial_view(form.rule)})
 
