@@ -20,6 +20,14 @@ OPERATIONS = {
     "M": "message",
     "S": "snapshot",
 }
+OPERATIONS_MANY = {
+    "I": "inserts",
+    "U": "updates",
+    "D": "deletes",
+    "T": "truncates",
+    "M": "messages",
+    "S": "snapshots (of baselines)",
+}
 #: Words of a small vocabulary, with numbers: drawn once.
 _KEPT = 4096
 _HIDDEN = SafeString(' class="visually-hidden"')

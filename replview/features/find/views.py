@@ -26,6 +26,7 @@ from replview.store.write.access_record import searched_changes
 from replview.text.addresses import find_url, row_url
 from replview.ui.changes.cells import Block, Cell
 from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.component_html import OPERATIONS_MANY
 from replview.ui.filters import saved_filters
 from replview.ui.params import Params, slot_asked_for, slot_of
 from replview.ui.shell import no_slot
@@ -37,8 +38,6 @@ _TABLES_LIMIT = 500
 #: Of a line's sentence: columns told, characters of a value.
 _MOST_MOVED = 3
 _VALUE = 48
-OPERATIONS = (("I", "inserts"), ("U", "updates"), ("D", "deletes"), ("T", "truncates"),
-              ("M", "messages"), ("S", "snapshots (of baselines)"))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ class FindPage:
         """The letters, each with the address that takes it in or out."""
         now = self.wanted.filter.ops
         offered = []
-        for letter, name in OPERATIONS:
+        for letter, name in OPERATIONS_MANY.items():
             on = letter in now
             ops = (
                 now.replace(letter, "")

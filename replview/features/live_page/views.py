@@ -8,12 +8,14 @@ from replview.access.page import OPERATOR, VIEWER, Nav, page
 from replview.catalog.problems import SourceProblem
 from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
+from replview.live.filters import OPERATIONS
 from replview.store.dsn import full_conninfo
 from replview.store.models import Relation, Slot
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Action, note
 from replview.text.problem import split_remedy
+from replview.ui.component_html import OPERATIONS_MANY
 from replview.ui.params import slot_of
 from replview.ui.shell import no_slot
 
@@ -39,13 +41,7 @@ def live_page(request: HttpRequest) -> HttpResponse:
     page = {
         "slot": slot,
         "tables": names,
-        "operations": [
-            ("I", "inserts"),
-            ("U", "updates"),
-            ("D", "deletes"),
-            ("T", "truncates"),
-            ("M", "messages"),
-        ],
+        "operations": [(letter, OPERATIONS_MANY[letter]) for letter in OPERATIONS],
         "states": [
             "streaming",
             "prepared",

@@ -35,6 +35,7 @@ from replview.ui.changes.transaction_lines import (
     transaction_lines,
     with_markers,
 )
+from replview.ui.component_html import OPERATIONS_MANY
 from replview.ui.filters import filter_text, saved_filters
 from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of, no_slot
@@ -90,14 +91,6 @@ STATES = (
     "snapshot",
     "unknown",
 )
-OPERATION_WORDS = {
-    "I": "inserts",
-    "U": "updates",
-    "D": "deletes",
-    "T": "truncates",
-    "M": "messages",
-    "S": "snapshots (of baselines)",
-}
 #: What narrows a list and stands behind *More*.
 MORE_WORDS = (
     "since",
@@ -275,7 +268,7 @@ def _operation(wanted: TransactionFilter, letter: str) -> dict[str, Any]:
     turned = chosen.replace(letter, "") if letter in chosen else chosen + letter
     return {
         "letter": letter,
-        "name": OPERATION_WORDS[letter],
+        "name": OPERATIONS_MANY[letter],
         "on": letter in wanted.ops,
         "url": list_url(wanted, ops="".join(one for one in OPERATIONS if one in turned)),
     }

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from replview.store.models import Slot
 from replview.store.read.coverage import ArchiveExtent, Coverage, Gap, TableCoverage
 from replview.text.formats import day_second_words, plural
-from replview.ui.component_html import time_html
+from replview.ui.component_html import OPERATIONS_MANY, time_html
 
 register = template.Library()
 
@@ -31,7 +31,6 @@ def baselines_url(slot: Slot) -> str:
 #: Gaps named one by one; the rest is a number.
 _GAPS_SHOWN = 3
 _NAMES_SHOWN = 6
-OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def _say_table(table: TableCoverage, words: CoverageWords) -> None:
         words.missing.append(f"{name} is not published.")
     else:
         if table.operations_missing:
-            names = [OPERATIONS[op] for op in table.operations_missing]
+            names = [OPERATIONS_MANY[op] for op in table.operations_missing]
             words.missing.append(f"Not published: {_list(names)} of {name}.")
         if table.row_filter is not None:
             words.missing.append(
