@@ -46,11 +46,6 @@ class ArchiveView:
     #: Somebody asked for all of it then, and it is not there yet.
     asked_at: dt.datetime | None = None
 
-    @property
-    def has_problem(self) -> bool:
-        """Somewhere nothing more goes there."""
-        return any(line.problem for line in self.lines)
-
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveForm:

@@ -60,11 +60,6 @@ class AlertLine:
         return Level.NOW if self.alert.rule_was.get("severity") == "now" else Level.LOOK
 
     @property
-    def was_level(self) -> Level:
-        """How bad it was."""
-        return Level.NOW if self.alert.rule_was.get("severity") == "now" else Level.LOOK
-
-    @property
     def has_values(self) -> bool:
         """Whether there is more to say than that it is so."""
         return self.kind.unit != Unit.YES_NO

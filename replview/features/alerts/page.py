@@ -265,8 +265,3 @@ def find_line(alert_id: int) -> AlertLine | None:
         Alert.objects.select_related(*_RELATED).filter(pk=alert_id, fired_at__isnull=False).first()
     )
     return None if found is None else AlertLine(found, timezone.now())
-
-
-def rule_url(rule: AlertRule) -> str:
-    """The rule's own page."""
-    return reverse("alert-rule", args=[rule.pk])
