@@ -118,11 +118,11 @@ def record_json(record: AccessRecord) -> dict[str, Any]:
     }
 
 
-def names_of(column: str, *, most: int = 100) -> list[str]:
+def names_of(column: str) -> list[str]:
     """The different names in a column, for a choice, by jumps through its index."""
     found: list[str] = []
     name = ""
-    while len(found) < most:
+    while len(found) < 100:
         rows = AccessRecord.objects.filter(**{f"{column}__gt": name}).order_by(column)
         following = rows.values_list(column, flat=True).first()
         if following is None:

@@ -132,13 +132,11 @@ class Withheld:
         return frozenset(self.masked.get(table, ())) | more
 
 
-def withheld(
-    slot: Slot | None, visibility: Visibility | None = None, *, name: str = ""
-) -> Withheld:
+def withheld(slot: Slot | None, *, name: str = "") -> Withheld:
     """Of a slot's tables; of a slot that is gone, called ``source/slot``, its source's rules and
     those for every source count, and whoever is restricted sees nothing.
     """
-    visibility = visibility or current_visibility()
+    visibility = current_visibility()
     if visibility.open:
         return Withheld()
     found = Withheld(visibility=visibility, source_id=slot.source_id if slot else 0)

@@ -15,7 +15,7 @@ from typing import Any
 from channels.layers import channel_layers
 from channels_redis.core import RedisChannelLayer
 
-from replview.live.events import COMMIT, EXPORT, SAMPLE, SLOT, Wake
+from replview.live.events import EXPORT, SAMPLE, SLOT, Wake
 from replview.store.connecting import redis_prefix
 
 
@@ -62,14 +62,11 @@ class Publisher:
         incarnation_id: int | None,
         commit_seq: int,
         open_changed: bool = False,
-        *,
-        kind: str = COMMIT,
     ) -> None:
         """Say that the store holds something new of a slot; returns at once."""
         self._note(
             Wake(
                 slot_id=slot_id,
-                kind=kind,
                 incarnation_id=incarnation_id,
                 commit_seq=commit_seq,
                 open_changed=open_changed,

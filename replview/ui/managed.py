@@ -100,7 +100,7 @@ def statements_of(act: Plan) -> list[str]:
     return [f"{one.sql};" for one in act.statements]
 
 
-def names_in(values: Sequence[str], most: int = 2000) -> tuple[str, ...]:
+def names_in(values: Sequence[str]) -> tuple[str, ...]:
     """Names out of an address or a form, each once."""
-    kept = (clean_text(value, 200) for value in values[:most])
+    kept = (clean_text(value, 200) for value in values[:2000])
     return tuple(dict.fromkeys(value for value in kept if value))

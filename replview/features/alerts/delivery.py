@@ -74,9 +74,9 @@ def claim_delivery(due: QuerySet[Delivery], until: dt.datetime) -> Delivery | No
     return related.filter(pk=found.pk).first()
 
 
-def deliver_due(now: dt.datetime | None = None) -> list[Future[None]]:
+def deliver_due() -> list[Future[None]]:
     """Begin to deliver all that is due; returns at once."""
-    now = now or dt.datetime.now(dt.UTC)
+    now = dt.datetime.now(dt.UTC)
     webhooks = set(due_deliveries(now, whatever=messages.TEST).values_list("webhook_id", flat=True))
     begun = []
     for webhook_id in webhooks:

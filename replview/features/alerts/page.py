@@ -64,7 +64,7 @@ class Wanted:
         query = urlencode({name: word for name, word in words.items() if word}, safe="/:")
         return f"{reverse('alerts')}{'?' if query else ''}{query}"
 
-    def narrow(self, alerts: QuerySet[Alert], now: dt.datetime) -> QuerySet[Alert]:
+    def narrow(self, alerts: QuerySet[Alert]) -> QuerySet[Alert]:
         """Those that are asked for, whatever their state and place."""
         if self.rule:
             alerts = alerts.filter(Q(rule=self.rule) | Q(rule__overrides=self.rule))
@@ -230,10 +230,10 @@ class AlertsPage:
         }
 
 
-def read_alerts_page(wanted: Wanted, now: dt.datetime | None = None) -> AlertsPage:
+def read_alerts_page(wanted: Wanted) -> AlertsPage:
     """Five queries."""
-    now = now or timezone.now()
-    alerts = wanted.narrow(Alert.objects.select_related(*_RELATED), now)
+    now = timezone.now()
+    alerts = wanted.narrow(Alert.objects.select_related(*_RELATED))
     firing = [
         AlertLine(alert, now)
         for alert in alerts.filter(state=Alert.State.FIRING).order_by("-fired_at")[:_MOST_FIRING]

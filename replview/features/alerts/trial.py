@@ -316,9 +316,9 @@ class TrialView:
     drawing: Drawing | None
 
 
-def trial_view(rule: AlertRule, now: dt.datetime | None = None) -> TrialView:
+def trial_view(rule: AlertRule) -> TrialView:
     """Try the rule, and say what came of it."""
-    trial, unit = try_rule(rule, now), KINDS[rule.kind].unit
+    trial, unit = try_rule(rule), KINDS[rule.kind].unit
     lines = [
         EpisodeLine(
             episode,

@@ -149,9 +149,9 @@ class InFlight:
         return (*self.streaming, *self.prepared)
 
 
-def read_scope(filters: Filters, now: datetime | None = None) -> Scope:
+def read_scope(filters: Filters) -> Scope:
     """The slots in view; 404 where the address names one there is not."""
-    now = now or timezone.now()
+    now = timezone.now()
     known = list(
         Slot.objects.exclude(desired=Slot.Desired.REMOVING).select_related("source", "incarnation")
     )

@@ -63,13 +63,11 @@ class TableRates:
     tables: list[tuple[str, list[float]]] = field(default_factory=list)
 
 
-def read_table_rates(
-    slot_id: int, by: str, since: dt.datetime, until: dt.datetime, points: int = 1000
-) -> TableRates:
+def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.datetime) -> TableRates:
     """``by`` is ``changes`` or ``bytes``; any other raises ``KeyError``."""
     value = _VALUES[by]
     seconds = (until - since).total_seconds()
-    least = seconds / max(points - 2, 1)
+    least = seconds / (_POINTS - 2)
     step = next((one for one in _STEPS if one >= least), int(-(-least // 86400)) * 86400)
     words: dict[str, Any] = {"slot": slot_id, "since": since, "until": until, "step": step}
     with connection.cursor() as cursor:
