@@ -136,12 +136,26 @@ _chores: list[tuple[Chore, str]] = []
 _chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
 
-def chore(do: Chore, *, when: str = "true") -> Chore:
-    """Have this done every five seconds, one chore after the other, on one connection; ``when``
-    tells more cheaply than the chore itself where there is nothing to do.
+def task(name: str) -> Callable[[Chore], Chore]:
+    """A Celery task of this name: the function, with a connection to the store of its own."""
+
+    def made(do: Chore) -> Chore:
+        def run() -> None:
+            with orm_connection():
+                do()
+
+        shared_task(name=name, ignore_result=True)(run)
+        return do
+
+    return made
+
+
+def chore(do: Chore, name: str, *, when: str = "true") -> None:
+    """Have this done every five seconds, one chore after the other, on one connection; by itself it
+    is the task of this name. ``when`` tells more cheaply than the chore where there is nothing to
+    do.
     """
-    _chores.append((do, when))
-    return do
+    _chores.append((task(name)(do), when))
 
 
 @shared_task(name="replview.do_chores", ignore_result=True)

@@ -93,7 +93,6 @@ def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str
     return min(others, key=lambda name: (load[name], random.random()))
 
 
-@shared_task(name=PROPOSE_RECEIVERS, ignore_result=True)
 def propose_receivers() -> None:
     """Offer each slot that is wanted and that nobody reads to the worker with the fewest slots."""
     now = time.time()
@@ -123,4 +122,4 @@ _UNREAD = f"""
             OR heartbeat_at IS NULL
             OR heartbeat_at < clock_timestamp() - interval '{LEASE_SECONDS} s'))
 """
-chore(propose_receivers, when=_UNREAD)
+chore(propose_receivers, PROPOSE_RECEIVERS, when=_UNREAD)

@@ -8,15 +8,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from celery import shared_task
-
 from replview.access import session_policy
 from replview.acts.publications import look_at_publications
 from replview.features.sampling import budgets, heartbeats
 from replview.features.sampling import rollups as sample_rollups
 from replview.features.sampling.sampling_pool import Rounds, Steady
 from replview.jobs import baselines, drafts, peeks
-from replview.jobs.running import chore
+from replview.jobs.running import chore, task
 from replview.live.publisher import publisher
 from replview.store import slot_control
 from replview.store.connecting import orm_connection
@@ -50,30 +48,25 @@ _steady = Steady(_rounds)
 atexit.register(_rounds.close)
 
 
-@shared_task(name="replview.sample_slots", ignore_result=True)
+@task("replview.sample_slots")
 def sample_slots() -> None:
     """Look at all sources now; one that has not answered the last look is left alone."""
-    with orm_connection():
-        sources = list(Source.objects.all())
-    wait(_rounds.begin(sources, 0.0), timeout=_WAIT_SECONDS)
+    wait(_rounds.begin(list(Source.objects.all()), 0.0), timeout=_WAIT_SECONDS)
 
 
-@shared_task(name="replview.keep_sampling", ignore_result=True)
-@chore
 def keep_sampling() -> None:
     """Have this worker look at whichever sources are due, until beat has been silent a while."""
     _steady.go_on(_GO_ON_SECONDS)
 
 
-@shared_task(name="replview.roll_samples", ignore_result=True)
+@task("replview.roll_samples")
 def roll_samples() -> None:
     """Sum samples up by the minute and the hour, and the record by the minute."""
-    with orm_connection():
-        sample_rollups.roll(time.monotonic() + _ROLL_SECONDS)
-        relation_minutes.roll(time.monotonic() + _ROLL_SECONDS)
+    sample_rollups.roll(time.monotonic() + _ROLL_SECONDS)
+    relation_minutes.roll(time.monotonic() + _ROLL_SECONDS)
 
 
-@shared_task(name="replview.look_at_publications", ignore_result=True)
+@task("replview.look_at_publications")
 def look_at_all_publications() -> None:
     """See what every source's publications publish now, and keep what differs."""
     for source in Source.objects.all():
@@ -84,10 +77,10 @@ def look_at_all_publications() -> None:
         _pool.submit(_look_at_publications, source)
 
 
-@shared_task(name="replview.tidy_store", ignore_result=True)
+@task("replview.tidy_store")
 def tidy_store() -> None:
     """Make partitions, delete what is no longer wanted; a bounded piece at a time."""
-    with orm_connection(), tidy.alone() as mine:
+    with tidy.alone() as mine:
         if not mine:
             return
         deadline = time.monotonic() + _TIDY_SECONDS
@@ -104,15 +97,8 @@ def tidy_store() -> None:
         give_up_lost_ends()
 
 
-@shared_task(name="replview.roll_activity", ignore_result=True)
 def roll_activity() -> None:
     """Sum up what the receivers have stored since, a bounded piece at a time."""
-    with orm_connection():
-        _roll_activity()
-
-
-@chore
-def _roll_activity() -> None:
     activity.roll(time.monotonic() + _ROLL_SECONDS)
 
 
@@ -128,37 +114,26 @@ def _look_at_publications(source: Source) -> None:
             _looked_at.discard(source.pk)
 
 
-@shared_task(name="replview.enforce_budgets", ignore_result=True)
 def enforce_budgets() -> None:
     """Warn of slots, and drop those, that retain more WAL than they may (not waited for); where
     the store is as large as it may be delete its oldest days, or stop receiving, as was chosen.
     """
-    with orm_connection():
-        _enforce_budgets()
-
-
-def _enforce_budgets() -> None:
     budgets.enforce()
     store_size.enforce()
 
 
-chore(budgets.enforce, when=slot_control.ANY_WITH_BUDGET)
-chore(store_size.enforce, when=store_size.ANYTHING_CHOSEN)
-
-
-@shared_task(name="replview.keep_days", ignore_result=True)
+@task("replview.keep_days")
 def keep_days() -> None:
     """Count what each slot keeps, delete the days that none does, note how large the store is."""
-    with orm_connection():
-        keeping.enforce()
-        forecast.note_size()
+    keeping.enforce()
+    forecast.note_size()
 
 
-@shared_task(name="replview.write_heartbeats", ignore_result=True)
-def write_heartbeats() -> None:
-    """Write to idle sources what was asked for; not waited for."""
-    with orm_connection():
-        heartbeats.write_due()
-
-
-chore(heartbeats.write_due, when=heartbeats.ANY_WANTED)
+chore(keep_sampling, "replview.keep_sampling")
+chore(roll_activity, "replview.roll_activity")
+chore(
+    enforce_budgets,
+    "replview.enforce_budgets",
+    when=f"{slot_control.ANY_WITH_BUDGET} OR {store_size.ANYTHING_CHOSEN}",
+)
+chore(heartbeats.write_due, "replview.write_heartbeats", when=heartbeats.ANY_WANTED)
