@@ -9,7 +9,7 @@ from psycopg import sql
 
 from replview.acts.noting import note_slot
 from replview.acts.publications import (
-    look_at,
+    ask_source,
     look_at_publications,
     made_by_us,
     plan_alteration,
@@ -214,7 +214,7 @@ def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
     return plan_alteration(
         slot,
         f"Change the columns of {slot}",
-        lambda connection: _look(connection, slot, wanted),
+        lambda connection: _find(connection, slot, wanted),
         lambda found: _consequences(slot, found.changes, found.kept),
         _REFUSALS,
     )
@@ -224,7 +224,7 @@ def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> Colu
     """Do it: what is to be left out is left out here first, and sent again before it is kept
     again. Raises ``SourceProblem``.
     """
-    found = look_at(slot, lambda connection: _look(connection, slot, wanted))
+    found = ask_source(slot, lambda connection: _find(connection, slot, wanted))
     changes, kept = found.changes, found.kept
     run_together(slot, found)
     Slot.objects.filter(pk=slot.pk).update(column_rules=kept.rules)
@@ -251,7 +251,7 @@ def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> Colu
     return changes
 
 
-def _look(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _Found:
+def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _Found:
     """What would run. Raises ``SourceProblem`` where it cannot."""
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")

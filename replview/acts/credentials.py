@@ -88,13 +88,13 @@ def check_same_place(source: Source, tried: Tried) -> None:
     """Raise ``SourceProblem`` unless it is the server and the database that the source is, as far
     as both are told.
     """
-    known, told = source.system_identifier, tried.server.system_identifier
+    known, identifier = source.system_identifier, tried.server.system_identifier
     if tried.identity is not None and tried.identity.system_identifier:
-        told = tried.identity.system_identifier
-    if known not in (None, "", "unknown") and told is not None and told != known:
+        identifier = tried.identity.system_identifier
+    if known not in (None, "", "unknown") and identifier not in (None, known):
         raise SourceProblem(
             "other_server",
-            f"this is another cluster (system identifier {told}) than {source} was ({known})",
+            f"this is another cluster (system identifier {identifier}) than {source} was ({known})",
             f"To read that one from now on, move the source: replview source move {source} DSN",
         )
     database = database_of(source)
@@ -113,9 +113,9 @@ def check_same_place(source: Source, tried: Tried) -> None:
 
 def database_of(source: Source) -> str | None:
     """The database a source reads, as last told by its server; None: it never told."""
-    look = SourceLook.objects.filter(source=source).first()
-    told = (look.holders or {}).get("database") if look is not None else None
-    return str(told) if told else None
+    sampled = SourceLook.objects.filter(source=source).first()
+    database = (sampled.holders or {}).get("database") if sampled is not None else None
+    return str(database) if database else None
 
 
 #: The columns of a source that say how it is reached.

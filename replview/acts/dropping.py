@@ -149,7 +149,7 @@ def _not_dropped(
 def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
     """Until no reader holds it; False if it is not there any more."""
     until = time.monotonic() + _RELEASE_SECONDS
-    told = False
+    announced = False
     with connected(conninfo, deadline_seconds=_RELEASE_SECONDS + 10) as connection:
         while True:
             found = next((s for s in read_slots(connection) if s.slot_name == slot.name), None)
@@ -161,9 +161,9 @@ def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
                     f"process {found.active_pid} on the source still reads slot {slot.name}",
                     f"End it with SELECT pg_terminate_backend({found.active_pid}) and try again",
                 )
-            if not told:
+            if not announced:
                 say("waiting until the receiver lets the slot go")
-                told = True
+                announced = True
             time.sleep(0.2)
 
 

@@ -36,7 +36,7 @@ class SlotOutcome:
 
 def row_of(slot: Slot) -> SlotRow:
     """What a receiver would know of it."""
-    life = slot.incarnation
+    incarnation = slot.incarnation
     return SlotRow(
         id=slot.pk,
         source_id=slot.source_id,
@@ -51,10 +51,10 @@ def row_of(slot: Slot) -> SlotRow:
         keep_aborted=slot.keep_aborted,
         checkpoint_lsn=slot.checkpoint_lsn,
         incarnation_id=slot.incarnation_id,
-        number=None if life is None else life.number,
-        system_identifier=None if life is None else life.system_identifier,
-        timeline=None if life is None else life.timeline,
-        commit_seq=0 if life is None else life.commit_seq,
+        number=None if incarnation is None else incarnation.number,
+        system_identifier=None if incarnation is None else incarnation.system_identifier,
+        timeline=None if incarnation is None else incarnation.timeline,
+        commit_seq=0 if incarnation is None else incarnation.commit_seq,
     )
 
 
@@ -68,56 +68,42 @@ def identity_of(tried: Tried) -> SystemIdentity:
 
 def outcome_of(row: SlotRow, tried: Tried) -> SlotOutcome:
     """As ``receiver.incarnation`` will decide, if nothing changes until it connects."""
-    name = row.name
-    facts = tried.slots.get(name)
+    word, sentence = _outcome(row, tried)
+    return SlotOutcome(name=row.name, word=word, sentence=sentence)
+
+
+def _outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
+    name, facts = row.name, tried.slots.get(row.name)
     if facts is None:
-        return SlotOutcome(
-            name=name,
-            word="missing",
-            sentence=f"There is no slot {name} there: nothing is received until it is started "
-            "again, which creates it anew and leaves a gap.",
+        return "missing", (
+            f"There is no slot {name} there: nothing is received until it is started again, which "
+            "creates it anew and leaves a gap."
         )
     if facts.database != tried.server.database:
-        return SlotOutcome(
-            name=name,
-            word="other database",
-            sentence=f"The slot {name} there is of database {facts.database or 'unknown'}: it "
-            "cannot be received from this address.",
+        return "other database", (
+            f"The slot {name} there is of database {facts.database or 'unknown'}: it cannot be "
+            "received from this address."
         )
     if facts.wal_status == "lost" or facts.invalidation_reason:
-        return SlotOutcome(
-            name=name,
-            word="lost",
-            sentence=f"The slot {name} there is lost: it can never be read again.",
-        )
-    return _outcome_of_incarnation(row, tried, facts.confirmed_flush_lsn or LSN(0))
-
-
-def _outcome_of_incarnation(row: SlotRow, tried: Tried, confirmed: LSN) -> SlotOutcome:
-    """Of a slot that can be received: whether its record goes on, or has a gap."""
-
-    def fork_of(timeline: int) -> LSN | None:
-        fork = tried.forks.get(timeline)
-        return None if fork is None else LSN(fork)
-
+        return "lost", f"The slot {name} there is lost: it can never be read again."
     # What SQL alone tells has no position: never taken for WAL that ends before our record.
     in_recovery = tried.server.in_recovery or tried.identity is None
-    identity = _known_identity(row, tried)
-    life = new_incarnation(row, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
-    name = row.name
-    if life is None or life.reason in ("created", "adopted"):
-        return SlotOutcome(
-            name=name, word="goes on", sentence=f"Slot {name} goes on where its record ends."
+    incarnation = new_incarnation(
+        row,
+        _known_identity(row, tried),
+        facts.confirmed_flush_lsn or LSN(0),
+        in_recovery=in_recovery,
+        fork_of=lambda at: None if (fork := tried.forks.get(at)) is None else LSN(fork),
+    )
+    if incarnation is None or incarnation.reason in ("created", "adopted"):
+        return "goes on", f"Slot {name} goes on where its record ends."
+    if incarnation.shared_until is not None and incarnation.shared_until >= incarnation.started:
+        return "goes on", (
+            f"Slot {name} continues in a new incarnation: both share their history up to "
+            f"{incarnation.shared_until}."
         )
-    if life.shared_until is not None and life.shared_until >= life.started:
-        return SlotOutcome(
-            name=name,
-            word="goes on",
-            sentence=f"Slot {name} continues in a new incarnation: both share their history up to "
-            f"{life.shared_until}.",
-        )
-    sentence = f"Slot {name} begins a new incarnation at {life.started}. {GAPS[life.reason]}"
-    return SlotOutcome(name=name, word="gap", sentence=sentence)
+    begins = f"Slot {name} begins a new incarnation at {incarnation.started}."
+    return "gap", f"{begins} {GAPS[incarnation.reason]}"
 
 
 def _known_identity(row: SlotRow, tried: Tried) -> SystemIdentity:

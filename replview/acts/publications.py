@@ -42,7 +42,7 @@ Altered = TypeVar("Altered", bound=Alteration)
 def plan_alteration(
     slot: Slot,
     title: str,
-    look: Callable[[Connection], Altered],
+    read: Callable[[Connection], Altered],
     consequences: Callable[[Altered], list[str]],
     refusals: Collection[str],
 ) -> Plan:
@@ -53,7 +53,7 @@ def plan_alteration(
     in the act.
     """
     try:
-        found = look_at(slot, look)
+        found = ask_source(slot, read)
     except SourceProblem as error:
         if error.code not in refusals:
             raise
@@ -68,10 +68,10 @@ def plan_alteration(
     )
 
 
-def look_at(slot: Slot, look: Callable[[Connection], Found]) -> Found:
+def ask_source(slot: Slot, read: Callable[[Connection], Found]) -> Found:
     """Ask the slot's source; it may change nothing there. Raises what ``look`` does."""
     with reading(full_conninfo(slot.source), deadline_seconds=_ALTER_SECONDS) as connection:
-        return look(connection)
+        return read(connection)
 
 
 def run_together(slot: Slot, found: Alteration) -> None:
@@ -97,16 +97,16 @@ def texts_of(found: Alteration) -> list[str]:
 
 def _trouble(error: psycopg.Error) -> SourceProblem:
     """In the server's own words."""
-    said = first_line(error)
+    message = first_line(error)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return SourceProblem("missing_right", said, f"It needs {_NEEDS}")
+        return SourceProblem("missing_right", message, f"It needs {_NEEDS}")
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return SourceProblem(
             "locked",
             "a table is locked by VACUUM, ANALYZE or ALTER TABLE",
             "Try again when it has ended; nothing was changed",
         )
-    return SourceProblem("failed", said, "Nothing was changed; try again")
+    return SourceProblem("failed", message, "Nothing was changed; try again")
 
 
 #: A source that has not told everything by then is cut off.
@@ -202,9 +202,9 @@ def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
         return []
     there = {publication.name for publication in read_publications(connection)}
     return [
-        _remade_step(told["name"], told["create"])
-        for told in event.detail["dropped_publications"]
-        if told["name"] in slot.publications and told["name"] not in there
+        _remade_step(one["name"], one["create"])
+        for one in event.detail["dropped_publications"]
+        if one["name"] in slot.publications and one["name"] not in there
     ]
 
 
@@ -239,8 +239,8 @@ class PublicationView:
     def operations(self) -> str:
         """Of I, U, D, T."""
         one = self.publication
-        told = ((one.inserts, "I"), (one.updates, "U"), (one.deletes, "D"), (one.truncates, "T"))
-        return "".join(letter for published, letter in told if published)
+        published = (one.inserts, one.updates, one.deletes, one.truncates)
+        return "".join(letter for letter, is_so in zip("IUDT", published, strict=True) if is_so)
 
     @property
     def named(self) -> list[str]:

@@ -127,7 +127,7 @@ def check_unrecorded(source: Source, name: str) -> None:
 def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
     """Each statement is in the store before it runs, and until it is taken back."""
 
-    def told(step: Statement, state: str) -> None:
+    def note_step(step: Statement, state: str) -> None:
         if state == "running":
             try:
                 intentions.add(intention, step.kind, step.name, str(step), step.undo)
@@ -139,7 +139,7 @@ def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
                 intentions.take_out(intention, step.undo)
         on_step(step, state)
 
-    return told
+    return note_step
 
 
 def _came_to_nothing(intention: SlotIntention, error: BaseException) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from replview.acts.noting import note_slot
 from replview.acts.publications import (
-    look_at,
+    ask_source,
     look_at_publications,
     made_by_us,
     plan_alteration,
@@ -50,11 +50,11 @@ def change_tables(
     """Run it, in one transaction, and look at once at what is published now. Returns what was
     done, with ``joining`` to offer a baseline of. Raises ``SourceProblem``.
     """
-    changes = look_at(slot, lambda connection: _changes(connection, slot, add, remove))
+    changes = ask_source(slot, lambda connection: _changes(connection, slot, add, remove))
     run_together(slot, changes)
     _write_down(slot, changes, by)
     if changes.new_publications:
-        after = look_at(slot, read_position)
+        after = ask_source(slot, read_position)
         if after is not None:
             _take_into_use(slot, changes.new_publications, int(after))
     look_at_publications(slot.source)
@@ -145,7 +145,7 @@ def _write_down(slot: Slot, changes: Changes, by: str) -> None:
         )
         if tables
     ]
-    said = f"The tables of the slot were changed: {'; '.join(parts)}."
+    message = f"The tables of the slot were changed: {'; '.join(parts)}."
     if changes.new_publications:
         SlotEvent.objects.create(
             slot=slot,
@@ -158,7 +158,7 @@ def _write_down(slot: Slot, changes: Changes, by: str) -> None:
     note_slot(
         slot,
         "tables",
-        said,
+        message,
         by=by,
         statements=texts_of(changes),
         added=changes.joining,

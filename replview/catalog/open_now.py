@@ -148,10 +148,10 @@ def _holders(
 
 def _horizon(slot: dict[str, Any]) -> dict[str, Any]:
     """What a slot keeps, as ``holders.SLOT_HORIZONS`` tells it."""
-    told = {name: slot.get(name) for name in holders.HORIZON_COLUMNS}
+    horizon = {name: slot.get(name) for name in holders.HORIZON_COLUMNS}
     for name in ("catalog_xmin", "xmin"):
-        told[name] = None if slot.get(name) is None else int(slot[name])
-    return told
+        horizon[name] = None if slot.get(name) is None else int(slot[name])
+    return horizon
 
 
 def _standbys(states: SlotStates) -> list[dict[str, Any]]:

@@ -216,10 +216,10 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
     if error.sqlstate and error.sqlstate[:2] not in TEXTS_WITHOUT_VALUES:
         cause = f"{names['host']} refused what was asked for (SQLSTATE {error.sqlstate})"
         return SourceProblem("refused", cause, "Look into the server's log, which names the cause")
-    said = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
+    lines = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
     return SourceProblem(
         "refused",
-        f"{names['host']} refused the connection, saying: {said[0].strip()[:200]}",
+        f"{names['host']} refused the connection, saying: {lines[0].strip()[:200]}",
         "Look into the server's log",
     )
 

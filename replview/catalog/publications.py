@@ -274,5 +274,5 @@ def _facts(found: dict[str, Any]) -> dict[str, Any]:
     ]
     stats = found.pop("stats") or {}
     apply = next((w for w in workers if w.get("relid") is None and w.get("leader_pid") is None), {})
-    told = {name: value for name, value in stats.items() if name not in ("subid", "subname")}
-    return {**found, **apply, **told, "workers": workers}
+    counts = {name: value for name, value in stats.items() if name not in ("subid", "subname")}
+    return {**found, **apply, **counts, "workers": workers}

@@ -1,6 +1,6 @@
 """What publications publish, table by table: operations, columns, rows, and the name it goes by."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,12 +156,17 @@ def _add_operations(known: Published, publication: Publication, row_filter: str 
             known.filters[op] = [*(former or []), row_filter]
 
 
+def _above(table: TableFacts, by_oid: dict[int, TableFacts]) -> Iterator[TableFacts]:
+    """The partitioned tables above a partition, the nearest first."""
+    while table.parent is not None and table.parent in by_oid:
+        table = by_oid[table.parent]
+        yield table
+
+
 def _root_of(table: TableFacts, by_oid: dict[int, TableFacts]) -> str | None:
-    """The topmost partitioned table above a partition."""
-    above = table
-    while above.parent is not None and above.parent in by_oid:
-        above = by_oid[above.parent]
-    return None if above is table else str(above)
+    """The topmost of them."""
+    tables = list(_above(table, by_oid))
+    return str(tables[-1]) if tables else None
 
 
 def _told_by_root(
@@ -170,9 +175,4 @@ def _told_by_root(
     by_oid: dict[int, TableFacts],
 ) -> bool:
     """Its changes are told as those of a table above it, which some publication asks for."""
-    above = known.table
-    while above.parent is not None and above.parent in by_oid:
-        above = by_oid[above.parent]
-        if (above.schema, above.name) in found:
-            return True
-    return False
+    return any(above.key in found for above in _above(known.table, by_oid))

@@ -99,11 +99,6 @@ STAT_REPLICATION = Query(
     about="The walsenders; positions and times only for a member of pg_read_all_stats.",
     sql="SELECT * FROM pg_stat_replication ORDER BY pid",
 )
-STAT_REPLICATION_SLOTS = Query(
-    name="stat_replication_slots",
-    about="Spilled, streamed and total decoded per slot; 14 and later.",
-    sql="SELECT * FROM pg_stat_replication_slots ORDER BY slot_name",
-)
 _LSN_COLUMNS = {"restart_lsn", "confirmed_flush_lsn", "two_phase_at"}
 
 
@@ -151,13 +146,6 @@ def read_slots(connection: Connection) -> list[SlotFacts]:
 def read_stat_replication(connection: Connection) -> dict[int, dict[str, Any]]:
     """The walsenders by their process id, in JSON's types, times in seconds."""
     return {row["pid"]: plain(row) for row in STAT_REPLICATION.rows(connection)}
-
-
-def read_stat_replication_slots(connection: Connection) -> dict[str, dict[str, Any]]:
-    """Counters of decoding by slot name; empty before 14."""
-    if connection.info.server_version < 140000:
-        return {}
-    return {row["slot_name"]: plain(row) for row in STAT_REPLICATION_SLOTS.rows(connection)}
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:

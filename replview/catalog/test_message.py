@@ -50,7 +50,7 @@ def _content(actor: str) -> str:
 
 def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> SourceProblem:
     """Why the server did not take it."""
-    said = first_line(error)
+    message = first_line(error)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         flush = ", boolean" if connection.info.server_version >= 170000 else ""
         grant = sql.SQL(
@@ -61,7 +61,7 @@ def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> Source
             f"role {connection.info.user} may not send logical messages",
             grant.as_string(None),
         )
-    standby = isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "recovery" in said
+    standby = isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "recovery" in message
     if standby:
         return SourceProblem(
             "read_only",
@@ -69,5 +69,5 @@ def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> Source
             f"Run it on the primary: {statement(actor).rstrip(';')}",
         )
     return SourceProblem(
-        "refused", f"the server refused the message, saying: {said[:200]}", "Try again"
+        "refused", f"the server refused the message, saying: {message[:200]}", "Try again"
     )

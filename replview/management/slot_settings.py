@@ -83,8 +83,8 @@ def change(command: PlainCommand, options: dict[str, Any]) -> None:
         if not any(options[name] for name in ("wal_budget", "protect", "heartbeat")):
             return
     slot = change_budget(slot, _changes_of(slot, options), by=BY)
-    told = budget_note(slot.name, slot.wal_budget_bytes, slot.protect)
-    command.say(f"slot {slot}: {with_place(told.text, told.field, OPTIONS)}")
+    holds = budget_note(slot.name, slot.wal_budget_bytes, slot.protect)
+    command.say(f"slot {slot}: {with_place(holds.text, holds.field, OPTIONS)}")
     if slot.protect == DATABASE and slot.wal_budget_bytes is not None and not slot.owned:
         command.say("replview did not create this slot and may drop it now, as you asked")
     if slot.heartbeat_seconds is None:
@@ -162,9 +162,9 @@ def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -
             subject=f"what {slot} keeps: {keeping_words(asked)}",
             source_id=slot.source_id,
         )
-    told = of_slot(slot)
+    forecast = of_slot(slot)
     command.say(f"slot {slot} keeps its record {keeping_words(asked)}")
-    command.say(f"{has_words(told)}; {slot_forecast_words(told)}")
+    command.say(f"{has_words(forecast)}; {slot_forecast_words(forecast)}")
 
 
 def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:

@@ -117,10 +117,10 @@ def refuse_if_failed(supervisor: Supervisor, names: Iterable[str], deadline: flo
         state = states[name]
         late = time.monotonic() > deadline
         if state.is_given_up or late:
-            said = " | ".join(supervisor.last_lines(name, 6)) or state.spawn_error
+            last = " | ".join(supervisor.last_lines(name, 6)) or state.spawn_error
             raise StackProblem(
                 f"{name} {'takes too long to start' if late else 'does not start'}"
-                f"{f': {said}' if said else ', and says nothing'}",
+                f"{f': {last}' if last else ', and says nothing'}",
                 f"Its log is {supervisor.log_path(name)}",
             )
 

@@ -31,7 +31,7 @@ class JSONFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line; line feeds in it are escaped."""
         at = dt.datetime.fromtimestamp(record.created, dt.UTC)
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
@@ -39,15 +39,15 @@ class JSONFormatter(logging.Formatter):
         }
         for name in CONTEXT:
             if (value := getattr(record, name, None)) is not None:
-                told[name] = value if isinstance(value, str | int | float) else str(value)
+                entry[name] = value if isinstance(value, str | int | float) else str(value)
         if record.exc_info and record.exc_info[0] is not None:
             kind, _, trace = record.exc_info
-            told["error"] = kind.__name__
-            told["at"] = [
+            entry["error"] = kind.__name__
+            entry["at"] = [
                 f"{frame.filename}:{frame.lineno} {frame.name}"
                 for frame in traceback.extract_tb(trace)[-_FRAMES:]
             ]
-        return json.dumps(told)
+        return json.dumps(entry)
 
 
 class PlainFormatter(logging.Formatter):
@@ -68,15 +68,15 @@ class PlainFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:
         """Its frames and kind, and those of the errors behind it."""
-        error, told = ei[1], list[str]()
-        while error is not None and len(told) < _CAUSES:
+        error, entry = ei[1], list[str]()
+        while error is not None and len(entry) < _CAUSES:
             frames = traceback.format_tb(error.__traceback__)[-_FRAMES:]
             state = getattr(error, "sqlstate", None)
             kind = f"{type(error).__module__}.{type(error).__qualname__}"
-            told.append("".join([*frames, kind, f" (SQLSTATE {state})" if state else ""]))
+            entry.append("".join([*frames, kind, f" (SQLSTATE {state})" if state else ""]))
             hidden = None if error.__suppress_context__ else error.__context__
             error = error.__cause__ or hidden
-        return "\nthe error behind it:\n".join(told)
+        return "\nthe error behind it:\n".join(entry)
 
 
 def _message(record: logging.LogRecord) -> str:

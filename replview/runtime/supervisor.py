@@ -101,8 +101,10 @@ class Supervisor:
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                said = (self.folder.logs / "supervisord.out").read_text().strip().splitlines()
-                raise StackProblem(f"supervisord did not start: {' '.join(said[:1])}")
+                output_lines = (
+                    (self.folder.logs / "supervisord.out").read_text().strip().splitlines()
+                )
+                raise StackProblem(f"supervisord did not start: {' '.join(output_lines[:1])}")
             time.sleep(0.03)
 
     def start(self, names: Iterable[str]) -> None:

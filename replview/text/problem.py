@@ -49,10 +49,10 @@ class Problem(Exception):
 
     def said_at(self, places: Mapping[str, str]) -> Self:
         """The same, with the place in this front (``--tables``) where its field is given."""
-        said = self.anew()
+        here = self.anew()
         if self.remedy:
-            said.remedy = with_place(self.remedy, self.field, places)
-        return said
+            here.remedy = with_place(self.remedy, self.field, places)
+        return here
 
     def __str__(self) -> str:
         return f"{self.cause}. {self.remedy}" if self.remedy else self.cause

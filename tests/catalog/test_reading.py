@@ -8,9 +8,9 @@ from replview.catalog.holders import read_open_transactions
 from replview.catalog.publications import read_publications
 from replview.catalog.server import read_position, read_server_facts
 from replview.catalog.slots import (
+    read_slot_states,
     read_slots,
     read_stat_replication,
-    read_stat_replication_slots,
 )
 from replview.catalog.tables import leaves_of, primary_key_columns, read_tables, type_names
 
@@ -41,7 +41,7 @@ def test_slots_keep_what_the_version_does_not_know_as_none(any_source) -> None:
 
     with connect(any_source.dsn) as connection:
         slot = next(item for item in read_slots(connection) if item.slot_name == "reading")
-        counters = read_stat_replication_slots(connection)
+        counters = read_slot_states(connection).counters
 
     version = any_source.server.version
     assert slot.active is False

@@ -201,21 +201,23 @@ def _create_slot(
 
 
 def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event) -> None:
-    said_at = time.monotonic()
+    spoke_at = time.monotonic()
     while not running.done():
         if stop.wait(0.05):
             raise _STOPPED.anew()
-        if time.monotonic() - said_at >= _PROGRESS_SECONDS:
-            said_at = time.monotonic()
+        if time.monotonic() - spoke_at >= _PROGRESS_SECONDS:
+            spoke_at = time.monotonic()
             say(waiting_for(conninfo))
 
 
 def _trouble(error: psycopg.Error, step: Statement) -> SourceProblem:
     """Why a statement failed, in the server's own words."""
-    said = first_line(error)
+    message = first_line(error)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return SourceProblem(
-            "missing_right", f"creating {step.kind} {step.name}: {said}", f"It needs {step.needs}"
+            "missing_right",
+            f"creating {step.kind} {step.name}: {message}",
+            f"It needs {step.needs}",
         )
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return SourceProblem(
@@ -224,5 +226,7 @@ def _trouble(error: psycopg.Error, step: Statement) -> SourceProblem:
             "Try again when it has ended; nothing was left behind",
         )
     return SourceProblem(
-        "failed", f"creating {step.kind} {step.name}: {said}", "Nothing was left behind; try again"
+        "failed",
+        f"creating {step.kind} {step.name}: {message}",
+        "Nothing was left behind; try again",
     )

@@ -100,16 +100,16 @@ def sentence(rules: list[RuleView]) -> dict[str, Any]:
             "next": "add a rule for what nobody should see.",
         }
     ingest = sum(rule.at_ingest for rule in rules)
-    said = []
+    parts = []
     if ingest:
-        said.append(f"{ingest} at ingest: what it matches is not kept")
+        parts.append(f"{ingest} at ingest: what it matches is not kept")
     if len(rules) - ingest:
-        said.append(f"{len(rules) - ingest} on display: kept, and shown to nobody")
+        parts.append(f"{len(rules) - ingest} on display: kept, and shown to nobody")
     matching = sum(bool(rule.columns) for rule in rules)
     return {
         "level": "ok" if matching == len(rules) else "look",
         "title": f"{plural(len(rules), 'mask rule')} in force.",
-        "cause": "; ".join(said) + ".",
+        "cause": "; ".join(parts) + ".",
         "next": "" if matching == len(rules) else "look at the rules that match nothing recorded.",
     }
 

@@ -107,7 +107,7 @@ class Watching:
 
     def _tell(self, slot: Slot, stop: threading.Event, reader: threading.Thread) -> None:
         """A line at each change of state; ends with the receiver."""
-        told = ""
+        last = ""
         began = time.monotonic()
         while reader.is_alive() and not stop.wait(_LOOK_SECONDS):
             slot.refresh_from_db()
@@ -117,9 +117,9 @@ class Watching:
             elif slot.state == Slot.State.STARTING and time.monotonic() - began > _PATIENCE_SECONDS:
                 line = waiting_for(self.conninfo)
                 began = time.monotonic()
-            if line != told:
+            if line != last:
                 self.say(line)
-                told = line
+                last = line
 
     def _cut_own_session(self) -> None:
         """End our walsender if it is still there, and wait until it took the slot with it.

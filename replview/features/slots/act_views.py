@@ -90,8 +90,8 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
         )
         lines = list(page["act"].consequences)
         links = links_of(slot) if keep else [("All slots", reverse("slots"))]
-        said = "was dropped; its record is kept" if keep else "was removed with its record"
-        return Outcome(title=f"{slot} {said}.", lines=lines, links=links,
+        outcome = "was dropped; its record is kept" if keep else "was removed with its record"
+        return Outcome(title=f"{slot} {outcome}.", lines=lines, links=links,
                        statements=statements_of(page["act"]))  # fmt: skip
 
     def plan() -> Any:

@@ -46,8 +46,8 @@ class SlotsFilter:
     def query(self) -> str:
         """``?source=shop&state=now``; empty for all."""
         pairs = {"source": self.source, "state": self.state, "whose": self.whose}
-        told = urlencode({name: value for name, value in pairs.items() if value})
-        return f"?{told}" if told else ""
+        query = urlencode({name: value for name, value in pairs.items() if value})
+        return f"?{query}" if query else ""
 
     @property
     def whose_word(self) -> str:
@@ -223,10 +223,10 @@ def _menu(fleet: Fleet, filters: SlotsFilter) -> list[tuple[str, str, bool]]:
 def _summary(rows: list[SlotRow]) -> str:
     """``1 needs you now, 8 caught up; 3 slots only watched.``"""
     counts = Counter(row.view.level for row in rows)
-    said = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
+    parts = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
     others = sum(1 for row in rows if not row.ours)
     watched = f"; {plural(others, 'slot')} only watched" if others else ""
-    return f"{said}{watched}."
+    return f"{parts}{watched}."
 
 
 def _counted(number: int, level: Level) -> str:

@@ -48,10 +48,10 @@ def _is_masked(slot: Slot, schema: str, table: str) -> bool:
     """
     so_called = RelationVersion.objects.filter(relation__slot=slot, schema=schema, table=table)
     shapes = RelationVersion.objects.filter(relation__in=so_called.values("relation"))
-    told = list(shapes.values_list("schema", "table", "columns"))
-    columns = [column for *_, shape in told for column in named_columns(shape)]
+    versions = list(shapes.values_list("schema", "table", "columns"))
+    columns = [column for *_, shape in versions for column in named_columns(shape)]
     rules = current_rules()
-    for of_schema, of_table in {(schema, table), *((one, other) for one, other, _ in told)}:
+    for of_schema, of_table in {(schema, table), *((one, other) for one, other, _ in versions)}:
         if (slot.column_rules or {}).get(f"{of_schema}.{of_table}"):
             return True
         mine = [r for r in rules if r.matches_table(slot.source_id, of_schema, of_table)]

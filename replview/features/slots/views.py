@@ -276,11 +276,11 @@ def _lives(row: Slot) -> dict[str, Any]:
     """The present life first."""
     found = list(SlotIncarnation.objects.filter(slot=row).order_by("-number")[:_LIVES_READ])
     lives = [
-        {"life": life, "reason": REASONS.get(life.reason, life.reason),
-         "present": life.pk == row.incarnation_id}
-        for life in found
+        {"life": one, "reason": REASONS.get(one.reason, one.reason),
+         "present": one.pk == row.incarnation_id}
+        for one in found
     ]  # fmt: skip
-    present = next((life for life in found if life.pk == row.incarnation_id), None)
+    present = next((one for one in found if one.pk == row.incarnation_id), None)
     return {"lives": lives[:LIVES_SHOWN], "earlier": lives[LIVES_SHOWN:], "present": present}
 
 

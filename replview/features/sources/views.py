@@ -58,7 +58,7 @@ class Readers:
         """Of a slot as last seen."""
         if server is None:
             return Reader(name="replview" if ours else "")
-        told = server.text("application_name") if server.active else ""
+        application = server.text("application_name") if server.active else ""
         pid = server.number("active_pid") if server.active else None
         origin = _origin(server) if server.active else ""
         found = [one for one in self._by_slot[server.name] if one[1] != server.source.name]
@@ -68,9 +68,9 @@ class Readers:
             # Which publisher it subscribes to is not told: the slot's name is all there is.
             subscription, source = found[0]
             return Reader(name=subscription, kind=f"subscription of {source}", pid=pid,
-                          origin=origin, inferred=told != subscription)  # fmt: skip
-        kind = "standby or archiver" if server.physical and told else ""
-        return Reader(name=told, kind=kind, pid=pid, origin=origin)
+                          origin=origin, inferred=application != subscription)  # fmt: skip
+        kind = "standby or archiver" if server.physical and application else ""
+        return Reader(name=application, kind=kind, pid=pid, origin=origin)
 
 
 def _origin(server: ServerSlot) -> str:
@@ -166,13 +166,13 @@ def credentials_words(source: Source) -> str:
         return f"a password in the file {source.password_ref.removeprefix('file:')}"
     if source.sealed_password:
         return "a password, sealed with this instance's key"
-    for word, told in (
+    for word, place in (
         ("service=", "a service file of replview's user"),
         ("passfile=", "a password file of replview's user"),
         ("sslcert=", "a client certificate"),
     ):
         if word in source.conninfo:
-            return told
+            return place
     return "no password: pg_hba.conf, or ~/.pgpass of replview's user"
 
 

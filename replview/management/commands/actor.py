@@ -168,19 +168,19 @@ def carry(
 def lines_of(plan: StampPlan) -> list[str]:
     """Every statement; its rights and locks once where they are the same for many."""
     lines: list[str] = []
-    told: tuple[str, str] | None = None
+    terms: tuple[str, str] | None = None
     for step in plan.statements:
-        if told is not None and told != (step.needs, step.costs):
-            lines += _terms(told)
-        told = (step.needs, step.costs)
+        if terms is not None and terms != (step.needs, step.costs):
+            lines += _terms(terms)
+        terms = (step.needs, step.costs)
         lines.append(f"  {step};")
-    if told is not None:
-        lines += _terms(told)
+    if terms is not None:
+        lines += _terms(terms)
     return lines + [f"  note: {with_place(note.text, note.field, OPTIONS)}" for note in plan.notes]
 
 
-def _terms(told: tuple[str, str]) -> list[str]:
-    return [f"      needs: {told[0]}", f"      costs: {told[1]}"]
+def _terms(terms: tuple[str, str]) -> list[str]:
+    return [f"      needs: {terms[0]}", f"      costs: {terms[1]}"]
 
 
 @dataclass(frozen=True, slots=True)

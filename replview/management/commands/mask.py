@@ -88,9 +88,9 @@ class Command(InstanceCommand):
             raise CommandError(
                 f"there is no mask rule {options['number']}: see 'replview mask list'"
             )
-        said = str(rule)
+        words = str(rule)
         remove_rule(rule)
-        self.say(f"mask rule removed: {said}")
+        self.say(f"mask rule removed: {words}")
 
 
 def _wished(options: dict[str, Any]) -> MaskRule:

@@ -57,18 +57,18 @@ class Command(InstanceCommand):
         if not wait:
             return self.say(f"{name}: asked to {'begin' if wanted else 'end'}")
         deadline = time.monotonic() + _WAIT_SECONDS
-        while (told := _told(name)).state != (State.ON if wanted else State.OFF):
+        while (trouble := _told(name)).state != (State.ON if wanted else State.OFF):
             # A wish is heard after a moment: what is over before it was heard is of last time.
-            if wanted and not told.wanted:
-                raise CommandError(f"{name} did not come. {told.note}".strip())
+            if wanted and not trouble.wanted:
+                raise CommandError(f"{name} did not come. {trouble.note}".strip())
             if time.monotonic() > deadline:
-                raise CommandError(f"{name} is still {told.state}; 'replview trouble list'")
+                raise CommandError(f"{name} is still {trouble.state}; 'replview trouble list'")
             time.sleep(0.1)
-        self.say(f"{name}: {told.state}")
+        self.say(f"{name}: {trouble.state}")
         return None
 
     def _list(self, form: str) -> None:
-        rows = [_facts(told) for told in troubles.read()]
+        rows = [_facts(trouble) for trouble in troubles.read()]
         if form == "json":
             return self.say(json.dumps(rows, indent=2))
         heading = ["NAME", "STATE", "SINCE", "ENDS BY ITSELF", "NOTE"]
@@ -76,15 +76,17 @@ class Command(InstanceCommand):
 
 
 def _told(name: str) -> Told:
-    return next(told for told in troubles.read() if told.name == name)
+    return next(trouble for trouble in troubles.read() if trouble.name == name)
 
 
-def _facts(told: Told) -> dict[str, str | None]:
-    on = told.state != State.OFF
+def _facts(trouble: Told) -> dict[str, str | None]:
+    on = trouble.state != State.OFF
     return {
-        "name": told.name,
-        "state": str(told.state),
-        "since": told.since.isoformat(timespec="seconds") if told.since and on else None,
-        "ends_by_itself": told.ends_at.isoformat(timespec="seconds") if told.ends_at else None,
-        "note": told.note,
+        "name": trouble.name,
+        "state": str(trouble.state),
+        "since": trouble.since.isoformat(timespec="seconds") if trouble.since and on else None,
+        "ends_by_itself": trouble.ends_at.isoformat(timespec="seconds")
+        if trouble.ends_at
+        else None,
+        "note": trouble.note,
     }

@@ -107,14 +107,14 @@ def _find(name: str) -> Webhook:
 
 def _facts(webhook: Webhook) -> dict[str, str]:
     last = Delivery.objects.filter(webhook=webhook, attempts__gt=0).order_by("-pk").first()
-    told = "nothing yet"
+    outcome = "nothing yet"
     if last is not None:
-        told = last.problem or f"delivered {last.delivered_at:%Y-%m-%d %H:%M:%S} UTC"
+        outcome = last.problem or f"delivered {last.delivered_at:%Y-%m-%d %H:%M:%S} UTC"
     return {
         "name": webhook.name,
         "host": webhook.host,
         "format": webhook.format,
         "state": "on" if webhook.enabled else "off",
         "severities": " ".join(webhook.severities) or "all",
-        "last": told,
+        "last": outcome,
     }

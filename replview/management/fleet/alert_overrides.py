@@ -34,7 +34,7 @@ _FIELDS = {
     "on": "enabled",
 }
 #: As a plan says them.
-_SAID = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
+_WORDS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
          "clear_seconds": "over after", "severity": "severity"}  # fmt: skip
 
 #: What a rule's own fields are to be; None: it is to have none of its own.
@@ -141,17 +141,17 @@ def _note_change(item: Item, name: str, rule: AlertRule | None, fields: Wanted) 
 
 
 def _words(kind: Kind, fields: Mapping[str, Any]) -> str:
-    said = []
-    for key, word in _SAID.items():
+    words = []
+    for key, word in _WORDS.items():
         value = fields.get(key)
         if value is None:
             continue
         if key != "severity":
             value = exact_words(value, Unit.SECONDS if key.endswith("seconds") else kind.unit)
-        said.append(f"{word} {value}")
+        words.append(f"{word} {value}")
     if "enabled" in fields:
-        said.append("on" if fields["enabled"] else "off")
-    return ", ".join(said) or "none"
+        words.append("on" if fields["enabled"] else "off")
+    return ", ".join(words) or "none"
 
 
 def _changer(slot_name: str, name: str, fields: Wanted) -> Callable[[Any], None]:

@@ -28,7 +28,7 @@ _Task = TypeVar("_Task")
 def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> FleetPlan:
     """What would be done; nothing is changed, here or there."""
 
-    def look(declared: DeclaredSource) -> list[Item]:
+    def plan_one(declared: DeclaredSource) -> list[Item]:
         try:
             return plan_source(declared, file=fleet.name, prune=prune, stop=stop)
         except Exception as error:
@@ -39,7 +39,7 @@ def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> FleetPlan
             item.refuse(trouble, Verdict.UNREACHABLE)
             return [item]
 
-    groups = side_by_side(look, fleet.sources, stop)
+    groups = side_by_side(plan_one, fleet.sources, stop)
     named = {declared.name for declared in fleet.sources}
     further = Source.objects.filter(ephemeral=False, removing_at=None).exclude(name__in=named)
     groups += [plan_further_source(source, file=fleet.name, prune=prune) for source in further]

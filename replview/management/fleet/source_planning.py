@@ -194,10 +194,10 @@ def _not_reached(items: list[Item], declared: DeclaredSource, error: Exception) 
     trouble = error if isinstance(error, SourceProblem) else _trouble(error)
     for item in items:
         item.refuse(trouble, Verdict.UNREACHABLE)
-    told = {item.name for item in items}
+    named_already = {item.name for item in items}
     for slot in declared.slots:
         name = f"{declared.name}/{slot.name}"
-        if name not in told:
+        if name not in named_already:
             items.append(Item(kind="slot", name=name, verdict=Verdict.UNREACHABLE, trouble=trouble))
 
 

@@ -137,7 +137,7 @@ def run_program(version: int, name: str, *arguments: str) -> None:
             check=False,
         )
         output.seek(0)
-        said = output.read().decode(errors="replace")
+        output_text = output.read().decode(errors="replace")
     if done.returncode:
-        last = said.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        last = output_text.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         raise StackProblem(f"{name} failed: {last[0]}")
