@@ -17,11 +17,11 @@ from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions import streams as browsing_streams
 from replview.store.read.transactions.listing import (
     Cursor,
-    TransactionFilter,
     cursor_at_beginning,
     find_transactions,
 )
 from replview.store.read.transactions.streams import PlacedStream
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.sums import activity
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]

@@ -8,17 +8,14 @@ import pytest
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction, Change, Transaction
+from replview.store.read.history_places import first_seqs_from_lsn, last_seqs_at_time
 from replview.store.read.transactions.listing import (
     Cursor,
-    TransactionFilter,
     cursor_at_lsn,
     cursor_at_time,
     find_transactions,
-    seq_at_lsn,
-    seq_at_time,
-    seq_range,
 )
-from replview.store.read.transactions.transaction_filter import read_time
+from replview.store.read.transactions.transaction_filter import TransactionFilter, read_time
 from replview.store.retention.tidy import make_partitions
 from replview.store.sums import activity
 from tests.store.history_rows import WHEN, History, insert
@@ -46,29 +43,23 @@ def history(db, monkeypatch) -> History:
 
 
 @pytest.mark.parametrize(
-    ("since", "until", "expected"),
-    [(0, 1000, (1, 35)), (35, 71, (4, 7)), (40, 40, None), (40, 40.1, (4, 4)),
-     (315, None, (32, 35)), (None, 15, (1, 1)), (None, 10, None), (351, None, None),
-     (None, None, (1, 35)),     (285, 315, (29, 31))],
-)  # fmt: skip
-def test_a_time_is_a_range_of_places(history, since, until, expected) -> None:
-    moments = [None if at is None else WHEN + at * SECOND for at in (since, until)]
+    ("at", "expected"),
+    [(9, 0), (10, 1), (15, 1), (40, 4), (55, 5), (71, 7), (285, 28), (315, 31), (1000, 35)],
+)
+def test_a_moment_is_a_place(history, at: int, expected: int) -> None:
+    found = last_seqs_at_time(reading_session(), "", WHEN + at * SECOND)
 
-    found = seq_range(reading_session(), [history.life.pk], *moments)
-
-    assert found == ({} if expected is None else {history.life.pk: expected})
+    assert found == {history.life.pk: expected}
 
 
-def test_a_moment_and_an_lsn_are_places(history) -> None:
-    life = history.life.pk
-
-    assert seq_at_time(reading_session(), [life], WHEN + 55 * SECOND) == {life: 5}
-    assert seq_at_time(reading_session(), [life], WHEN + 50 * SECOND) == {life: 5}
-    assert seq_at_time(reading_session(), [life], WHEN) == {}
-    assert seq_at_lsn(reading_session(), [life], LSN(5900)) == {life: 5}
-    assert seq_at_lsn(reading_session(), [life], LSN(5899)) == {life: 4}
-    assert seq_at_lsn(reading_session(), [life], LSN(1)) == {}
-    assert seq_at_lsn(reading_session(), [], LSN(1)) == {}
+@pytest.mark.parametrize(
+    ("lsn", "expected"), [(1, 1), (5899, 5), (5900, 5), (5901, 6), (33_000, 33), (99_000, None)]
+)
+def test_an_lsn_is_a_place(history, lsn: int, expected: int | None) -> None:
+    for slot in ("", str(history.slot)):
+        found = first_seqs_from_lsn(reading_session(), slot, LSN(lsn))
+        assert found == ({} if expected is None else {history.life.pk: expected})
+    assert first_seqs_from_lsn(reading_session(), "no/such", LSN(lsn)) == {}
 
 
 def seqs(found) -> list[int | None]:

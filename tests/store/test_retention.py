@@ -29,7 +29,8 @@ from replview.store.read.days import first_id_of, transaction_id
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import row_history
 from replview.store.read.rows import signed_hash
-from replview.store.read.transactions.listing import TransactionFilter, find_transactions
+from replview.store.read.transactions.listing import find_transactions
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.retention import deletion as retention
 from replview.store.retention import size as store_size
 from replview.store.sums import activity

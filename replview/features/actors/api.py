@@ -7,18 +7,14 @@ from django.http import Http404, HttpRequest
 from ninja import P, QueryEx, Router
 
 from replview.access.page import VIEWER, page
-from replview.access.visibility import reading_session
-from replview.store.read import history
 from replview.store.read.changes.records import utc_text
 from replview.store.sums.actor_sums import (
     SORTS,
     ActorSum,
     Sums,
-    actor_of,
     actors_of,
-    days_of,
+    doings_of,
     span_of,
-    tables_of,
 )
 from replview.text.parsing import clean_text
 from replview.ui.api.slots import coverage_json, slot_named
@@ -64,28 +60,24 @@ def actor(
     """What somebody changed, by table and by day; `actor=` (empty): what nobody named changed."""
     found = slot_named(slot)
     span = span_of(found.pk, since, until)
-    one = actor_of(span, clean_text(actor, strip=False))
-    if one is None:
+    name = clean_text(actor, strip=False)
+    done = doings_of(span, [name]).get(name)
+    if done is None:
         raise Http404(f"nothing by {actor[:100]!r} is in the record of that time")
-    tables = tables_of(span, [one.actor]).get(one.actor, [])
-    names = history.relation_names(reading_session(), {table.relation_id for table in tables})
     return {
         "slot": str(found),
-        **_actor(one),
+        **_actor(done.whole),
         "tables": [
             {
                 "relation": table.relation_id,
-                "schema": names.get(table.relation_id, (None, None))[0],
-                "table": names.get(table.relation_id, (None, None))[1],
+                "schema": table.schema or None,
+                "table": table.table or None,
                 **_counts(table),
                 "last_time": utc_text(table.last_time),
             }
-            for table in tables
+            for table in done.tables
         ],
-        "days": [
-            {"day": day.day.isoformat(), **_counts(day)}
-            for day in days_of(span, [one.actor]).get(one.actor, [])
-        ],
+        "days": [{"day": day.day.isoformat(), **_counts(day)} for day in done.days],
         "transactions_not_counted": span.left_out,
         "coverage": coverage_json(found),
     }

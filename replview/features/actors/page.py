@@ -8,7 +8,8 @@ from typing import Any
 from replview.access.visibility import reading_session
 from replview.features.actors.filters import RANGES, SORT_WORDS, Wanted
 from replview.store.models import Slot
-from replview.store.read.transactions.listing import TransactionFilter, find_transactions
+from replview.store.read.transactions.listing import find_transactions
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.sums.actor_sums import (
     ActorList,
     ActorSum,

@@ -20,13 +20,16 @@ from replview.store.read.history_places import first_seqs_from_lsn, lives_of
 from replview.store.read.transactions.listing import (
     Cursor,
     Found,
-    TransactionFilter,
     cursor_at_beginning,
     cursor_at_lsn,
     cursor_at_time,
     find_transactions,
 )
-from replview.store.read.transactions.transaction_filter import OPERATIONS, read_time
+from replview.store.read.transactions.transaction_filter import (
+    OPERATIONS,
+    TransactionFilter,
+    read_time,
+)
 from replview.store.write.access_record import searched_transactions
 from replview.text.parsing import whole_number
 from replview.ui.changes.transaction_lines import (

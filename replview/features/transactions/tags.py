@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from replview.features.transactions.list_page import list_url as url_of
 from replview.health.open_transactions import Touched
-from replview.store.read.transactions.listing import TransactionFilter
+from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.text.formats import bytes_words, count_words
 from replview.ui.changes.transaction_lines import TransactionLine
 from replview.ui.component_html import chip_html, copy_html, op_html, state_html

@@ -288,22 +288,6 @@ def doings_of(
     return found
 
 
-def actor_of(span: Span, actor: str) -> ActorSum | None:
-    """One actor within the span; None where they did nothing in it."""
-    done = doings_of(span, [actor]).get(actor)
-    return done.whole if done is not None else None
-
-
-def days_of(span: Span, actors: Sequence[str]) -> dict[str, list[DaySum]]:
-    """``doings_of`` by day alone."""
-    return {actor: done.days for actor, done in doings_of(span, actors).items()}
-
-
-def tables_of(span: Span, actors: Sequence[str]) -> dict[str, list[TableSum]]:
-    """``doings_of`` by table alone."""
-    return {actor: done.tables for actor, done in doings_of(span, actors).items()}
-
-
 def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
     days = ["true"]
     if span.first_day is not None:

@@ -17,9 +17,6 @@ from replview.store.read.history_places import (
     first_seqs_from_lsn,
     last_seqs_at_time,
     lives_of,
-    seq_at_lsn,
-    seq_at_time,
-    seq_range,
 )
 from replview.store.read.rows import TransactionRow
 from replview.store.read.session import ReadSession
@@ -114,20 +111,6 @@ def cursor_at_beginning(session: ReadSession, slot: str = "") -> Cursor:
 
 def _moment(at: Moment) -> str:
     return f"{(at[0] - _EPOCH) // _MICROSECOND}.{at[1]}"
-
-
-__all__ = [
-    "Cursor",
-    "Found",
-    "TransactionFilter",
-    "cursor_at_beginning",
-    "cursor_at_lsn",
-    "cursor_at_time",
-    "find_transactions",
-    "seq_at_lsn",
-    "seq_at_time",
-    "seq_range",
-]
 
 
 @dataclass(frozen=True, slots=True)
