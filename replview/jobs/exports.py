@@ -3,10 +3,6 @@
 What a lost worker began another goes on with: finished files are kept.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -24,21 +20,6 @@ rows = JobRows(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """All that is recorded of a wish."""
-
-    slot: Slot
-    slice: Mapping[str, Any]
-    words: Mapping[str, str]
-    target: str
-    by: str
-    how: Export.How
-    name: str = ""
-    anywhere: bool = False
-    spark: str = ""
-
-
 class AlreadyRunning(Exception):
     """An export of this name is not over yet: the next would not know where to continue."""
 
@@ -47,10 +28,12 @@ class AlreadyRunning(Exception):
         self.export = export
 
 
-def request(asked: Asked, *, begun: bool = False) -> Export:
-    """Record a request; a worker begins at once, unless it has ``begun``: then it is theirs who
-    ask. Raises ``AlreadyRunning``.
+def request(asked: Export) -> Export:
+    """Record one that is not saved yet; a worker begins at once, unless a command asks: it has the
+    claim then, and does it itself. Raises ``AlreadyRunning``.
     """
+    assert asked.slot is not None
+    asked.slot_name = str(asked.slot)
     with transaction.atomic():
         if asked.name:
             # Two that ask at once are asked for once.
@@ -58,22 +41,11 @@ def request(asked: Asked, *, begun: bool = False) -> Export:
             waiting = rows.rows(rows.unended, slot=asked.slot, name=asked.name).first()
             if waiting is not None:
                 raise AlreadyRunning(waiting)
-        export = Export.objects.create(
-            slot=asked.slot,
-            slot_name=str(asked.slot),
-            name=asked.name,
-            slice=dict(asked.slice),
-            words=dict(asked.words),
-            target=asked.target,
-            anywhere=asked.anywhere,
-            spark=asked.spark,
-            requested_by=asked.by,
-            requested_how=asked.how,
-        )
-        if begun:
-            export = rows.claim(Q(pk=export.pk)) or export
+        asked.save()
+        if asked.requested_how == Export.How.COMMAND:
+            return rows.claim(Q(pk=asked.pk)) or asked
         rows.announce()
-    return export
+    return asked
 
 
 def last_done(slot: Slot, name: str) -> Export | None:

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 
 from replview.jobs import exports
-from replview.jobs.exports import AlreadyRunning, Asked
+from replview.jobs.exports import AlreadyRunning
 from replview.store.models import Export
 from tests.store.history_rows import History
 
@@ -19,9 +19,11 @@ def history() -> History:
     return History()
 
 
-def asked(history: History, **more: object) -> Asked:
-    given = {"slice": {}, "words": {}, "target": "/tmp/x", "by": "alice", "how": Export.How.PAGE}
-    return Asked(slot=history.slot, **{**given, **more})  # type: ignore[arg-type]
+def asked(history: History, *, how: str = Export.How.PAGE, name: str = "") -> Export:
+    return Export(
+        slot=history.slot, slice={}, target="/tmp/x", requested_by="alice", requested_how=how,
+        name=name,
+    )  # fmt: skip
 
 
 def lost(claim: Export) -> None:
@@ -83,7 +85,7 @@ def test_a_worker_that_stops_did_not_fail_it(history: History) -> None:
 
 
 def test_a_commands_export_is_its_own(history: History) -> None:
-    row = exports.request(asked(history, how=Export.How.COMMAND), begun=True)
+    row = exports.request(asked(history, how=Export.How.COMMAND))
     assert exports.rows.claim() is None
     assert exports.rows.beat(row, rows=1)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from replview.access.visibility import current_visibility, reading_session
 from replview.access.withheld import is_erased_text
 from replview.jobs import exports
-from replview.jobs.exports import AlreadyRunning, Asked
+from replview.jobs.exports import AlreadyRunning
 from replview.parquet.reading import StoreProblem, connect, resolve
 from replview.parquet.reading.masks import with_rules
 from replview.parquet.slices import STATES, Narrowing, Slice
@@ -254,12 +254,13 @@ def ask(
         raise Refused(problem.cause, problem.remedy) from None
     if export_request.empty:
         raise Refused(*nothing_words(export_request))
-    asked = Asked(
+    asked = Export(
         slot=export_request.slot, slice=export_request.slice.to_json(), words=export_request.words,
-        target=place, by=by, how=how, name=export_request.name, anywhere=anywhere, spark=spark,
+        target=place, requested_by=by, requested_how=how, name=export_request.name,
+        anywhere=anywhere, spark=spark,
     )  # fmt: skip
     try:
-        row = exports.request(asked, begun=how == Export.How.COMMAND)
+        row = exports.request(asked)
     except AlreadyRunning as error:
         raise Refused(str(error), f"Wait for export {error.export.pk}, or cancel it") from None
     note(
