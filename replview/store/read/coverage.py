@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 
 from decoder.scalars import LSN
-from replview.store.read.publishing import Publishing, publishing_of
 from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
+from replview.store.read.table_coverage import OPERATIONS, TableCoverage, table_coverage
 
 #: Gaps that are told at most, the newest first.
 MOST_GAPS = 50
@@ -23,7 +23,6 @@ MOST_GAPS = 50
 _SAMPLE_SECONDS = 5
 #: So many samples are looked at for one that the record has reached.
 _SAMPLES = 2000
-_ALL_OPERATIONS = "IUDT"
 
 # Of the last samples the newest that the record has reached. A bound that the planner is told, not
 # one it must work out, leaves out the partitions before it.
@@ -140,48 +139,6 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class DoneBaseline:
-    """A baseline of the table that was read to its end."""
-
-    pk: int
-    rows: int
-    finished_at: dt.datetime | None
-    #: As of where.
-    lsn: LSN | None
-
-
-@dataclass(frozen=True, slots=True)
-class TableCoverage:
-    """What the slot's publications published of one table, as far as looked at."""
-
-    schema: str
-    table: str
-    #: The first look at the publications; None: nobody has looked.
-    known_since: dt.datetime | None
-    #: As the last look (of the time asked for) told; None: unknown.
-    published: bool | None = None
-    #: Of I, U, D, T: what is not published now.
-    operations_missing: str = ""
-    unpublished_columns: tuple[str, ...] = ()
-    #: Only rows for which this holds are published.
-    row_filter: str | None = None
-    #: Since when it has been published as it is now, without a look that told otherwise.
-    published_since: dt.datetime | None = None
-    #: The last one that was done.
-    baseline: DoneBaseline | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Every change of every row is published; columns may be missing."""
-        return bool(self.published) and not self.operations_missing and self.row_filter is None
-
-    def publishes(self, operations: str) -> bool:
-        """Whether all changes of these operations are published, of every row."""
-        missing = set(operations) & set(self.operations_missing)
-        return bool(self.published) and not missing and self.row_filter is None
-
-
-@dataclass(frozen=True, slots=True)
 class Coverage:
     """The extent of one slot's record, and of one table in it."""
 
@@ -231,7 +188,7 @@ class Coverage:
         self,
         since: dt.datetime | None = None,
         until: dt.datetime | None = None,
-        operations: str = _ALL_OPERATIONS,
+        operations: str = OPERATIONS,
     ) -> bool:
         """Whether "no change" may be said of a time in which none was found.
 
@@ -288,7 +245,7 @@ def coverage_of(
         stored_until_lsn=_text(slot.checkpoint_lsn),
         gaps=gaps, gaps_known_since=known_since, since=since, until=until,
         origin_filtered=slot.options.get("origin") == "none",
-        table=None if table is None else _table(session, slot, *table, until, baseline_id),
+        table=None if table is None else table_coverage(session, slot, *table, until, baseline_id),
         archive=_archive_extent(archive),
     )  # fmt: skip
 
@@ -340,59 +297,6 @@ def _gaps(
         if gap.overlaps(since, until):
             found.append(gap)
     return tuple(found), rows[MOST_GAPS - 1][2] if len(rows) > MOST_GAPS else None
-
-
-def _table(
-    session: ReadSession,
-    slot: Slot,
-    schema: str,
-    table: str,
-    until: dt.datetime | None,
-    baseline_id: int | None,
-) -> TableCoverage:
-    """The table in the looks at the publications, as they were at the end of the time."""
-    looks = publishing_of(session, slot, schema, table)
-    looks = [look for look in looks if until is None or look.first_seen_at <= until]
-    baseline = None
-    if baseline_id is not None:
-        baseline = _baseline(session, baseline_id)
-    if not looks:
-        return TableCoverage(schema, table, known_since=None, baseline=baseline)
-    now = looks[0]
-    return TableCoverage(
-        schema,
-        table,
-        known_since=looks[-1].first_seen_at,
-        published=bool(now.operations),
-        operations_missing="".join(op for op in _ALL_OPERATIONS if op not in now.operations),
-        unpublished_columns=now.unpublished_columns,
-        row_filter=now.row_filter,
-        published_since=_published_since(looks),
-        baseline=baseline,
-    )
-
-
-def _baseline(session: ReadSession, baseline_id: int) -> DoneBaseline | None:
-    sql = "SELECT id, rows, finished_at, lsn::text FROM baseline WHERE id = %s"
-    found = session.rows(sql, [baseline_id])
-    if not found:
-        return None
-    pk, rows, finished_at, lsn = found[0]
-    return DoneBaseline(pk, rows, finished_at, LSN.parse(lsn) if lsn else None)
-
-
-def _published_since(looks: Sequence[Publishing]) -> dt.datetime | None:
-    """How far back the looks tell at least what the last one does; None: it tells nothing."""
-    now = looks[0]
-    if not now.operations:
-        return None
-    since = now.first_seen_at
-    for look in looks[1:]:
-        same_rows = look.row_filter is None or look.row_filter == now.row_filter
-        if not set(now.operations) <= set(look.operations) or not same_rows:
-            break
-        since = look.first_seen_at
-    return since
 
 
 def _text(lsn: object) -> str | None:

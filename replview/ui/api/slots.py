@@ -11,8 +11,9 @@ from replview.access.page import VIEWER, page
 from replview.access.visibility import reading_session
 from replview.store.models import Slot
 from replview.store.read.changes.records import utc_text
-from replview.store.read.coverage import Gap, TableCoverage, coverage_of
+from replview.store.read.coverage import Gap, coverage_of
 from replview.store.read.rows import Slot as SlotOnRecord
+from replview.store.read.table_coverage import TableCoverage
 from replview.ui.api.answers import BadRequest
 
 router = Router(tags=["slots"])

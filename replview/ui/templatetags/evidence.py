@@ -9,7 +9,8 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from replview.store.models import Slot
-from replview.store.read.coverage import ArchiveExtent, Coverage, Gap, TableCoverage
+from replview.store.read.coverage import ArchiveExtent, Coverage, Gap
+from replview.store.read.table_coverage import TableCoverage
 from replview.text.formats import day_second_words, plural
 from replview.ui.component_html import OPERATIONS_MANY, time_html
 
