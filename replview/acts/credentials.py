@@ -16,7 +16,7 @@ from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem, explain
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
-from replview.receiver.sessions.interface import SystemIdentity
+from replview.receiver.incarnation import SystemIdentity
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.store.dsn import full_conninfo, resolve, set_dsn
 from replview.store.models import Slot, Source, SourceLook

@@ -16,8 +16,7 @@ from replview.acts.credentials import (
 )
 from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem
-from replview.receiver.incarnation import GAPS, new_incarnation
-from replview.receiver.sessions.interface import SystemIdentity
+from replview.receiver.incarnation import GAPS, SystemIdentity, new_incarnation
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
 from replview.store.write.incarnations import SlotRow

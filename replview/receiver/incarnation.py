@@ -8,7 +8,6 @@ import psycopg
 
 from decoder.scalars import LSN
 from replview.catalog.slots import SlotFacts
-from replview.receiver.sessions.interface import SystemIdentity
 from replview.store.write.incarnations import (
     Incarnation,
     SlotRow,
@@ -19,6 +18,17 @@ from replview.store.write.incarnations import (
     resume,
 )
 from replview.store.write.lease import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class SystemIdentity:
+    """Which cluster it is, and where it stands: what IDENTIFY_SYSTEM says."""
+
+    #: Empty where the server does not tell (SQL on some services).
+    system_identifier: str
+    timeline: int
+    xlog_position: LSN
+
 
 #: Where the server's present timeline left an earlier one; None where it does not tell.
 ForkReader = Callable[[int], LSN | None]

@@ -12,7 +12,6 @@ from psycopg import errors
 from decoder.reader import ProtocolError
 from replview.catalog.naming import quoted
 from replview.catalog.problems import TEXTS_WITHOUT_VALUES, SourceProblem, explain
-from replview.receiver.sessions.interface import StreamEnded
 from replview.receiver.storing.store_batch import StoreRefused
 
 # ruff: noqa: S608
@@ -34,6 +33,10 @@ _LASTING = {
 }
 #: Ordinary interruptions: tried again at once, then with growing pauses.
 _PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up", "other_server", "silent"}
+
+
+class StreamEnded(Exception):
+    """The server ended the stream without an error: it is stopping. Connect again."""
 
 
 def name_trouble(

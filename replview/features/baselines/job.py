@@ -12,10 +12,11 @@ import psycopg
 from replview.catalog.problems import SourceProblem
 from replview.jobs.baselines import claim, rows
 from replview.live.publisher import Publisher, publisher
-from replview.receiver.baselines.baseline import Stopped, StoreFailed, read_baseline
+from replview.receiver.baselines.baseline import Stopped, read_baseline
 from replview.receiver.baselines.storing import Lost
 from replview.receiver.problems import where_it_failed
 from replview.receiver.process import prepare_for_batches
+from replview.receiver.sessions.pump import StoreFailed
 from replview.store.connecting import connect_store
 from replview.store.dsn import full_conninfo
 from replview.store.models import Baseline

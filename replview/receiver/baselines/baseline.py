@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -18,8 +18,12 @@ from decoder.values import ValueDecoder
 from replview.catalog.problems import SourceProblem
 from replview.receiver import problems as troubles
 from replview.receiver.baselines.reading import Snapshot, SnapshotReader
-from replview.receiver.baselines.storing import BaselineWriter, Claim, IncarnationEnded, Lost
+from replview.receiver.baselines.storing import BaselineWriter, IncarnationEnded, Lost
 from replview.receiver.problems import name_trouble
+from replview.receiver.sessions.pump import StoreFailed
+
+if TYPE_CHECKING:
+    from replview.store.models import Baseline
 
 #: Rows and bytes of one piece, which is one store transaction.
 _PIECE_ROWS = 5000
@@ -32,10 +36,6 @@ _TURN_SECONDS = 0.25
 
 class Stopped(Exception):
     """This worker is told to stop: another reads the table anew."""
-
-
-class StoreFailed(Exception):
-    """Our own store failed, not the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Wanted:
 
 
 def read_baseline(
-    claim: Claim, store: psycopg.Connection[Any], conninfo: str, stop: threading.Event
+    claim: "Baseline", store: psycopg.Connection[Any], conninfo: str, stop: threading.Event
 ) -> Done:
     """Read the claimed table and store it.
 
@@ -81,7 +81,7 @@ def read_baseline(
 
 
 def _read(
-    claim: Claim, wanted: Wanted, writer: BaselineWriter, conninfo: str, stop: threading.Event
+    claim: "Baseline", wanted: Wanted, writer: BaselineWriter, conninfo: str, stop: threading.Event
 ) -> Done:
     def tick() -> None:
         if stop.is_set():
@@ -142,7 +142,7 @@ class _Pace:
             self._tick()
 
 
-def _wanted(claim: Claim, store: psycopg.Connection[Any]) -> Wanted:
+def _wanted(claim: "Baseline", store: psycopg.Connection[Any]) -> Wanted:
     row = store.execute(
         "SELECT s.publications, s.column_rules, i.system_identifier, i.timeline, s.plugin "
         "FROM slot s JOIN slot_incarnation i ON i.id = s.incarnation_id "
@@ -156,7 +156,7 @@ def _wanted(claim: Claim, store: psycopg.Connection[Any]) -> Wanted:
     return Wanted(row[0], row[1], row[2], row[3])
 
 
-def _named(error: Exception, claim: Claim, wanted: Wanted, conninfo: str) -> SourceProblem:
+def _named(error: Exception, claim: "Baseline", wanted: Wanted, conninfo: str) -> SourceProblem:
     """What went wrong, never with a value of the source."""
     role = ""
     if isinstance(error, psycopg.Error):

@@ -4,10 +4,9 @@ Each store transaction begins with an UPDATE of the baseline's row, which change
 baseline was cancelled, given back or taken over: then ``Lost``, and nothing of it is stored.
 """
 
-import datetime as dt
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -21,6 +20,9 @@ from replview.receiver.storing.transactions import insert_rows, update_rows
 from replview.store.write.copy_rows import TransactionRow, store_large_values
 from replview.store.write.incarnations import log_event
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
+
+if TYPE_CHECKING:
+    from replview.store.models import Baseline
 
 _FENCE = """
     UPDATE baseline SET heartbeat_at = clock_timestamp(), "rows" = %(rows)s
@@ -55,42 +57,10 @@ class IncarnationEnded(Exception):
     """The slot has begun a new incarnation: the rows have no place in it."""
 
 
-class Claim(Protocol):
-    """A baseline's row, claimed: the right to read its table, until somebody takes it away."""
-
-    @property
-    def pk(self) -> int:
-        """Its row."""
-
-    @property
-    def started_at(self) -> dt.datetime | None:
-        """Tells this worker from any other that had the baseline before or gets it after."""
-
-    @property
-    def slot_id(self) -> int:
-        """The slot whose history the rows go to."""
-
-    @property
-    def incarnation_id(self) -> int | None:
-        """The incarnation in which they have their place."""
-
-    @property
-    def schema(self) -> str:
-        """The table's schema."""
-
-    @property
-    def table(self) -> str:
-        """The table's name."""
-
-    @property
-    def rows_per_second(self) -> int | None:
-        """Not faster than that."""
-
-
 class BaselineWriter:
-    """Writes what one claim reads."""
+    """Writes what is read for one baseline, whose row is claimed until somebody takes it away."""
 
-    def __init__(self, store: psycopg.Connection[Any], claim: Claim) -> None:
+    def __init__(self, store: psycopg.Connection[Any], claim: "Baseline") -> None:
         self._store = store
         self._claim = claim
         self._row: TransactionRow | None = None

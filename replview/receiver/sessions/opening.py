@@ -14,16 +14,19 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
 from replview.catalog.slots import SlotFacts
 from replview.receiver.connecting import codec_of, encodings_for
-from replview.receiver.incarnation import incarnation_of, temporary_incarnation
+from replview.receiver.incarnation import SystemIdentity, incarnation_of, temporary_incarnation
 from replview.receiver.plugins import Decoder, StreamOptions, choose, new_decoder, plugin_arguments
 from replview.receiver.problems import in_use, lost, missing, no_logical
-from replview.receiver.sessions.interface import Session, SystemIdentity
 from replview.receiver.sessions.polling import PollingSession
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.receiver.source_catalog import NamedTables, SourceCatalog
 from replview.store.write.incarnations import Incarnation, SlotRow
 from replview.store.write.lease import Lease
 
+#: One connection that gives the changes of one slot, without ever blocking for long. What it gives
+#: comes in portions: at the beginning of each, the server sends relations, types and unfinished
+#: streams anew. A walsender's session is a single one.
+Session = PollingSession | ReplicationSession
 #: Oldest server whose pgoutput this reads.
 OLDEST_VERSION = 100000
 #: A source that takes longer to say who it is, or to start a stream, has frozen.

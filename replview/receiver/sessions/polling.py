@@ -19,9 +19,9 @@ from psycopg import errors, sql
 
 from decoder.scalars import LSN
 from replview.receiver.connecting import polling_conninfo
+from replview.receiver.incarnation import SystemIdentity
 from replview.receiver.problems import cut_off, in_use
 from replview.receiver.sessions import slot_functions as functions
-from replview.receiver.sessions.interface import SystemIdentity
 from replview.receiver.sessions.pacing import Pacing
 from replview.receiver.sessions.simple_queries import SimpleQueries
 from replview.receiver.sessions.slot_functions import Look, check_left_alone
@@ -68,11 +68,16 @@ class PollingSession:
         #: What the slot was last advanced to, and what the look that runs advances it to.
         self._advanced_lsn = self._advancing_lsn = 0
         self._settled = True
-        #: See ``sessions.Session``.
+        #: The server's position as last heard.
         self.server_lsn = LSN(0)
+        #: Everything before it that is for us has been read.
         self.keepalive_lsn = LSN(0)
+        #: The server wants to hear from us at once.
         self.reply_requested = False
+        #: Counts portions that are over; the frames of one ``read`` are of one portion.
         self.portions_read = 0
+        #: Of the open streamed transactions told to ``settled``: those that the source, asked apart
+        #: from the stream, says have aborted.
         self.aborted_xids: frozenset[int] = frozenset()
 
     @property
@@ -154,7 +159,10 @@ class PollingSession:
         return frames
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
-        """All that was read is stored: the slot may be advanced, and peeked into again."""
+        """All that was read is stored: the slot may be advanced, and peeked into again.
+
+        ``open_xids``: streamed transactions whose end has not come.
+        """
         self._stored_lsn = max(self._stored_lsn, stored_lsn)
         self._open_xids = open_xids
         self._settled = True

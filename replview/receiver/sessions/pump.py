@@ -57,7 +57,7 @@ class Listeners:
 
 
 class StoreFailed(Exception):
-    """The store did not take a batch: start anew from its checkpoint."""
+    """Our own store failed, not the source: a session starts anew from its checkpoint."""
 
 
 class Pump:
@@ -286,8 +286,8 @@ def record(
         incarnation_id=incarnation.id,
         checkpoint_lsn=incarnation.checkpoint_lsn,
         next_id=writer.next_id,
-        is_stored=writer.is_stored,
-        was_aborted=writer.was_aborted,
+        is_stored=writer.endings.is_stored,
+        was_aborted=writer.endings.was_aborted,
         skips=skips,
         first_seen=incarnation.first_seen,
     )

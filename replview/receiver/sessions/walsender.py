@@ -18,9 +18,9 @@ from psycopg import pq
 from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, decode_frame
 from decoder.scalars import LSN
 from replview.receiver.connecting import replication_conninfo
+from replview.receiver.incarnation import SystemIdentity
 from replview.receiver.plugins import quote_identifier, quote_literal
-from replview.receiver.problems import silent
-from replview.receiver.sessions.interface import StreamEnded, SystemIdentity
+from replview.receiver.problems import StreamEnded, silent
 from replview.receiver.sessions.pacing import Silence
 
 #: After the socket woke us with nothing buffered, wait so that the server's small packets arrive
@@ -54,7 +54,7 @@ class ReplicationSession:
         self.keepalive_lsn = LSN(0)
         #: A keepalive asked for an answer.
         self.reply_requested = False
-        #: All of it is one portion that is never over: see ``sessions.Session``.
+        #: All of it is one portion that is never over: see ``opening.Session``.
         self.portions_read = 0
         self.aborted_xids: frozenset[int] = frozenset()
         #: What ended the stream, while the frames before it are handed out.

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from decoder.events import Event, OpenTransaction, RelationSeen
+from decoder.events import Event, RelationSeen
 from decoder.scalars import LSN
 from replview.receiver.culprits import Culprit, Trial, blames_data
 from replview.receiver.mask_rules import MARK
@@ -88,7 +88,8 @@ class StoreWriter:
         self._on_shape = on_shape
         self._on_note = on_note
         self._ids = TransactionIds()
-        self._endings = PreparedEndings(
+        #: What the store has of transactions that end apart from their changes.
+        self.endings = PreparedEndings(
             connection, incarnation_id=incarnation_id, next_id=self.next_id
         )
         self._partitions = PartitionKeeper()
@@ -101,14 +102,6 @@ class StoreWriter:
     def next_id(self) -> int:
         """An identifier for a transaction first seen now."""
         return self._ids.next(self._connection)
-
-    def is_stored(self, transaction: OpenTransaction) -> bool:
-        """Whether the store has this prepared transaction."""
-        return self._endings.is_stored(transaction)
-
-    def was_aborted(self, xid: int) -> bool:
-        """Whether the store has the abort of this transaction."""
-        return self._endings.was_aborted(xid)
 
     def write(self, portion: Portion, server_lsn: int) -> str:
         """Store one portion; returns what is desired of the slot.
@@ -159,8 +152,8 @@ class StoreWriter:
             self._store_tombstones(portion)
             self._assign_places(portion)
             for event in portion.rolled_back:
-                self._endings.roll_back(portion, event)
-            self._endings.note_reused_gids(portion)
+                self.endings.roll_back(portion, event)
+            self.endings.note_reused_gids(portion)
             store_rows(self._connection, portion)
             store_transitions(self._connection, portion)
             if portion.settled:
@@ -281,4 +274,4 @@ class StoreWriter:
             elif isinstance(entry, MessageRow):
                 entry.row.commit_seq = self.commit_seq
             else:
-                self._endings.commit(portion, entry, self.commit_seq)
+                self.endings.commit(portion, entry, self.commit_seq)
