@@ -13,14 +13,16 @@ from psycopg import errors, sql
 from replview.features.exports.request import ExportRequest
 from replview.parquet.reading import StoreProblem, connect, tables_of
 from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.cutting import rows_of_update
 from replview.parquet.reading.places import (
     NOT_ABORTED,
+    PLACED_DAY,
     PLACED_LSN,
-    PLACED_TIME,
     conditions,
     counted,
     wanted_operations,
 )
+from replview.parquet.reading.resolving import transactions_of
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing.planning import (
     STREAM_TO_FILE,
@@ -28,7 +30,6 @@ from replview.parquet.writing.planning import (
     estimate,
     rows_per_part,
     spark_is_there,
-    transactions_of,
 )
 from replview.store.connecting import store_conninfo
 from replview.targets.policy import Refused
@@ -47,7 +48,7 @@ _COLUMNS = 200
 
 _DAYS = """
     SELECT {sums} FROM transaction t WHERE {where}
-    GROUP BY ({time} AT TIME ZONE 'UTC')::date
+    GROUP BY {day}
 """
 _UNSENT = """
     SELECT {counts} FROM transaction t JOIN change c ON c.transaction_id = t.id
@@ -199,14 +200,14 @@ def files_of(
     operations = wanted_operations(part, rows=True)
     sums = [
         sql.SQL("sum({})").format(
-            counted(operations, table.relation_id, update_weight=_weight(part, table))
+            counted(operations, table.relation_id, update_weight=rows_of_update(part, table))
         )
         for table in tables
     ]
     query = sql.SQL(_DAYS).format(
         sums=sql.SQL(", ").join(sums),
         where=conditions(part, None, [table.relation_id for table in tables]),
-        time=PLACED_TIME,
+        day=PLACED_DAY,
     )
     per_change = estimated.bytes / STREAM_TO_FILE / estimated.rows if estimated.rows else 1.0
     for day in connection.execute(query):
@@ -218,8 +219,9 @@ def files_of(
 
 def days_of(connection: Connection, part: Slice) -> int:
     """Days of commits: the transactions of each are a file."""
-    query = sql.SQL("SELECT count(DISTINCT ({} AT TIME ZONE 'UTC')::date) FROM transaction t"
-                    " WHERE {}").format(PLACED_TIME, transactions_of(connection, part))  # fmt: skip
+    query = sql.SQL("SELECT count(DISTINCT {}) FROM transaction t WHERE {}").format(
+        PLACED_DAY, transactions_of(connection, part)
+    )
     row = connection.execute(query).fetchone()
     return int(row[0]) if row else 0
 
@@ -255,9 +257,3 @@ def unsent_of(
         row = connection.execute(query).fetchone() or ()
         found |= {(table.relation_id, name): n for name, n in zip(names, row, strict=True) if n}
     return found
-
-
-def _weight(part: Slice, table: SliceTable) -> int:
-    """Rows that come of an update."""
-    whole = any(version.replica_identity == "FULL" for version in table.versions)
-    return 2 if whole or part.before == "derived" else 1

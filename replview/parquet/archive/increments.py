@@ -16,7 +16,7 @@ from psycopg import sql
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import conditions, of_relations
-from replview.parquet.reading.resolving import shapes_of
+from replview.parquet.reading.resolving import shapes_of, touched
 from replview.parquet.slices import Slice, TableVersion
 from replview.parquet.writing.datasets import reads_as_one
 from replview.parquet.writing.exporting import export
@@ -30,9 +30,6 @@ from replview.parquet.writing.layout import (
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.targets import Target
 
-_TOUCHED = """
-    SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k WHERE {}
-"""
 # From when on changes of the slice were made under each shape.
 _BEGINS = """
     SELECT c.version_id, min(t.commit_seq) FROM transaction t JOIN change c
@@ -120,10 +117,8 @@ def before_retyping(connection: Connection, part: Slice) -> Slice:
     """The slice up to the first such change in it. A transaction with rows of both is a slice of
     its own, in which the column is text.
     """
-    touched = sql.SQL(_TOUCHED).format(conditions(part))
-    ids = [row[0] for row in connection.execute(touched)]
     through = part.through_seq
-    for relation, shapes in shapes_of(connection, ids).items():
+    for relation, shapes in shapes_of(connection, touched(connection, part)).items():
         # Of most tables every shape there ever was can be read as one: no change is looked at.
         if not reads_as_one(shapes):
             through = min(through, _through(connection, part, relation, shapes))

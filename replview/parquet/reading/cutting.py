@@ -10,10 +10,11 @@ from psycopg import sql
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import (
     NOT_ABORTED,
+    PLACED_DAY,
     PLACED_LSN,
-    PLACED_TIME,
     conditions,
     counted,
+    counted_in,
     everything,
     of_relations,
     operation_codes,
@@ -66,6 +67,12 @@ _EDGES = """
 """
 
 
+def rows_of_update(part: Slice, table: SliceTable) -> int:
+    """Under FULL an update has its row before."""
+    whole = any(each.replica_identity == "FULL" for each in table.versions)
+    return 2 if whole or part.before == "derived" else 1
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """Consecutive transactions, or (a part of) a large one."""
@@ -96,20 +103,14 @@ class _Counting:
 
     @property
     def update_weight(self) -> int:
-        """Under FULL an update has its row before; untyped it is one record."""
-        if self.table is None:
-            return 1
-        whole = any(each.replica_identity == "FULL" for each in self.table.versions)
-        return 2 if whole or self.part.before == "derived" else 1
+        """Untyped an update is one record."""
+        return 1 if self.table is None else rows_of_update(self.part, self.table)
 
     def sql(self, update_weight: int) -> sql.Composable:
         """Per transaction."""
         if self.table is not None:
             return counted(self.operations, self.table.relation_id, update_weight=update_weight)
-        if self.relation_ids is None:
-            return counted(self.operations, None)
-        sums = [counted(self.operations, each) for each in self.relation_ids]
-        return sql.SQL(" + ").join([sql.SQL("({})").format(each) for each in sums])
+        return counted_in(self.operations, self.relation_ids)
 
 
 def cut(
@@ -146,7 +147,7 @@ def _counted(counting: _Counting, within: Range, by_day: bool, *, in_order: bool
         weight=counting.sql(counting.update_weight),
         changes=counting.sql(1) if counting.update_weight > 1 else sql.SQL("NULL::int"),
         lsn=PLACED_LSN,
-        day=_DAY if by_day else sql.SQL("NULL::date"),
+        day=PLACED_DAY if by_day else sql.SQL("NULL::date"),
         where=conditions(counting.part, within, counting.relation_ids),
         order=sql.SQL("ORDER BY t.commit_seq" if in_order else ""),
     )
@@ -183,9 +184,6 @@ def _fine(
         )
         found += [_Piece(*row) for row in connection.execute(query)]
     return found
-
-
-_DAY = sql.SQL("({} AT TIME ZONE 'UTC')::date").format(PLACED_TIME)
 
 
 def _split(

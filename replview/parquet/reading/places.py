@@ -17,6 +17,8 @@ from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR, T
 #: The time and LSN of a transaction that has none of its own (a message): of its record.
 PLACED_TIME = sql.SQL(history_places.PLACED_TIME)
 PLACED_LSN = sql.SQL(history_places.PLACED_LSN)
+#: The day of a commit.
+PLACED_DAY = sql.SQL("({} AT TIME ZONE 'UTC')::date").format(PLACED_TIME)
 #: Where the counts of ``transaction.relations`` keep an operation.
 _COUNTED = {"insert": 0, "update": 1, "delete": 2, "truncate": 3}
 _CODES = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M",
@@ -176,6 +178,13 @@ def counted(
     return sql.SQL("CASE WHEN {} THEN ({}) ELSE {} END").format(
         _TAKEN_AWAY, _counted_anew(operations, relation_id, update_weight), plain
     )
+
+
+def counted_in(operations: Sequence[str], relation_ids: Sequence[int] | None) -> sql.Composed:
+    """The same of several relations together, or of all."""
+    wanted: Sequence[int | None] = [None] if relation_ids is None else relation_ids
+    sums = [sql.SQL("({})").format(counted(operations, each)) for each in wanted]
+    return sql.SQL(" + ").join(sums)
 
 
 def _counted_anew(

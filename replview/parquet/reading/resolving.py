@@ -12,6 +12,7 @@ from replview.parquet.reading.places import (
     PLACED_LSN,
     conditions,
     counted,
+    counted_in,
     lsn_text,
     of_relations,
     operation_codes,
@@ -21,6 +22,7 @@ from replview.parquet.slices import (
     NOT_NARROWED,
     OPERATIONS,
     Narrowing,
+    Range,
     Slice,
     SliceTable,
     TableVersion,
@@ -246,13 +248,27 @@ def tables_of(connection: Connection, part: Slice) -> list[SliceTable]:
     if wanted is None:
         wanted = [row[0] for row in connection.execute(_RELATIONS, [part.incarnation_id])]
         if len(wanted) > _FEW:
-            wanted = _touched(connection, part)
+            wanted = touched(connection, part)
     counts = _counts(connection, part, wanted)
     found = described(connection, part, [each for each in wanted if counts.get(each)])
     return [replace(table, rows=counts[table.relation_id]) for table in found]
 
 
-def _touched(connection: Connection, part: Slice) -> list[int]:
+def transactions_of(
+    connection: Connection, part: Slice, within: Range | None = None
+) -> sql.Composed:
+    """Which transactions the slice has: where tables or operations are chosen, those that have one
+    of these changes.
+    """
+    ids = relation_ids(connection, part)
+    where = conditions(part, within, ids)
+    if not part.operations and ids is None:
+        return where
+    return sql.SQL("{} AND ({}) > 0").format(where, counted_in(wanted_operations(part), ids))
+
+
+def touched(connection: Connection, part: Slice) -> list[int]:
+    """The relations that some transaction of the slice touched."""
     query = sql.SQL(
         "SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k WHERE {}"
     ).format(conditions(part))
@@ -308,14 +324,15 @@ def described(connection: Connection, part: Slice, ids: Sequence[int]) -> list[S
     found = []
     for relation, shapes in versions.items():
         there = [shape for shape in shapes if relation not in several or shape[3].id in seen]
-        oid, schema, table, _ = (there or shapes)[-1]
-        found.append(
-            SliceTable(
-                relation_id=relation, oid=oid, schema=schema, table=table,
-                versions=tuple(shape[3] for shape in there or shapes[-1:]),
-            )
-        )  # fmt: skip
+        found.append(_table_of(relation, there or shapes[-1:]))
     return sorted(found, key=lambda table: (table.schema, table.table, table.oid))
+
+
+def _table_of(relation: int, shapes: Sequence[tuple[int, str, str, TableVersion]]) -> SliceTable:
+    """As the last of these shapes names it."""
+    oid, schema, table, _ = shapes[-1]
+    versions = tuple(shape[3] for shape in shapes)
+    return SliceTable(relation_id=relation, oid=oid, schema=schema, table=table, versions=versions)
 
 
 def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = None) -> SliceTable:
@@ -328,11 +345,7 @@ def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = Non
         # Dropped and made anew: the newest.
         found = dict(list(found.items())[-1:])
     [(relation, shapes)] = found.items()
-    oid, schema, table, _ = shapes[-1]
-    made = SliceTable(
-        relation_id=relation, oid=oid, schema=schema, table=table,
-        versions=tuple(shape[3] for shape in shapes),
-    )  # fmt: skip
+    made = _table_of(relation, shapes)
     if only is None:
         return made
     names = [column.source_name for column in made.columns]

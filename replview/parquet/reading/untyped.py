@@ -23,14 +23,12 @@ from replview.parquet.reading.packed_values import (
     unpacked,
 )
 from replview.parquet.reading.places import (
-    conditions,
-    counted,
     everything,
     lsn_text,
     operation_codes,
     wanted_operations,
 )
-from replview.parquet.reading.resolving import relation_ids
+from replview.parquet.reading.resolving import relation_ids, transactions_of
 from replview.parquet.reading.row_images import changes_of, source_of, written_once
 from replview.parquet.reading.transactions import Group, groups, placed
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
@@ -167,17 +165,7 @@ def read_transactions(
 
     Where tables or operations are chosen, those that have one of these changes.
     """
-    ids = relation_ids(connection, part)
-    where = [conditions(part, within, ids)]
-    if part.operations or ids is not None:
-        operations = wanted_operations(part)
-        wanted: list[int | None] = [None] if ids is None else list(ids)
-        of = [counted(operations, each) for each in wanted]
-        where.append(
-            sql.SQL("({}) > 0").format(
-                sql.SQL(" + ").join(sql.SQL("({})").format(each) for each in of)
-            )
-        )
+    where = transactions_of(connection, part, within)
     told = {item.name: _packed_as(item) for item in TRANSACTIONS if item.name != "incarnation"}
     columns = sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(_told(name, part), sql.Identifier(name)) for name in told
@@ -185,7 +173,7 @@ def read_transactions(
     after, rows = -1, _PAGE
     while rows == _PAGE:
         query = sql.SQL(_TRANSACTIONS).format(
-            packing=packing(told), columns=columns, where=sql.SQL(" AND ").join(where),
+            packing=packing(told), columns=columns, where=where,
             after=after, page=_PAGE,
         )  # fmt: skip
         [(rows, *values)] = connection.execute(query, binary=True).fetchall()

@@ -15,13 +15,12 @@ from psycopg import sql
 from replview.parquet.reading import cut, tables_of
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import (
+    PLACED_DAY,
     PLACED_LSN,
     PLACED_TIME,
     conditions,
-    counted,
-    wanted_operations,
 )
-from replview.parquet.reading.resolving import relation_ids
+from replview.parquet.reading.resolving import transactions_of
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, Narrowing, Range, Slice, SliceTable
 from replview.parquet.writing.files import Part
 from replview.parquet.writing.layout import (
@@ -151,27 +150,14 @@ def sizes_of(connection: Connection, part: Slice) -> Sizes:
     return Sizes(count, max(1.0, size / changes) if size and changes else _NO_SIZE)
 
 
-def transactions_of(connection: Connection, part: Slice) -> sql.Composed:
-    """Which transactions the slice has: those that ``read_transactions`` gives."""
-    ids = relation_ids(connection, part)
-    where = conditions(part, None, ids)
-    if not part.operations and ids is None:
-        return where
-    operations = wanted_operations(part)
-    relations: Sequence[int | None] = [None] if ids is None else ids
-    sums = [sql.SQL("({})").format(counted(operations, each)) for each in relations]
-    return sql.SQL("{} AND ({}) > 0").format(where, sql.SQL(" + ").join(sums))
-
-
 def _days(connection: Connection, part: Slice, sizes: Sizes) -> list[Range]:
     """The transactions, by the day: whole ones."""
-    day = sql.SQL("({} AT TIME ZONE 'UTC')::date").format(PLACED_TIME)
     # Numbering them takes longer than all the rest.
     is_one = sizes.transactions <= _TRANSACTIONS_PER_FILE
     query = sql.SQL(_TRANSACTIONS).format(
-        day=day,
+        day=PLACED_DAY,
         lsn=PLACED_LSN,
-        part=sql.SQL("0" if is_one else _PART).format(day=day, most=_TRANSACTIONS_PER_FILE),
+        part=sql.SQL("0" if is_one else _PART).format(day=PLACED_DAY, most=_TRANSACTIONS_PER_FILE),
         where=transactions_of(connection, part),
     )
     return [
@@ -248,7 +234,7 @@ class Estimate:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {**asdict(self), "tables": [asdict(each) for each in self.tables]}
+        return asdict(self)
 
 
 def estimate(connection: Connection, part: Slice) -> Estimate:
