@@ -1,7 +1,7 @@
 """Changes → rows of ``change`` as binary COPY: the receiver's hot loop.
 
 One call of ``encode`` costs about 2 µs a change; what is done once a run or once a table is kept
-out of the loop. See ``store.write.change_rows`` for the layout and ``store.models.Change`` for the
+out of the loop. See ``store.write.copy_rows`` for the layout and ``store.models.Change`` for the
 form of the values.
 """
 

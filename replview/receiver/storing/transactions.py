@@ -191,9 +191,9 @@ class PreparedEndings:
         """Give a prepared transaction its place in history."""
         # Its prepare may be in this very portion, not yet in the store.
         row = portion.prepared.pop((event.gid, event.xid), None)
+        ended = None
         if row is None:
-            stored = self._end(
-                portion,
+            ended = self._end(
                 event,
                 state="committed",
                 commit_seq=commit_seq,
@@ -201,48 +201,38 @@ class PreparedEndings:
                 end_lsn=event.end_lsn,
                 commit_time_us=event.commit_time_us,
             )
-            if stored:
-                return
-            row = self._unknown(portion, event)
-        row.state = "committed" if row.left_out is None else "skipped"
-        row.commit_seq = commit_seq
-        row.commit_lsn, row.end_lsn = event.commit_lsn, event.end_lsn
-        row.set_commit_time(event.commit_time_us)
+        if ended is None:
+            row = row or self._unknown(portion, event)
+            row.state = "committed" if row.left_out is None else "skipped"
+            row.commit_seq = commit_seq
+            row.commit_lsn, row.end_lsn = event.commit_lsn, event.end_lsn
+            row.set_commit_time(event.commit_time_us)
+            ended = row.id, row.state, row.changes
         portion.transitions.append(
-            Transition(row.id, row.state, event.commit_lsn, event.commit_time_us)
+            Transition(ended[0], ended[1], event.commit_lsn, event.commit_time_us)
         )
 
     def roll_back(self, portion: Portion, event: PreparedRolledBack) -> None:
-        """End a prepared transaction that will never be part of history."""
-        row = portion.prepared.pop((event.gid, event.xid), None)
-        if row is None:
-            stored = self._end(
-                portion,
-                event,
-                state="rolled back",
-                end_lsn=event.rollback_end_lsn,
-                ended_at_us=event.rollback_time_us,
-            )
-            if stored:
-                return
-            row = self._unknown(portion, event)
-        row.state, row.end_lsn = "rolled back", event.rollback_end_lsn
-        row.ended_at_us = event.rollback_time_us
-        self._gone(portion, row.id, event, row.changes)
-
-    def _gone(
-        self, portion: Portion, transaction_id: int, event: PreparedRolledBack, changes: int
-    ) -> None:
-        """It was rolled back: its changes count no more, and are swept away later."""
+        """End a prepared transaction that will never be part of history: its changes count no
+        more, and are swept away later.
+        """
         end_lsn, time_us = event.rollback_end_lsn, event.rollback_time_us
-        portion.transitions.append(Transition(transaction_id, "rolled back", end_lsn, time_us))
+        row = portion.prepared.pop((event.gid, event.xid), None)
+        ended = None
+        if row is None:
+            ended = self._end(event, state="rolled back", end_lsn=end_lsn, ended_at_us=time_us)
+        if ended is None:
+            row = row or self._unknown(portion, event)
+            row.state, row.end_lsn, row.ended_at_us = "rolled back", end_lsn, time_us
+            ended = row.id, row.state, row.changes
+        transaction_id, state, changes = ended
+        portion.transitions.append(Transition(transaction_id, state, end_lsn, time_us))
         self._connection.execute(
             TOMBSTONE, [transaction_id, event.xid, lsn_text(end_lsn), datetime_of(time_us), changes]
         )
 
     def _end(
         self,
-        portion: Portion,
         event: PreparedCommitted | PreparedRolledBack,
         *,
         state: str,
@@ -251,9 +241,9 @@ class PreparedEndings:
         commit_lsn: int | None = None,
         commit_time_us: int | None = None,
         ended_at_us: int | None = None,
-    ) -> bool:
-        """End one that is in the store; False if it is not."""
-        found = self._connection.execute(
+    ) -> tuple[int, str, int] | None:
+        """End one that is in the store: its id, its state now, its changes; None if it is not."""
+        return self._connection.execute(
             _END_PREPARED,
             {
                 "state": state,
@@ -267,14 +257,6 @@ class PreparedEndings:
                 "xid": event.xid,
             },
         ).fetchone()
-        if found is None:
-            return False
-        if isinstance(event, PreparedRolledBack):
-            self._gone(portion, found[0], event, found[2])
-        else:
-            told = Transition(found[0], found[1], commit_lsn, commit_time_us)
-            portion.transitions.append(told)
-        return True
 
     def _unknown(
         self, portion: Portion, event: PreparedCommitted | PreparedRolledBack
