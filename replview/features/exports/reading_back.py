@@ -64,11 +64,8 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
     if not named or "://" in row.target:
         return None
     name = chosen if chosen in named else next(iter(named))
-    folder = Path(row.target) / str(named[name]["dataset"])
     try:
-        check_again(row.target, read_policy(), anywhere=row.anywhere)
-        if not folder.resolve().is_relative_to(Path(row.target).resolve()):
-            return None
+        folder = written(row, str(named[name]["dataset"]))
         document = orjson.loads((folder / SCHEMA).read_bytes())
         others = _other_roots(folder)
         before = [(str(each), orjson.loads((each / SCHEMA).read_bytes())) for each in others]
@@ -76,6 +73,17 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
         return None
     programs = snippets(str(folder), document, str(named[name]["table"]), before=before)
     return ReadingBack(tables=list(named), table=name, snippets=programs)
+
+
+def written(row: Export, path: str) -> Path:
+    """A file or a folder of the export's. Raises ``Refused`` where it may not be read any more, and
+    ``FileNotFoundError`` of what is not below its target.
+    """
+    check_again(row.target, read_policy(), anywhere=row.anywhere)
+    found = Path(row.target) / path
+    if not found.resolve().is_relative_to(Path(row.target).resolve()):
+        raise FileNotFoundError(path)
+    return found
 
 
 def _other_roots(folder: Path) -> list[Path]:

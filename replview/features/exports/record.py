@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,13 +11,13 @@ import pyarrow.parquet as pq
 from replview.access.visibility import current_visibility
 from replview.access.withheld import shown_cells, shown_words, withheld
 from replview.features.exports.page import OWN_WORDS, export_url
-from replview.features.exports.reading_back import ReadingBack, reading_after
+from replview.features.exports.reading_back import ReadingBack, reading_after, written
 from replview.parquet.archive.changes import file_columns
 from replview.parquet.writing.layout import decoded
 from replview.store.models import Export
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed
-from replview.targets.policy import Refused, check_again, read_policy
+from replview.targets.policy import Refused
 from replview.text.formats import age_words, bytes_words, count_words, plural
 from replview.ui.job_pages import failed
 from replview.ui.sentence import Sentence
@@ -169,12 +168,8 @@ def preview_of(row: Export) -> Preview | None:
     # A table's rows say more than the transactions'.
     chosen = next((f for f in files if "." in str(f.get("dataset", "")).rpartition("/")[2]), None)
     chosen = chosen or files[0]
-    path = Path(row.target) / str(chosen["path"])
     try:
-        check_again(row.target, read_policy(), anywhere=row.anywhere)
-        if not path.resolve().is_relative_to(Path(row.target).resolve()):
-            return None
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(written(row, str(chosen["path"]))) as file:
             schema = file.schema_arrow
             names = [item.name for item in schema][:_COLUMNS]
             batch = next(file.iter_batches(batch_size=_ROWS, columns=names), None)

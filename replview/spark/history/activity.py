@@ -204,17 +204,12 @@ def who_changed(
 
 def _not_compared(spark: SparkSession, dataset: Dataset, span: Span) -> DataFrame:
     """Changes of whole rows, where nothing tells which row was which before."""
-    rows = dataset.changes(spark, span.end)
-    rows = span.since_of(rows, time="_commit_timestamp")
     kind = F.col("_change_type")
-    rows = rows.where(F.col("_xid").isNotNull() & (kind != "update_preimage"))
     operation = F.when(kind == "update_postimage", _BEFORE_UNKNOWN).otherwise(kind)
-    return rows.groupBy(F.col("_actor").alias("actor"), operation.alias("operation")).agg(
-        F.count("*").alias("changes")
-    ).select(
-        "actor", F.lit(dataset.name).alias("table"), "operation",
-        F.lit(None).cast("string").alias("column"), "changes",
-    )  # fmt: skip
+    by = F.col("_actor").alias("actor"), operation.alias("operation")
+    counted = _changes(spark, dataset, span).groupBy(*by).agg(F.count("*").alias("changes"))
+    table, column = F.lit(dataset.name).alias("table"), F.lit(None).cast("string").alias("column")
+    return counted.select("actor", table, "operation", column, "changes")
 
 
 def _of_table(
