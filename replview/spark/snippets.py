@@ -188,8 +188,6 @@ class Snippet:
     #: ``pandas``, ``polars``, ``duckdb``, ``spark``, ``deltalake``, ``delta``, ``iceberg``.
     name: str
     title: str
-    #: ``python`` or ``sql``.
-    language: str
     text: str
 
 
@@ -209,16 +207,16 @@ def snippets(
     roots = readable([*before, (folder, document)])
     given = _Given(one_document(roots), destination, roots)
     found = [
-        Snippet("pandas", "pandas", "python", given.pandas()),
-        Snippet("polars", "Polars", "python", given.polars()),
-        Snippet("duckdb", "DuckDB", "sql", given.duckdb()),
-        Snippet("spark", "Spark", "python", given.spark()),
+        Snippet("pandas", "pandas", given.pandas()),
+        Snippet("polars", "Polars", given.polars()),
+        Snippet("duckdb", "DuckDB", given.duckdb()),
+        Snippet("spark", "Spark", given.spark()),
     ]
     if given.key:
         found += [
-            Snippet("deltalake", "Merge into Delta (deltalake)", "python", given.deltalake()),
-            Snippet("delta", "Merge into Delta (Spark)", "python", given.merge("delta")),
-            Snippet("iceberg", "Merge into Iceberg (Spark)", "python", given.merge("iceberg")),
+            Snippet("deltalake", "Merge into Delta (deltalake)", given.deltalake()),
+            Snippet("delta", "Merge into Delta (Spark)", given.merge("delta")),
+            Snippet("iceberg", "Merge into Iceberg (Spark)", given.merge("iceberg")),
         ]
     return found
 

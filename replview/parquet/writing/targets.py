@@ -179,15 +179,8 @@ class Target:
         return f"{self.address.path}/{path}" if path else self.address.path
 
 
-def test_write(
-    target: Target,
-    *,
-    needed_bytes: int | None = None,  # noqa: PT028 (no test)
-) -> None:
-    """Prove that the target can be written, read and deleted from, and has about room enough.
-
-    Raises ``TargetProblem``.
-    """
+def test_write(target: Target) -> None:
+    """Prove that the target can be written, read and deleted from. Raises ``TargetProblem``."""
     path = f"_replview-trial-{secrets.token_hex(4)}"
     missing, was_there = _missing_folder(target), target.has_folder()
     target.write_bytes(path, _TRIAL_BYTES)
@@ -202,13 +195,6 @@ def test_write(
             target.forget_folder()
         if missing is not None and not any(_files_below(missing)):
             shutil.rmtree(missing, ignore_errors=True)
-    if needed_bytes is not None and target.is_local:
-        free = shutil.disk_usage(_existing(Path(target.address.path))).free
-        if free < needed_bytes:
-            raise TargetProblem(
-                f"no space: about {needed_bytes:,} bytes are needed there, {free:,} are free",
-                "make room, choose another folder, or narrow the slice",
-            )
 
 
 # Its name says what it does; pytest would take it for a test.
@@ -226,7 +212,3 @@ def _missing_folder(target: Target) -> Path | None:
 
 def _files_below(folder: Path) -> Iterator[Path]:
     return (each for each in folder.rglob("*") if not each.is_dir())
-
-
-def _existing(path: Path) -> Path:
-    return next(each for each in (path, *path.parents) if each.exists())
