@@ -18,7 +18,6 @@ unless they are to be kept.
 
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -26,19 +25,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import orjson
-import psycopg
 
+from replview.parquet.job_process import begin, problem_of, say
 from replview.parquet.reading.connecting import ENVIRONMENT, StoreProblem
 from replview.parquet.slices import Slice
-from replview.parquet.writing.exporting import Progress, export, lost_store
-from replview.parquet.writing.problems import Cancelled, TargetProblem
+from replview.parquet.writing.exporting import Progress, export
+from replview.parquet.writing.problems import Cancelled
 from replview.parquet.writing.targets import Target, test_write
 from replview.spark.export_tasks import write_parts
-from replview.spark.sessions import SparkProblem, context, session
+from replview.spark.sessions import context, session
 
 log = logging.getLogger("replview.export")
 
@@ -70,42 +68,28 @@ class _Telling:
                 progress.total_files, f"{progress.bytes:,}",
             )  # fmt: skip
         self._files = progress.files
-        _say({"event": "progress", **asdict(progress)})
+        say({"event": "progress", **asdict(progress)})
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the job that a file describes; returns the exit status."""
-    [path] = sys.argv[1:] if arguments is None else arguments
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    path, stopped = begin(arguments)
     try:
-        result = _run(orjson.loads(Path(path).read_bytes()), stopped)
+        result = _run(orjson.loads(path.read_bytes()), stopped)
     except Cancelled:
         log.info("cancelled")
-        _say({"event": "cancelled"})
+        say({"event": "cancelled"})
         return CANCELLED
-    except (TargetProblem, StoreProblem, SparkProblem) as error:
-        return _give_up(error.cause, error.remedy, error.__cause__)
     except BrokenPipeError:
         # Whoever asked is gone: finished files stay for whoever asks again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PROBLEM
-    except psycopg.Error as error:
-        lost = lost_store(error)
-        return _give_up(lost.cause, lost.remedy, error)
     except Exception as error:
-        # Nothing of its words: they may hold values.
-        _log_place(error)
-        return _give_up(
-            f"the export failed unexpectedly ({type(error).__name__})",
-            "its log names the place; run it again, and report it if it fails again",
-            None,
-        )
-    _say({"event": "done", "manifest": result})
+        remedy = "its log names the place; run it again, and report it if it fails again"
+        told = problem_of(error, log, what="the export", unexpected=remedy)
+        say({"event": "problem", **told})
+        return PROBLEM
+    say({"event": "done", "manifest": result})
     return DONE
 
 
@@ -159,27 +143,6 @@ def _session(where: str | None) -> Iterator[Any]:
 
 def _ends(part: Slice) -> str:
     return f"{part.after_seq + 1}…{part.through_seq}"
-
-
-def _give_up(problem: str, remedy: str, cause: BaseException | None) -> int:
-    kind = f" ({type(cause).__name__})" if cause is not None else ""
-    log.error("%s%s: %s", problem, kind, remedy)
-    _say({"event": "problem", "problem": problem, "remedy": remedy})
-    return PROBLEM
-
-
-def _log_place(error: BaseException) -> None:
-    """Where it was raised, without what it says."""
-    step = error.__traceback__
-    while step is not None:
-        code = step.tb_frame.f_code
-        log.error("  in %s, line %s of %s", code.co_name, step.tb_lineno, code.co_filename)
-        step = step.tb_next
-
-
-def _say(line: Mapping[str, Any]) -> None:
-    sys.stdout.write(orjson.dumps(line).decode() + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

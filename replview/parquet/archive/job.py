@@ -9,25 +9,21 @@ may be another than wanted: see ``increments``; ``opened``: the roots that it op
 """
 
 import logging
-import signal
 import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import orjson
-import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replview.parquet.archive.increments import write_next
-from replview.parquet.reading.connecting import StoreProblem
+from replview.parquet.job_process import begin, problem_of, say
 from replview.parquet.slices import Slice
 from replview.parquet.writing.datasets import newly_opened
-from replview.parquet.writing.exporting import lost_store
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
@@ -106,33 +102,16 @@ def _broken() -> TargetProblem:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the job that a file describes; returns the exit status."""
-    [path] = sys.argv[1:] if arguments is None else arguments
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    path, stopped = begin(arguments)
     try:
-        _say(_run(orjson.loads(Path(path).read_bytes()), stopped))
+        say(_run(orjson.loads(path.read_bytes()), stopped))
     except Cancelled:
         log.info("stopped")
         return STOPPED
-    except (TargetProblem, StoreProblem) as error:
-        return _give_up(error.cause, error.remedy)
-    except psycopg.Error as error:
-        lost = lost_store(error)
-        return _give_up(lost.cause, lost.remedy)
     except Exception as error:
-        # Nothing of its words: they may hold values.
-        step = error.__traceback__
-        while step is not None:
-            log.error("  in line %s of %s", step.tb_lineno, step.tb_frame.f_code.co_filename)
-            step = step.tb_next
-        return _give_up(
-            f"writing failed unexpectedly ({type(error).__name__})",
-            "the log of the archive's job names the place; it is tried again by itself",
-        )
+        remedy = "the log of the archive's job names the place; it is tried again by itself"
+        say(problem_of(error, log, what="writing", unexpected=remedy))
+        return PROBLEM
     return 0
 
 
@@ -150,17 +129,6 @@ def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
         "opened": list(newly_opened(manifest, target)),
         **counted,
     }
-
-
-def _give_up(problem: str, remedy: str) -> int:
-    log.error("%s: %s", problem, remedy)
-    _say({"problem": problem, "remedy": remedy})
-    return PROBLEM
-
-
-def _say(answer: Mapping[str, Any]) -> None:
-    sys.stdout.write(orjson.dumps(answer).decode() + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""Jobs in processes of their own: a file describes one, signals stop it, it answers in JSON.
+
+Its standard error is its log, which holds no word of an unexpected error: it may quote a value.
+"""
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psycopg
+
+from replview.parquet.writing.exporting import lost_store
+from replview.text.problem import CodedProblem
+
+
+def begin(arguments: list[str] | None) -> tuple[Path, threading.Event]:
+    """The file that describes the job, and what says that it was told to stop."""
+    [path] = sys.argv[1:] if arguments is None else arguments
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    return Path(path), stopped
+
+
+def say(line: Mapping[str, Any]) -> None:
+    """One line of standard output."""
+    sys.stdout.write(orjson.dumps(line).decode() + "\n")
+    sys.stdout.flush()
+
+
+def problem_of(
+    error: Exception, log: logging.Logger, *, what: str, unexpected: str
+) -> dict[str, str]:
+    """``problem`` and ``remedy`` of what ended the job (``what``), logged; ``unexpected``: the
+    remedy where nothing else is known.
+    """
+    if isinstance(error, psycopg.Error):
+        lost = lost_store(error)
+        lost.__cause__ = error
+        error = lost
+    if isinstance(error, CodedProblem):
+        cause, remedy = error.cause, error.remedy
+    else:
+        cause, remedy = f"{what} failed unexpectedly ({type(error).__name__})", unexpected
+        step = error.__traceback__
+        while step is not None:
+            code = step.tb_frame.f_code
+            log.error("  in %s, line %s of %s", code.co_name, step.tb_lineno, code.co_filename)
+            step = step.tb_next
+    kind = f" ({type(error.__cause__).__name__})" if error.__cause__ is not None else ""
+    log.error("%s%s: %s", cause, kind, remedy)
+    return {"problem": cause, "remedy": remedy}
