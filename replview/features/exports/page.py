@@ -32,14 +32,14 @@ from replview.ui.job_pages import tables_words, url_of, words_of
 from replview.ui.sentence import Sentence, as_next, refusal
 
 #: Words without a chip of their own to be edited in, as the sentence has them.
-REMOVABLE = {
+_REMOVABLE = {
     "from_lsn": "from LSN", "to_lsn": "to LSN", "transaction": "of transaction",
     "q": "with the text", "id": "of xid or gid", "states": "in the state", "origin": "of origin",
     "min_changes": "of at least", "min_bytes": "of at least",
     "prepared_min": "prepared for at least", "where": "where", "key": "of the row",
 }  # fmt: skip
 #: Of a slice that is counted while it is written.
-UNCOUNTED_FIGURES: list[dict[str, Any]] = [
+_UNCOUNTED_FIGURES: list[dict[str, Any]] = [
     {"label": "Rows", "number": None, "rest": "counted while it runs", "main": True},
     {"label": "Size", "number": None},
     {"label": "Time", "number": None},
@@ -47,7 +47,7 @@ UNCOUNTED_FIGURES: list[dict[str, Any]] = [
 ]
 
 
-def chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
+def _chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
     """A word of the address as people say it; a figure that is none as it stands there."""
     if word == "min_changes" and wanted.min_changes:
         return plural(wanted.min_changes, "change")
@@ -58,80 +58,7 @@ def chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
     return "the source itself" if word == "origin" and text == NO_ORIGIN else text
 
 
-def sentence_of(
-    *,
-    policy: Policy,
-    trouble: Refused | None,
-    empty: tuple[str, str] | None,
-    outlook: Outlook | None,
-    uncounted: Refused | None,
-    left_out: tuple[str, ...],
-    notes: int,
-    target_trouble: Refused | None,
-    tested: Mapping[str, Any] | None,
-) -> Sentence:
-    """The worst first."""
-    if (impossible := _impossible(policy, trouble, empty)) is not None:
-        return impossible
-    if outlook is None and uncounted is None:
-        return Sentence(level="unknown", title="Unknown what it would take.")
-    if outlook is not None and not outlook.anything:
-        cause = "no stored change passes."
-        return Sentence(level="idle", title="Empty slice:", cause=cause, next="edit the sentence.")
-    if target_trouble is not None:
-        return refusal("look", "This target cannot be written to:", target_trouble)
-    if tested is not None and not tested["ok"]:
-        failed = Refused(str(tested["cause"]), str(tested["remedy"]))
-        return refusal("look", "The test write failed:", failed)
-    if outlook is not None:
-        return Sentence(
-            level="look" if left_out else "ok",
-            title=_ready_words(outlook),
-            cause=_cause(left_out, notes),
-            next="export, or edit the sentence.",
-            ready=True,
-        )
-    cause = f"{uncounted.cause if uncounted else ''}; it is counted while it runs."
-    following = "export, or narrow the sentence."
-    title = "Ready, rows unknown:"
-    return Sentence(level="look", title=title, cause=cause, next=following, ready=True)
-
-
-def _impossible(
-    policy: Policy, trouble: Refused | None, empty: tuple[str, str] | None
-) -> Sentence | None:
-    """What keeps any such slice from being exported; None: nothing does."""
-    try:
-        policy.check()
-    except Refused as refused:
-        return refusal("idle", "Exports are switched off.", refused)
-    if trouble is not None:
-        return refusal("look", "This slice cannot be exported:", trouble)
-    if empty is not None:
-        cause, following = empty
-        return Sentence(
-            level="idle", title="Empty slice:", cause=f"{cause}.", next=as_next(following)
-        )
-    return None
-
-
-def _ready_words(outlook: Outlook) -> str:
-    told = outlook.estimate
-    rows = f"{count_words(told.rows)} row{'' if told.rows == 1 else 's'}"
-    time = age_words(max(told.seconds, 1.0))
-    return f"Ready: {rows}, about {bytes_words(outlook.size_bytes)} and {time}."
-
-
-def _cause(left_out: tuple[str, ...], notes: int) -> str:
-    if left_out:
-        return f"Wider than the filter: an export is not narrowed by {', '.join(left_out)}."
-    if notes:
-        verb = "carries" if notes == 1 else "carry"
-        return f"{plural(notes, 'column')} {verb} a note; no value is lost."
-    return "No value is lost on the way."
-
-
-def figures_of(outlook: Outlook) -> list[dict[str, Any]]:
+def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
     """Rows, size, time, transactions, ends."""
     estimate = outlook.estimate
     where = "on Spark" if estimate.spark else "written here, no JVM"
@@ -150,7 +77,7 @@ def figures_of(outlook: Outlook) -> list[dict[str, Any]]:
 
 
 #: What the chip of operations offers; any other set of them is offered once it is chosen.
-OPERATION_CHOICES = (
+_OPERATION_CHOICES = (
     ("", "all changes"),
     ("IUD", "inserts, updates and deletes"),
     ("I", "inserts"),
@@ -212,8 +139,8 @@ class ExportPage:
     def figures(self) -> list[dict[str, Any]]:
         """Rows, size, time, transactions, ends."""
         if self.uncounted is not None:
-            return UNCOUNTED_FIGURES
-        return figures_of(self.outlook) if self.outlook else []
+            return _UNCOUNTED_FIGURES
+        return _figures_of(self.outlook) if self.outlook else []
 
     @property
     def reading_of(self) -> list[tuple[str, str]]:
@@ -243,15 +170,15 @@ class ExportPage:
     def removable(self) -> list[tuple[str, str, str]]:
         """What narrows the slice and has no chip of its own to be edited: name, value, without."""
         return [
-            (name, chip_words(word, self.words[word], self.filter), self.url(**{word: ""}))
-            for word, name in REMOVABLE.items()
+            (name, _chip_words(word, self.words[word], self.filter), self.url(**{word: ""}))
+            for word, name in _REMOVABLE.items()
             if self.words.get(word)
         ]
 
     @property
     def kept(self) -> list[tuple[str, str]]:
         """The same, as the sentence's form carries them on."""
-        return [(word, text) for word, text in self.hidden if word in REMOVABLE]
+        return [(word, text) for word, text in self.hidden if word in _REMOVABLE]
 
     @property
     def tables_words(self) -> str:
@@ -303,26 +230,77 @@ def read_export_page(
         page.reading = reading_before(
             page.export_request.slice, page.outlook.tables, page.target, words.get("read", "")
         )
-    page.sentence = sentence_of(
-        policy=policy,
-        trouble=trouble,
-        empty=nothing_words(page.export_request)
-        if page.export_request and page.export_request.empty
-        else None,
-        outlook=page.outlook,
-        uncounted=page.uncounted,
-        left_out=page.export_request.left_out if page.export_request else (),
-        notes=sum(column.warns for tab in page.schema for column in tab.columns),
-        target_trouble=page.target_trouble,
-        tested=tested if tested and tested.get("target") == page.target else None,
-    )
+    last_test = tested if tested and tested.get("target") == page.target else None
+    page.sentence = _impossible(page, trouble) or _sentence(page, last_test)
     return page
+
+
+def _impossible(page: ExportPage, trouble: Refused | None) -> Sentence | None:
+    """What keeps any such slice from being exported; None: nothing does."""
+    try:
+        page.policy.check()
+    except Refused as refused:
+        return refusal("idle", "Exports are switched off.", refused)
+    if trouble is not None:
+        return refusal("look", "This slice cannot be exported:", trouble)
+    if page.export_request and page.export_request.empty:
+        cause, following = nothing_words(page.export_request)
+        return Sentence(
+            level="idle", title="Empty slice:", cause=f"{cause}.", next=as_next(following)
+        )
+    return None
+
+
+def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
+    """The worst first."""
+    outlook, uncounted = page.outlook, page.uncounted
+    if outlook is None and uncounted is None:
+        return Sentence(level="unknown", title="Unknown what it would take.")
+    if outlook is not None and not outlook.anything:
+        cause = "no stored change passes."
+        return Sentence(level="idle", title="Empty slice:", cause=cause, next="edit the sentence.")
+    if page.target_trouble is not None:
+        return refusal("look", "This target cannot be written to:", page.target_trouble)
+    if tested is not None and not tested["ok"]:
+        failed = Refused(str(tested["cause"]), str(tested["remedy"]))
+        return refusal("look", "The test write failed:", failed)
+    if outlook is not None:
+        left_out = page.export_request.left_out if page.export_request else ()
+        return Sentence(
+            level="look" if left_out else "ok",
+            title=_ready_words(outlook),
+            cause=_cause(left_out, page.schema),
+            next="export, or edit the sentence.",
+            ready=True,
+        )
+    cause = f"{uncounted.cause if uncounted else ''}; it is counted while it runs."
+    following = "export, or narrow the sentence."
+    title = "Ready, rows unknown:"
+    return Sentence(level="look", title=title, cause=cause, next=following, ready=True)
+
+
+def _ready_words(outlook: Outlook) -> str:
+    told = outlook.estimate
+    time = age_words(max(told.seconds, 1.0))
+    size = bytes_words(outlook.size_bytes)
+    rows = f"{count_words(told.rows)} row{'' if told.rows == 1 else 's'}"
+    return f"Ready: {rows}, about {size} and {time}."
+
+
+def _cause(left_out: tuple[str, ...], schema: list[SchemaTab]) -> str:
+    if left_out:
+        return f"Wider than the filter: an export is not narrowed by {', '.join(left_out)}."
+    notes = sum(column.warns for tab in schema for column in tab.columns)
+    if notes:
+        verb = "carries" if notes == 1 else "carry"
+        return f"{plural(notes, 'column')} {verb} a note; no value is lost."
+    return "No value is lost on the way."
 
 
 def _look_ahead(page: ExportPage) -> Refused | None:
     """Read the slice and count it; gives what keeps it from being exported."""
     try:
-        page.export_request = export_request_of(page.slot, page.words, strict=False)
+        page.export_request = export_request_of(page.slot, page.words)
         page.target_default = default_target(page.export_request.slice)
         if not page.export_request.empty:
             page.outlook = outlook_of(page.export_request)
@@ -334,7 +312,7 @@ def _look_ahead(page: ExportPage) -> Refused | None:
     return None
 
 
-def export_request_of(slot: Slot, words: Mapping[str, str], *, strict: bool) -> ExportRequest:
+def export_request_of(slot: Slot, words: Mapping[str, str]) -> ExportRequest:
     """The slice the page's words ask for. Raises ``Refused``."""
     given = {name: word for name, word in words.items() if name not in OWN_WORDS}
     before = "derived" if words.get("before") == "derived" else "sent"
@@ -344,7 +322,7 @@ def export_request_of(slot: Slot, words: Mapping[str, str], *, strict: bool) -> 
         name=words.get("name", "").strip()[:100],
         since_last=bool(words.get("since_last")),
         before=before,  # type: ignore[arg-type]
-        strict=strict,
+        strict=False,
     )
 
 
@@ -364,7 +342,7 @@ def _tables(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
 
 
 def _operations(chosen: str) -> list[tuple[str, str]]:
-    offered = list(OPERATION_CHOICES)
+    offered = list(_OPERATION_CHOICES)
     if chosen != OPERATIONS and chosen not in dict(offered):
         names = [_NAMES[letter] for letter in chosen]
         offered.append((chosen, ", ".join(names)))

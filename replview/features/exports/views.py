@@ -74,7 +74,7 @@ def new(request: HttpRequest) -> HttpResponse:
         raise Http404("there is no slot")
     try:
         read_policy().check()
-        export_request = export_request_of(slot, words, strict=False)
+        export_request = export_request_of(slot, words)
         row = ask(
             export_request,
             words.get("to", "").strip() or default_target(export_request.slice),
@@ -100,7 +100,7 @@ def test_target(request: HttpRequest) -> HttpResponse:
     try:
         policy = read_policy()
         policy.check()
-        text = text or default_target(export_request_of(slot, words, strict=False).slice)
+        text = text or default_target(export_request_of(slot, words).slice)
         target = target_of(text, policy, anywhere=may_choose_anywhere(request.user))
         found: dict[str, Any] = {"target": target, "ok": True, "cause": "", "remedy": ""}
         try:

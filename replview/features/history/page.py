@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from replview.access.withheld import visible_jobs
 from replview.features.history.request import (
-    PERIODS,
     HistoryRequest,
     IncarnationThere,
     Root,
@@ -17,7 +16,7 @@ from replview.features.history.request import (
     root_of,
 )
 from replview.parquet.writing.planning import spark_is_there
-from replview.spark.history.commands import JOBS
+from replview.spark.history.commands import JOBS, PERIODS
 from replview.store.models import HistoryJob
 from replview.targets.policy import Policy, Refused, read_policy
 from replview.ui.job_pages import tables_words, url_of

@@ -17,7 +17,7 @@ from replview.parquet.reading.places import lsn_text
 from replview.parquet.writing.layout import decoded
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.spark.history.commands import JOBS, lsn, moment
+from replview.spark.history.commands import JOBS, PERIODS, lsn, moment
 from replview.spark.history.datasets import Incarnation
 from replview.store.models import Export, HistoryJob
 from replview.store.read.visibility import NO_RIGHT
@@ -29,7 +29,6 @@ from replview.text.parsing import whole_number
 #: What a page may spend on listing folders of an object store.
 _PATIENCE_SECONDS = 5.0
 _MOST = 200
-PERIODS = ("minute", "hour", "day", "week", "month")
 #: A job's groups of options → the words of the form.
 WORDS = {
     "table": ("table",),

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from replview.spark.history.reach import Span
 
-_PERIODS = ("minute", "hour", "day", "week", "month")
+#: What changes are counted by.
+PERIODS = ("minute", "hour", "day", "week", "month")
 
 
 #: Command → what it shows, the groups of options it takes.
@@ -101,7 +102,7 @@ def _add_span(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_every(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--every", choices=_PERIODS, default="minute", help="the length of a "
+    parser.add_argument("--every", choices=PERIODS, default="minute", help="the length of a "
                         "period (default: minute)")  # fmt: skip
 
 
