@@ -58,9 +58,8 @@ class PollingSession:
         self._checked = False
         #: How far the peek goes, how many changes it takes at most, and how many came.
         self._upto = LSN(0)
-        self._most = self._rows = 0
+        self._most = self._rows = self._busy_tries = 0
         self._light = False
-        self._busy_tries = 0
         #: Everything before it has been peeked; and what is still open, too.
         self._peeked_lsn = LSN(0)
         self._fully_peeked_lsn = LSN(0)
