@@ -64,10 +64,10 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> None:
     sys.stdout.write(f"archived: {told or 'nothing is new'}\n")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
     """The options of all jobs."""
     found = argparse.ArgumentParser(
-        prog="python -m replview.spark",
+        prog=prog,
         description="Jobs over changes that were exported as Parquet, by Spark: on this machine or "
         "a cluster.",
     )
