@@ -14,7 +14,7 @@ import orjson
 
 from decoder.scalars import LSN
 from replview.store.read.rows import TRANSACTION_COLUMNS, EventRow, TransactionRow
-from replview.store.read.seen import read_transaction
+from replview.store.read.seen import transaction_of
 from replview.store.read.session import ReadSession
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
@@ -89,7 +89,7 @@ _END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 def _transactions(
     session: ReadSession, sql: str, parameters: Sequence[Any] | dict[str, Any]
 ) -> list[TransactionRow]:
-    return [read_transaction(row, session.visibility) for row in session.rows(sql, parameters)]
+    return [transaction_of(row, session.visibility) for row in session.rows(sql, parameters)]
 
 
 def committed_after(

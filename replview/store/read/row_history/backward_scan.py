@@ -13,11 +13,11 @@ from replview.store.read.row_history.breaks import Breaks, read_breaks
 from replview.store.read.row_history.key_chain import KeyChain, KeyChains
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.sought_row import END, At, Keys, SoughtRow
-from replview.store.read.row_history.steps import (
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, Slot, Step
+from replview.store.read.seen import (
     CUT_COLUMNS,
     step_of,
 )
-from replview.store.read.rows import NOT_ABORTED, OPEN_END, Slot, Step
 from replview.store.read.session import ReadSession
 
 #: Lives looked at in one query; temporary slots have a life a connection.

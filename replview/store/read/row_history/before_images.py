@@ -24,11 +24,11 @@ from replview.store.read.row_history.row_past import (
     past_of_step,
 )
 from replview.store.read.row_history.shapes import Shapes
-from replview.store.read.row_history.steps import (
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, ChangeRow, Step
+from replview.store.read.seen import (
     STEP_COLUMNS,
     step_of,
 )
-from replview.store.read.rows import NOT_ABORTED, OPEN_END, ChangeRow, Step
 from replview.store.read.session import ReadSession, array_text
 
 #: Earlier changes read in the first rounds, and in each round after them; most rows need but the

@@ -11,11 +11,11 @@ from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.read.row_history.sought_row import At, IncarnationFacts, SoughtRow
-from replview.store.read.row_history.steps import (
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, Step
+from replview.store.read.seen import (
     CUT_COLUMNS,
     step_of,
 )
-from replview.store.read.rows import NOT_ABORTED, OPEN_END, Step
 
 #: Each read asks for twice as many changes, up to so many: a search goes far back in few of them.
 _MOST_READ = 640

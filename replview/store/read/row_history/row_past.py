@@ -13,8 +13,8 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.shapes import Shapes, key_values
-from replview.store.read.row_history.steps import STEP_COLUMNS, step_of
 from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, Place, Step
+from replview.store.read.seen import STEP_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
 #: From so many rows on it is the shorter way.

@@ -8,7 +8,7 @@ from typing import Any
 
 from replview.store.read.history_places import BLOCK, PLACED_TIME, IncarnationPlaces
 from replview.store.read.rows import TRANSACTION_COLUMNS, TransactionRow
-from replview.store.read.seen import read_transaction
+from replview.store.read.seen import transaction_of
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import (
     ENDED_TIME,
@@ -270,7 +270,7 @@ class Reader:
         by_number: dict[int, list[tuple[dt.datetime, dt.datetime, TransactionRow]]] = {}
         doubtful = []
         for number, at, mark, *values in rows:
-            row = read_transaction(values, self._session.visibility)
+            row = transaction_of(values, self._session.visibility)
             by_number.setdefault(number, []).append((at, mark, row))
             if row.aborted_changes and row.state not in ("aborted", "rolled back"):
                 doubtful.append(row.id)
