@@ -6,13 +6,16 @@ from functools import wraps
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from replview.features.onboarding import steps
+from replview.catalog.problems import SourceProblem
 from replview.jobs import drafts
 from replview.store.dsn import place_of
 from replview.store.models import SourceDraft
+from replview.store.reachable import DSNError
+from replview.store.secrets import SecretKeyChanged
+from replview.ui.plan_text import PLACES
 
 Kind = SourceDraft.Kind
 _WORDS = {
@@ -130,7 +133,8 @@ View = Callable[[HttpRequest, SourceDraft], HttpResponse]
 def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResponse]]:
     """A view of one step of the user's own draft.
 
-    A draft that expired, is carried out already, or is not that far leads to where it is.
+    A draft that expired, is carried out already, or is not that far leads to where it is. Where the
+    source cannot be read now the page says why.
     """
 
     def decorate(view: View) -> Callable[[HttpRequest, int], HttpResponse]:
@@ -141,13 +145,27 @@ def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResp
                 return gone()
             if draft.state not in drafts.CHANGEABLE:
                 return redirect("draft-progress", draft.pk)
-            if not steps.may_see(draft, name):
-                return redirect(steps.step_url(draft, steps.next_open(draft)))
-            return view(request, draft)
+            if not may_see(draft, name):
+                return redirect(step_url(draft, next_open(draft)))
+            try:
+                return view(request, draft)
+            except SourceProblem as error:
+                return _unreadable(request, draft, name, error.said_at(PLACES))
+            except (DSNError, SecretKeyChanged) as error:
+                trouble = SourceProblem("bad_dsn", str(error), "Enter the address again")
+                return _unreadable(request, draft, name, trouble)
 
         return seen
 
     return decorate
+
+
+def _unreadable(
+    request: HttpRequest, draft: SourceDraft, name: str, trouble: SourceProblem
+) -> HttpResponse:
+    """The source does not answer now: why, and again."""
+    page = {**page_of(draft.kind, name, draft), "trouble": trouble}
+    return render(request, "onboarding/unreadable.html", page, status=502)
 
 
 def gone() -> HttpResponse:
@@ -159,17 +177,17 @@ def go_on(draft: SourceDraft, name: str, **answers: Any) -> HttpResponse:
     """Keep a step's answers and go to the next."""
     if not drafts.keep(draft, **answers):
         return redirect("draft-progress", draft.pk)
-    return redirect(steps.after(draft, name))
+    return redirect(after(draft, name))
 
 
 def page_of(kind: str, name: str, draft: SourceDraft | None = None) -> dict[str, Any]:
     """What the page of every step shows."""
-    words = steps.KINDS[SourceDraft.Kind(kind)]
+    words = KINDS[SourceDraft.Kind(kind)]
     page = {
         "kind": kind,
         "words": words,
         "draft": draft,
-        "steps": steps.links(kind, name, draft),
+        "steps": links(kind, name, draft),
         "back": reverse("source-new"),
     }
     if draft is not None:
@@ -177,6 +195,6 @@ def page_of(kind: str, name: str, draft: SourceDraft | None = None) -> dict[str,
         page |= {
             "name": draft.answers.get("name", ""),
             "place": place_of(address),
-            "back": steps.before(draft, name) if name in steps.names_of(draft) else page["back"],
+            "back": before(draft, name) if name in names_of(draft) else page["back"],
         }
     return page

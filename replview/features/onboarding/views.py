@@ -2,6 +2,7 @@
 way out.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,9 +16,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from replview.access.guard import require
 from replview.access.page import ADMIN, OF_SOURCE, OPERATOR, page
 from replview.access.rights import Role
-from replview.catalog.connections import reading
+from replview.catalog.connections import Connection, reading
 from replview.catalog.doctor_checks import problem
-from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.features.onboarding import (
     checking,
@@ -42,7 +42,6 @@ from replview.store.dsn import full_conninfo
 from replview.store.models import Source, SourceDraft
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
-from replview.ui.plan_text import PLACES
 
 
 @page(role=OPERATOR, nav="sources", of=OF_SOURCE)
@@ -204,8 +203,11 @@ def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
 
 _READ = require_http_methods(["GET", "HEAD", "POST"])
 _DEADLINE_SECONDS = 10.0
-#: What reading a source may raise.
-_TROUBLES = (SourceProblem, DSNError, SecretKeyChanged)
+
+
+def _source_of(draft: SourceDraft) -> AbstractContextManager[Connection]:
+    """The draft's source, to be read. What it raises, or entering it, ``at_step`` shows."""
+    return reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS)
 
 
 @page(role=ADMIN, nav="sources", of={"draft_id": None})
@@ -215,10 +217,7 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Doctor's findings, looked for anew each time; POST goes on."""
     if request.method == "POST" and steps.is_answered(draft, "check"):
         return redirect(steps.after(draft, "check"))
-    try:
-        checked = checking.check(drafts.conninfo_of(draft), draft.kind)
-    except _TROUBLES as error:
-        return _unreadable(request, draft, "check", error)
+    checked = checking.check(drafts.conninfo_of(draft), draft.kind)
     drafts.keep(draft, check={"blocked": checked.blocked, "sql_only": checked.sql_only})
     page = {**page_of(draft.kind, "check", draft), "checked": checked,
             "known": draft.answers.get("known"), "server": draft.answers.get("server")}  # fmt: skip
@@ -230,11 +229,8 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @at_step("tables")
 def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Which tables; POST keeps them."""
-    try:
-        with reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS) as source:
-            choice = table_choice.read_choice(source, draft.answers)
-    except _TROUBLES as error:
-        return _unreadable(request, draft, "tables", error)
+    with _source_of(draft) as source:
+        choice = table_choice.read_choice(source, draft.answers)
     status = 200
     if request.method == "POST":
         chosen = table_choice.read_form(choice, request.POST)
@@ -265,12 +261,9 @@ def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, Any]:
 def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Which columns are not kept; POST keeps those that are shown and shows others, or goes on."""
     shown = request.GET.get("table", column_choice.SUGGESTED)
-    try:
-        with reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS) as source:
-            source_id = draft.source_id or 0
-            choice = column_choice.read_choice(source, draft.answers, shown, source_id)
-    except _TROUBLES as error:
-        return _unreadable(request, draft, "columns", error)
+    with _source_of(draft) as source:
+        source_id = draft.source_id or 0
+        choice = column_choice.read_choice(source, draft.answers, shown, source_id)
     if request.method == "POST":
         rules = column_choice.read_form(choice, request.POST)
         if "show" not in request.POST and "all" not in request.POST:
@@ -289,11 +282,8 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @at_step("options")
 def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """The slot's options, each with what is usual; POST keeps them."""
-    try:
-        with reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS) as source:
-            form = option_choice.form_of(read_server_facts(source), draft.answers)
-    except _TROUBLES as error:
-        return _unreadable(request, draft, "options", error)
+    with _source_of(draft) as source:
+        form = option_choice.form_of(read_server_facts(source), draft.answers)
     status = 200
     if request.method == "POST":
         chosen = option_choice.read_form(form, request.POST)
@@ -328,16 +318,3 @@ def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         else "",
     }
     return render(request, "onboarding/review.html", page, status=409 if changed else 200)
-
-
-def _unreadable(
-    request: HttpRequest, draft: SourceDraft, name: str, error: Exception
-) -> HttpResponse:
-    """The source does not answer now: why, and again."""
-    trouble = (
-        error.said_at(PLACES)
-        if isinstance(error, SourceProblem)
-        else SourceProblem("bad_dsn", str(error), "Enter the address again")
-    )
-    page = {**page_of(draft.kind, name, draft), "trouble": trouble}
-    return render(request, "onboarding/unreadable.html", page, status=502)

@@ -156,24 +156,10 @@ def _failed_at(former: dict[str, Any], facts: dict[str, Any], at: dt.datetime) -
     return former.get("failed_at") if same else None
 
 
-#: pg_replication_slots' own names of what a sample has in columns.
+#: pg_replication_slots' own names of what a sample has in columns → the columns.
 _COLUMNS = {
-    "restart_lsn": "restart_lsn",
-    "confirmed_flush_lsn": "confirmed_flush_lsn",
-    "wal_status": "wal_status",
-    "active": "active",
+    **{name: name for name in _NAMES.split(", ") if name not in ("current_lsn", "safe_wal_bytes")},
     "safe_wal_size": "safe_wal_bytes",
-    "retained_wal_bytes": "retained_wal_bytes",
-    "unconfirmed_wal_bytes": "unconfirmed_wal_bytes",
-    "write_lag_seconds": "write_lag_seconds",
-    "flush_lag_seconds": "flush_lag_seconds",
-    "replay_lag_seconds": "replay_lag_seconds",
-    "spill_txns": "spill_txns",
-    "spill_bytes": "spill_bytes",
-    "stream_txns": "stream_txns",
-    "stream_bytes": "stream_bytes",
-    "total_txns": "total_txns",
-    "total_bytes": "total_bytes",
 }
 #: Of a walsender, what is not its slot's already or tells nothing over time.
 _WALSENDER = (
