@@ -3,16 +3,16 @@
 import json
 import sys
 from argparse import ArgumentParser
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from replview.acts.noting import note_source
-from replview.catalog.connections import reading
+from replview.catalog.connections import Connection, reading
 from replview.catalog.naming import some_of
 from replview.catalog.plan.actor_stamp import StampFacts, read_stamp
-from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.stamp_plan import StampPlan, carry_stamp, plan_install, plan_remove
 from replview.catalog.tables import read_tables
 from replview.management.instance import BY, OPTIONS, PlainCommand
@@ -65,39 +65,41 @@ class Command(PlainCommand):
     def _install(self, conninfo: str, options: dict[str, Any]) -> None:
         if bool(options["table"]) == options["all_tables"]:
             raise CommandError("say which tables: --table SCHEMA.TABLE …, or --all-tables")
-        plan = install_plan(
-            conninfo, options["table"], all_tables=options["all_tables"],
-            revoke=options["revoke_emit"],
-        )  # fmt: skip
+        with _reading(conninfo) as connection:
+            plan = plan_install(
+                connection, options["table"], all_tables=options["all_tables"],
+                revoke=options["revoke_emit"],
+            )  # fmt: skip
         if not plan.statements:
             self.say("nothing to do: these tables are stamped")
-            return
-        if not self._agreed(plan, options):
-            return
-        left = carry(self, conninfo, plan, taking_back=True)
-        note_act(options["dsn"], "actor install")
-        if left:
-            tables = " ".join(step.name for step in left)
-            self.say(f"in use, and not stamped: {tables}. Run later: replview actor install "
-                     f"{_shown(options['dsn'])} --table {tables}")  # fmt: skip
-            sys.exit(1)
-        self.say("installed: each transaction that writes to these tables is stamped from now on")
+        elif self._agreed(plan, options):
+            if left := self._carry_out(conninfo, plan, options):
+                self.say(f"in use, and not stamped: {left}. Run later: replview actor install "
+                         f"{_shown(options['dsn'])} --table {left}")  # fmt: skip
+                sys.exit(1)
+            self.say(
+                "installed: each transaction that writes to these tables is stamped from now on"
+            )
 
     def _remove(self, conninfo: str, options: dict[str, Any]) -> None:
-        plan = remove_plan(conninfo)
+        with _reading(conninfo) as connection:
+            plan = plan_remove(connection)
         if not plan.statements:
             self.say("nothing to do: nothing of the stamp is there")
-            return
-        if not self._agreed(plan, options):
-            return
-        left = carry(self, conninfo, plan, taking_back=False)
-        note_act(options["dsn"], "actor remove")
-        if left:
-            tables = " ".join(step.name for step in left)
-            self.say(f"in use, and still stamped: {tables}. The function stays for them. Run later "
-                     f"again: replview actor remove {_shown(options['dsn'])}")  # fmt: skip
-            sys.exit(1)
-        self.say("removed: nothing of the stamp is left on this database")
+        elif self._agreed(plan, options):
+            if left := self._carry_out(conninfo, plan, options):
+                self.say(f"in use, and still stamped: {left}. The function stays for them. Run "
+                         "later again: replview actor remove "
+                         f"{_shown(options['dsn'])}")  # fmt: skip
+                sys.exit(1)
+            self.say("removed: nothing of the stamp is left on this database")
+
+    def _carry_out(self, conninfo: str, plan: StampPlan, options: dict[str, Any]) -> str:
+        """Run the plan; returns the tables that are left. A removal goes on where it ended."""
+        taking_back = options["action"] == "install"
+        carried = carry_stamp(conninfo, plan, self.say, taking_back=taking_back)
+        note_act(options["dsn"], f"actor {options['action']}")
+        return " ".join(step.name for step in carried.left)
 
     def _status(self, conninfo: str, options: dict[str, Any]) -> None:
         status = read_status(conninfo)
@@ -146,23 +148,8 @@ def note_act(text: str, act: str) -> None:
         note(Action.CHANGED_SOURCE, subject="a database by its DSN", details={"act": act, "by": BY})
 
 
-def install_plan(conninfo: str, tables: list[str], *, all_tables: bool, revoke: bool) -> StampPlan:
-    """What installing would run."""
-    with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-        return plan_install(connection, tables, all_tables=all_tables, revoke=revoke)
-
-
-def remove_plan(conninfo: str) -> StampPlan:
-    """What removing would run."""
-    with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-        return plan_remove(connection)
-
-
-def carry(
-    command: PlainCommand, conninfo: str, plan: StampPlan, *, taking_back: bool
-) -> list[Statement]:
-    """Run the plan; returns the steps that are left to do."""
-    return carry_stamp(conninfo, plan, command.say, taking_back=taking_back).left
+def _reading(conninfo: str) -> AbstractContextManager[Connection]:
+    return reading(conninfo, deadline_seconds=_DEADLINE_SECONDS)
 
 
 def lines_of(plan: StampPlan) -> list[str]:
@@ -232,7 +219,7 @@ class Status:
 
 def read_status(conninfo: str) -> Status:
     """Look at a source."""
-    with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+    with _reading(conninfo) as connection:
         stamp = read_stamp(connection)
         have = {str(table) for table in stamp.tables}
         unstamped = [str(table) for table in read_tables(connection) if str(table) not in have]
