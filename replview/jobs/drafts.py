@@ -17,7 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from replview.jobs.rows import JobRows
-from replview.store.dsn import full_conninfo, set_dsn
+from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source, SourceDraft
 
 #: An address is kept so long after its user last did something.
@@ -51,17 +51,9 @@ def begin_for(user: Any, source: Source) -> SourceDraft:
     )
 
 
-def put_address(draft: SourceDraft, dsn: str, password_ref: str = "") -> None:
-    """Give a draft (not saved) its address, the password sealed. Raises ``DSNError``."""
-    source = Source()
-    set_dsn(source, dsn, password_ref)
-    for name in _ADDRESS:
-        setattr(draft, name, getattr(source, name))
-
-
 def conninfo_of(draft: SourceDraft) -> str:
     """To connect with and never to show. Raises ``DSNError`` or ``SecretKeyChanged``."""
-    return full_conninfo(draft.source or source_for(draft))
+    return full_conninfo(draft.source or draft)
 
 
 def source_for(draft: SourceDraft) -> Source:

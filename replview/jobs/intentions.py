@@ -129,10 +129,7 @@ def anything_left() -> bool:
 
 def conninfo_of(intention: SlotIntention) -> str:
     """To connect with and never to show. Raises ``DSNError`` or ``SecretKeyChanged``."""
-    if intention.source is not None:
-        return full_conninfo(intention.source)
-    address = {name: getattr(intention, name) for name in _ADDRESS}
-    return full_conninfo(Source(name=intention.source_name, **address))
+    return full_conninfo(intention.source or intention)
 
 
 def taken_into_store(

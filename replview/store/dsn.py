@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import conninfo as libpq
 
-from replview.store.models import Source
+from replview.store.models import SlotIntention, Source, SourceDraft
 from replview.store.reachable import DSNError, check_address, check_given
 from replview.store.secrets import seal, unseal
 
@@ -44,7 +44,11 @@ def split_dsn(dsn: str) -> tuple[str, str | None]:
     return libpq.make_conninfo("", **parts), str(password) if password else None
 
 
-def full_conninfo(source: Source) -> str:
+#: What keeps the address of a source.
+HasAddress = Source | SourceDraft | SlotIntention
+
+
+def full_conninfo(source: HasAddress) -> str:
     """The source's conninfo with its password, to connect with and never to show.
 
     Raises ``DSNError``, or ``SecretKeyChanged`` when the password cannot be unsealed.
@@ -68,7 +72,7 @@ def resolve(dsn: str) -> str:
     return value
 
 
-def set_dsn(source: Source, dsn: str, password_ref: str = "", *, known: str = "") -> None:
+def set_dsn(source: HasAddress, dsn: str, password_ref: str = "", *, known: str = "") -> None:
     """Give a source (not yet saved) its address and its sealed password, or the place where the
     password is. Raises ``DSNError``.
     """

@@ -9,7 +9,7 @@ from replview.catalog.connections import reading
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.jobs import drafts
-from replview.store.dsn import conninfo_from, place_of
+from replview.store.dsn import conninfo_from, place_of, set_dsn
 from replview.store.models import Source, SourceDraft
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
@@ -218,7 +218,7 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
     former = {name: getattr(draft, name) for name in kept}
     dsn, reference = dsn_of(form)
     try:
-        drafts.put_address(draft, dsn, reference)
+        set_dsn(draft, dsn, reference)
         for name, value in former.items():
             setattr(draft, name, value)
         conninfo = drafts.conninfo_of(draft)
