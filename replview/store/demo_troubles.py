@@ -1,6 +1,6 @@
-"""The demo's troubles: what somebody wishes, and what the process that makes them tells.
+"""The demo's troubles: what is asked for, and what the process that makes them reports.
 
-A page or a command writes the wish, the process obeys and writes how far it is: two rows of
+A page or a command writes the request, the process obeys and writes how far it is: two rows of
 ``setting`` a trouble, each with one writer. Outside a demo nobody writes or reads them.
 """
 
@@ -43,8 +43,8 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A trouble as the process that makes it last told, with the wish."""
+class Reported:
+    """A trouble as the process that makes it last reported, with the request."""
 
     name: str
     wanted: bool = False
@@ -69,7 +69,7 @@ class Told:
         return self.wanted
 
 
-def wish(name: str, wanted: bool, by: str) -> None:
+def request(name: str, wanted: bool, by: str) -> None:
     """Ask for a trouble, or for its end. Raises ``ValueError`` for a name that is none."""
     if name not in NAMES:
         raise ValueError(f"no such trouble: {name}")
@@ -107,10 +107,10 @@ def maker_is_alive() -> bool:
     return row is not None and (timezone.now() - row.changed_at).total_seconds() < SILENT_SECONDS
 
 
-def read() -> list[Told]:
+def read() -> list[Reported]:
     """Every trouble, in the order of ``NAMES``."""
     rows = {row.name: row for row in Setting.objects.filter(name__startswith="trouble.")}
-    return [_told(name, rows) for name in NAMES]
+    return [_reported(name, rows) for name in NAMES]
 
 
 def is_known(name: str) -> bool:
@@ -118,10 +118,10 @@ def is_known(name: str) -> bool:
     return name in NAMES
 
 
-def _told(name: str, rows: Mapping[str, Setting]) -> Told:
+def _reported(name: str, rows: Mapping[str, Setting]) -> Reported:
     asked, told = rows.get(_WISH.format(name)), rows.get(_STATE.format(name))
     state: dict[str, Any] = told.value if told else {}
-    return Told(
+    return Reported(
         name=name,
         wanted=bool(asked and asked.value.get("wanted")),
         by=asked.changed_by if asked else "",

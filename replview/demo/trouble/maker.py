@@ -136,7 +136,7 @@ class Course(threading.Thread):
         self.wanted.clear()
         try:
             with orm_connection():
-                troubles.wish(self.trouble.name, False, _MAKER)
+                troubles.request(self.trouble.name, False, _MAKER)
         except StoreError as error:
             log.warning("%s: cannot be called off: %s", self.trouble.name, one_line(error))
 
@@ -260,7 +260,7 @@ def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
             with orm_connection():
                 ensure_rules(made)
                 for trouble in made:
-                    troubles.wish(trouble.name, False, "the demo")
+                    troubles.request(trouble.name, False, "the demo")
                     troubles.tell(trouble.name, troubles.State.OFF)
             return True
         except (psycopg.Error, StoreError) as error:

@@ -58,7 +58,7 @@ def _opener(line: "Line", step: Step) -> str:
 def _words(change: ChangeLine) -> str:
     html = f"{chip_html('key changed')} " if change.key_changed else ""
     if change.words:
-        html += f'<span class="line-said">{escape(change.words)}</span> '
+        html += f'<span class="line-words">{escape(change.words)}</span> '
     html += ", ".join(map(_part, change.parts))
     if change.more:
         html += f' <span class="line-more">+{count_words(change.more)} more</span>'

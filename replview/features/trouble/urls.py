@@ -6,5 +6,5 @@ from replview.features.trouble import views as trouble
 
 urlpatterns = [
     path("trouble/", trouble.trouble, name="trouble"),
-    path("trouble/<slug:name>/<slug:action>/", trouble.wish, name="trouble-wish"),
+    path("trouble/<slug:name>/<slug:action>/", trouble.ask, name="trouble-request"),
 ]

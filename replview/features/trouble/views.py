@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.page import OPERATOR, VIEWER, Nav, page
 from replview.store import demo_troubles as troubles
-from replview.store.demo_troubles import State, Told
+from replview.store.demo_troubles import Reported, State
 from replview.store.models import Alert, AlertRule
 from replview.store.write.access_record import Action, note
 from replview.text.formats import age_words, plural
@@ -124,7 +124,7 @@ def links(words: Words) -> list[tuple[str, str]]:
 class Card:
     """One trouble."""
 
-    trouble: Told
+    trouble: Reported
     words: Words
     #: Word and address.
     links: list[tuple[str, str]]
@@ -205,7 +205,7 @@ def _sentence(cards: list[Card], alive: bool) -> dict[str, str]:
     }
 
 
-def _alerts(known: list[Told]) -> dict[str, list[Alert]]:
+def _alerts(known: list[Reported]) -> dict[str, list[Alert]]:
     """What fires of the kinds that see a trouble, since it began; nothing of one that is off."""
     on = [one for one in known if one.state != State.OFF and one.asked_at is not None]
     kinds = {kind for one in on for kind in WORDS[one.name].kinds}
@@ -239,12 +239,12 @@ def trouble(request: HttpRequest) -> HttpResponse:
 
 @page(role=OPERATOR, of={"name": None, "action": None})
 @require_POST
-def wish(request: HttpRequest, name: str, action: str) -> HttpResponse:
+def ask(request: HttpRequest, name: str, action: str) -> HttpResponse:
     """Ask for a trouble, or for its end."""
     _only_in_a_demo()
     if not troubles.is_known(name) or action not in ("start", "end"):
         raise Http404("there is no such trouble")
-    troubles.wish(name, action == "start", request.user.get_username())
+    troubles.request(name, action == "start", request.user.get_username())
     note(Action.CHANGED_SETTINGS, subject=f"trouble {name}: {action}")
     return redirect(f"{reverse('trouble')}#{name}")
 

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from replview.management.instance import BY, InstanceCommand, table_of
 from replview.store import demo_troubles as troubles
-from replview.store.demo_troubles import State, Told
+from replview.store.demo_troubles import Reported, State
 from replview.store.write.access_record import Action, note
 
 #: How long a trouble may take to come or to go before the command stops waiting.
@@ -51,14 +51,14 @@ class Command(InstanceCommand):
     def _ask(self, name: str, wanted: bool, *, wait: bool) -> None:
         if not troubles.maker_is_alive():
             raise CommandError("the demo's process for trouble does not answer; see its log")
-        troubles.wish(name, wanted, BY)
+        troubles.request(name, wanted, BY)
         act = "start" if wanted else "end"
         note(Action.CHANGED_SETTINGS, subject=f"trouble {name}: {act}")
         if not wait:
             return self.say(f"{name}: asked to {'begin' if wanted else 'end'}")
         deadline = time.monotonic() + _WAIT_SECONDS
-        while (trouble := _told(name)).state != (State.ON if wanted else State.OFF):
-            # A wish is heard after a moment: what is over before it was heard is of last time.
+        while (trouble := _reported(name)).state != (State.ON if wanted else State.OFF):
+            # A request is heard after a moment: what is over before it was heard is of last time.
             if wanted and not trouble.wanted:
                 raise CommandError(f"{name} did not come. {trouble.note}".strip())
             if time.monotonic() > deadline:
@@ -75,11 +75,11 @@ class Command(InstanceCommand):
         return self.say(table_of([heading, *([value or "" for value in r.values()] for r in rows)]))
 
 
-def _told(name: str) -> Told:
+def _reported(name: str) -> Reported:
     return next(trouble for trouble in troubles.read() if trouble.name == name)
 
 
-def _facts(trouble: Told) -> dict[str, str | None]:
+def _facts(trouble: Reported) -> dict[str, str | None]:
     on = trouble.state != State.OFF
     return {
         "name": trouble.name,

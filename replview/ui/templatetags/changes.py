@@ -107,7 +107,7 @@ def _wide(line: Line, label: str, body: str) -> str:
     """A comparison over the whole width, under its name."""
     return (
         f'<div class="diff-line diff-wide"><div class="diff-wide-head">{_name(line)}'
-        f'<span class="diff-said">{escape(label)}</span></div>{body}</div>'
+        f'<span class="diff-summary">{escape(label)}</span></div>{body}</div>'
     )
 
 

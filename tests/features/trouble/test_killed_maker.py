@@ -50,7 +50,7 @@ def test_the_next_one_cleans_up_what_a_killed_one_left(source, tmp_path: Path) -
         kind(Place(dsn=source.dsn, data=tmp_path)) for kind in KINDS if kind.name in MADE
     ]
     for trouble in made:
-        troubles.wish(trouble.name, True, "somebody")
+        troubles.request(trouble.name, True, "somebody")
         troubles.tell(trouble.name, troubles.State.ON)
         switch_on(trouble)
     with subprocess.Popen(
