@@ -88,7 +88,7 @@ _SHARE = 0.8
 
 
 @dataclass(slots=True, kw_only=True)
-class Row:
+class HoldingRow:
     """A line of the block: a name, and one value."""
 
     name: str
@@ -106,7 +106,7 @@ class Holding:
     slot: Slot
     looked_at: datetime | None
     retained_wal_bytes: int | None
-    rows: list[Row] = field(default_factory=list)
+    rows: list[HoldingRow] = field(default_factory=list)
     sentence: str = ""
 
 
@@ -126,13 +126,18 @@ def holding_of(slot: Slot, state: SourceState, now: datetime, first: Transaction
     return made
 
 
-def _slot_rows(horizon: dict[str, Any] | None) -> list[Row]:
+def _slot_rows(horizon: dict[str, Any] | None) -> list[HoldingRow]:
     if horizon is None:
         unknown = "not on the source when last looked at"
-        return [Row(name="restart_lsn", unknown=unknown), Row(name="catalog_xmin", unknown=unknown)]
+        return [
+            HoldingRow(name="restart_lsn", unknown=unknown),
+            HoldingRow(name="catalog_xmin", unknown=unknown),
+        ]
     lsn = horizon.get("restart_lsn")
     rows = [
-        Row(name="restart_lsn", lsn=lsn or "", unknown="" if lsn else "none: it keeps no WAL"),
+        HoldingRow(
+            name="restart_lsn", lsn=lsn or "", unknown="" if lsn else "none: it keeps no WAL"
+        ),
         _xmin_row("catalog_xmin", horizon, "Rows of the catalogs deleted since then are kept"),
     ]
     if horizon.get("xmin_age") is not None:
@@ -140,53 +145,61 @@ def _slot_rows(horizon: dict[str, Any] | None) -> list[Row]:
     return rows
 
 
-def _xmin_row(name: str, horizon: dict[str, Any], why: str) -> Row:
+def _xmin_row(name: str, horizon: dict[str, Any], why: str) -> HoldingRow:
     age = horizon.get(f"{name}_age")
     if age is None:
-        return Row(name=name, text="none")
-    return Row(name=name, text=_back(age), tip=f"{name} {horizon[name]}. {why}")
+        return HoldingRow(name=name, text="none")
+    return HoldingRow(name=name, text=_back(age), tip=f"{name} {horizon[name]}. {why}")
 
 
-def _prepared_row(holders: list[Holder], state: SourceState) -> Row:
+def _prepared_row(holders: list[Holder], state: SourceState) -> HoldingRow:
     name = "Prepared transactions"
     if state.prepared is None:
-        return Row(name=name, unknown="not looked at yet")
+        return HoldingRow(name=name, unknown="not looked at yet")
     prepared = [holder for holder in holders if holder.kind == "prepared"]
     if not prepared:
-        return Row(name=name, text="none")
+        return HoldingRow(name=name, text="none")
     oldest = min(prepared, key=lambda holder: (holder.since is None, holder.since))
     more = "+" if state.prepared_limit else ""
-    return Row(name=f"Prepared, {count_words(len(prepared))}{more}, oldest", since=oldest.since,
-               tip=f"{oldest.name}, in every database of the source")  # fmt: skip
+    return HoldingRow(
+        name=f"Prepared, {count_words(len(prepared))}{more}, oldest",
+        since=oldest.since,
+        tip=f"{oldest.name}, in every database of the source",
+    )
 
 
-def _running_row(holders: list[Holder], state: SourceState) -> Row:
+def _running_row(holders: list[Holder], state: SourceState) -> HoldingRow:
     name = "Running transactions"
     if state.running is None:
-        return Row(name=name, unknown="not looked at yet")
+        return HoldingRow(name=name, unknown="not looked at yet")
     running = [holder for holder in holders if holder.kind == "running"]
     if not running:
-        return Row(name=name, text="none")
+        return HoldingRow(name=name, text="none")
     oldest = max(running, key=lambda holder: holder.oldest)
     tip = f"{oldest.detail}, {_back(oldest.oldest)}".lstrip(", ")
     if oldest.since is None:
-        return Row(name=f"Running, {oldest.name}", unknown="needs pg_read_all_stats", tip=tip)
-    return Row(name=f"Running, {oldest.name}", since=oldest.since, tip=tip)
+        return HoldingRow(
+            name=f"Running, {oldest.name}", unknown="needs pg_read_all_stats", tip=tip
+        )
+    return HoldingRow(name=f"Running, {oldest.name}", since=oldest.since, tip=tip)
 
 
-def _standby_row(state: SourceState) -> Row:
+def _standby_row(state: SourceState) -> HoldingRow:
     name = "Standby feedback"
     known = state.holders.get("standbys")
     if known is None:
-        return Row(name=name, unknown="not looked at yet")
+        return HoldingRow(name=name, unknown="not looked at yet")
     if not known:
-        return Row(name=name, text="no standby")
+        return HoldingRow(name=name, text="no standby")
     feeding = list(standbys(state))
     if not feeding:
-        return Row(name=name, text="off", tip=f"{plural(len(known), 'standby', 'standbys')}, "
-                   "none sends hot_standby_feedback")  # fmt: skip
+        return HoldingRow(
+            name=name,
+            text="off",
+            tip=f"{plural(len(known), 'standby', 'standbys')}, none sends hot_standby_feedback",
+        )
     oldest = max(feeding, key=lambda holder: holder.oldest)
-    return Row(name=name, text=_back(oldest.oldest), tip=oldest.name)
+    return HoldingRow(name=name, text=_back(oldest.oldest), tip=oldest.name)
 
 
 def _sentence(

@@ -210,7 +210,7 @@ WAITS_FOR_NONE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class StandbyLine:
     """One standby: its name, a level's name for the symbol, and a sentence."""
 
     standby: str
@@ -225,7 +225,7 @@ class Failover:
     words: str = ""
     #: Why it is unknown; then there is no answer.
     unknown: str = ""
-    lines: list[Line] = field(default_factory=list)
+    lines: list[StandbyLine] = field(default_factory=list)
     warning: str = ""
     steps: list[Step] = field(default_factory=list)
 
@@ -281,13 +281,13 @@ def _of_copy(server: ServerSlot) -> Failover:
     return Failover(words="yes: synced, not temporary, not invalidated")
 
 
-def _line(one: OnStandby) -> Line:
+def _line(one: OnStandby) -> StandbyLine:
     if one.ready:
         words = "ready: synced, permanent, valid"
         if not one.lacking:
-            return Line(standby=one.standby, level="ok", words=words)
+            return StandbyLine(standby=one.standby, level="ok", words=words)
         words += f"; but it lacks {', '.join(one.lacking)}: it does not follow any more"
-        return Line(standby=one.standby, level="look", words=words)
+        return StandbyLine(standby=one.standby, level="look", words=words)
     level = "unknown" if one.ready is None else "look"
     words = {
         "missing": "not there",
@@ -298,7 +298,7 @@ def _line(one: OnStandby) -> Line:
     }[one.why]
     if one.lacking:
         words += f"; lacks {', '.join(one.lacking)}"
-    return Line(standby=one.standby, level=level, words=words)
+    return StandbyLine(standby=one.standby, level=level, words=words)
 
 
 def _switch_on(server: ServerSlot) -> Step:

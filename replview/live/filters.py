@@ -26,7 +26,7 @@ _LIST_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class LiveFilter:
     """An empty filter lets everything through."""
 
     #: ``schema.table``
@@ -38,7 +38,7 @@ class Filters:
     states: frozenset[str] = frozenset()
 
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> "Filters":
+    def from_words(cls, words: Mapping[str, Any]) -> "LiveFilter":
         """From an address's parameters or a socket's message; what is unknown is left out."""
         ops = str(words.get("ops") or OPERATIONS).upper()
         return cls(
@@ -53,7 +53,7 @@ class Filters:
     @property
     def everything(self) -> bool:
         """No filter is set."""
-        return self == Filters()
+        return self == LiveFilter()
 
     @property
     def only_open(self) -> bool:

@@ -25,7 +25,7 @@ from replview.access.visibility import use_visibility
 from replview.jobs import drafts
 from replview.live import events, reading, stretches
 from replview.live.allowed import guarded, seen_of, until_signed_out, visibility_of
-from replview.live.filters import Filters
+from replview.live.filters import LiveFilter
 from replview.live.hub import Feed, end, the_hub
 from replview.live.stretches import Stretch
 from replview.live.watcher import Watcher, cursor_of, now_ms
@@ -218,7 +218,7 @@ class LiveSocket(JSONSocket):
     async def _start(self, message: dict[str, Any], feed: Feed) -> None:
         """Begin, or go on from a cursor: nothing between it and now is left out in silence."""
         self.watcher.acknowledges = bool(message.get("acks"))
-        self.watcher.filters = Filters.from_words(message.get("filters") or {})
+        self.watcher.filters = LiveFilter.from_words(message.get("filters") or {})
         cursor = message.get("cursor")
         if not cursor:
             await self._send_history(feed)
@@ -254,7 +254,7 @@ class LiveSocket(JSONSocket):
         self.watcher.go()
 
     async def _change_filters(self, message: dict[str, Any], feed: Feed) -> None:
-        self.watcher.filters = Filters.from_words(message.get("filters") or {})
+        self.watcher.filters = LiveFilter.from_words(message.get("filters") or {})
         await self._send_history(feed)
 
     async def _send_history(self, feed: Feed) -> None:

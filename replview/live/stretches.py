@@ -9,7 +9,7 @@ from typing import Any
 from channels.db import DatabaseSyncToAsync
 
 from replview.access.visibility import reading_session
-from replview.live.filters import Filters
+from replview.live.filters import LiveFilter
 from replview.live.reading import READ_LIMIT, Names, Summary, marker
 from replview.store.models import SlotIncarnation
 from replview.store.read import history
@@ -63,7 +63,7 @@ def _with_ended(
     return sorted(merged, key=lambda summary: (summary.data["seq"], not summary.data["placed"]))
 
 
-def _let_through(summaries: Iterable[Summary], filters: Filters) -> list[Summary]:
+def _let_through(summaries: Iterable[Summary], filters: LiveFilter) -> list[Summary]:
     summaries = list(summaries)
     hits = None
     if filters.text:
@@ -74,7 +74,7 @@ def _let_through(summaries: Iterable[Summary], filters: Filters) -> list[Summary
 
 
 def read_before(
-    slot_id: int, incarnation_id: int, before: int | None, filters: Filters, wanted: int
+    slot_id: int, incarnation_id: int, before: int | None, filters: LiveFilter, wanted: int
 ) -> Stretch:
     """The last ``wanted`` matching transactions before a place (None: the end of history)."""
     names = Names()
@@ -115,7 +115,7 @@ def _markers_since(
 
 
 def read_between(
-    slot_id: int, incarnation_id: int, after: int, up_to: int, filters: Filters, limit: int
+    slot_id: int, incarnation_id: int, after: int, up_to: int, filters: LiveFilter, limit: int
 ) -> Stretch:
     """The newest ``limit`` of those after one place and up to another, both known."""
     names = Names()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from replview.access.visibility import current_visibility
-from replview.live.filters import Filters
+from replview.live.filters import LiveFilter
 from replview.live.hub import Feed
 from replview.live.reading import News, Search, Summary
 from replview.store.read.visibility import Visibility
@@ -125,7 +125,7 @@ class Watcher:
 
     def __init__(self, send: Send, visibility: Visibility | None = None) -> None:
         """``visibility``: what the browser's user may see."""
-        self.filters = Filters()
+        self.filters = LiveFilter()
         self.visibility = visibility or current_visibility()
         self.mailbox = Mailbox()
         #: The browser sends ``ack``; without it only the socket's own flow control holds us back.

@@ -105,7 +105,7 @@ _LONGEST_QUERY = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SavedChoice:
     """A saved filter in the menu."""
 
     id: int
@@ -121,7 +121,7 @@ class Saved:
     page: str
     #: The present filter, as it would be saved; empty: there is nothing to save.
     query: str
-    choices: list[Choice]
+    choices: list[SavedChoice]
 
 
 def saved_filters(request: HttpRequest, page: str) -> Saved:
@@ -129,7 +129,7 @@ def saved_filters(request: HttpRequest, page: str) -> Saved:
     query = filter_query(request.GET)
     found = SavedFilter.objects.filter(user=_user(request), page=page)[:_MOST]
     choices = [
-        Choice(one.pk, one.name, f"{reverse(page)}?{one.query}", one.query == query)
+        SavedChoice(one.pk, one.name, f"{reverse(page)}?{one.query}", one.query == query)
         for one in found
     ]
     return Saved(page, query, choices)

@@ -64,7 +64,7 @@ def kind_of(name: str) -> Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line."""
 
     event: SlotEvent
@@ -88,7 +88,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KindChoice:
     """A kind in the menu: whether it is chosen, and the query that turns it."""
 
     name: str
@@ -97,10 +97,10 @@ class Choice:
     query: str
 
 
-def lines_of(events: Iterable[SlotEvent], kinds: list[str]) -> list[Line]:
+def lines_of(events: Iterable[SlotEvent], kinds: list[str]) -> list[LogLine]:
     """The lines of a page of the log that is narrowed to ``kinds``."""
     return [
-        Line(event, kind_of(event.kind), detail_of(event.detail), query_of(kinds, event.pk))
+        LogLine(event, kind_of(event.kind), detail_of(event.detail), query_of(kinds, event.pk))
         for event in events
     ]
 
@@ -113,14 +113,14 @@ def query_of(kinds: Iterable[str], start: int | None = None) -> str:
     return urlencode(pairs)
 
 
-def choices_of(chosen: list[str]) -> list[Choice]:
+def choices_of(chosen: list[str]) -> list[KindChoice]:
     """Every kind there is, and those that were asked for by name."""
     names = [*KINDS, *(name for name in chosen if name not in KINDS)]
     found = []
     for name in names:
         rest = [other for other in chosen if other != name]
         turned = rest if name in chosen else [*chosen, name]
-        found.append(Choice(name, kind_of(name), name in chosen, query_of(turned)))
+        found.append(KindChoice(name, kind_of(name), name in chosen, query_of(turned)))
     return found
 
 

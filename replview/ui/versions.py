@@ -155,7 +155,7 @@ def carried_words(carried: Mapping[tuple[str, str], Carried] | None, pair: tuple
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ColumnChange:
     """One column before and after."""
 
     #: ``same``, ``added``, ``dropped``, ``renamed`` or ``changed``.
@@ -191,11 +191,11 @@ class TableChange:
 class Diff:
     """Two versions compared: changed columns first, each part in the order of the table."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ColumnChange, ...]
     table: tuple[TableChange, ...] = field(default=())
 
     @property
-    def changed(self) -> list[Row]:
+    def changed(self) -> list[ColumnChange]:
         """The columns that are not the same."""
         return [row for row in self.rows if row.kind != "same"]
 
@@ -235,13 +235,13 @@ def compare(
             pair = (renamed_to[column.name], column.name)
             rows.append(_renamed(old[pair[0]], column, pairs[pair], carried, pair))
         elif column.name not in old:
-            rows.append(Row("added", None, column, ("added",), notes.get(column.name, "")))
+            rows.append(ColumnChange("added", None, column, ("added",), notes.get(column.name, "")))
         else:
             rows.append(_both(old[column.name], column, column.name in stable))
     gone = {old_name for old_name, _ in pairs}
     for place, column in enumerate(before.columns):
         if column.name not in new and column.name not in gone:
-            row = Row("dropped", column, None, ("dropped",), notes.get(column.name, ""))
+            row = ColumnChange("dropped", column, None, ("dropped",), notes.get(column.name, ""))
             rows.insert(_place_of(rows, before.columns, place), row)
     rows.sort(key=lambda row: row.kind == "same")
     return Diff(tuple(rows), tuple(_table_changes(before, after)))
@@ -265,13 +265,13 @@ def _renamed(
     evidence: str,
     carried: Mapping[tuple[str, str], Carried] | None,
     pair: tuple[str, str],
-) -> Row:
+) -> ColumnChange:
     words = ["likely renamed", *_key_words(old, new)]
     reasons = [part for part in (evidence, carried_words(carried, pair)) if part]
-    return Row("renamed", old, new, tuple(words), "; ".join(reasons))
+    return ColumnChange("renamed", old, new, tuple(words), "; ".join(reasons))
 
 
-def _both(old: Column, new: Column, stable: bool) -> Row:
+def _both(old: Column, new: Column, stable: bool) -> ColumnChange:
     words, reasons = [], []
     if old.type_id != new.type_id:
         words.append("type changed")
@@ -283,7 +283,7 @@ def _both(old: Column, new: Column, stable: bool) -> Row:
     if not stable:
         words.append("moved")
         reasons.append("dropped and added anew, or the table was: its values may be others")
-    return Row("changed" if words else "same", old, new, tuple(words), "; ".join(reasons))
+    return ColumnChange("changed" if words else "same", old, new, tuple(words), "; ".join(reasons))
 
 
 def _key_words(old: Column, new: Column) -> list[str]:
@@ -292,7 +292,7 @@ def _key_words(old: Column, new: Column) -> list[str]:
     return ["key"] if new.key else ["key no more"]
 
 
-def _place_of(rows: Sequence[Row], columns: Sequence[Column], place: int) -> int:
+def _place_of(rows: Sequence[ColumnChange], columns: Sequence[Column], place: int) -> int:
     """Where a column that is gone stood, among those of now: behind the one it stood behind."""
     above = {column.name for column in columns[:place]}
     found = [n for n, row in enumerate(rows) if row.before and row.before.name in above]
@@ -311,7 +311,7 @@ def _table_changes(before: Shape, after: Shape) -> Iterable[TableChange]:
         yield TableChange("rows known by", *names)
 
 
-def _in_short(row: Row, alone: bool) -> str:
+def _in_short(row: ColumnChange, alone: bool) -> str:
     if row.kind == "added" and row.after:
         return f"+ {row.after.name}" + (f" {row.after.type}" if alone and row.after.type else "")
     if row.kind == "dropped" and row.before:

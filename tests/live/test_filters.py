@@ -2,7 +2,7 @@
 
 import pytest
 
-from replview.live.filters import Filters
+from replview.live.filters import LiveFilter
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from replview.live.filters import Filters
     ],
 )
 def test_it_knows_when_history_need_not_be_searched(states: str, only_open: bool) -> None:
-    assert Filters.from_words({"states": states}).only_open is only_open
+    assert LiveFilter.from_words({"states": states}).only_open is only_open

@@ -37,7 +37,7 @@ _TEXT_LIMIT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordQuery:
     """What the address asks for; anything else is as if not asked."""
 
     action: str = ""
@@ -92,10 +92,10 @@ class Wanted:
         return f"{reverse('access-record-file')}?{query}"
 
 
-def wanted_of(request: HttpRequest) -> Wanted:
+def wanted_of(request: HttpRequest) -> RecordQuery:
     """Read the address; whatever cannot be meant is left out."""
     asked = Params(request.GET)
-    return Wanted(
+    return RecordQuery(
         action=asked.choice("action", Action.values),
         user=asked.text("user", _TEXT_LIMIT),
         source=asked.text("source", _TEXT_LIMIT),
@@ -107,7 +107,7 @@ def wanted_of(request: HttpRequest) -> Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Menu:
     """A menu of the toolbar: its word, what is chosen, and (word, address, chosen)."""
 
     word: str
@@ -115,7 +115,7 @@ class Choice:
     entries: list[tuple[str, str, bool]]
 
 
-def choices(wanted: Wanted) -> list[Choice]:
+def choices(wanted: RecordQuery) -> list[Menu]:
     """The toolbar's menus."""
     actions = [(str(action.label), str(action.value)) for action in Action]
     vias = [(str(via.label), str(via.value)) for via in Via]
@@ -127,12 +127,12 @@ def choices(wanted: Wanted) -> list[Choice]:
     ]
 
 
-def _choice(wanted: Wanted, word: str, name: str, values: list[tuple[str, str]]) -> Choice:
+def _choice(wanted: RecordQuery, word: str, name: str, values: list[tuple[str, str]]) -> Menu:
     now = getattr(wanted, name)
     entries = [("Any", wanted.url(**{name: ""}), not now)]
     entries += [(label, wanted.url(**{name: value}), value == now) for label, value in values]
     chosen = next((label for label, value in values if value == now), now)
-    return Choice(word, chosen, entries)
+    return Menu(word, chosen, entries)
 
 
 PAGE_RECORDS = 100
@@ -189,10 +189,10 @@ class Line:
 class AccessPage:
     """What the page shows."""
 
-    wanted: Wanted
+    wanted: RecordQuery
     lines: list[Line]
     following_url: str
-    choices: list[Choice]
+    choices: list[Menu]
 
     @property
     def title(self) -> str:
@@ -224,7 +224,7 @@ class AccessPage:
     @property
     def clear_url(self) -> str:
         """Without filters."""
-        return Wanted(range=self.wanted.range).url()
+        return RecordQuery(range=self.wanted.range).url()
 
     @property
     def all_url(self) -> str:

@@ -20,7 +20,7 @@ _DEFAULT_RANGE = "30d"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ActorsQuery:
     """What the address asks for; anything else is as if not asked."""
 
     q: str = ""
@@ -62,12 +62,12 @@ class Wanted:
         return "today (UTC)" if days == 1 else f"in the last {days} days"
 
 
-def wanted_of(request: HttpRequest) -> Wanted:
+def wanted_of(request: HttpRequest) -> ActorsQuery:
     """Read the address; whatever cannot be meant is left out."""
     asked = Params(request.GET)
     place, tilde, name = asked.text("after", 400, strip=False).partition("~")
     order = whole_number(place) if tilde else None
-    return Wanted(
+    return ActorsQuery(
         q=asked.text("q"),
         sort=asked.choice("sort", SORTS, "last"),
         range=asked.choice("range", RANGES, _DEFAULT_RANGE),

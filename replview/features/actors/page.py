@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.access.visibility import reading_session
-from replview.features.actors.filters import RANGES, SORT_WORDS, Wanted
+from replview.features.actors.filters import RANGES, SORT_WORDS, ActorsQuery
 from replview.store.models import Slot
 from replview.store.read.transactions.listing import find_transactions
 from replview.store.read.transactions.transaction_filter import TransactionFilter
@@ -123,7 +123,7 @@ class ActorsPage:
     """The list."""
 
     slot: Slot
-    wanted: Wanted
+    wanted: ActorsQuery
     found: ActorList
     rows: list[ActorRow]
     left_out: int
@@ -168,7 +168,7 @@ class ActorsPage:
         return round(100 * self.found.unknown / max(self.found.transactions, 1))
 
 
-def read_actors_page(slot: Slot, wanted: Wanted, today: dt.date) -> ActorsPage:
+def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsPage:
     """The list, in three queries."""
     span = span_of(slot.pk, wanted.first_day(today))
     found = actors_of(span, text=wanted.q, sort=wanted.sort, after=wanted.after, limit=PAGE_ACTORS)
@@ -219,7 +219,7 @@ class ActorPage:
     """The page of one actor; an empty name is nobody named."""
 
     slot: Slot
-    wanted: Wanted
+    wanted: ActorsQuery
     actor: str
     today: dt.date
     #: None: nothing in the span.
@@ -281,7 +281,7 @@ class ActorPage:
 
 
 def read_actor_page(
-    slot: Slot, actor: str, wanted: Wanted, today: dt.date, recorded_since: dt.date | None
+    slot: Slot, actor: str, wanted: ActorsQuery, today: dt.date, recorded_since: dt.date | None
 ) -> ActorPage:
     """One actor's page."""
     span = span_of(slot.pk, wanted.first_day(today))

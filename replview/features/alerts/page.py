@@ -32,7 +32,7 @@ _TEXT_LIMIT = 130
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AlertsQuery:
     """What the address asks for; anything else is as if not asked."""
 
     #: A rule's number.
@@ -90,10 +90,10 @@ class Wanted:
         return alerts.order_by("-fired_at", "-pk")
 
 
-def wanted_of(request: HttpRequest) -> Wanted:
+def wanted_of(request: HttpRequest) -> AlertsQuery:
     """Read the address; whatever cannot be meant is left out."""
     asked = Params(request.GET)
-    return Wanted(
+    return AlertsQuery(
         rule=asked.number("rule"),
         kind=asked.choice("kind", KINDS),
         source=asked.text("source", _TEXT_LIMIT),
@@ -124,7 +124,7 @@ _RELATED = ("rule", "source", "slot")
 class AlertsPage:
     """What the page shows."""
 
-    wanted: Wanted
+    wanted: AlertsQuery
     now: dt.datetime
     firing: list[AlertLine] = field(default_factory=list)
     history: list[AlertLine] = field(default_factory=list)
@@ -150,7 +150,7 @@ class AlertsPage:
     @property
     def clear_url(self) -> str:
         """Without filters."""
-        return Wanted(range=self.wanted.range).url()
+        return AlertsQuery(range=self.wanted.range).url()
 
     @property
     def all_url(self) -> str:
@@ -230,7 +230,7 @@ class AlertsPage:
         }
 
 
-def read_alerts_page(wanted: Wanted) -> AlertsPage:
+def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
     """Five queries."""
     now = timezone.now()
     alerts = wanted.narrow(Alert.objects.select_related(*_RELATED))

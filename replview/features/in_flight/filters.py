@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from replview.features.in_flight.queries import Wanted
+from replview.features.in_flight.queries import OpenWanted
 from replview.store.models import Slot
 from replview.text.formats import NO_BREAK, age_words
 from replview.ui.params import Params
@@ -26,7 +26,7 @@ _AGE_MAX = 366 * 86400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class InFlightQuery:
     """An empty filter lets everything through."""
 
     source: str = ""
@@ -40,7 +40,7 @@ class Filters:
     chosen: int | None = None
 
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> "Filters":
+    def from_words(cls, words: Mapping[str, Any]) -> "InFlightQuery":
         """From an address's parameters; what is not understood is left out."""
         asked = Params(words)
         return cls(
@@ -121,9 +121,9 @@ class Filters:
             not self.slot or str(slot) == self.slot
         )
 
-    def wanted(self, incarnations: list[int], now: datetime, *, whole: bool = False) -> Wanted:
+    def wanted(self, incarnations: list[int], now: datetime, *, whole: bool = False) -> OpenWanted:
         """What to read; ``whole`` leaves out what narrows it."""
         if whole:
-            return Wanted(incarnations=incarnations)
+            return OpenWanted(incarnations=incarnations)
         older = now - timedelta(seconds=self.older_seconds) if self.older_seconds else None
-        return Wanted(incarnations=incarnations, state=self.state, until=older, text=self.text)
+        return OpenWanted(incarnations=incarnations, state=self.state, until=older, text=self.text)

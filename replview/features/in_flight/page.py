@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from replview.access.visibility import reading_session
 from replview.features.in_flight import queries as store
-from replview.features.in_flight.filters import Filters
+from replview.features.in_flight.filters import InFlightQuery
 from replview.features.in_flight.rows import ElsewhereRow, EndedRow, InFlightRow, elsewhere_rows
 from replview.health.holding import Holding, holding_of
 from replview.health.open_transactions import OpenRow, touched_by
@@ -121,7 +121,7 @@ class InFlight:
     """The page's content."""
 
     scope: Scope
-    filters: Filters
+    filters: InFlightQuery
     revision: str
     whole: Numbers
     numbers: Numbers
@@ -149,7 +149,7 @@ class InFlight:
         return (*self.streaming, *self.prepared)
 
 
-def read_scope(filters: Filters) -> Scope:
+def read_scope(filters: InFlightQuery) -> Scope:
     """The slots in view; 404 where the address names one there is not."""
     now = timezone.now()
     known = list(
@@ -164,7 +164,7 @@ def read_scope(filters: Filters) -> Scope:
     return Scope(now=now, slots=slots, all_slots=known, source_states=source_states)
 
 
-def read_in_flight(filters: Filters, scope: Scope) -> InFlight:
+def read_in_flight(filters: InFlightQuery, scope: Scope) -> InFlight:
     """Everything for the page."""
     # Read first: what changes while the rest is read makes the next look differ.
     revision = store.revision()
@@ -211,7 +211,7 @@ def _retained(scope: Scope, slot: Slot) -> int:
     return facts.get("retained_wal_bytes") or 0
 
 
-def _read_open(page: InFlight, wanted: store.Wanted) -> None:
+def _read_open(page: InFlight, wanted: store.OpenWanted) -> None:
     limit = page.filters.rows
     streaming = prepared = []
     if page.numbers.streaming or page.numbers.receiving:
@@ -268,13 +268,13 @@ def _read_elsewhere(page: InFlight) -> None:
     page.elsewhere = page.elsewhere[: filters.rows]
 
 
-def _asked_for(row: ElsewhereRow, filters: Filters) -> bool:
+def _asked_for(row: ElsewhereRow, filters: InFlightQuery) -> bool:
     old = row.age is not None and row.age.total_seconds() >= filters.older_seconds
     text = filters.text.casefold()
     return old and (not text or text in row.gid.casefold() or text == str(row.xid))
 
 
-def _read_ended(page: InFlight, wanted: store.Wanted) -> None:
+def _read_ended(page: InFlight, wanted: store.OpenWanted) -> None:
     since = page.scope.now - ENDED_WINDOW
     rows = store.ended_rows(wanted, limit=ENDED_ROWS + 1, since=since)
     page.more_ended = len(rows) > ENDED_ROWS

@@ -36,7 +36,7 @@ SINCE = Case(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class OpenWanted:
     """Which transactions to read; what is empty or None asks for all."""
 
     #: Lives of slots.
@@ -104,7 +104,7 @@ class OpenTotal:
     first_lsn: LSN | None
 
 
-def open_totals(wanted: Wanted) -> list[OpenTotal]:
+def open_totals(wanted: OpenWanted) -> list[OpenTotal]:
     """Numbers of all that are open, however many they are."""
     rows = (
         wanted.open()
@@ -121,7 +121,7 @@ def open_totals(wanted: Wanted) -> list[OpenTotal]:
     ]
 
 
-def open_rows(wanted: Wanted, *, prepared: bool, limit: int) -> list[Transaction]:
+def open_rows(wanted: OpenWanted, *, prepared: bool, limit: int) -> list[Transaction]:
     """Those prepared, or those streaming or being received, the oldest first."""
     found = wanted.open().filter(state="prepared") if prepared else wanted.open()
     if not prepared:
@@ -132,7 +132,7 @@ def open_rows(wanted: Wanted, *, prepared: bool, limit: int) -> list[Transaction
 def first_open(incarnations: Collection[int]) -> dict[int, Transaction]:
     """Of each incarnation the open transaction whose first record is the oldest."""
     found = (
-        Wanted(incarnations=incarnations)
+        OpenWanted(incarnations=incarnations)
         .open()
         .filter(first_lsn__isnull=False)
         .order_by("incarnation_id", "first_lsn")
@@ -142,7 +142,7 @@ def first_open(incarnations: Collection[int]) -> dict[int, Transaction]:
 
 
 def ended_rows(
-    wanted: Wanted,
+    wanted: OpenWanted,
     *,
     limit: int,
     since: dt.datetime | None = None,

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from replview.features.in_flight.filters import Filters
+from replview.features.in_flight.filters import InFlightQuery
 from replview.features.in_flight.rows import InFlightRow
 from replview.text import formats as words
 from replview.ui.changes.stages import Lifecycle
@@ -35,19 +35,19 @@ def _on_source(word: str, reason: str, there: str, receiving: bool) -> SafeStrin
 
 
 @register.simple_tag
-def flight_url(filters: Filters, **changes: Any) -> str:
+def flight_url(filters: InFlightQuery, **changes: Any) -> str:
     """The page's address with some filters changed: ``{% flight_url filters tx='' %}``."""
     return filters.url(**changes)
 
 
 @register.simple_tag
-def row_url(filters: Filters, identifier: int) -> str:
+def row_url(filters: InFlightQuery, identifier: int) -> str:
     """The page's address with a transaction in the drawer."""
     return f"{_row_url(filters)}{identifier}"
 
 
 @lru_cache(64)
-def _row_url(filters: Filters) -> str:
+def _row_url(filters: InFlightQuery) -> str:
     url = filters.url(tx="")
     return f"{url}{'&' if '?' in url else '?'}tx="
 

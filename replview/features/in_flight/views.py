@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from replview.access.page import ROWS, VIEWER, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.in_flight import queries as store
-from replview.features.in_flight.filters import Filters
+from replview.features.in_flight.filters import InFlightQuery
 from replview.features.in_flight.page import (
     ENDED_PAGE,
     InFlight,
@@ -170,7 +170,7 @@ def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
 @require_GET
 def in_flight(request: HttpRequest) -> HttpResponse:
     """The whole page, with the drawer of the transaction its address names."""
-    filters = Filters.from_words(request.GET)
+    filters = InFlightQuery.from_words(request.GET)
     scope = read_scope(filters)
     page = _page(read_in_flight(filters, scope))
     chosen = read_chosen(filters.chosen, scope)
@@ -187,7 +187,7 @@ def now(request: HttpRequest) -> HttpResponse:
     """The parts that change; nothing (204) while ``seen`` is still how things are."""
     if request.GET.get("seen", "") == store.revision():
         return HttpResponse(status=204)
-    filters = Filters.from_words(request.GET)
+    filters = InFlightQuery.from_words(request.GET)
     scope = read_scope(filters)
     page = _page(read_in_flight(filters, scope))
     page["chosen"] = read_chosen(filters.chosen, scope)
@@ -198,11 +198,11 @@ def now(request: HttpRequest) -> HttpResponse:
 @require_GET
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The drawer's content."""
-    scope = read_scope(Filters())
+    scope = read_scope(InFlightQuery())
     chosen = read_chosen(transaction_id, scope)
     if chosen is None:
         raise Http404("there is no such transaction, or it was received anew")
-    page = {"filters": Filters.from_words(request.GET), **_chosen(chosen)}
+    page = {"filters": InFlightQuery.from_words(request.GET), **_chosen(chosen)}
     return render(request, "in_flight/_drawer.html", page)
 
 
@@ -210,7 +210,7 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
 @require_GET
 def ended(request: HttpRequest) -> HttpResponse:
     """All that have ended, a page at a time, the newest first."""
-    filters = Filters.from_words(request.GET)
+    filters = InFlightQuery.from_words(request.GET)
     scope = read_scope(filters)
     before = _before(request.GET.get("before", ""))
     wanted = filters.wanted(scope.incarnations, scope.now)

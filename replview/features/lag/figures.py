@@ -7,8 +7,8 @@ from typing import Any
 from replview.ui.charts.figure import (
     MARGIN,
     Chart,
+    ChartLine,
     Level,
-    Line,
     SlotValues,
     Stretch,
     axis,
@@ -145,7 +145,9 @@ def drawn(key: str, slots: Sequence[SlotValues]) -> Chart:
         known = bool(spec.lines) or any(slot.knows(spec.field) for slot in slots)
     else:
         lines = [
-            Line(name=name, word=word, times=one.times, values=one.of(field), ink=ink, dash=dash)
+            ChartLine(
+                name=name, word=word, times=one.times, values=one.of(field), ink=ink, dash=dash
+            )
             for name, word, field, ink, dash in spec.lines
         ]
         known = one.knows(spec.lines[0][2])
@@ -189,7 +191,7 @@ def table_rates(
     for number, (name, values) in enumerate(tables):
         ink, dash = style_of(number)
         lines.append(
-            Line(name=name, word=name, times=times, values=values, stacked=True, area=True,
+            ChartLine(name=name, word=name, times=times, values=values, stacked=True, area=True,
                  ink=ink, dash=dash)
         )  # fmt: skip
     title = "Changes by table" if by == "changes" else "Bytes by table"

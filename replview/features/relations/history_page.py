@@ -71,7 +71,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class VersionChoice:
     """A version in one of the two menus."""
 
     number: int
@@ -126,21 +126,23 @@ class SchemaPage:
             **{"from": str(self.to.version.number), "to": str(self.before.version.number)}
         )
 
-    def choices(self, side: str) -> list[Choice]:
+    def choices(self, side: str) -> list[VersionChoice]:
         """The versions as a menu for ``from`` or ``to``."""
         chosen = self.before if side == "from" else self.to
         return [
-            Choice(v.version.number, v, self._url(**{side: str(v.version.number)}), v is chosen)
+            VersionChoice(
+                v.version.number, v, self._url(**{side: str(v.version.number)}), v is chosen
+            )
             for v in self.history.versions
         ]
 
     @property
-    def from_choices(self) -> list[Choice]:
+    def from_choices(self) -> list[VersionChoice]:
         """For the menu on the left."""
         return self.choices("from")
 
     @property
-    def to_choices(self) -> list[Choice]:
+    def to_choices(self) -> list[VersionChoice]:
         """For the menu on the right."""
         return self.choices("to")
 

@@ -36,7 +36,7 @@ RANGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(da
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RelationsQuery:
     """What the address asks for; anything else is as if not asked."""
 
     q: str = ""
@@ -58,10 +58,10 @@ class Wanted:
         return urlencode({name: word for name, word in words.items() if word})
 
 
-def wanted_of(request: HttpRequest) -> Wanted:
+def wanted_of(request: HttpRequest) -> RelationsQuery:
     """Read the address; whatever cannot be meant is left out."""
     asked = Params(request.GET)
-    return Wanted(
+    return RelationsQuery(
         q=asked.text("q"),
         sort=asked.choice("sort", SORTS, "last"),
         warnings=asked.flag("with", "warnings"),
@@ -124,7 +124,7 @@ class RelationsPage:
     """The list and what stands around it."""
 
     slot: Slot
-    wanted: Wanted
+    wanted: RelationsQuery
     rows: list[TableRow]
     #: Of the slot, whatever the address asks for.
     all_tables: int
@@ -170,7 +170,7 @@ class RelationsPage:
         return f"{reverse('relations')}?{scope}{'&' if query else ''}{query}"
 
 
-def read_relations_page(slot: Slot, wanted: Wanted) -> RelationsPage:
+def read_relations_page(slot: Slot, wanted: RelationsQuery) -> RelationsPage:
     """Five reads, however many tables and transactions there are."""
     relations = list(
         Relation.objects.filter(slot=slot)
@@ -273,7 +273,7 @@ def _tie(rows: list[TableRow]) -> None:
         row.root_id = pages.get(row.root) if row.root else None
 
 
-def _fits(row: TableRow, wanted: Wanted) -> bool:
+def _fits(row: TableRow, wanted: RelationsQuery) -> bool:
     if wanted.warnings and not row.warnings:
         return False
     text = wanted.q.casefold()
@@ -307,7 +307,7 @@ def _add_last_changes(rows: list[TableRow], newest: TableRow | None) -> None:
         row.last = found.get(row.relation_id or 0)
 
 
-def _add_rates(slot: Slot, rows: list[TableRow], wanted: Wanted) -> None:
+def _add_rates(slot: Slot, rows: list[TableRow], wanted: RelationsQuery) -> None:
     ids = [row.relation_id for row in rows if row.relation_id]
     if not ids:
         return

@@ -99,7 +99,7 @@ PAGE_CHANGES = 50
 
 
 @dataclass(slots=True)
-class Line:
+class RowLine:
     """A line of the list: a change, or what stands between two."""
 
     #: ``change``, ``schema``, ``gap``, ``failover``.
@@ -130,7 +130,7 @@ class Page:
 
     history: RowHistory
     sentence: Sentence
-    lines: list[Line]
+    lines: list[RowLine]
     strip: Strip
     as_of: AsOf
     coverage: Coverage
@@ -234,7 +234,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     )
 
 
-def _lines(history: RowHistory, address: _Address, opened: str) -> list[Line]:
+def _lines(history: RowHistory, address: _Address, opened: str) -> list[RowLine]:
     """A line a change, one of them open where the address says so."""
     lines = [_line(item, address, history) for item in history.items]
     _open(lines, history, opened)
@@ -258,13 +258,13 @@ def _addresses(
     }
 
 
-def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> Line:
+def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> RowLine:
     versions = history.scan.table.shapes.versions
     if isinstance(item, Mark):
         return _marker(item)
     version = versions.get(item.step.version_id)
     again = item.step.op == "I" and item.before.exists is False and _was_there(item, history)
-    line = Line("change", item, line_of(item, version, again=again))
+    line = RowLine("change", item, line_of(item, version, again=again))
     line.version = version.number if version else None
     line.open_url = f"{address.url(open=line.name)}#change-{line.name}"
     return line
@@ -279,8 +279,8 @@ def _was_there(entry: Entry, history: RowHistory) -> bool:
     )
 
 
-def _marker(mark: Mark) -> Line:
-    line = Line(mark.kind, mark=mark)
+def _marker(mark: Mark) -> RowLine:
+    line = RowLine(mark.kind, mark=mark)
     if mark.kind == "schema" and mark.version is not None and mark.former is not None:
         line.words = summary(shape_of(mark.former), shape_of(mark.version))
         line.at = mark.version.first_seen_at
@@ -296,7 +296,7 @@ def _marker(mark: Mark) -> Line:
     return line
 
 
-def _open(lines: list[Line], history: RowHistory, wanted: str) -> None:
+def _open(lines: list[RowLine], history: RowHistory, wanted: str) -> None:
     """Show one change in full: the one asked for, else the newest."""
     changes = [line for line in lines if line.entry is not None]
     chosen = next((line for line in changes if line.name == wanted), None)

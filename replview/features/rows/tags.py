@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
-from replview.features.rows.page import Line
+from replview.features.rows.page import RowLine
 from replview.features.rows.text import ChangeLine, Part
 from replview.store.read.rows import Step
 from replview.text.formats import age_words, count_words, day_second_words
@@ -22,7 +22,7 @@ _UNKNOWN = '<i class="unknown">unknown</i>'
 _ARROW = '<span aria-hidden="true">→</span><span class="visually-hidden"> after </span> '
 
 
-def row_line_html(line: "Line") -> str:
+def row_line_html(line: "RowLine") -> str:
     """When, what, the change in words, who, in which transaction, under which version."""
     assert line.entry is not None
     assert line.change is not None
@@ -46,7 +46,7 @@ def _when(step: Step) -> str:
     return f'{at} <span class="c-ago">{ago}</span>'
 
 
-def _opener(line: "Line", step: Step) -> str:
+def _opener(line: "RowLine", step: Step) -> str:
     address = reverse("row-history-change", args=[step.transaction_id, step.seq])
     return (
         f'<a class="row-open" data-row href="{escape(line.open_url)}" data-open="{address}" '
@@ -107,6 +107,6 @@ register = template.Library()
 
 
 @register.simple_tag
-def row_line(line: Line) -> SafeString:
+def row_line(line: RowLine) -> SafeString:
     """A change in its line."""
     return mark_safe(row_line_html(line))

@@ -31,7 +31,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ColumnLine:
     """One column of a change; a side that is None has no cell."""
 
     name: str
@@ -116,9 +116,9 @@ class Block:
     before_id: int | None = None
     before_name: str = ""
     before_time: datetime | None = None
-    lines: list[Line] = field(default_factory=list)
+    lines: list[ColumnLine] = field(default_factory=list)
     #: Columns folded away: of an update those that stayed, else those beyond the first few.
-    folded: list[Line] = field(default_factory=list)
+    folded: list[ColumnLine] = field(default_factory=list)
     fold_word: str = ""
     #: Names of columns that were left out of a very wide row's block.
     left_out: list[str] = field(default_factory=list)

@@ -16,7 +16,7 @@ from replview.store.read.rows import ChangeRow
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import viewed_changes
 from replview.text.formats import bytes_words, short_type
-from replview.ui.changes.cells import Block, Cell, Line, cell
+from replview.ui.changes.cells import Block, Cell, ColumnLine, cell
 from replview.ui.changes.value_diff import compared, text_diff
 from replview.ui.component_html import OPERATIONS
 
@@ -72,16 +72,16 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
         if name not in before:
             # Nobody knows whether it changed; the key did not, or it would have been sent.
             unknown = None if unknown_before else Cell("unknown", "unknown")
-            line = Line(name, type_name, None if key else unknown, after, key=key, same=key)
+            line = ColumnLine(name, type_name, None if key else unknown, after, key=key, same=key)
             (block.folded if key else block.lines).append(line)
         elif (same := same_value(before[name], new[name])) is not False:
             unsure = unsure or same is None
-            block.folded.append(Line(name, type_name, None, after, key=key, same=True))
+            block.folded.append(ColumnLine(name, type_name, None, after, key=key, same=True))
         else:
             derived = block.before == "derived" and name not in sent_old
             was = cell(before[name], "old", derived=derived, json=json)
             differ = _differ(before[name], new[name], json, sheet)
-            block.lines.append(Line(name, type_name, was, after, *differ, key=key))
+            block.lines.append(ColumnLine(name, type_name, was, after, *differ, key=key))
     block.fold_word = "unchanged or masked" if unsure else "unchanged"
     if unknown_before and len(block.lines) > _SHOWN and not sheet.all_columns:
         block.folded, block.lines = block.lines[_SHOWN:] + block.folded, block.lines[:_SHOWN]
@@ -141,7 +141,7 @@ def fill_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) 
         side, json = "old" if deleted else "new", type_name in _JSON_TYPES
         value = cell(image[name], side, derived=derived, json=json)
         before, after = (value, None) if deleted else (None, value)
-        lines.append(Line(name, type_name, before, after, key=name in change.key_columns))
+        lines.append(ColumnLine(name, type_name, before, after, key=name in change.key_columns))
     # The key stands in the block's head already.
     lines.sort(key=lambda line: line.key)
     apart = sum(line.key for line in lines)

@@ -22,7 +22,7 @@ _ENDS = ("committed", "aborted", "rolled back", "skipped", "unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Stage:
     """It went to this state."""
 
     state: str
@@ -68,7 +68,7 @@ class Span:
 class Lifecycle:
     """The states of one transaction."""
 
-    steps: list[Step]
+    steps: list[Stage]
     spans: list[Span]
     #: Its last state, if it has ended.
     end: str = ""
@@ -107,9 +107,9 @@ def lifecycle_of(row: Any, transitions: Iterable[Any], now: datetime) -> Lifecyc
     return Lifecycle(steps=_in_order(steps), spans=_spans(lasted), end=end)
 
 
-def _steps(row: Any, transitions: Iterable[Any]) -> list[Step]:
+def _steps(row: Any, transitions: Iterable[Any]) -> list[Stage]:
     known = {
-        step.state: Step(
+        step.state: Stage(
             state=step.state,
             source_time=step.source_time,
             recorded_at=step.recorded_at,
@@ -123,7 +123,7 @@ def _steps(row: Any, transitions: Iterable[Any]) -> list[Step]:
     return [known[state] for state in order if state in known]
 
 
-def _in_order(steps: list[Step]) -> list[Step]:
+def _in_order(steps: list[Stage]) -> list[Stage]:
     """No state later than the one after it: of two clocks the source's own decides."""
     ordered = list(steps)
     for number in range(len(ordered) - 2, -1, -1):
@@ -133,14 +133,14 @@ def _in_order(steps: list[Step]) -> list[Step]:
     return ordered
 
 
-def _from_columns(row: Any) -> Iterable[Step]:
+def _from_columns(row: Any) -> Iterable[Stage]:
     if row.streamed:
-        yield Step(state="streaming", recorded_at=row.received_at, lsn=row.first_lsn)
+        yield Stage(state="streaming", recorded_at=row.received_at, lsn=row.first_lsn)
     if row.prepared_at is not None:
         lsn = getattr(row, "prepare_lsn", None)
-        yield Step(state="prepared", source_time=row.prepared_at, lsn=lsn)
+        yield Stage(state="prepared", source_time=row.prepared_at, lsn=lsn)
     if row.state in _ENDS:
-        yield Step(
+        yield Stage(
             state=row.state,
             source_time=row.commit_time or row.ended_at,
             recorded_at=row.stored_at,
@@ -148,7 +148,7 @@ def _from_columns(row: Any) -> Iterable[Step]:
         )
 
 
-def _seconds(step: Step, following: Step | None, now: datetime) -> float | None:
+def _seconds(step: Stage, following: Stage | None, now: datetime) -> float | None:
     """How long a state lasted, by one clock where both ends tell it."""
     if following is None:
         return None if step.at is None else max((now - step.at).total_seconds(), 0.0)
@@ -185,7 +185,7 @@ def _lasted(seconds: float | None) -> str:
     return age_words(seconds) if seconds >= 1 else short_words(seconds * 1e6)
 
 
-def _step_words(step: Step) -> str:
+def _step_words(step: Stage) -> str:
     when = "at an unknown time" if step.at is None else f"{step.at:%H:%M:%S} UTC"
     where = f" at {step.lsn}" if step.lsn else ""
     return f"{step.state} {when}{where}"

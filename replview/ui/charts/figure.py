@@ -141,7 +141,7 @@ MARGIN = {"l": 64, "r": 12, "t": 8, "b": 6, "pad": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ChartLine:
     """One line: its name in the legend, and the ink and dash that tell it from others."""
 
     name: str
@@ -193,16 +193,18 @@ def style_of(number: int) -> tuple[str, str]:
     return INKS[number % len(INKS)], DASHES[(number // len(INKS)) % len(DASHES)]
 
 
-def lines_of(slots: Sequence[SlotValues], source: str, word: str = "", **single: Any) -> list[Line]:
+def lines_of(
+    slots: Sequence[SlotValues], source: str, word: str = "", **single: Any
+) -> list[ChartLine]:
     """A field's line for each slot: of one slot named for what it is, of several for the slot."""
     if len(slots) == 1:
         given = {"name": word or source, "word": word, **single}
-        return [Line(times=slots[0].times, values=slots[0].of(source), **given)]
+        return [ChartLine(times=slots[0].times, values=slots[0].of(source), **given)]
     lines = []
     for number, slot in enumerate(slots):
         ink, dash = style_of(number)
         lines.append(
-            Line(name=slot.name, times=slot.times, values=slot.of(source), word=slot.name,
+            ChartLine(name=slot.name, times=slot.times, values=slot.of(source), word=slot.name,
                  ink=ink, dash=dash)
         )  # fmt: skip
     return lines
@@ -212,7 +214,7 @@ def chart(
     key: str,
     title: str,
     unit: str,
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     *,
     levels: Sequence[Level] = (),
     unknown: Sequence[Stretch] = (),
@@ -258,12 +260,12 @@ def _layout(marks: Axis, levels: Sequence[Level]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def any_known(lines: Iterable[Line]) -> bool:
+def any_known(lines: Iterable[ChartLine]) -> bool:
     """Whether there is anything to draw."""
     return any(value is not None for line in lines for value in line.values)
 
 
-def _highest(lines: Sequence[Line]) -> float:
+def _highest(lines: Sequence[ChartLine]) -> float:
     stacked = [line.values for line in lines if line.stacked]
     if stacked:
         columns = zip(*stacked, strict=False)
@@ -271,7 +273,7 @@ def _highest(lines: Sequence[Line]) -> float:
     return max((v for line in lines for v in line.values if v is not None), default=0.0)
 
 
-def _trace(line: Line, unit: str) -> dict[str, Any]:
+def _trace(line: ChartLine, unit: str) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines",

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
 from replview.text.addresses import row_url
-from replview.ui.changes.cells import Block, Cell, Line
+from replview.ui.changes.cells import Block, Cell, ColumnLine
 from replview.ui.changes.value_diff import JSONLine, Piece
 
 # The columns of a change are written here, since a page has thousands of them: a template a line
@@ -28,7 +28,7 @@ _UNKNOWN = '<span class="diff-before hatched unknown">unknown</span>'
 _VALUE = '<mark class="value" tabindex="0" role="button" data-copies'
 
 
-def lines_html(block: Block, lines: list[Line], *, two: bool) -> str:
+def lines_html(block: Block, lines: list[ColumnLine], *, two: bool) -> str:
     """These columns of a block; ``two`` gives them a before and an after."""
     return "".join(_line(block, line, two) for line in lines)
 
@@ -58,7 +58,7 @@ def cell_html(block: Block, cell: Cell, column: str) -> str:
     )
 
 
-def _line(block: Block, line: Line, two: bool) -> str:
+def _line(block: Block, line: ColumnLine, two: bool) -> str:
     if two and line.json:
         body = "".join(_json_line(part, line) for part in line.json.lines)
         return _wide(line, f"JSON diff: {line.json.words}", f'<ol class="json-lines">{body}</ol>')
@@ -76,7 +76,7 @@ def _line(block: Block, line: Line, two: bool) -> str:
     return f'<div class="{classes}">{_name(line)}{_sides(block, line, two)}</div>'
 
 
-def _sides(block: Block, line: Line, two: bool) -> str:
+def _sides(block: Block, line: ColumnLine, two: bool) -> str:
     after = cell_html(block, line.after, line.name) if line.after else ""
     if line.same:
         return f'<span class="diff-same">{after}</span>'
@@ -95,7 +95,7 @@ def _sides(block: Block, line: Line, two: bool) -> str:
     return written
 
 
-def _name(line: Line) -> str:
+def _name(line: ColumnLine) -> str:
     name, type_name = escape(line.name), escape(line.type)
     tip = f"{name} {type_name}".strip() + (", part of the key" if line.key else "")
     shown = f'<span class="diff-name" data-tip="{tip}">{_KEY if line.key else ""}{name}'
@@ -103,7 +103,7 @@ def _name(line: Line) -> str:
                     else "</span>")  # fmt: skip
 
 
-def _wide(line: Line, label: str, body: str) -> str:
+def _wide(line: ColumnLine, label: str, body: str) -> str:
     """A comparison over the whole width, under its name."""
     return (
         f'<div class="diff-line diff-wide"><div class="diff-wide-head">{_name(line)}'
@@ -111,7 +111,7 @@ def _wide(line: Line, label: str, body: str) -> str:
     )
 
 
-def _json_line(part: JSONLine, line: Line) -> str:
+def _json_line(part: JSONLine, line: ColumnLine) -> str:
     if part.folded:
         return f'<li class="json-fold"><span>{escape(part.text)}</span></li>'
     derived = " derived" if line.before and line.before.derived else ""
