@@ -1,7 +1,7 @@
 """What an address or a form asks for: its parameters, read in one way by every page."""
 
 from collections.abc import Container, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DataError
@@ -14,6 +14,14 @@ from replview.store.models import Slot
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.text.parsing import clean_text, whole_number
 
+#: Word in the address → what the page calls it, and how far back; None: all there is.
+RANGES: dict[str, tuple[str, timedelta | None]] = {
+    "1h": ("1 h", timedelta(hours=1)),
+    "24h": ("24 h", timedelta(hours=24)),
+    "7d": ("7 d", timedelta(days=7)),
+    "30d": ("30 d", timedelta(days=30)),
+    "all": ("all", None),
+}
 _ZERO_BYTE = "what was sent holds a zero byte, and no text in the store does"
 
 

@@ -1,7 +1,6 @@
 """The access record: shown, and downloaded as a file."""
 
 import csv
-import datetime as dt
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,17 +20,9 @@ from replview.access.reading import AccessFilter, Place, names_of, read, record_
 from replview.store.models import AccessRecord
 from replview.store.write.access_record import Action, Via, first_look, note
 from replview.text.formats import count_words, plural
-from replview.ui.params import Params
+from replview.ui.params import RANGES, Params
 from replview.ui.streaming import stream
 
-#: Word in the address → what the page calls it, and how far back; None: all there is.
-RANGES: dict[str, tuple[str, dt.timedelta | None]] = {
-    "1h": ("1 h", dt.timedelta(hours=1)),
-    "24h": ("24 h", dt.timedelta(hours=24)),
-    "7d": ("7 d", dt.timedelta(days=7)),
-    "30d": ("30 d", dt.timedelta(days=30)),
-    "all": ("all", None),
-}
 _DEFAULT_RANGE = "7d"
 _TEXT_LIMIT = 300
 

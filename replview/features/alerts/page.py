@@ -17,16 +17,8 @@ from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Source
 from replview.text.formats import age_words, plural
 from replview.text.parsing import whole_number
-from replview.ui.params import Params
+from replview.ui.params import RANGES, Params
 
-#: Word in the address → what the page calls it, and how far back; None: all there is.
-RANGES: dict[str, tuple[str, dt.timedelta | None]] = {
-    "1h": ("1 h", dt.timedelta(hours=1)),
-    "24h": ("24 h", dt.timedelta(hours=24)),
-    "7d": ("7 d", dt.timedelta(days=7)),
-    "30d": ("30 d", dt.timedelta(days=30)),
-    "all": ("all", None),
-}
 _DEFAULT_RANGE = "7d"
 _TEXT_LIMIT = 130
 
