@@ -3,7 +3,7 @@
 from replview.management.fleet.plans import KEYS
 from replview.management.instance import OPTIONS
 from replview.text.problem import Problem
-from replview.ui.plan_text import PLACES
+from replview.ui.sentence import PLACES
 
 REFUSED = Problem("no_such_table", "there is no table", "Choose the tables again", "tables")
 

@@ -10,7 +10,7 @@ from replview.features.baselines.text import RATES, BaselineForm, rows_of, sente
 from replview.jobs import baselines as store
 from replview.store.models import Baseline, Slot
 from replview.ui.params import Params, scope_to
-from replview.ui.plan_text import BASELINE_COST
+from replview.ui.sentence import BASELINE_COST
 
 #: Baselines listed, the newest first.
 SHOWN = 100

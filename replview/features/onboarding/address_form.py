@@ -15,7 +15,7 @@ from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
-from replview.ui.plan_text import PLACES
+from replview.ui.sentence import PLACES
 
 FIELDS, STRING = "fields", "string"
 #: How libpq is asked for TLS, the usual first.

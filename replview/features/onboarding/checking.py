@@ -12,7 +12,7 @@ from replview.store.connecting import store_system_identifier
 from replview.store.models import SourceDraft
 from replview.text.formats import plural
 from replview.text.problem import Remedy, split_remedy, with_place
-from replview.ui.plan_text import PLACES, sentence
+from replview.ui.sentence import PLACES, sentence
 
 Kind = SourceDraft.Kind
 _LEVELS = {Grade.PROBLEM: "now", Grade.WARNING: "look", Grade.NOTE: "idle", Grade.OK: "ok"}

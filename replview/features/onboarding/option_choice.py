@@ -16,7 +16,7 @@ from replview.catalog.wal_budget import (
 )
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
-from replview.ui.plan_text import BASELINE_COST
+from replview.ui.sentence import BASELINE_COST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from replview.store.secrets import SecretKeyChanged
 from replview.text.addresses import stream_url
 from replview.text.formats import plural
 from replview.text.problem import with_place
-from replview.ui.plan_text import PLACES, sentence
+from replview.ui.sentence import PLACES, sentence
 
 _DEADLINE_SECONDS = 30.0
 Kind = SourceDraft.Kind

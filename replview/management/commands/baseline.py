@@ -11,7 +11,7 @@ from replview.features.baselines.text import BaselineRow, rows_of
 from replview.jobs import baselines
 from replview.management.instance import BY, InstanceCommand, find_slot, table_of
 from replview.store.models import Baseline, Slot
-from replview.ui.plan_text import BASELINE_COST
+from replview.ui.sentence import BASELINE_COST
 
 _TURN_SECONDS = 0.5
 

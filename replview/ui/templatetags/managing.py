@@ -12,7 +12,7 @@ from replview.access.rights import Role, may
 from replview.acts.noting import declared_words
 from replview.health.servers import Feed
 from replview.store.models import AccessRecord, Slot, Source
-from replview.ui.plan_text import sentence
+from replview.ui.sentence import sentence
 
 register = template.Library()
 register.filter("sentence", sentence)
