@@ -15,7 +15,7 @@ from replview.store.dsn import place_of
 from replview.store.models import SourceDraft
 from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
-from replview.ui.plan_text import PLACES
+from replview.ui.sentence import PLACES
 
 Kind = SourceDraft.Kind
 _WORDS = {
