@@ -1,7 +1,7 @@
 """Alert rules of one declared slot, instead of those for all: read, compared, carried out."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
@@ -119,7 +119,7 @@ def compare_alerts(item: Item, slot: Slot | None, declared: DeclaredSlot, *, pru
             if not fields:
                 continue
         _note_change(item, name, rule, fields)
-        item.acts.append(_changer(item.name, name, fields))
+        item.will(_carry_out, item.name, name, fields)
 
 
 def _own_rules(slot: Slot | None) -> dict[str, AlertRule]:
@@ -152,10 +152,6 @@ def _words(kind: Kind, fields: Mapping[str, Any]) -> str:
     if "enabled" in fields:
         words.append("on" if fields["enabled"] else "off")
     return ", ".join(words) or "none"
-
-
-def _changer(slot_name: str, name: str, fields: Wanted) -> Callable[[Any], None]:
-    return lambda say: _carry_out(slot_name, name, fields)
 
 
 @transaction.atomic

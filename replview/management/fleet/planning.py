@@ -83,13 +83,16 @@ def plan_grants(fleet: Fleet, *, prune: bool) -> list[Item]:
         return []
     rows = Grant.objects.select_related("user", "group", "source")
     known = {_key_of(grant): grant for grant in rows}
-    items = [_plan(declared, known.pop(_key(declared), None)) for declared in fleet.grants]
+    items = [
+        _plan(declared, known.pop((declared.kind, declared.holder, declared.source), None))
+        for declared in fleet.grants
+    ]
     for (kind, holder, source), grant in known.items():
         name = f"{kind} {holder} on {source or 'every source'}"
         item = Item(kind="grant", name=name, verdict=Verdict.LEFT)
         if prune:
             item.verdict = Verdict.REMOVED
-            item.acts.append(_taker(grant))
+            item.will(take_grant, grant)
         items.append(item)
     return items
 
@@ -108,27 +111,19 @@ def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
     item.change("sees", was, tables or "all tables")
     if grant is None:
         item.verdict = Verdict.ADDED
-
-    def give(say: object) -> None:
-        source = Source.objects.get(name=declared.source) if declared.source else None
-        give_grant(holder, source, tables, by=BY)
-
-    item.acts.append(give)
+    item.will(_give, holder, declared.source, tables)
     return item
+
+
+def _give(holder: Any, source_name: str, tables: list[str]) -> None:
+    source = Source.objects.get(name=source_name) if source_name else None
+    give_grant(holder, source, tables, by=BY)
 
 
 def _holder(declared: DeclaredGrant) -> Any | None:
     if declared.kind == "group":
         return Group.objects.filter(name=declared.holder).first()
     return get_user_model()._default_manager.filter(username=declared.holder).first()
-
-
-def _taker(grant: Grant) -> Callable[[Any], None]:
-    return lambda say: take_grant(grant)
-
-
-def _key(declared: DeclaredGrant) -> Key:
-    return declared.kind, declared.holder, declared.source
 
 
 def _key_of(grant: Grant) -> Key:
@@ -146,13 +141,16 @@ def plan_masks(fleet: Fleet, *, prune: bool) -> list[Item]:
     if not fleet.has_masks:
         return []
     known = {_mask_key_of(rule): rule for rule in MaskRule.objects.select_related("source")}
-    items = [_plan_mask(declared, known.pop(_mask_key(declared), None)) for declared in fleet.masks]
+    items = [
+        _plan_mask(one, known.pop((one.source, one.table, one.column, one.type), None))
+        for one in fleet.masks
+    ]
     for rule in known.values():
         item = Item(kind="mask", name=str(rule), verdict=Verdict.LEFT)
         if prune:
             item.verdict = Verdict.REMOVED
             item.notes.append("What was masked on display by this rule alone is shown again.")
-            item.acts.append(_remover(rule))
+            item.will(remove_rule, rule)
         items.append(item)
     return items
 
@@ -163,14 +161,14 @@ def _plan_mask(declared: DeclaredMask, rule: MaskRule | None) -> Item:
         item.change("masked", "not by this rule", f"at {declared.when}" if declared.when == "ingest"
                     else "on display")  # fmt: skip
         item.verdict = Verdict.ADDED
-        item.acts.append(lambda say: _add(declared))
+        item.will(_add, declared)
         return item
     wanted = {"when": declared.when, "note": declared.note or rule.note}
     differing = {name: now for name, now in wanted.items() if getattr(rule, name) != now}
     for name, now in differing.items():
         item.change(name, getattr(rule, name), now)
     if differing:
-        item.acts.append(lambda say: _change(rule, differing))
+        item.will(_change, rule, differing)
     return item
 
 
@@ -201,14 +199,6 @@ def _change(rule: MaskRule, differing: dict[str, str]) -> None:
         note("changed_settings", subject="mask rule changed", source_id=rule.source_id,
              details={"by": BY, "columns": rule.column_pattern, **differing})  # fmt: skip
     visibility.forget()
-
-
-def _remover(rule: MaskRule) -> Callable[[Any], None]:
-    return lambda say: remove_rule(rule)
-
-
-def _mask_key(declared: DeclaredMask) -> _MaskKey:
-    return declared.source, declared.table, declared.column, declared.type
 
 
 def _mask_key_of(rule: MaskRule) -> _MaskKey:

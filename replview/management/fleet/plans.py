@@ -88,6 +88,10 @@ class Item:
             self.notes += act.consequences
             self.acts.append(carry_out)
 
+    def will(self, act: Callable[..., Any], *args: Any, **named: Any) -> None:
+        """Have this done when it is carried out; it says nothing meanwhile."""
+        self.acts.append(lambda say: act(*args, **named))
+
     @property
     def changes_something(self) -> bool:
         """Whether carrying it out would write anything."""

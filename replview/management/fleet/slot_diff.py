@@ -1,6 +1,6 @@
 """A declared slot that replview has: what differs, what changes it, and what cannot be changed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from replview.acts.columns import change_columns, plan_columns
@@ -148,17 +148,14 @@ def _compare_row(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
             item.change(key.replace("_", " "), was, now)
     if wanted and item.trouble is None:
         item.notes.append("The receiver connects anew within two seconds; nothing is lost.")
-        item.acts.append(_row_changer(slot, wanted))
+        item.will(_change_row, slot, wanted)
 
 
-def _row_changer(slot: Slot, wanted: dict[str, Any]) -> Callable[[Any], None]:
-    def change(say: object) -> None:
-        Slot.objects.filter(pk=slot.pk).update(**wanted)
-        reopen(slot)
-        words = ", ".join(sorted(name.replace("_", " ") for name in wanted))
-        note_slot(slot, "settings", f"Changed: {words}.", by=BY, settings=sorted(wanted))
-
-    return change
+def _change_row(slot: Slot, wanted: dict[str, Any]) -> None:
+    Slot.objects.filter(pk=slot.pk).update(**wanted)
+    reopen(slot)
+    words = ", ".join(sorted(name.replace("_", " ") for name in wanted))
+    note_slot(slot, "settings", f"Changed: {words}.", by=BY, settings=sorted(wanted))
 
 
 def _compare_budget(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
@@ -174,7 +171,7 @@ def _compare_budget(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
         cause = f"{slot.source} is a standby: no heartbeat can be written there"
         item.refuse(SourceProblem("standby", cause, "Leave it out, or write heartbeat = false"))
     if wanted and item.trouble is None:
-        item.acts.append(lambda say: change_budget(slot, wanted, by=BY))
+        item.will(change_budget, slot, wanted, by=BY)
 
 
 def _compare_running(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
@@ -290,7 +287,7 @@ def compare_keeping(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
             f"{size_words(loss.store_bytes)}."
         )
     if item.trouble is None:
-        item.acts.append(lambda say: change_keeping(slot, wanted, by=BY))
+        item.will(change_keeping, slot, wanted, by=BY)
 
 
 def _days(days: int | None) -> str | None:
