@@ -92,14 +92,14 @@ def incarnations_of(session: ReadSession, slot_id: int) -> list[Incarnation]:
 
 def lives_of(session: ReadSession, slot: str = "") -> list[IncarnationPlaces]:
     """The lives of one slot (``source/name``; empty: of all), the newest first."""
-    return [IncarnationPlaces(*row) for row in session.rows(_LIVES, _scope(session, slot))]
+    return [IncarnationPlaces(*row) for row in session.rows(_LIVES, scope(session, slot))]
 
 
 def last_seqs_at_time(session: ReadSession, slot: str, moment: dt.datetime) -> dict[int, int]:
     """Of each of a slot's lives (empty: of all) the last commit_seq at or before a moment; 0 of one
     that began later.
     """
-    wanted = {**_scope(session, slot), "moment": moment, "size": BLOCK}
+    wanted = {**scope(session, slot), "moment": moment, "size": BLOCK}
     return dict(session.rows(_LAST_AT_TIME, wanted))
 
 
@@ -107,11 +107,12 @@ def first_seqs_from_lsn(session: ReadSession, slot: str, lsn: LSN) -> dict[int, 
     """Of each of a slot's lives (empty: of all) the first commit_seq at or after an LSN; a life
     that does not reach it is absent.
     """
-    wanted = {**_scope(session, slot), "lsn": str(lsn), "size": BLOCK}
+    wanted = {**scope(session, slot), "lsn": str(lsn), "size": BLOCK}
     found = session.rows(_FIRST_FROM_LSN, wanted)
     return {life: seq for life, seq in found if seq is not None}
 
 
-def _scope(session: ReadSession, slot: str) -> dict[str, Any]:
+def scope(session: ReadSession, slot: str) -> dict[str, Any]:
+    """Which lives a statement is about, as its parameters."""
     source, _, name = slot.rpartition("/")
     return {"slot": slot, "source": source, "name": name, "seen": session.source_ids()}

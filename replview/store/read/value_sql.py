@@ -17,6 +17,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from replview.store.read.relation_shapes import VersionShape
+from replview.store.read.seen import pattern_of
 from replview.store.read.session import ReadSession
 from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereError
 
@@ -199,8 +200,7 @@ class _Builder:
         name = f"{self.family}_{side}{self.number}"
         sign = "<>" if operator == "!=" else operator
         if operator == "~":
-            escaped = value.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-            self.parameters[name] = f"%{escaped}%"
+            self.parameters[name] = pattern_of(value)
             return f"{text} ILIKE %({name})s"
         equal = operator in ("=", "!=")
         if self.family == "boolean" and equal:

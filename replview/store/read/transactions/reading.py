@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replview.store.read.history_places import BLOCK, PLACED_TIME, IncarnationPlaces
+from replview.store.read.history_places import BLOCK, PLACED_TIME, IncarnationPlaces, scope
 from replview.store.read.rows import TRANSACTION_COLUMNS, TransactionRow
 from replview.store.read.seen import transaction_of
 from replview.store.read.session import ReadSession
@@ -146,7 +146,6 @@ class Reader:
 
     def lives(self, cuts: dict[int, int]) -> list[FoundLife]:
         """The lives of the slot, the newest first, each with its candidate blocks."""
-        source, _, name = self.wanted.slot.rpartition("/")
         blocks = "SELECT NULL::bigint[] WHERE false"
         if self.placed.searches:
             cut = f"c.cut / {BLOCK}"
@@ -163,10 +162,7 @@ class Reader:
             "xid": None,
             **self.placed.values,
             "tables_most": self._tables_most,
-            "slot": self.wanted.slot,
-            "source": source,
-            "name": name,
-            "seen": self._session.source_ids(),
+            **scope(self._session, self.wanted.slot),
             "cut_lives": list(cuts),
             "cuts": list(cuts.values()),
             "blocks_limit": _BLOCKS_LIMIT,
