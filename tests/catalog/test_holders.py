@@ -10,7 +10,7 @@ from psycopg import sql
 from replview.catalog import holders
 from replview.catalog.connections import connect
 from replview.catalog.holders import read_holders
-from replview.features.sampling.sample import _plain
+from replview.features.sampling.rows import plain
 
 
 def test_prepared_and_running_transactions_slots_and_the_next_xid(any_shop) -> None:
@@ -94,4 +94,4 @@ def test_a_connection_that_is_lost_is_an_error(shop) -> None:
 
 
 def test_names_lose_what_jsonb_refuses() -> None:
-    assert _plain({"gid": "a\0b", "more": ["x" * 900]}) == {"gid": "ab", "more": ["x" * 400]}
+    assert plain({"gid": "a\0b", "more": ["x" * 900]}) == {"gid": "ab", "more": ["x" * 400]}
