@@ -130,8 +130,9 @@ endef
 
 chromium:
 	@if command -v chromium-headless-shell || command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
-	elif [ "$$CI" = true ] && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -q && apt-get install -yq --no-install-recommends chromium; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing a browser for the tests"; \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; \
 	else \
 		echo "a browser for the tests is missing. Mend it: apt-get install chromium"; exit 1; \
 	fi >/dev/stderr

@@ -108,7 +108,7 @@ def test_every_module_a_page_names_is_there(page: Path) -> None:
 
 
 def test_the_tree_of_the_house_names_every_room_and_feature() -> None:
-    tree = (DOCS / "architecture.md").read_text().split("## The house")[1].split("\n## ")[0]
+    tree = (DOCS / "architecture.md").read_text().split("## The folders")[1].split("\n## ")[0]
     named = set(re.findall(r"\w+", tree))
     for folder in (ROOT / "replview", ROOT / "replview" / "features"):
         rooms = {path.parent.name for path in folder.glob("*/__init__.py")}

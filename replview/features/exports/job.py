@@ -1,21 +1,110 @@
-"""Serving exports: claimed from the store, each done by a job process that a thread follows.
+"""Serving exports: claimed from the store, each done by a process of its own that a thread follows.
 
-Apart from the worker's own threads, of which there are few, and apart from its process: a job may
-start a JVM, and may be ended at any moment. A worker that is told to stop gives its exports back;
-another goes on where the files end.
+An export may start a JVM, and may be ended at any moment. Its process reads what to do from a file,
+and the store's address from its environment; each line of its output is a JSON object, the last one
+the outcome. A worker that is told to stop gives its exports back; another continues where the files
+end.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
-from replview.features.exports.process import Job, order_path
+import orjson
+from django.conf import settings
+
 from replview.jobs.exports import give_back_lost, rows
 from replview.jobs.following import After, end_leftover, follow, silent_end, worker
 from replview.live.publisher import publisher
+from replview.spark.processes import JobProcess
+from replview.store.connecting import store_conninfo
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
+
+_MODULE = "replview.spark.export_job"
+#: The variable of the environment that holds the store's address.
+_DSN_VARIABLE = "REPLVIEW_STORE_URL"
+#: How long it may take until an ended job's last line is read.
+_PATIENCE_SECONDS = 10.0
+
+
+def folder() -> Path:
+    """Where the logs of exports are kept."""
+    return Path(settings.DATA_DIR) / "export-logs"
+
+
+class ExportProcess:
+    """The process of one export."""
+
+    def __init__(self, row: Export) -> None:
+        """Starts it. Raises ``OSError``."""
+        folder().mkdir(parents=True, exist_ok=True)
+        self.log_path = folder() / f"export-{row.pk}.log"
+        self._order = order_path(row.pk)
+        order = {
+            "slice": row.slice,
+            "target": row.target,
+            "dsn_env": _DSN_VARIABLE,
+            "spark": row.spark or None,
+            # Told to stop, it takes back what it wrote; killed, it leaves it to be gone on with.
+            "keep": False,
+        }
+        self._order.write_bytes(orjson.dumps(order))
+        self._job = JobProcess.start(
+            [str(self._order)],
+            log=self.log_path,
+            module=_MODULE,
+            environment={_DSN_VARIABLE: store_conninfo()},
+        )
+        #: The last line of progress.
+        self.progress: Mapping[str, Any] = {}
+        #: The last line of all.
+        self.last: Mapping[str, Any] = {}
+        self._reader = threading.Thread(target=self._read, name="export-lines", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the process, and of its group."""
+        return self._job.process.pid
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended within this time."""
+        return self._job.wait(seconds) is not None
+
+    def end(self, *, take_back: bool = False) -> None:
+        """Kill it: finished files stay, and another goes on from them. With ``take_back`` it is
+        told to delete what it wrote, and killed where it does not end.
+        """
+        self._job.end(at_once=not take_back)
+        self._reader.join(_PATIENCE_SECONDS)
+        self._order.unlink(missing_ok=True)
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; a negative one: the signal that ended it."""
+        return self._job.process.returncode
+
+    def _read(self) -> None:
+        assert self._job.process.stdout is not None
+        with self._job.process.stdout as lines:
+            for line in lines:
+                with contextlib.suppress(orjson.JSONDecodeError):
+                    said = orjson.loads(line)
+                    if not isinstance(said, dict):
+                        continue
+                    self.last = said
+                    if "rows" in said:
+                        self.progress = said
+
+
+def order_path(export_id: int) -> Path:
+    """The file that says what to do; its name is in the process's command line."""
+    return folder() / f"export-{export_id}.json"
+
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +135,7 @@ def carry_out(row: Export, wakes: Wakes, stop: threading.Event, told: Told | Non
         policy = read_policy()
         policy.check()
         check_again(row.target, policy, anywhere=row.anywhere)
-        job = Job(row)
+        job = ExportProcess(row)
     except Refused as refused:
         _fail(row, wakes, refused.cause, refused.remedy)
         return
@@ -70,7 +159,9 @@ def carry_out(row: Export, wakes: Wakes, stop: threading.Event, told: Told | Non
     wakes.export_changed(row.pk)
 
 
-def _follow(job: Job, row: Export, wakes: Wakes, stop: threading.Event, told: Told | None) -> After:
+def _follow(
+    job: ExportProcess, row: Export, wakes: Wakes, stop: threading.Event, told: Told | None
+) -> After:
     known: Mapping[str, Any] = {}
 
     def news() -> Mapping[str, Any] | None:
@@ -88,7 +179,7 @@ def _follow(job: Job, row: Export, wakes: Wakes, stop: threading.Event, told: To
     return follow(rows, row, job.wait, stop, news, stored)
 
 
-def _conclude(job: Job, row: Export, wakes: Wakes) -> None:
+def _conclude(job: ExportProcess, row: Export, wakes: Wakes) -> None:
     """Keep what the job said last."""
     manifest = job.last.get("manifest")
     if job.status == 0 and isinstance(manifest, dict):

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from replview.features.exports import job as exporting
-from replview.features.exports.process import Job, order_path
+from replview.features.exports.job import ExportProcess, order_path
 from replview.features.exports.request import ask, read_export_request
 from replview.jobs import exports, running
 from replview.jobs.following import end_leftover
@@ -119,7 +119,7 @@ def test_what_a_lost_worker_left_running_is_ended_first(history: History) -> Non
     claim = exports.rows.claim()
     assert claim is not None
     # A worker that died between two signs of life: its job goes on, nobody follows.
-    job = Job(row)
+    job = ExportProcess(row)
     host = os.uname().nodename
     exports.rows.beat(claim, worker=f"{host}:1", job_pid=job.pid, log_path=str(job.log_path))
     Export.objects.update(heartbeat_at="2020-01-01T00:00:00Z")
