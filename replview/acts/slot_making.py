@@ -47,7 +47,7 @@ def make_slot(
 
     A source that is not in the store yet comes into it with its slot, or not at all. What is about
     to be made is noted first: of a process that is killed on the way nothing stays on the source.
-    ``draft``: what is being carried out, with signs of life.
+    ``draft``: what is being carried out, with heartbeats.
     """
     if not plan.owned:
         check_unrecorded(source, plan.slot_name)

@@ -143,7 +143,7 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
         yield Health(
             level=Level.UNKNOWN,
             title=f"Unknown for {age_words(now - slot.heartbeat_at)}: "
-            f"{problem or 'no sign of life from the receiver'}.",
+            f"{problem or 'no heartbeat from the receiver'}.",
             cause=f"{_last_seen(slot, now)} {_retry(slot, now)}".strip(),
         )
     elif not _streams(slot):

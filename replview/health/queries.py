@@ -216,7 +216,7 @@ SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
 def read_open() -> tuple[Open, AlertCounts]:
     """What is open now, and what fires."""
     with connection.cursor() as cursor:
-        # Open transactions are looked up by the lives of the slots that are seen.
+        # Open transactions are looked up by the incarnations of the slots that are seen.
         cursor.execute(_OPEN, {"seen": seen_ids()})
         (_, firing, now, _, newest_at), *rows = cursor.fetchall()
     found: Open = {

@@ -151,7 +151,7 @@ def waiting_watches() -> list[int]:
 
 
 def beat(draft: SourceDraft) -> bool:
-    """A sign of life, with what there is to show; False: it is to end."""
+    """A heartbeat, with what there is to show; False: it is to end."""
     kept = rows.beat(draft, progress=draft.progress, undo=draft.undo)
     return kept and not rows.mine(draft).filter(stop_wanted=True).exists()
 

@@ -18,7 +18,7 @@ from django.db import OperationalError, connection
 from replview.jobs.rows import JobRows
 from replview.store.models.jobs import ProcessJob
 
-#: How often a process is looked at, news of it is stored at most, and a sign of life at least.
+#: How often a process is looked at, news of it is stored at most, and a heartbeat at least.
 _LOOK_SECONDS = 0.2
 _NEWS_SECONDS = 0.5
 _BEAT_SECONDS = 1.0

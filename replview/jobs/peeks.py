@@ -57,7 +57,7 @@ def finish(claim: SlotPeek, result: dict[str, Any]) -> bool:
 
 
 def fail_abandoned() -> int:
-    """Give up those whose worker vanished; returns how many. It gives no sign of life meanwhile."""
+    """Give up those whose worker vanished; returns how many. It gives no heartbeat meanwhile."""
     may_last = ExpressionWrapper(
         F("max_seconds") * Value(dt.timedelta(seconds=1)), output_field=DurationField()
     )

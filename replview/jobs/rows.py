@@ -1,4 +1,4 @@
-"""The life of a job, of whatever kind: asked for → waiting → running → done, failed or cancelled.
+"""The states of a job, of whatever kind: asked for → waiting → running → done, failed or cancelled.
 
 Whoever claims a row is alone with it, and the claimed row is the claim: all that its worker says
 begins with an UPDATE of the row ``WHERE started_at`` is the claim's, and 0 rows means stop. A
@@ -26,7 +26,7 @@ J = TypeVar("J", bound=Job)
 
 
 class JobRows(Generic[J]):
-    """All rows of one kind: claimed, kept by signs of life, ended, given back."""
+    """All rows of one kind: claimed, kept by heartbeats, ended, given back."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class JobRows(Generic[J]):
         beside: tuple[str, ...] = (),
         at_claim: Mapping[str, Any] | None = None,
     ) -> None:
-        """``task`` is the Celery task that begins what waits. A worker that gave no sign of life
+        """``task`` is the Celery task that begins what waits. A worker that gave no heartbeat
         for ``lost_seconds`` is gone. A job that was begun ``most_attempts`` times takes its workers
         along: it fails with this ``remedy``. A claimed row comes with what is ``beside`` it, and
         with the columns ``at_claim``.
@@ -51,7 +51,7 @@ class JobRows(Generic[J]):
         self.waiting, self.running = Q(state=state["WAITING"]), Q(state=state["RUNNING"])
         #: Neither done nor given up: in the partial index of the table.
         self.unended = self.waiting | self.running
-        #: The worker gave no sign of life for too long, by the store's clock.
+        #: The worker gave no heartbeat for too long, by the store's clock.
         self.lost = self.running & Q(heartbeat_at__lt=Now() - dt.timedelta(seconds=lost_seconds))
         #: A worker has it: its claim counts.
         self.held = self.running
@@ -118,7 +118,7 @@ class JobRows(Generic[J]):
         return self.rows(self.held, pk=claim.pk, started_at=claim.started_at)
 
     def beat(self, claim: J, /, **columns: Any) -> bool:
-        """A sign of life, and what is known now; False where it was cancelled or taken away."""
+        """A heartbeat, and what is known now; False where it was cancelled or taken away."""
         # The store's clock, not the worker's: they are compared with one another.
         return self.mine(claim).update(heartbeat_at=Now(), **columns) == 1
 
@@ -169,7 +169,7 @@ class JobRows(Generic[J]):
 
 @contextmanager
 def beating(beat: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Have signs of life given from a thread of its own until the block ends: a step may last."""
+    """Have heartbeats given from a thread of its own until the block ends: a step may last."""
     over = threading.Event()
 
     def work() -> None:
@@ -179,7 +179,7 @@ def beating(beat: Callable[[], object], seconds: float) -> Iterator[None]:
                     beat()
                 except DatabaseError as error:
                     # The store is away for a moment: the next sign says the same.
-                    log.warning("no sign of life (%s)", type(error).__name__)
+                    log.warning("no heartbeat (%s)", type(error).__name__)
                     connection.close()
 
     thread = threading.Thread(target=work, name="beating", daemon=True)

@@ -94,7 +94,7 @@ class Kind(Generic[Claimed]):
             with orm_connection():
                 self._run(claimed, stopping)
         except Exception as error:
-            # The store is away: the job's sign of life grows old, and another worker has it.
+            # The store is away: the job's heartbeat grows old, and another worker has it.
             self._log(error, "left to another worker")
         finally:
             self._free.release()

@@ -213,7 +213,7 @@ def consumed(slot: str) -> SourceProblem:
 
 
 def silent() -> SourceProblem:
-    """The server was asked for a sign of life and gave none."""
+    """The server was asked for a keepalive and sent none."""
     return SourceProblem(
         "silent",
         "the server does not answer any more (its host, or the network before it, is gone)",

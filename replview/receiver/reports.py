@@ -92,8 +92,7 @@ def say_taken_over(store: psycopg.Connection[Any], lease: Lease) -> None:
         store,
         lease.slot_id,
         "taken_over",
-        f"The receiver at {lease.taken_from} gave no sign of life any more: {lease.owner} took "
-        "over.",
+        f"The receiver at {lease.taken_from} sent no heartbeat any more: {lease.owner} took over.",
     )
 
 

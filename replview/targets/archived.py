@@ -62,7 +62,7 @@ class ArchivedLine:
     actor: str | None
     xid: int | None
     lsn: str
-    life: int
+    incarnation: int
     url: str
 
 
@@ -93,8 +93,10 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
 
     page = ArchivedPage(place=place, name=f"number {place.commit_seq:,}")
     try:
-        life = ArchivedIncarnation.of(place.target, place.source, place.slot, place.life.number)
-        found = life.transaction(place.commit_seq, after=after, limit=PAGE_CHANGES)
+        incarnation = ArchivedIncarnation.of(
+            place.target, place.source, place.slot, place.life.number
+        )
+        found = incarnation.transaction(place.commit_seq, after=after, limit=PAGE_CHANGES)
     except TargetProblem as error:
         page.problem, page.remedy = error.cause, error.remedy
         return page
@@ -119,36 +121,41 @@ def read_row(
     slot: Slot, oids: Sequence[int], key: Mapping[str, str | None], words: Mapping[str, Any],
     address: str,
 ) -> ArchivedRow:  # fmt: skip
-    """A row's changes in one life, the newest first; then on into the life before it."""
+    """A row's changes in one incarnation, the newest first; then of the one before it."""
     from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
 
     page = ArchivedRow()
     number, _, cursor = str(words.get("from", "")).partition(":")
-    lives, of = _lives(slot), withheld(slot)
+    incarnations, of = _incarnations(slot), withheld(slot)
     last = whole_number(number)
-    known = [life for life in lives if last is None or life.number <= last]
-    for place, life in enumerate(known):
+    known = [
+        incarnation for incarnation in incarnations if last is None or incarnation.number <= last
+    ]
+    for place, incarnation in enumerate(known):
         try:
-            target, home = lives[life].target, home_of(lives[life], slot)
-            found = ArchivedIncarnation.of(target, home, slot.name, life.number).row(
+            target, home = (
+                incarnations[incarnation].target,
+                home_of(incarnations[incarnation], slot),
+            )
+            found = ArchivedIncarnation.of(target, home, slot.name, incarnation.number).row(
                 oids, key, cursor=cursor if not place else None, limit=PAGE_CHANGES
             )
         except TargetProblem as error:
             page.problem, page.remedy = error.cause, error.remedy
             return page
-        page.lines += [_line(change, slot, life.number, of) for change in found.changes]
+        page.lines += [_line(change, slot, incarnation.number, of) for change in found.changes]
         former = [each.number for each in known[place + 1 :]]
         follows = found.older or (former and page.lines and len(page.lines) >= PAGE_CHANGES)
         if follows:
-            begins = f"{life.number}:{found.older}" if found.older else f"{former[0]}:"
+            begins = f"{incarnation.number}:{found.older}" if found.older else f"{former[0]}:"
             page.older_url = f"{address}&from={begins}"
             page.searched_back_to = found.searched_back_to
             break
     return page
 
 
-def _lives(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
+def _incarnations(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
     """Those that an archive has something of, the newest first, with how far."""
     marks = ArchiveMark.objects.filter(incarnation__slot=slot, through_seq__gt=0)
     found: dict[SlotIncarnation, ArchiveMark] = {}
@@ -157,23 +164,25 @@ def _lives(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
     return found
 
 
-def transaction_url(slot: Slot, life: int, lsn: int | None, moment: dt.datetime | None) -> str:
+def transaction_url(
+    slot: Slot, incarnation: int, lsn: int | None, moment: dt.datetime | None
+) -> str:
     """A transaction of the archive by its commit."""
-    words = {"slot": str(slot), "life": life, "lsn": str(LSN(lsn or 0))}
+    words = {"slot": str(slot), "life": incarnation, "lsn": str(LSN(lsn or 0))}
     if moment is not None:
         words["time"] = moment.astimezone(dt.UTC).isoformat()
     return f"{reverse('archive-transaction')}?{urlencode(words, safe='/:')}"
 
 
-def _line(change: "ArchivedChange", slot: Slot, life: int, of: Withheld) -> ArchivedLine:
+def _line(change: "ArchivedChange", slot: Slot, incarnation: int, of: Withheld) -> ArchivedLine:
     return ArchivedLine(
         block=block_of(change, slot, of),
         commit_time=change.commit_time,
         actor=change.actor,
         xid=change.xid,
         lsn=str(LSN(change.commit_lsn)) if change.commit_lsn is not None else "",
-        life=life,
-        url=transaction_url(slot, life, change.commit_lsn, change.commit_time),
+        incarnation=incarnation,
+        url=transaction_url(slot, incarnation, change.commit_lsn, change.commit_time),
     )
 
 

@@ -124,7 +124,7 @@ def one_server(redis: Any, folders: pytest.TempPathFactory) -> Iterator[Server]:
 def server(feeder: Feeder, kept_server: Server) -> Iterator[Server]:
     """A running web server beside the feeder; both on one channel layer."""
     settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = f"replview-{INSTANCE}"
-    # A receiver that gives a sign of life for as long as a test takes.
+    # A receiver that gives a heartbeat for as long as a test takes.
     feeder.connection.execute("UPDATE slot SET heartbeat_at = now() + interval '1 hour'")
     kept_server.start()
     yield kept_server

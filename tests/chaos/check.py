@@ -41,7 +41,7 @@ class Verdict:
     findings: list[Finding]
     transactions: int = 0
     changes: int = 0
-    lives: int = 0
+    incarnations: int = 0
 
     @property
     def kinds(self) -> Counter[str]:
@@ -66,19 +66,19 @@ def check(
         findings,
         transactions=len(history),
         changes=sum(len(transaction.records) for transaction in history),
-        lives=len({transaction.life for transaction in history}),
+        incarnations=len({transaction.incarnation for transaction in history}),
     )
 
 
 def compare_order(history: Sequence[StoredTransaction]) -> Iterator[Finding]:
-    """``commit_seq`` counts from 1 without holes, and LSNs only grow, within each life."""
-    for life in sorted({transaction.life for transaction in history}):
+    """``commit_seq`` counts from 1 without holes, and LSNs only grow, within each incarnation."""
+    for incarnation in sorted({transaction.incarnation for transaction in history}):
         last_end = 0
-        inside = [transaction for transaction in history if transaction.life == life]
+        inside = [transaction for transaction in history if transaction.incarnation == incarnation]
         for place, transaction in enumerate(inside, start=1):
             if transaction.commit_seq != place:
-                yield Finding("order", f"life {life}: commit_seq {transaction.commit_seq} at "
-                                       f"place {place}")  # fmt: skip
+                yield Finding("order", f"incarnation {incarnation}: commit_seq "
+                                       f"{transaction.commit_seq} at place {place}")  # fmt: skip
                 break
             if transaction.end_lsn is not None:
                 if transaction.end_lsn <= last_end:
@@ -168,10 +168,15 @@ def compare_states(
         yield Finding("state", f"prepared are {sorted(waiting)}, on the source {sorted(found)}")
     for gap in slot.events.filter(kind__in=["gap", "problem"]):
         yield Finding("state", f"the slot's log says: {gap.message}")
-    for life in SlotIncarnation.objects.filter(slot=slot):
-        last = max((t.commit_seq for t in history if t.life == life.number), default=0)
-        if life.commit_seq != last:
-            yield Finding("order", f"life {life.number} ends at {life.commit_seq}, not at {last}")
+    for incarnation in SlotIncarnation.objects.filter(slot=slot):
+        last = max(
+            (t.commit_seq for t in history if t.incarnation == incarnation.number), default=0
+        )
+        if incarnation.commit_seq != last:
+            yield Finding(
+                "order",
+                f"incarnation {incarnation.number} ends at {incarnation.commit_seq}, not at {last}",
+            )
 
 
 def _identity(transaction: StoredTransaction | WitnessTransaction) -> tuple[object, ...]:
@@ -182,4 +187,5 @@ def _identity(transaction: StoredTransaction | WitnessTransaction) -> tuple[obje
 
 
 def _name(transaction: StoredTransaction) -> str:
-    return f"xid {transaction.xid} (life {transaction.life}, commit_seq {transaction.commit_seq})"
+    place = f"incarnation {transaction.incarnation}, commit_seq {transaction.commit_seq}"
+    return f"xid {transaction.xid} ({place})"

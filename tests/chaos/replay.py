@@ -100,7 +100,7 @@ class Replayed:
                     row[value or ""] = row.pop(name, None)
 
     def _refuse(self, record: Record, why: str) -> None:
-        place = f"life {record['incarnation']}, commit_seq {record['commit_seq']}"
+        place = f"incarnation {record['incarnation']}, commit_seq {record['commit_seq']}"
         self.refused.append(
             f"{place}, seq {record['seq']}: {record['op']} of {record['table']}: {why}"
         )

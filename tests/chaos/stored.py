@@ -17,7 +17,7 @@ Record = dict[str, Any]
 class StoredTransaction:
     """A transaction of history, or a message that belongs to none, with its changes."""
 
-    life: int
+    incarnation: int
     commit_seq: int
     state: str
     xid: int | None
@@ -38,7 +38,7 @@ class StoredTransaction:
 
 
 def read_history(slot: Slot) -> list[StoredTransaction]:
-    """Everything with a place in history, life after life, in the order of ``commit_seq``."""
+    """Everything with a place in history, by incarnation and ``commit_seq``."""
     rows = Transaction.objects.filter(incarnation__slot=slot, commit_seq__isnull=False)
     places = {}
     for row in rows.select_related("incarnation").order_by("incarnation__number", "commit_seq"):
@@ -54,7 +54,7 @@ def read_history(slot: Slot) -> list[StoredTransaction]:
 def _transaction(row: Transaction) -> StoredTransaction:
     operations = row.inserts + row.updates + row.deletes + row.truncates + row.messages
     return StoredTransaction(
-        life=row.incarnation.number,
+        incarnation=row.incarnation.number,
         commit_seq=row.commit_seq or 0,
         state=row.state,
         xid=row.xid,

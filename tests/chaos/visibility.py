@@ -45,7 +45,7 @@ class Look:
 
     @property
     def is_live(self) -> bool:
-        """Streaming, with a fresh sign of life."""
+        """Streaming, with a fresh heartbeat."""
         fresh = self.heartbeat_age_seconds < _FRESH_SECONDS
         return self.state == "streaming" and fresh and bool(self.lease_owner)
 

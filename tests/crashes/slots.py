@@ -84,10 +84,10 @@ class ReceivedSlot:
         wait_while_it_moves(lambda: self.stored_lsn() >= target, self.stored_lsn, still_seconds)
 
     def transactions(self, *states: str) -> list[dict[str, Any]]:
-        """Its transactions in the order of history through all its lives, open ones last."""
+        """Its transactions in the order of history through all its incarnations, open ones last."""
         return self.store.rows(
             """
-            SELECT t.*, i.number AS life, t.end_lsn - '0/0' AS end_position
+            SELECT t.*, i.number AS incarnation, t.end_lsn - '0/0' AS end_position
             FROM transaction t JOIN slot_incarnation i ON i.id = t.incarnation_id
             WHERE i.slot_id = %s AND (%s::text[] = '{}' OR t.state = ANY(%s::text[]))
             ORDER BY i.number, t.commit_seq NULLS LAST, t.id
@@ -95,7 +95,7 @@ class ReceivedSlot:
             [self.slot_id, list(states), list(states)],
         )
 
-    def lives(self) -> list[dict[str, Any]]:
+    def incarnations(self) -> list[dict[str, Any]]:
         """Its incarnations, first to last."""
         return self.store.rows(
             "SELECT *, started_lsn::text AS started FROM slot_incarnation WHERE slot_id = %s "

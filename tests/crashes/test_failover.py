@@ -56,7 +56,7 @@ def test_the_record_goes_on_without_a_gap_at_the_promoted_standby(
         workload.more(20)
         source.server = pair.fail_over()
         failed_over_at = time.monotonic()
-        wait_for(lambda: len(slot.lives()) == 2, what=slot.sentences())
+        wait_for(lambda: len(slot.incarnations()) == 2, what=slot.sentences())
         slot.streaming()
         recovery = time.monotonic() - failed_over_at
         workload.more(20)
@@ -65,7 +65,7 @@ def test_the_record_goes_on_without_a_gap_at_the_promoted_standby(
 
     print(f"seconds to live again after a failover: {recovery:.1f}")
     assert_true_record(slot)
-    assert [life["timeline"] for life in slot.lives()] == [1, 2]
+    assert [incarnation["timeline"] for incarnation in slot.incarnations()] == [1, 2]
     assert slot.events("gap") == []
     ended = {t["gid"]: t["state"] for t in slot.transactions() if t["gid"] in ("over", "undone")}
     assert ended == {"over": "committed", "undone": "rolled back"}
@@ -96,19 +96,19 @@ def test_a_standby_that_lagged_behind_the_record_is_said_to_lack_what_it_never_h
 
     source.server = pair.fail_over()
     slot.point_at(source)
-    wait_for(lambda: len(slot.lives()) == 2, what=slot.sentences())
+    wait_for(lambda: len(slot.incarnations()) == 2, what=slot.sentences())
     slot.streaming()
     for number in (3, 4):
-        source.run(f"INSERT INTO t VALUES ({number}, 1, 'of the second life')")
+        source.run(f"INSERT INTO t VALUES ({number}, 1, 'of the second incarnation')")
     source.run("COMMIT PREPARED 'known to both'", "COMMIT PREPARED 'ended only by the lost'")
     slot.caught_up()
 
     slot.says("4 transactions", "never had")
-    found = [(t["life"], t["commit_seq"], t["gid"]) for t in slot.transactions("committed")]
+    found = [(t["incarnation"], t["commit_seq"], t["gid"]) for t in slot.transactions("committed")]
     both = "ended only by the lost"
     assert found[:5] == [*((1, n, None) for n in range(1, 5)), (1, 5, both)]
     assert found[5:] == [(2, 1, None), (2, 2, None), (2, 3, "known to both"), (2, 4, both)]
-    # Each life tells what it did: to the promoted server it was still only prepared.
+    # Each incarnation tells what it did: to the promoted server it was still only prepared.
     told = [t for t in slot.transactions("committed") if t["gid"] == both]
     assert [t["inserts"] for t in told] == [1, 1]
     rows = "SELECT new->>'n' AS n FROM change WHERE transaction_id = %s"

@@ -62,7 +62,7 @@ def test_a_network_that_cuts_and_half_closes_on_the_way_to_the_source(
 
     print(f"seconds to store again after cuts on the way to the source: {recoveries}")
     assert_true_record(slot)
-    assert len(slot.lives()) == 1
+    assert len(slot.incarnations()) == 1
     assert slot.events("disconnected")
 
 

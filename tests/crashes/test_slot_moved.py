@@ -50,8 +50,8 @@ def _gap(slot: ReceivedSlot) -> dict[str, str]:
     return detail
 
 
-def _lives(slot: ReceivedSlot) -> list[str]:
-    return [life["reason"] for life in slot.lives()]
+def _incarnations(slot: ReceivedSlot) -> list[str]:
+    return [incarnation["reason"] for incarnation in slot.incarnations()]
 
 
 def test_a_slot_advanced_by_somebody_else_leaves_a_gap_and_ends_what_was_prepared(
@@ -69,12 +69,12 @@ def test_a_slot_advanced_by_somebody_else_leaves_a_gap_and_ends_what_was_prepare
     slot.streaming("second")
     slot.caught_up()
 
-    assert _lives(slot) == ["created", "advanced"]
+    assert _incarnations(slot) == ["created", "advanced"]
     detail = _gap(slot)
     assert detail["from_lsn"] == before
-    assert detail["to_lsn"] == slot.lives()[1]["started"]
+    assert detail["to_lsn"] == slot.incarnations()[1]["started"]
     assert slot.transactions("prepared") == []
-    second = [t for t in slot.transactions("committed") if t["life"] == 2]
+    second = [t for t in slot.transactions("committed") if t["incarnation"] == 2]
     assert [(t["commit_seq"], t["gid"], t["inserts"]) for t in second] == [
         (1, "waiting", 1),
         (2, None, 1),
@@ -97,10 +97,10 @@ def test_a_slot_dropped_and_made_anew_leaves_a_gap_and_nothing_prepared_for_ever
     source.run("INSERT INTO t VALUES (4, 4, 'after it')")
     slot.caught_up()
 
-    assert len(slot.lives()) == 2
+    assert len(slot.incarnations()) == 2
     _gap(slot)
     committed = slot.transactions("committed")
-    assert [(t["life"], t["commit_seq"]) for t in committed] == [(1, 1), (2, 1)]
+    assert [(t["incarnation"], t["commit_seq"]) for t in committed] == [(1, 1), (2, 1)]
     # Its end was in the gap, and no stream will ever tell it: the source is asked.
     slot.store.in_django(LOOK)
     source.run("INSERT INTO t VALUES (5, 5, 'after the look')")
@@ -135,13 +135,13 @@ def test_a_source_that_is_another_cluster_now_begins_a_new_record(
     other_source.run("INSERT INTO t VALUES (7, 7, 'of the other')")
     slot.caught_up()
 
-    assert _lives(slot) == ["created", "re-pointed"]
+    assert _incarnations(slot) == ["created", "re-pointed"]
     _gap(slot)
-    first, second = slot.lives()
+    first, second = slot.incarnations()
     assert first["system_identifier"] != second["system_identifier"]
     assert slot.transactions("prepared") == []
     assert [t["gid"] for t in slot.transactions("unknown")] == ["waiting"]
-    assert [(t["life"], t["commit_seq"]) for t in slot.transactions("committed")] == [
+    assert [(t["incarnation"], t["commit_seq"]) for t in slot.transactions("committed")] == [
         (1, 1),
         (2, 1),
     ]
@@ -157,4 +157,4 @@ def test_moving_a_slot_while_it_is_received_is_refused_by_the_server(
     source.run("INSERT INTO t VALUES (1, 1, '')")
     slot.caught_up()
 
-    assert len(slot.lives()) == 1
+    assert len(slot.incarnations()) == 1

@@ -68,7 +68,7 @@ def test_a_source_that_restarts_and_crashes_under_load_is_recorded_once(
 
     print(f"PostgreSQL {version}, {way}: seconds to live again {recoveries}")
     assert_true_record(slot)
-    assert len(slot.lives()) == 1
+    assert len(slot.incarnations()) == 1
     assert slot.transactions("prepared") == []
     assert len(slot.events("disconnected")) >= 2
     # Where and when a crash ended a transaction nobody knows, which is not position and time 0.

@@ -49,7 +49,7 @@ def test_a_store_that_ends_in_every_way_has_everything_once(
     print(f"seconds to store again: { {how: round(s, 1) for how, s in recoveries.items()} }")
     assert_true_record(slot)
     assert slot.receivers[0].running
-    assert len(slot.lives()) == 1
+    assert len(slot.incarnations()) == 1
     slot.says("store")
 
 

@@ -15,7 +15,7 @@ KEYS = {"t": ("id",), "ledger": ("writer", "n")}
 Rows = dict[tuple[str, ...], dict[str, str | None]]
 
 _CHANGES = """
-SELECT i.number AS life, t.commit_seq, t.xid, c.seq, c.op, c.old, c.new, r.table
+SELECT i.number AS incarnation, t.commit_seq, t.xid, c.seq, c.op, c.old, c.new, r.table
 FROM change c
 JOIN transaction t ON t.id = c.transaction_id AND t.state = 'committed'
 JOIN slot_incarnation i ON i.id = t.incarnation_id AND i.slot_id = %s
@@ -47,15 +47,17 @@ def assert_true_record(slot: ReceivedSlot, *, skipped: int = 0) -> int:
 
 
 def _assert_order(slot: ReceivedSlot, log: str) -> None:
-    """commit_seq without holes in each life, positions rising with it."""
-    lives: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    """commit_seq without holes in each incarnation, positions rising with it."""
+    incarnations: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for transaction in slot.transactions("committed", "message", "skipped"):
-        lives[transaction["life"]].append(transaction)
-    for life, transactions in lives.items():
+        incarnations[transaction["incarnation"]].append(transaction)
+    for incarnation, transactions in incarnations.items():
         places = [t["commit_seq"] for t in transactions]
-        assert places == list(range(1, len(places) + 1)), f"life {life}: {places}\n{log}"
+        assert places == list(range(1, len(places) + 1)), (
+            f"incarnation {incarnation}: {places}\n{log}"
+        )
         ends = [t["end_position"] for t in transactions if t["end_position"] is not None]
-        assert ends == sorted(set(ends)), f"life {life}: positions fall\n{log}"
+        assert ends == sorted(set(ends)), f"incarnation {incarnation}: positions fall\n{log}"
     left = slot.transactions("receiving", "streaming")
     assert not left, f"left open: {left}\n{log}"
 
@@ -70,7 +72,9 @@ def _replay(slot: ReceivedSlot, log: str) -> tuple[dict[str, Rows], dict[str, li
             continue
         rows = tables[table]
         key = tuple((change["old"] or new)[column] for column in KEYS[table])
-        where = f"{change['op']} {table} {key} at {change['life']}/{change['commit_seq']}\n{log}"
+        where = (
+            f"{change['op']} {table} {key} at {change['incarnation']}/{change['commit_seq']}\n{log}"
+        )
         if change["op"] == "I":
             assert key not in rows, f"doubled: {where}"
             rows[key] = new

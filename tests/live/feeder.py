@@ -132,16 +132,19 @@ class Feeder:
             name=slot,
             defaults={"publications": ["shop"], "state": "streaming", "connected_at": now},
         )
-        life, _ = SlotIncarnation.objects.get_or_create(
+        incarnation, _ = SlotIncarnation.objects.get_or_create(
             slot=row,
             number=1,
             defaults={"system_identifier": "7", "timeline": 1, "reason": "created"},
         )
         Slot.objects.filter(pk=row.pk).update(
-            incarnation=life, heartbeat_at=now, server_lsn="2/4E910000", checkpoint_lsn="2/4E910000"
+            incarnation=incarnation,
+            heartbeat_at=now,
+            server_lsn="2/4E910000",
+            checkpoint_lsn="2/4E910000",
         )
-        self.slot_id, self.incarnation_id = row.pk, life.pk
-        self.commit_seq = life.commit_seq
+        self.slot_id, self.incarnation_id = row.pk, incarnation.pk
+        self.commit_seq = incarnation.commit_seq
         self.relations: dict[str, tuple[int, int]] = {}
         for number, (table, columns) in enumerate(TABLES.items()):
             relation, _ = Relation.objects.get_or_create(

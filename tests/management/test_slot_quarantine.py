@@ -12,7 +12,7 @@ from replview.store.models import Quarantine, Slot, SlotIncarnation, Source
 
 @pytest.fixture
 def slot(db) -> Slot:
-    """shop/mine in its first life."""
+    """shop/mine in its first incarnation."""
     source = Source.objects.create(name="shop", conninfo="host=shop.example")
     slot = Slot.objects.create(source=source, name="mine")
     slot.incarnation = SlotIncarnation.objects.create(

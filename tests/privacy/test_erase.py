@@ -204,13 +204,13 @@ def test_nothing_of_a_person_is_left_and_history_stays(clinic, exported, tmp_pat
 
 def assert_files_are_as_told(folder: Path, rows: dict[Path, int], act: Erasure) -> None:
     """Manifest and note tell what the files are now; the archive's reader finds the marks."""
-    life = next(folder.glob("*/*"))
-    target, name = Target.of(str(folder)), str(life.relative_to(folder))
+    incarnation = next(folder.glob("*/*"))
+    target, name = Target.of(str(folder)), str(incarnation.relative_to(folder))
     for each in read_manifest(target, name).files:
         path = folder / each["path"]
         found = (path.stat().st_size, pq.read_metadata(path).num_rows)
         assert found == (each["bytes"], rows[path])
-    notes = orjson.loads((life / "_erased.json").read_bytes())["erasures"]
+    notes = orjson.loads((incarnation / "_erased.json").read_bytes())["erasures"]
     assert [(n["erasure"], n["finished"], len(n["files"])) for n in notes] == [(act.pk, True, 2)]
     changes = ArchivedIncarnation(target, name).transaction(1).changes
     erased = [c for c in changes if c.new and isinstance(c.new["name"], dict)]

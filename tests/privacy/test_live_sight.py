@@ -71,10 +71,10 @@ async def test_nor_is_its_history_told_by_a_socket_of_another(quiet_feeder: Feed
         eve = await cookie_of(name="eve", role="viewer", sources=[source])
         async with connected(mine.slot_id, eve) as socket:
             assert len((await socket.start())["rows"]) == 1
-            for life, told in ((mine.incarnation_id, 1), (hidden.incarnation_id, 0)):
-                await socket.send(type="older", incarnation=life, before=99)
+            for incarnation, told in ((mine.incarnation_id, 1), (hidden.incarnation_id, 0)):
+                await socket.send(type="older", incarnation=incarnation, before=99)
                 assert len((await socket.receive("older"))["rows"]) == told
-                await socket.send(type="fill", incarnation=life, after=0, up_to=99, id="x")
+                await socket.send(type="fill", incarnation=incarnation, after=0, up_to=99, id="x")
                 assert len((await socket.receive("filled"))["rows"]) == told
     finally:
         mine.close()

@@ -132,8 +132,8 @@ def test_places_have_no_holes_with_several_baselines_at_once(source, record) -> 
 
     placed = Transaction.objects.filter(incarnation__slot=recording.slot, commit_seq__isnull=False)
     places = list(placed.order_by("commit_seq").values_list("commit_seq", flat=True))
-    life = SlotIncarnation.objects.get(slot=recording.slot)
-    assert places == list(range(1, life.commit_seq + 1))
+    incarnation = SlotIncarnation.objects.get(slot=recording.slot)
+    assert places == list(range(1, incarnation.commit_seq + 1))
     assert placed.filter(state="snapshot").count() == 8
     assert len(again) == 4
     recording.slot.refresh_from_db()

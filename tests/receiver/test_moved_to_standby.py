@@ -76,7 +76,7 @@ def insert(shop: SourceDatabase, slot: Slot, *numbers: int) -> None:
     wait_for(lambda: stored.count() == before + len(numbers), 60, "all of it is stored")
 
 
-def lives(slot: Slot) -> list[tuple[int, int]]:
+def incarnations(slot: Slot) -> list[tuple[int, int]]:
     """Number and timeline of each."""
     return list(slot.incarnations.order_by("number").values_list("number", "timeline"))
 
@@ -98,7 +98,7 @@ def test_the_synchronised_slot_goes_on_without_a_gap(
 
     shop.refresh_from_db()
     assert (shop.timeline, shop.in_recovery) == (2, False)
-    assert lives(received) == [(1, 1), (2, 2)]
+    assert incarnations(received) == [(1, 1), (2, 2)]
     assert not SlotEvent.objects.filter(slot=received, kind="gap").exists()
 
 
@@ -123,8 +123,8 @@ def test_a_slot_the_standby_never_had_is_said_to_be_missing_and_leaves_a_gap(
     act = receiving.plan_start(received)
     assert "history shows the gap" in act.consequences[0]
     receiving.start(received, by="alice")
-    wait_for(lambda: len(lives(received)) == 2, 60, "a new life begins")
+    wait_for(lambda: len(incarnations(received)) == 2, 60, "a new incarnation begins")
     insert(there, received, 4)
 
-    assert lives(received) == [(1, 1), (2, 2)]
+    assert incarnations(received) == [(1, 1), (2, 2)]
     assert SlotEvent.objects.filter(slot=received, kind="gap").exists()

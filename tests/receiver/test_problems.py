@@ -28,7 +28,7 @@ def test_a_slot_in_use_is_named_and_taken_when_it_is_free(source: SourceDatabase
     recording.start()
     slot = recording.problem("slot_in_use")
     assert slot.state == "reconnecting"
-    assert slot.incarnation is None, "no life begins while somebody else moves the slot"
+    assert slot.incarnation is None, "no incarnation begins while somebody else moves the slot"
     assert "pg_terminate_backend" in slot.problem_remedy
     other.close()
 

@@ -1,4 +1,4 @@
-"""A server is asked for a sign of life before it is given up."""
+"""A server is asked for a keepalive before it is given up."""
 
 from replview.receiver.sessions.pacing import (
     ANSWER_SECONDS,

@@ -245,7 +245,7 @@ def test_a_gid_used_again_names_the_transaction_that_had_it_before(
     assert one(recording, "prepared").context == {"$gid_before": one(recording, "committed").pk}
 
 
-def test_a_prepared_one_of_a_life_that_ended_is_not_prepared_for_ever(
+def test_a_prepared_one_of_an_incarnation_that_ended_is_not_prepared_for_ever(
     source: SourceDatabase, record
 ) -> None:
     source.run(TABLE)
@@ -263,7 +263,7 @@ def test_a_prepared_one_of_a_life_that_ended_is_not_prepared_for_ever(
     assert incarnation_of(row) == ["prepared", "unknown"]
 
 
-def test_a_prepared_one_ends_in_the_next_life_of_the_same_cluster(
+def test_a_prepared_one_ends_in_the_next_incarnation_of_the_same_cluster(
     source: SourceDatabase, record
 ) -> None:
     source.run(TABLE)

@@ -13,7 +13,7 @@ _LONG_AGO = "UPDATE slot SET heartbeat_at = clock_timestamp() - interval '1 minu
 
 @pytest.fixture
 def slot(transactional_db) -> Slot:
-    """A slot whose last sign of life is a minute old."""
+    """A slot whose last heartbeat is a minute old."""
     source = Source.objects.create(name="stopped", conninfo="in the test")
     return Slot.objects.create(source=source, name="stopped")
 

@@ -119,13 +119,16 @@ def test_a_restored_store_holds_all_of_its_moment_and_tells_what_came_after(
     finally:
         again.end()
 
-    assert [life["reason"] for life in again.lives()] == ["created", "advanced"]
+    assert [incarnation["reason"] for incarnation in again.incarnations()] == [
+        "created",
+        "advanced",
+    ]
     [gap] = again.events("gap")
     assert "restored from an older back-up" in gap["message"]
     assert gap["detail"]["from_lsn"] == checkpoint
-    assert gap["detail"]["to_lsn"] == again.lives()[1]["started"]
+    assert gap["detail"]["to_lsn"] == again.incarnations()[1]["started"]
     committed = [
-        (t["life"], t["commit_seq"], t["inserts"]) for t in again.transactions("committed")
+        (t["incarnation"], t["commit_seq"], t["inserts"]) for t in again.transactions("committed")
     ]
     assert committed == [(1, 1, 1), (1, 2, 0), (2, 1, 1)]
 
@@ -154,6 +157,6 @@ def test_a_back_up_of_that_very_moment_goes_on_without_a_gap(
     finally:
         again.end()
 
-    assert len(again.lives()) == 1
+    assert len(again.incarnations()) == 1
     assert again.events("gap") == []
     assert [t["commit_seq"] for t in again.transactions("committed")] == [1, 2]

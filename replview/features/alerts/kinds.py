@@ -91,7 +91,7 @@ KINDS: dict[str, Kind] = {
     ),
     _K.RECEIVER_DOWN: Kind(
         "Receiver down", Unit.SECONDS, Subject.OUR_SLOT,
-        "A slot that is wanted running has had no receiver, or no sign of life from it, for "
+        "A slot that is wanted running has had no receiver, or no heartbeat from it, for "
         "so long. Known after ten seconds.",
         "The slot's page says why. A worker must run: replview up, or a celery worker of "
         "the queue receivers.",

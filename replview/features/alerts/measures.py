@@ -196,7 +196,7 @@ _CONNECTING_SECONDS = 10.0
 
 
 def receiver_down(snapshot: Snapshot) -> Iterator[Measured]:
-    """Seconds without a receiver, or without its sign of life; 0: it streams."""
+    """Seconds without a receiver, or without its heartbeat; 0: it streams."""
     for slot in snapshot.ours:
         if slot.desired == Slot.Desired.RUNNING:
             detail = {"state": slot.state, "problem": slot.problem_code}

@@ -16,19 +16,19 @@ from replview.ui.row_start import read_start
 @page(role=VIEWER, record=ROWS)
 @require_GET
 def transaction(request: HttpRequest) -> HttpResponse:
-    """A transaction by its life and place in history, or by its commit's LSN and time."""
+    """A transaction by its incarnation and place in history, or by its commit's LSN and time."""
     slot = _slot(request)
     number = Params(request.GET).number("life") or 0
-    life = SlotIncarnation.objects.filter(slot=slot, number=number).first()
-    if life is None:
+    incarnation = SlotIncarnation.objects.filter(slot=slot, number=number).first()
+    if incarnation is None:
         raise Http404("there is no such incarnation of the slot")
     seq = Params(request.GET).number("seq")
     if seq is None:
-        seq = _seq_of(request, slot, life)
-    kept = Transaction.objects.filter(incarnation=life, commit_seq=seq).first()
+        seq = _seq_of(request, slot, incarnation)
+    kept = Transaction.objects.filter(incarnation=incarnation, commit_seq=seq).first()
     if kept is not None:
         return redirect("transaction", kept.pk)
-    place = place_at(life.pk, seq) if seq is not None else None
+    place = place_at(incarnation.pk, seq) if seq is not None else None
     if place is None:
         raise Http404("the archive has no such transaction")
     words = request.GET.copy()
@@ -51,7 +51,8 @@ def row(request: HttpRequest) -> HttpResponse:
     oids = list(relations.values_list("oid", flat=True))
     page = read_row(slot, oids, start.key, request.GET, address)
     content = {"slot": slot, "start": start, "page": page, "store_query": words.urlencode("/:")}
-    # An answer that shows rows is recorded, and no failure: one life may be told, another not.
+    # An answer that shows rows is recorded, a failure is not; one incarnation may be read and
+    # another not.
     failed = page.problem and not page.lines
     return render(request, "archive/row.html", content, status=503 if failed else 200)
 
@@ -65,7 +66,7 @@ def _slot(request: HttpRequest) -> Slot:
     return found
 
 
-def _seq_of(request: HttpRequest, slot: Slot, life: SlotIncarnation) -> int | None:
+def _seq_of(request: HttpRequest, slot: Slot, incarnation: SlotIncarnation) -> int | None:
     """By the store where it still has it, else by the archive's files."""
     from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
@@ -74,14 +75,16 @@ def _seq_of(request: HttpRequest, slot: Slot, life: SlotIncarnation) -> int | No
     lsn, moment = asked.lsn("lsn"), asked.moment("time")
     if lsn is None or (moment is None and asked.text("time")):
         return None
-    kept = Transaction.objects.filter(incarnation=life, commit_time=moment, commit_lsn=lsn)
+    kept = Transaction.objects.filter(incarnation=incarnation, commit_time=moment, commit_lsn=lsn)
     if moment is not None and (found := kept.first()) is not None:
         return found.commit_seq
-    mark = ArchiveMark.objects.filter(incarnation=life, through_seq__gt=0).first()
+    mark = ArchiveMark.objects.filter(incarnation=incarnation, through_seq__gt=0).first()
     if mark is None:
         return None
     try:
-        read = ArchivedIncarnation.of(mark.target, home_of(mark, slot), slot.name, life.number)
+        read = ArchivedIncarnation.of(
+            mark.target, home_of(mark, slot), slot.name, incarnation.number
+        )
         return read.seq_at(int(lsn), moment)
     except TargetProblem:
         return None

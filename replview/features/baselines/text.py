@@ -168,7 +168,7 @@ class BaselineForm:
 
     #: ``PublicationLook.facts["tables"]``.
     tables: Sequence[Mapping[str, Any]]
-    #: Those that have a baseline of the slot's present life.
+    #: Those that have a baseline of the slot's present incarnation.
     done: set[str]
     chosen: set[str]
     rate: int = USUAL_RATE

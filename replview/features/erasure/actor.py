@@ -17,7 +17,7 @@ from replview.store.sums.activity import ADDED_TO_ACTOR
 _PAGE = 1_000
 _NAMING = f"""
     SELECT id, actor, context FROM transaction
-    WHERE id > %(after)s AND incarnation_id = ANY(%(lives)s)
+    WHERE id > %(after)s AND incarnation_id = ANY(%(incarnations)s)
       AND (actor = %(name)s OR position(%(name)s IN context::text) > 0
            OR position(%(quoted)s IN context::text) > 0)
     ORDER BY id LIMIT {_PAGE}
@@ -28,11 +28,11 @@ _MESSAGES = """
       AND op = 'M' AND (position(%(name)s IN new->>'content') > 0
                         OR position(%(quoted)s IN new->>'content') > 0)
 """
-_MARKS = "SELECT FROM activity_mark WHERE incarnation_id = ANY(%(lives)s) FOR UPDATE"
+_MARKS = "SELECT FROM activity_mark WHERE incarnation_id = ANY(%(incarnations)s) FOR UPDATE"
 # An earlier try may have left sums under the new name.
 _SUMS = f"""
     WITH former AS (
-        DELETE FROM actor_activity WHERE actor = %(name)s AND incarnation_id = ANY(%(lives)s)
+        DELETE FROM actor_activity WHERE actor = %(name)s AND incarnation_id = ANY(%(incarnations)s)
         RETURNING *)
     INSERT INTO actor_activity AS mine
         (incarnation_id, actor, day, relation_id, grade, transactions, inserts, updates, deletes,
@@ -79,7 +79,7 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
                 },
             )  # fmt: skip
         done += len(page)
-    wanted: dict[str, Any] = {"name": name, "new": new, "lives": _lives(slot)}
+    wanted: dict[str, Any] = {"name": name, "new": new, "incarnations": _incarnations(slot)}
     with transaction.atomic(), connection.cursor() as cursor:
         # Whoever rolls sums up holds the mark, and may have read the name.
         cursor.execute(_MARKS, wanted)
@@ -90,7 +90,7 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
 def _pages(slot: Slot, name: str) -> Iterator[list[tuple[Any, ...]]]:
     wanted: dict[str, Any] = {
         "after": 0,
-        "lives": _lives(slot),
+        "incarnations": _incarnations(slot),
         "name": name,
         "quoted": _quoted(name),
     }
@@ -109,7 +109,7 @@ def _quoted(name: str) -> str:
     return orjson.dumps(name).decode()[1:-1]
 
 
-def _lives(slot: Slot) -> list[int]:
+def _incarnations(slot: Slot) -> list[int]:
     return list(SlotIncarnation.objects.filter(slot=slot).values_list("pk", flat=True))
 
 

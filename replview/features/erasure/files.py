@@ -123,10 +123,10 @@ class FileTrails:
             reach(state, lambda root=root: self._read_root(root, oids, wanted))  # type: ignore[misc]
 
     def _read_root(self, root: "Root", oids: Sequence[int], wanted: Sequence[Key]) -> None:
-        for life, change in root.changes_under(oids, wanted):
+        for incarnation, change in root.changes_under(oids, wanted):
             before = key_in(change.key_columns, change.old, change.new)
             after = key_in(change.key_columns, change.new, change.old)
-            touch = _touch(life, change, before, after)
+            touch = _touch(incarnation, change, before, after)
             for key in wanted:
                 if key in (before, after):
                     self._of[key].append(touch)
@@ -135,10 +135,12 @@ class FileTrails:
                     self._linked[key] |= others
 
 
-def _touch(life: int, change: "ArchivedChange", before: Key | None, after: Key | None) -> Touch:
+def _touch(
+    incarnation: int, change: "ArchivedChange", before: Key | None, after: Key | None
+) -> Touch:
     from replview.parquet.archive.changes import lsn_of
 
-    place = Place(life, lsn_of(change.lsn), change.seq, change.commit_lsn or 0)
+    place = Place(incarnation, lsn_of(change.lsn), change.seq, change.commit_lsn or 0)
     return Touch(
         place,
         change.op,

@@ -163,8 +163,8 @@ def job_results(slot: Slot, tables: Collection[str]) -> list[tuple[int, str]]:
     found = []
     for row in HistoryJob.objects.filter(result__isnull=False):
         named = str(row.words.get("table") or "")
-        life = str(row.words.get("life") or "")
-        mine = not life or life.rpartition("-")[0] == str(slot)
+        incarnation = str(row.words.get("life") or "")
+        mine = not incarnation or incarnation.rpartition("-")[0] == str(slot)
         if mine and named in tables and (row.output or (row.result or {}).get("rows")):
             found.append((row.pk, row.output))
     return found

@@ -197,11 +197,11 @@ class ErasedTable:
             return [self._found(row) for row in cursor.fetchall()]
 
     def _found(self, row: Sequence[Any]) -> Found:
-        identifier, seq, life, lsn, commit, op, version_id = row[:7]
+        identifier, seq, incarnation, lsn, commit, op, version_id = row[:7]
         old, new = (None if image is None else orjson.loads(image) for image in row[7:9])
         version = self.table.shapes.versions.get(version_id)
         names = version.key_columns if version else []
-        place = Place(life, lsn, seq, commit)
+        place = Place(incarnation, lsn, seq, commit)
         before, after = key_in(names, old, new), key_in(names, new, old)
         return Found(identifier, seq, place, op, before, after, row[9], row[10], bool(row[11]))
 

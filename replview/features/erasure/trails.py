@@ -18,11 +18,11 @@ Key = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where in a slot's history a change is: within one life the changes of one row are in the
-    order of their LSNs, since its lock serialises them.
+    """Where in a slot's history a change is: within one incarnation the changes of one row
+    are in the order of their LSNs, since its lock serialises them.
     """
 
-    life: int
+    incarnation: int
     lsn: int
     seq: int
     #: Of its transaction: a baseline's row (whose LSN is a position) is compared with this.
@@ -31,7 +31,7 @@ class Place:
     @property
     def plain(self) -> tuple[int, int, int]:
         """Of changes of the stream."""
-        return self.life, self.lsn, self.seq
+        return self.incarnation, self.lsn, self.seq
 
 
 FIRST = Place(0, 0, 0, 0)
@@ -81,11 +81,11 @@ class Span:
         if self.transaction_id is not None and transaction_id != self.transaction_id:
             return False
         if op == "S":
-            here = (place.life, place.lsn)
+            here = (place.incarnation, place.lsn)
             return (
-                (self.since.life, self.since.commit_lsn)
+                (self.since.incarnation, self.since.commit_lsn)
                 <= here
-                <= (self.until.life, self.until.commit_lsn)
+                <= (self.until.incarnation, self.until.commit_lsn)
             )
         return self.since.plain <= place.plain <= self.until.plain
 
@@ -102,8 +102,18 @@ class Span:
         """As plain values."""
         return {
             "key": dict(self.key),
-            "since": [self.since.life, self.since.lsn, self.since.seq, self.since.commit_lsn],
-            "until": [self.until.life, self.until.lsn, self.until.seq, self.until.commit_lsn],
+            "since": [
+                self.since.incarnation,
+                self.since.lsn,
+                self.since.seq,
+                self.since.commit_lsn,
+            ],
+            "until": [
+                self.until.incarnation,
+                self.until.lsn,
+                self.until.seq,
+                self.until.commit_lsn,
+            ],
             "transaction": self.transaction_id,
         }
 
@@ -184,8 +194,8 @@ def _back(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
 
 
 def _before(place: Place) -> Place:
-    return Place(place.life, place.lsn, place.seq - 1, place.commit_lsn - 1)
+    return Place(place.incarnation, place.lsn, place.seq - 1, place.commit_lsn - 1)
 
 
 def _after(place: Place) -> Place:
-    return Place(place.life, place.lsn, place.seq + 1, place.commit_lsn + 1)
+    return Place(place.incarnation, place.lsn, place.seq + 1, place.commit_lsn + 1)

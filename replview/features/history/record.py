@@ -66,9 +66,9 @@ class HistoryRecord:
 
 def read_history_record(row: HistoryJob) -> HistoryRecord:
     """The job as of now."""
-    life = str(row.words.get("life") or "")
-    slot = slot_of_incarnation(life)
-    of = withheld(slot, name=life)
+    incarnation = str(row.words.get("life") or "")
+    slot = slot_of_incarnation(incarnation)
+    of = withheld(slot, name=incarnation)
     result = _seen(row, row.result or {}, slot, of)
     rows = cells_of(row, result, slot, of)
     names = [str(name) for name in result.get("columns") or []]

@@ -95,7 +95,7 @@ class Numbers:
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """The slots in view, what their sources said, and which lives are the present ones."""
+    """The slots in view, what their sources said, and which incarnations are the present ones."""
 
     now: datetime
     slots: list[Slot]
@@ -104,7 +104,7 @@ class Scope:
 
     @property
     def incarnations(self) -> list[int]:
-        """The present lives of the slots in view."""
+        """The present incarnations of the slots in view."""
         return [slot.incarnation_id for slot in self.slots if slot.incarnation_id is not None]
 
     def source_state(self, slot: Slot) -> SourceState:
@@ -282,7 +282,7 @@ def _read_ended(page: InFlight, wanted: store.OpenWanted) -> None:
 
 
 def ended_rows(rows: list[Transaction], scope: Scope) -> list[EndedRow]:
-    """Ended transactions with their lives, in the same order."""
+    """Ended transactions with their incarnations, in the same order."""
     lifecycles = transitions_of(reading_session(), [row.pk for row in rows])
     return [
         EndedRow(

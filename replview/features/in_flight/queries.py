@@ -39,7 +39,7 @@ SINCE = Case(
 class OpenWanted:
     """Which transactions to read; what is empty or None asks for all."""
 
-    #: Lives of slots.
+    #: Incarnations of slots.
     incarnations: Collection[int]
     #: ``streaming`` or ``prepared``.
     state: str = ""

@@ -24,12 +24,12 @@ from replview.ui.charts.figure import Chart, SlotValues
 _MOST_TABLES = 8
 _STEPS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400)
 
-_LIVES = "SELECT id FROM slot_incarnation WHERE slot_id = %(slot)s"
+_INCARNATIONS = "SELECT id FROM slot_incarnation WHERE slot_id = %(slot)s"
 
 _BUSIEST = f"""
     SELECT m.relation_id, r.schema || '.' || r."table"
     FROM (SELECT relation_id, sum({{value}}) AS much FROM relation_minute
-          WHERE incarnation_id IN ({_LIVES}) AND minute >= %(since)s AND minute < %(until)s
+          WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
           GROUP BY relation_id ORDER BY much DESC, relation_id LIMIT {_MOST_TABLES}) m
     JOIN relation r ON r.id = m.relation_id
     WHERE m.much > 0 ORDER BY m.much DESC, m.relation_id
@@ -40,12 +40,12 @@ _BY_TABLE = f"""
            extract(epoch FROM {_BINNED})::bigint / %(step)s AS bucket,
            sum({{value}})::float8
     FROM relation_minute
-    WHERE incarnation_id IN ({_LIVES}) AND minute >= %(since)s AND minute < %(until)s
+    WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
     GROUP BY relation, {_BINNED}
 """  # noqa: S608 (of constants)
 _BY_SIZE = f"""
     SELECT power, sum(transactions)::bigint FROM transaction_size_minute
-    WHERE incarnation_id IN ({_LIVES}) AND minute >= %(since)s AND minute < %(until)s
+    WHERE incarnation_id IN ({_INCARNATIONS}) AND minute >= %(since)s AND minute < %(until)s
     GROUP BY power ORDER BY power
 """  # noqa: S608 (of constants)
 

@@ -210,7 +210,7 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
         alive = age is not None and age < LEASE_SECONDS
         up = alive and state == Slot.State.STREAMING
         receiver = {
-            # What it reported of itself with its last sign of life.
+            # What it reported of itself with its last heartbeat.
             **(facts if alive and isinstance(facts, dict) else {}),
             "up": up,
             "wanted": desired == Slot.Desired.RUNNING,
@@ -229,12 +229,12 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
 
 RECEIVER_MEASURES = (
     Measure("replview_receiver_up", "gauge",
-            "Whether the slot's receiver lives and streams.", "up"),
+            "Whether the slot's receiver runs and streams.", "up"),
     Measure("replview_receiver_wanted", "gauge",
             "Whether the slot is to be received: 0 where somebody has stopped it.",
             "wanted"),
     Measure("replview_receiver_heartbeat_age_seconds", "gauge",
-            "Age of the receiver's last sign of life; absent where there never was one.",
+            "Age of the receiver's last heartbeat; absent where there never was one.",
             "heartbeat_age_seconds"),
     Measure("replview_receiver_connected_seconds", "gauge",
             "Since when the receiver streams without a break.",

@@ -44,7 +44,7 @@ class Work:
         self.draft = draft
         #: Set when it is to end: asked for by the user, or the worker stops.
         self.stop = threading.Event()
-        #: A reason to end that is looked for with each sign of life.
+        #: A reason to end that is looked for with each heartbeat.
         self.over: Callable[[], bool] = lambda: False
         self._stopping = stopping
         #: What is on the source and could not be taken back, also by an earlier attempt.
@@ -52,7 +52,7 @@ class Work:
 
     @contextmanager
     def alive(self) -> Iterator["Work"]:
-        """Signs of life from a thread of its own, until the block ends."""
+        """Heartbeats from a thread of its own, until the block ends."""
         with beating(self._look_around, _BEAT_SECONDS):
             yield self
 
@@ -141,11 +141,11 @@ class Work:
                 self.stop.set()
         except DatabaseError as error:
             # The store is away for a moment: the next sign says the same.
-            log.warning("draft %s: no sign of life (%s)", self.draft.pk, type(error).__name__)
+            log.warning("draft %s: no heartbeat (%s)", self.draft.pk, type(error).__name__)
 
 
 def take_back_lost() -> None:
-    """Take back what workers left on sources that gave no sign of life for a while."""
+    """Take back what workers left on sources that gave no heartbeat for a while."""
     while (draft := drafts.rows.claim(drafts.rows.lost)) is not None:
         if draft.slot is not None and draft.kind == SourceDraft.Kind.RECORD:
             # It was all done but for saying so.

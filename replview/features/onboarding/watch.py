@@ -87,8 +87,8 @@ class Watching:
                 "stop": stop,
                 "conninfo_of": lambda source_id: self.conninfo,
                 "listeners": Listeners(
-                    committed=lambda slot_id, life, seq, moved: wakes.wake(
-                        slot_id, life, seq, moved
+                    committed=lambda slot_id, incarnation, seq, moved: wakes.wake(
+                        slot_id, incarnation, seq, moved
                     ),
                     slot_changed=wakes.slot_changed,
                 ),

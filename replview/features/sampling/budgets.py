@@ -165,8 +165,10 @@ def _is_known(connection: Connection, slot: Slot, found: BudgetedSlot) -> bool:
 
     A server that does not tell which cluster it is must have the slot where our record stands.
     """
-    life = slot.incarnation
-    known = life.system_identifier if life is not None else slot.source.system_identifier
+    incarnation = slot.incarnation
+    known = (
+        incarnation.system_identifier if incarnation is not None else slot.source.system_identifier
+    )
     told = read_server_facts(connection).system_identifier
     if told is None or known in (None, "unknown"):
         slot.refresh_from_db(fields=["checkpoint_lsn"])

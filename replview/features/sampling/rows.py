@@ -20,7 +20,7 @@ from replview.store.retention.tidy import make_partitions
 Written = TypeVar("Written")
 #: Of so many of the transactions stored last, at most, is told how long they took.
 _LATEST = 300
-#: Facts of a receiver that gave no sign of life for longer are not its present.
+#: Facts of a receiver that gave no heartbeat for longer are not its present.
 _RECEIVER_SECONDS = 10
 _TOLD = (
     "current_lsn pg_lsn, restart_lsn pg_lsn, confirmed_flush_lsn pg_lsn, "

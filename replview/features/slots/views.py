@@ -151,9 +151,9 @@ def _sentence(slot: Slot) -> str:
 
 
 LOG_LINES = 50
-#: Lives shown at once; earlier ones are folded.
-LIVES_SHOWN = 4
-_LIVES_READ = 50
+#: Incarnations shown at once; earlier ones are folded.
+INCARNATIONS_SHOWN = 4
+_INCARNATIONS_READ = 50
 _KINDS_ASKED = 30
 
 REASONS = {
@@ -242,7 +242,7 @@ def show(
         "--follow",
         # Where somebody must decide, that is the one thing to do.
         "live_url": "" if stopped_by and stopped_by.undecided else stream_url(view.slot),
-        **_lives(view.slot),
+        **_incarnations(view.slot),
         **_log(request, view.slot),
     }
     htmx = request.headers.get("HX-Request") == "true"
@@ -250,7 +250,7 @@ def show(
 
 
 def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -> HttpResponse:
-    """The page of a slot that is not ours: no lives and no log, for nothing of it is received.
+    """The page of a slot that is not ours: no incarnations and no log, as nothing is received.
 
     ``own``: through another source, which this user does not see, it is.
     """
@@ -272,16 +272,20 @@ def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -
     return render(request, "slots/watched_now.html" if htmx else "slots/watched.html", page)
 
 
-def _lives(row: Slot) -> dict[str, Any]:
-    """The present life first."""
-    found = list(SlotIncarnation.objects.filter(slot=row).order_by("-number")[:_LIVES_READ])
-    lives = [
-        {"life": one, "reason": REASONS.get(one.reason, one.reason),
+def _incarnations(row: Slot) -> dict[str, Any]:
+    """The present incarnation first."""
+    found = list(SlotIncarnation.objects.filter(slot=row).order_by("-number")[:_INCARNATIONS_READ])
+    incarnations = [
+        {"incarnation": one, "reason": REASONS.get(one.reason, one.reason),
          "present": one.pk == row.incarnation_id}
         for one in found
     ]  # fmt: skip
     present = next((one for one in found if one.pk == row.incarnation_id), None)
-    return {"lives": lives[:LIVES_SHOWN], "earlier": lives[LIVES_SHOWN:], "present": present}
+    return {
+        "incarnations": incarnations[:INCARNATIONS_SHOWN],
+        "earlier": incarnations[INCARNATIONS_SHOWN:],
+        "present": present,
+    }
 
 
 def _log(request: HttpRequest, row: Slot) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def _records(selection: Selection, options: dict[str, Any]) -> Iterator[Record |
     while options["follow"] and _wait_for_more(slot, end):
         after = None if end is None else Place(end.incarnation, end.commit_seq, ALL_OF_IT)
         end = last_cursor(reading_session(), slot)
-        # A life, or a table, may have begun since.
+        # An incarnation, or a table, may have begun since.
         writer = RecordWriter(reading_session(), slot)
         for found in iterate_found(reading_session(), selection.wanted, after):
             yield writer.record(found)

@@ -45,7 +45,7 @@ _LOCK_SLOT = """
 _PLACE = (
     "UPDATE slot_incarnation SET commit_seq = commit_seq + 1 WHERE id = %s RETURNING commit_seq"
 )
-#: Signs of life between pieces.
+#: Heartbeats between pieces.
 _BEAT_SECONDS = 1.0
 
 
@@ -73,7 +73,7 @@ class BaselineWriter:
         self.rows_per_second = claim.rows_per_second
 
     def beat(self) -> None:
-        """Give a sign of life, about once a second. Raises ``Lost``."""
+        """Give a heartbeat, about once a second. Raises ``Lost``."""
         if time.monotonic() - self._last_beat >= _BEAT_SECONDS:
             self._fence()
 

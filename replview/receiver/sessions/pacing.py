@@ -1,4 +1,4 @@
-"""When to confirm, when to ask for a sign of life, when to poll: policy, without any I/O.
+"""When to confirm, when to ask for a keepalive, when to poll: policy, without any I/O.
 
 Only what the store committed is ever confirmed; positions only move forward. An idle walsender says
 nothing as long as we speak, so silence alone tells nothing: it is asked. (TCP does not tell either

@@ -33,7 +33,7 @@ BATCH_FRAMES = 10_000
 BATCH_BYTES = 2 * 1024 * 1024
 #: Frames decoded at a time.
 READ_FRAMES = 2_000
-#: A sign of life (and the idle position) goes into the store this often.
+#: A heartbeat (and the idle position) goes into the store this often.
 HEARTBEAT_SECONDS = 1.0
 #: A store that takes longer for one batch is taken for gone, and the source's slot let go: our
 #: lease has run out by then, and whoever has the slot now could not read it as long as we do.
@@ -180,7 +180,7 @@ class Pump:
         self._begin_decoding()
 
     def _hand_over(self) -> None:
-        """Give the writer the batch, or a sign of life when there is nothing to write."""
+        """Give the writer the batch, or a heartbeat when there is nothing to write."""
         batch = self._batch
         full = batch.frames >= BATCH_FRAMES or batch.size_bytes >= BATCH_BYTES
         waiting = self._writing.waiting

@@ -18,18 +18,18 @@ _SAMPLES, _SAMPLED_SECONDS = 8640, 10
 
 
 def write_events(
-    slot: models.Slot, lives: list[models.SlotIncarnation], plan: Plan,
+    slot: models.Slot, incarnations: list[models.SlotIncarnation], plan: Plan,
     relations: list[tuple[int, list[int], list[int]]], shapes: list[Table],
 ) -> None:  # fmt: skip
     """The slot's log: a connection a day, every new shape, the gap."""
     found = []
 
     def event(n: int, kind: str, message: str, **detail: Any) -> None:
-        life = lives[int(n >= plan.second_life)]
+        incarnation = incarnations[int(n >= plan.second_incarnation)]
         found.append(
             models.SlotEvent(
                 slot=slot,
-                incarnation=life,
+                incarnation=incarnation,
                 at=moment(plan.time_us(n)),
                 kind=kind,
                 message=message,
@@ -46,14 +46,18 @@ def write_events(
         for number, (version, start) in enumerate(pairs[1:], start=2):
             said = f"Schema of public.{table.name} changed: version {number}."
             event(start, "schema", said, relation_id=relation, version_id=version)
-    n = plan.second_life
+    n = plan.second_incarnation
     said = "The slot stands beyond our record: what was committed in between was not seen."
     event(n, "gap", said, from_lsn=str(LSN(plan.commit_lsn(n - 1))), to_lsn=str(LSN(plan.lsn(n))))
     models.SlotEvent.objects.bulk_create(sorted(found, key=lambda row: row.at))
 
 
 def write_evidence(
-    slot: models.Slot, life: models.SlotIncarnation, plan: Plan, shapes: list[Table], snapshot: int
+    slot: models.Slot,
+    incarnation: models.SlotIncarnation,
+    plan: Plan,
+    shapes: list[Table],
+    snapshot: int,
 ) -> None:
     """What was published, and the one baseline."""
     published = [
@@ -70,15 +74,15 @@ def write_evidence(
     )  # fmt: skip
     at = moment(plan.time_us(plan.snapshot))
     models.Baseline.objects.create(
-        slot=slot, incarnation=life, schema="public", table=shapes[0].name, state="done",
+        slot=slot, incarnation=incarnation, schema="public", table=shapes[0].name, state="done",
         requested_at=at, started_at=at, finished_at=at, lsn=LSN(plan.commit_lsn(plan.snapshot)),
         transaction_id=snapshot, rows=plan.scale.snapshot, estimated_rows=plan.scale.snapshot,
     )  # fmt: skip
 
 
 def write_open(
-    life: models.SlotIncarnation, plan: Plan, relations: list[tuple[int, list[int], list[int]]],
-    first_id: int,
+    incarnation: models.SlotIncarnation, plan: Plan,
+    relations: list[tuple[int, list[int], list[int]]], first_id: int,
 ) -> None:  # fmt: skip
     """Some that are in flight: prepared, and two that stream."""
     number = plan.scale.transactions
@@ -86,7 +90,7 @@ def write_open(
         since = plan.end - dt.timedelta(minutes=7 * n + 1)
         prepared = n >= 2
         models.Transaction.objects.create(
-            id=transaction_id(first_id + n, at=since.timestamp()), incarnation=life,
+            id=transaction_id(first_id + n, at=since.timestamp()), incarnation=incarnation,
             state="prepared" if prepared else "streaming", streamed=not prepared,
             xid=1000 + number + n, gid=f"waiting-{n:04d}" if prepared else None,
             prepared_at=since if prepared else None, received_at=since, stored_at=since,

@@ -76,8 +76,8 @@ class Draws:
         return self.end - dt.timedelta(seconds=age)
 
     def number(self) -> int:
-        """Some transaction of the second life."""
-        return self.draw.randrange(self.plan.second_life, self.plan.scale.transactions)
+        """Some transaction of the second incarnation."""
+        return self.draw.randrange(self.plan.second_incarnation, self.plan.scale.transactions)
 
     def transactions(self, count: int) -> list[dict[str, Any]]:
         """Some transactions with several changes."""

@@ -80,32 +80,33 @@ def _fill_slot(
     first_id: int, log: Path,
 ) -> None:  # fmt: skip
     plan = Plan(scale, end)
-    lives = _lives(slot, plan)
+    incarnations = _incarnations(slot, plan)
+    incarnation_ids = [incarnation.pk for incarnation in incarnations]
     shapes = tables(scale.tables)
     relations = [_relation(slot, table, plan) for table in shapes]
     task = {
         "dsn": dsn, "workers": WORKERS, "changes": scale.changes, "tables": scale.tables,
         "transactions": scale.transactions, "end": end.isoformat(), "first_id": first_id,
-        "incarnations": [life.pk for life in lives], "relations": relations,
+        "incarnations": incarnation_ids, "relations": relations,
     }  # fmt: skip
     told = _run_workers(task, log)
-    incarnations = [life.pk for life in lives]
     with store.cursor().copy(
         f"COPY transaction ({', '.join(copy_rows.TRANSACTION_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
     ) as copy:
         shared = [
-            shared_row(plan, n, first_id, incarnations, [part[n] for part in told]) for n in told[0]
+            shared_row(plan, n, first_id, incarnation_ids, [part[n] for part in told])
+            for n in told[0]
         ]
         copy.write(COPY_HEADER + b"".join(s.pack(s.received_at_us) for s in shared) + COPY_TRAILER)
     last_lsn = LSN(plan.commit_lsn(scale.transactions - 1) + 48)
     models.Slot.objects.filter(pk=slot.pk).update(
-        incarnation=lives[1], checkpoint_lsn=last_lsn, server_lsn=last_lsn,
+        incarnation=incarnations[1], checkpoint_lsn=last_lsn, server_lsn=last_lsn,
         transactions_stored=plan.commits(1), changes_stored=scale.changes,
         published_tables=scale.tables,
     )  # fmt: skip
-    write_events(slot, lives, plan, relations, shapes)
-    write_evidence(slot, lives[0], plan, shapes, shared[0].id)
-    write_open(lives[1], plan, relations, first_id + scale.transactions)
+    write_events(slot, incarnations, plan, relations, shapes)
+    write_evidence(slot, incarnations[0], plan, shapes, shared[0].id)
+    write_open(incarnations[1], plan, relations, first_id + scale.transactions)
     write_samples(slot, plan)
 
 
@@ -139,9 +140,9 @@ def _run_workers(task: dict[str, Any], log: Path) -> list[dict[int, dict[int, li
     ]
 
 
-def _lives(slot: models.Slot, plan: Plan) -> list[models.SlotIncarnation]:
+def _incarnations(slot: models.Slot, plan: Plan) -> list[models.SlotIncarnation]:
     """The slot was advanced by somebody after its first days: a gap."""
-    begins = ((0, "created"), (plan.second_life, "advanced"))
+    begins = ((0, "created"), (plan.second_incarnation, "advanced"))
     return [
         models.SlotIncarnation.objects.create(
             slot=slot, number=number + 1, system_identifier=SYSTEM, timeline=1, reason=reason,

@@ -37,11 +37,11 @@ def _hot_row_history(draws: Draws, count: int) -> Measured:
 def _hub(draws: Draws, count: int) -> Measured:
     from replview.store.read.history import committed_before
 
-    life = draws.slot.incarnation_id
-    assert life is not None
+    incarnation = draws.slot.incarnation_id
+    assert incarnation is not None
     measured = Measured()
     for _ in range(count):
         measured.costs.append(
-            read_cost(lambda: committed_before(reading_session(), life, None, 200))
+            read_cost(lambda: committed_before(reading_session(), incarnation, None, 200))
         )
     return measured

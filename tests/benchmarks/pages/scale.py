@@ -53,10 +53,10 @@ class Plan:
         self.end_us = us_from_datetime(end)
         self.start_us = self.end_us - scale.days * _DAY_US
         number = scale.transactions
-        #: A table's rows read as a baseline, the large one, the first of the slot's second life.
+        #: A table's rows read as a baseline, the large one, the first of the second incarnation.
         self.snapshot = min(100, number // 4)
         self.large = int(number * 0.65)
-        self.second_life = number // 20
+        self.second_incarnation = number // 20
         self.last_day = number - int(number * _LAST_DAY_SHARE)
         self.sizes = self._sizes(random.Random(seed))
         self._before = array("Q", [0])
@@ -116,13 +116,15 @@ class Plan:
         return n - (n + 991) // 997
 
     def commit_seq(self, n: int) -> int | None:
-        """Its place in its life of the slot; None for one that counts for nothing."""
+        """Its place in its incarnation of the slot; None for one that counts for nothing."""
         if self.state(n) in ("aborted", "rolled back"):
             return None
-        first = self.second_life if n >= self.second_life else 0
+        first = self.second_incarnation if n >= self.second_incarnation else 0
         return self._commits_before(n) - self._commits_before(first) + 1
 
-    def commits(self, life: int) -> int:
-        """How many have a place in the first (0) or second (1) life."""
-        middle = self._commits_before(self.second_life)
-        return middle if life == 0 else self._commits_before(self.scale.transactions) - middle
+    def commits(self, incarnation: int) -> int:
+        """How many have a place in the first (0) or second (1) incarnation."""
+        middle = self._commits_before(self.second_incarnation)
+        return (
+            middle if incarnation == 0 else self._commits_before(self.scale.transactions) - middle
+        )

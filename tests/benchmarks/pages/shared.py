@@ -29,7 +29,7 @@ def shared_row(
     large = n == plan.large
     row = TransactionRow(
         id=identifier(first_id + n, time_us),
-        incarnation_id=incarnations[int(n >= plan.second_life)],
+        incarnation_id=incarnations[int(n >= plan.second_incarnation)],
         received_at_us=time_us,
         xid=1000 + n if large else None,
         state=plan.state(n),

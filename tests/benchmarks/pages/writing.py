@@ -46,7 +46,7 @@ class Task:
     transactions: int
     tables: int
     end: str
-    #: The slot's two lives, and where its identifiers begin.
+    #: The slot's two incarnations, and where its identifiers begin.
     incarnations: list[int]
     first_id: int
     #: By table: its relation, its versions and from which transaction on each was in force.
@@ -113,7 +113,7 @@ class Writer:
             # From ten milliseconds to three days, every magnitude as often.
             lasted_us = int(10_000 * 2.6e7 ** self.draw.random())
             lasted_us = min(lasted_us, time_us - plan.start_us)
-        second = int(n >= plan.second_life)
+        second = int(n >= plan.second_incarnation)
         row = TransactionRow(
             id=identifier(task.first_id + n, time_us - lasted_us),
             incarnation_id=task.incarnations[second],

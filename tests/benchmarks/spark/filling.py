@@ -35,7 +35,7 @@ _TRANSACTIONS = """
     INSERT INTO transaction (id, incarnation_id, commit_seq, xid, state, streamed, first_lsn,
         commit_lsn, end_lsn, commit_time, inserts, updates, deletes, truncates, messages,
         size_bytes, relations, aborted_changes, received_at, stored_at, actor, actor_grade)
-    SELECT ({hour} + n * {hours} / {number}) * {per_hour} + {offset} + n, {life}, n, 700 + n,
+    SELECT ({hour} + n * {hours} / {number}) * {per_hour} + {offset} + n, {incarnation}, n, 700 + n,
            'committed',
            false, '0/0'::pg_lsn + n * 1000, '0/0'::pg_lsn + n * 1000 + 900,
            '0/0'::pg_lsn + n * 1000 + 950,
@@ -121,10 +121,10 @@ def _fill(store: psycopg.Connection, number: int, name: str, rows: dict[str, str
     ensure_partitions(store, first_day, today)
     source, _ = models.Source.objects.get_or_create(name="shop", defaults={"conninfo": ""})
     slot = models.Slot.objects.create(source=source, name=name, publications=["shop"])
-    life = models.SlotIncarnation.objects.create(
+    incarnation = models.SlotIncarnation.objects.create(
         slot=slot, number=1, system_identifier="1", timeline=1, reason="created", commit_seq=number
     )
-    slot.incarnation = life
+    slot.incarnation = incarnation
     slot.save()
     made = {}
     for oid, table in ((16384, "orders"), (16385, "items")):
@@ -138,7 +138,8 @@ def _fill(store: psycopg.Connection, number: int, name: str, rows: dict[str, str
         made |= {table: relation.pk, f"{table}_version": version.pk}
     midnight = dt.datetime.combine(first_day, dt.time(), tzinfo=dt.UTC)
     made |= {
-        "life": life.pk, "number": number, "hours": DAYS * 24, "per_hour": IDS_PER_HOUR,
+        "incarnation": incarnation.pk, "number": number,
+        "hours": DAYS * 24, "per_hour": IDS_PER_HOUR,
         "hour": int(midnight.timestamp()) // 3600,
         # Beside those of other slots.
         "offset": 0 if rows is _ONCE else IDS_PER_HOUR // 2,

@@ -64,7 +64,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
     from replview.spark.history.reach import Span
     from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 
-    life, orders = Incarnation.find(root), Dataset.find(root, "public.orders")
+    incarnation, orders = Incarnation.find(root), Dataset.find(root, "public.orders")
     whole = Span(None, None, None, None)
     # Commit LSNs of the store's transactions go by the thousand.
     middle = changes // PER_TRANSACTION // 2 * 1000
@@ -73,7 +73,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         return lambda _: _drop(made().frame)
 
     def scan(_: int) -> None:
-        for table in life.tables():
+        for table in incarnation.tables():
             _drop(table.changes(spark))
 
     return {
@@ -83,9 +83,9 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         "row versions (SCD type 2)": job(lambda: row_versions(spark, orders)),
         "churn by hour": job(lambda: churn(spark, orders, whole, every="hour")),
         "hot rows": job(lambda: hot_rows(spark, orders, whole)),
-        "who changed what": job(lambda: who_changed(spark, life.tables(), whole)),
-        "transaction sizes": job(lambda: transaction_sizes(spark, life, whole)),
-        "transaction rates by hour": job(lambda: transaction_rates(spark, life, whole,
+        "who changed what": job(lambda: who_changed(spark, incarnation.tables(), whole)),
+        "transaction sizes": job(lambda: transaction_sizes(spark, incarnation, whole)),
+        "transaction rates by hour": job(lambda: transaction_rates(spark, incarnation, whole,
                                                                    every="hour")),
         "schema versions": job(lambda: schema_versions(spark, orders, whole)),
     }  # fmt: skip

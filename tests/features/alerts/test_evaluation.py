@@ -144,7 +144,7 @@ def test_a_slot_of_ours_that_is_gone_is_lost_and_anothers_is_not(told: Told) -> 
     assert alert.message == "shop/replview is lost: it is no longer on the source."
 
 
-def test_a_receiver_without_a_sign_of_life(told: Told) -> None:
+def test_a_receiver_without_a_heartbeat(told: Told) -> None:
     told.look()
     assert told.passes(9) == []
     (alert,) = told.passes(2)

@@ -215,8 +215,8 @@ def test_coverage_tells_since_when_and_what_is_missing(db) -> None:
     make_partitions()
     history = History()
     history.commit(insert(1), commit_time=timezone.now())
-    life = history.new_life()
-    SlotEvent.objects.create(slot=history.slot, incarnation=life, kind="gap", message=EVIL)
+    incarnation = history.new_life()
+    SlotEvent.objects.create(slot=history.slot, incarnation=incarnation, kind="gap", message=EVIL)
     facts = {"tables": [entry("orders", operations="IU", row_filter=f"({EVIL})",
                               unpublished_columns=["card"])]}  # fmt: skip
     store_publication_look(history.slot, facts, timezone.now())
@@ -265,7 +265,7 @@ def test_tables_of_one_source_are_read_one_at_a_time(db, slot: Slot) -> None:
     assert baselines.claim() is None
 
 
-def test_a_slot_without_a_life_waits(db, slot: Slot) -> None:
+def test_a_slot_without_an_incarnation_waits(db, slot: Slot) -> None:
     Slot.objects.update(incarnation=None)
     baselines.request(slot, "public", "orders", by="alice")
     assert baselines.claim() is None

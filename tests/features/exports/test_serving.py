@@ -118,7 +118,7 @@ def test_what_a_lost_worker_left_running_is_ended_first(history: History) -> Non
     row = asked(history)
     claim = exports.rows.claim()
     assert claim is not None
-    # A worker that died between two signs of life: its job goes on, nobody follows.
+    # A worker that died between two heartbeats: its job goes on, nobody follows.
     job = ExportProcess(row)
     host = os.uname().nodename
     exports.rows.beat(claim, worker=f"{host}:1", job_pid=job.pid, log_path=str(job.log_path))

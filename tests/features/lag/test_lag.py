@@ -168,19 +168,19 @@ def test_every_link_of_the_page_leads_to_a_page(signed_in: Client, scene: Scene)
 
 def test_the_record_s_tables_by_pace_and_transactions_by_size(scene: Scene) -> None:
     slot = scene.slots["shop/replview"]
-    life = slot.incarnation
-    assert life is not None
+    incarnation = slot.incarnation
+    assert incarnation is not None
     minute = scene.now.replace(second=0, microsecond=0) - 600 * SECOND
     for number in range(10):
         relation = Relation.objects.create(
             slot=slot, system_identifier="7", oid=number, schema="public", table=f"t{number}"
         )
         RelationMinute.objects.create(
-            incarnation_id=life.pk, relation_id=relation.pk, minute=minute,
+            incarnation_id=incarnation.pk, relation_id=relation.pk, minute=minute,
             changes=60 * (10 - number),
         )  # fmt: skip
     TransactionSizeMinute.objects.create(
-        incarnation_id=life.pk, minute=minute, power=3, transactions=5
+        incarnation_id=incarnation.pk, minute=minute, power=3, transactions=5
     )
     since = scene.now - 3600 * SECOND
 

@@ -93,7 +93,7 @@ def carried_out() -> SourceDraft:
     """What a worker makes of the draft that was agreed to."""
     draft = drafts.claim(["record", "monitor"])
     assert draft is not None
-    # In this test's transaction there is one connection alone: the signs of life stay away.
+    # In this test's transaction there is one connection alone: the heartbeats stay away.
     work = onboarding.Work(draft, threading.Event())
     onboarding.act_on(work, onboarding.ACTS[draft.kind])
     draft.refresh_from_db()

@@ -114,16 +114,19 @@ def test_published_tables_that_never_changed(signed_in: Client, history: History
 def test_what_the_sums_hold_is_counted_with_what_follows_them(
     signed_in: Client, history: History
 ) -> None:
-    life, relation = history.life, history.orders.relation_id
+    incarnation, relation = history.life, history.orders.relation_id
     now = timezone.now()
     HistoryBlock.objects.create(
-        incarnation_id=life.pk, block=0, first_time=now - dt.timedelta(hours=5), last_time=now
+        incarnation_id=incarnation.pk,
+        block=0,
+        first_time=now - dt.timedelta(hours=5),
+        last_time=now,
     )
     RelationActivity.objects.create(
-        relation_id=relation, incarnation_id=life.pk, block=0, version_id=history.orders.pk,
+        relation_id=relation, incarnation_id=incarnation.pk, block=0, version_id=history.orders.pk,
         transactions=900, inserts=1000, updates=200, deletes=30,
     )  # fmt: skip
-    ActivityMark.objects.create(incarnation_id=life.pk, rolled_seq=1)
+    ActivityMark.objects.create(incarnation_id=incarnation.pk, rolled_seq=1)
     page = spaced(text_of(signed_in.get(f"/relations/{relation}/")))
 
     # The transaction at place 1 is in the sums; that at place 2 follows.

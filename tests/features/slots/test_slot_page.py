@@ -1,4 +1,4 @@
-"""A slot's own page: sentence, facts, lives, and the log a page at a time."""
+"""A slot's own page: sentence, facts, incarnations, and the log a page at a time."""
 
 import re
 from datetime import timedelta
@@ -79,7 +79,7 @@ def test_facts(signed_in: Client, scene: Scene) -> None:
         assert expected in page
 
 
-def test_lives_the_present_one_first(signed_in: Client, scene: Scene) -> None:
+def test_incarnations_the_present_one_first(signed_in: Client, scene: Scene) -> None:
     slot = scene.slots["shop/replview"]
     slot.incarnation = SlotIncarnation.objects.create(
         slot=slot, number=2, system_identifier="7612", timeline=3, reason="re-pointed",
@@ -88,7 +88,7 @@ def test_lives_the_present_one_first(signed_in: Client, scene: Scene) -> None:
     slot.save()
     page = text_of(signed_in.get(SHOP))
 
-    second, first = page.split('id="life-2"')[1].split('id="life-1"')
+    second, first = page.split('id="incarnation-2"')[1].split('id="incarnation-1"')
     assert "present" in second
     assert "the source is another cluster" in second
     assert "3/AA000028" in second
