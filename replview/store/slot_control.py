@@ -143,7 +143,7 @@ def still_chosen(slot: Slot) -> bool:
 
 
 def say_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> None:
-    """The slot is gone: its record ends here, and the next life begins with a gap."""
+    """The slot is gone: its record ends here, and the next incarnation begins with a gap."""
     slot.refresh_from_db()
     with transaction.atomic():
         Slot.objects.filter(pk=slot.pk).update(

@@ -81,7 +81,7 @@ def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpRe
     """The page of a transaction that only the archive has; ``url`` is its own address."""
     page = read_transaction(place, url, Params(request.GET).number("after") or 0)
     scope_to(request, f"{place.source}/{place.slot}")
-    content = {"page": page, "slot": place.life.slot}
+    content = {"page": page, "slot": place.incarnation.slot}
     status = 503 if page.problem else 200
     return render(request, "archive/transaction.html", content, status=status)
 
@@ -94,7 +94,7 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
     page = ArchivedPage(place=place, name=f"number {place.commit_seq:,}")
     try:
         incarnation = ArchivedIncarnation.of(
-            place.target, place.source, place.slot, place.life.number
+            place.target, place.source, place.slot, place.incarnation.number
         )
         found = incarnation.transaction(place.commit_seq, after=after, limit=PAGE_CHANGES)
     except TargetProblem as error:
@@ -107,11 +107,11 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
     facts = page.facts = dict(found.facts)
     page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))
     page.did = _did(facts)
-    if not current_visibility().hides_messages_of_incarnation(place.life.pk):
+    if not current_visibility().hides_messages_of_incarnation(place.incarnation.pk):
         # A message told it.
         page.context = _context(facts["context"])
-    of = withheld(place.life.slot)
-    page.blocks = [block_of(change, place.life.slot, of) for change in found.changes]
+    of = withheld(place.incarnation.slot)
+    page.blocks = [block_of(change, place.incarnation.slot, of) for change in found.changes]
     if found.more:
         page.later_url = f"{url}{'&' if '?' in url else '?'}after={found.changes[-1].seq}"
     return page

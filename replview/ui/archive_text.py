@@ -121,7 +121,9 @@ def _rhythm(choice: Choice) -> str:
 
 def _line(standing: Standing) -> ArchiveLine:
     mark = standing.mark
-    name = standing.slot if standing.life == 1 else f"{standing.slot} (incarnation {standing.life})"
+    name = standing.slot
+    if standing.number != 1:
+        name += f" (incarnation {standing.number})"
     waiting = f"{standing.waiting:,} {'transaction' if standing.waiting == 1 else 'transactions'}"
     rest = f"{waiting} not there yet" if standing.waiting else "all of it is there"
     if mark is None or not mark.through_seq:

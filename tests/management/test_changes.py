@@ -76,7 +76,7 @@ def test_follow_goes_on_with_what_comes_and_ends_with_the_slot(history) -> None:
     _wait_for(lambda: out.getvalue().count("\n") == 1)
     history.commit(insert(2))
     _wait_for(lambda: out.getvalue().count("\n") == 2)
-    history.new_life()
+    history.new_incarnation()
     history.commit(insert(3))
     _wait_for(lambda: out.getvalue().count("\n") == 3)
     history.slot.delete()

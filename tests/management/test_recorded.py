@@ -90,7 +90,7 @@ def shown(db, settings, monkeypatch) -> dict[str, int]:
     Webhook.objects.create(name="known", host="h", sealed_url="", sealed_secret="")
     Baseline.objects.create(slot=history.slot, schema="public", table="orders")
     Quarantine.objects.create(
-        slot=history.slot, incarnation=history.life, xid=7, raw=b"x", raw_bytes=1, cause="c",
+        slot=history.slot, incarnation=history.incarnation, xid=7, raw=b"x", raw_bytes=1, cause="c",
         remedy="r",
     )  # fmt: skip
     export = Export.objects.create(

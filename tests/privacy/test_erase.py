@@ -452,7 +452,7 @@ def test_what_an_actor_did_is_summed_up_under_the_new_name_by_every_try(db) -> N
 
     def did(transactions: int) -> None:
         ActorActivity.objects.create(
-            incarnation_id=history.life.pk, actor=PLANTED, day=WHEN.date(), relation_id=0,
+            incarnation_id=history.incarnation.pk, actor=PLANTED, day=WHEN.date(), relation_id=0,
             grade="claimed", transactions=transactions,
         )  # fmt: skip
 

@@ -179,7 +179,7 @@ def test_rules_are_matched_as_pages_match_them(shop: Shop) -> None:
         MaskRule.objects.all().delete()
         MaskRule.objects.create(table_pattern=table, column_pattern=column, type_pattern=kind)
         with reading.connect(store_conninfo()) as store:
-            found = rules_of(store, shop.life.pk)
+            found = rules_of(store, shop.incarnation.pk)
         for version in RelationVersion.objects.all():
             columns = named_columns(version.columns)
             mine = masked_by(
@@ -318,7 +318,7 @@ def test_the_archive_answers_without_what_is_withheld(shop: Shop, restricted, tm
     Transaction.objects.update(context={"request": "told by a message"})
     written(shop, tmp_path / "archive")
     ArchiveMark.objects.create(
-        incarnation=shop.life, target=str(tmp_path / "archive"), through_seq=3, since_seq=1
+        incarnation=shop.incarnation, target=str(tmp_path / "archive"), through_seq=3, since_seq=1
     )
     Transaction.objects.all().delete()
     admin, olga = Client(), Client()
@@ -357,7 +357,7 @@ def test_looks_and_quarantine_show_nothing_masked(shop: Shop, restricted) -> Non
         result={"first_changes": changes},
     )  # fmt: skip
     stopped = Quarantine.objects.create(
-        slot=shop.slot, incarnation=shop.life, relation="public.staff", tag="I",
+        slot=shop.slot, incarnation=shop.incarnation, relation="public.staff", tag="I",
         raw=b"PLANTED pay", raw_bytes=11, cause="", remedy="",
     )  # fmt: skip
     admin, olga = Client(), Client()

@@ -73,10 +73,12 @@ def told(image: dict | None) -> dict | None:
 
 @pytest.mark.slow
 def test_a_transaction_has_the_changes_that_the_store_has(whole: Slice, tmp_path) -> None:
-    life = ArchivedIncarnation.of(str(tmp_path / "a"), whole.source, whole.slot, whole.incarnation)
+    incarnation = ArchivedIncarnation.of(
+        str(tmp_path / "a"), whole.source, whole.slot, whole.incarnation
+    )
     ops = set()
     for row in Transaction.objects.filter(commit_seq__isnull=False).order_by("commit_seq"):
-        found = life.transaction(row.commit_seq, limit=1_000)
+        found = incarnation.transaction(row.commit_seq, limit=1_000)
         assert found is not None
         assert (found.facts["xid"], found.facts["commit_time"]) == (row.xid, row.commit_time)
         gone = AbortedSubtransaction.objects.filter(transaction_id=row.pk).values("subxid")
@@ -95,19 +97,21 @@ def test_a_transaction_has_the_changes_that_the_store_has(whole: Slice, tmp_path
             if here.op == "U" and here.old_kind == "O":
                 assert (there.old_kind, told(there.old)) == ("O", told(here.old))
         if row.commit_lsn is not None:
-            by_lsn = life.transaction(commit_lsn=int(row.commit_lsn), commit_time=row.commit_time)
+            by_lsn = incarnation.transaction(
+                commit_lsn=int(row.commit_lsn), commit_time=row.commit_time
+            )
             assert by_lsn is not None
             assert by_lsn.facts == found.facts
     assert ops == set("IUDTM")
-    assert life.transaction(10_000) is None
-    assert life.transaction(commit_lsn=1, commit_time=dt.datetime.now(dt.UTC)) is None
+    assert incarnation.transaction(10_000) is None
+    assert incarnation.transaction(commit_lsn=1, commit_time=dt.datetime.now(dt.UTC)) is None
 
     # A page of a large one, and the next.
     large = Transaction.objects.get(inserts=300)
-    first = life.transaction(large.commit_seq, limit=100)
+    first = incarnation.transaction(large.commit_seq, limit=100)
     assert first is not None
     assert first.more
-    rest = life.transaction(large.commit_seq, after=first.changes[-1].seq, limit=100)
+    rest = incarnation.transaction(large.commit_seq, after=first.changes[-1].seq, limit=100)
     assert rest is not None
     assert next(c.seq for c in rest.changes) == first.changes[-1].seq + 1
 
@@ -133,25 +137,27 @@ def test_what_is_counted_in_the_files_is_what_the_store_counts(whole: Slice, tmp
 def test_a_row_has_its_changes_newest_first_page_by_page(
     whole: Slice, tmp_path, monkeypatch
 ) -> None:
-    life = ArchivedIncarnation.of(str(tmp_path / "a"), whole.source, whole.slot, whole.incarnation)
+    incarnation = ArchivedIncarnation.of(
+        str(tmp_path / "a"), whole.source, whole.slot, whole.incarnation
+    )
     oids = {relation.table: relation.oid for relation in Relation.objects.all()}
-    found = life.row([oids["Awkward"]], {"id": "1"})
+    found = incarnation.row([oids["Awkward"]], {"id": "1"})
     assert [(c.op, c.key_columns) for c in found.changes] == [("D", ["id"]), ("I", ["id"])]
     assert found.changes[1].new["price"] == "NaN"
     assert found.changes[0].old == {"id": "1"}
     assert found.older is None
     # The row moved to another key: both keys know of it.
     for key in ("2", "4"):
-        moved = life.row([oids["Awkward"]], {"id": key}).changes[0]
+        moved = incarnation.row([oids["Awkward"]], {"id": key}).changes[0]
         assert (moved.op, moved.new["id"], moved.old) == ("U", "4", {"id": "2"})
-    assert life.row([oids["Awkward"]], {"id": "no number"}).changes == []
-    assert life.row([oids["Awkward"]], {"nothing": "1"}).changes == []
-    assert life.row([1], {"id": "1"}).changes == []
+    assert incarnation.row([oids["Awkward"]], {"id": "no number"}).changes == []
+    assert incarnation.row([oids["Awkward"]], {"nothing": "1"}).changes == []
+    assert incarnation.row([1], {"id": "1"}).changes == []
 
-    every = [c.seq for c in life.row([oids["other"]], {"id": "1"}).changes]
+    every = [c.seq for c in incarnation.row([oids["other"]], {"id": "1"}).changes]
     paged, cursor = [], None
     while True:
-        page = life.row([oids["other"]], {"id": "1"}, cursor=cursor, limit=1)
+        page = incarnation.row([oids["other"]], {"id": "1"}, cursor=cursor, limit=1)
         paged += [c.seq for c in page.changes]
         if page.older is None:
             break
@@ -159,7 +165,7 @@ def test_a_row_has_its_changes_newest_first_page_by_page(
     assert paged == every
     assert len(every) == 2
     # What takes too long is gone on with.
-    late = life.row([oids["other"]], {"id": "1"}, seconds=-1)
+    late = incarnation.row([oids["other"]], {"id": "1"}, seconds=-1)
     assert (late.changes, late.searched_back_to is not None) == ([], True)
     assert [c.seq for c in archive_reading.ArchivedIncarnation.row(
-        life, [oids["other"]], {"id": "1"}, cursor=late.older).changes] == every  # fmt: skip
+        incarnation, [oids["other"]], {"id": "1"}, cursor=late.older).changes] == every  # fmt: skip

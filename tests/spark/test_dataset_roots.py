@@ -77,8 +77,8 @@ def archived(whole: Slice, root: Path, dsn: str) -> list[Manifest]:
 
 def roots(root: Path, whole: Slice) -> dict[str, dict[str, Any]]:
     """Folder → what it publishes."""
-    life = root / incarnation_folder(whole)
-    paths = sorted(life.glob("public.t*/_schema.json"))
+    incarnation = root / incarnation_folder(whole)
+    paths = sorted(incarnation.glob("public.t*/_schema.json"))
     return {path.parent.name: orjson.loads(path.read_bytes()) for path in paths}
 
 
@@ -110,12 +110,12 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
     )
     opened = [each for one in manifests for each in newly_opened(one, Target.of(str(tmp_path)))]
     assert [folder.rpartition("/")[2] for folder, _ in opened] == ["public.t.2", "public.t.3"]
-    life = tmp_path / incarnation_folder(whole)
-    assert values(life / "public.t") == [
+    incarnation = tmp_path / incarnation_folder(whole)
+    assert values(incarnation / "public.t") == [
         (1, "10", "insert"), (2, "20", "insert"), (1, "10", "update_postimage"),
     ]  # fmt: skip
-    assert values(life / "public.t.2") == [(1, 11, "update_postimage")]
-    assert values(life / "public.t.3") == [
+    assert values(incarnation / "public.t.2") == [(1, 11, "update_postimage")]
+    assert values(incarnation / "public.t.3") == [
         (3, "30", "insert"), (3, "thirty", "update_postimage"), (1, "eleven", "update_postimage"),
         (2, None, "delete"),
     ]  # fmt: skip
@@ -150,7 +150,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
         erasure=1, day="2026-11-22", homes=[(whole.source, whole.slot)], tables={oid: [span]}
     )
     assert len(Root.of(str(tmp_path), wanted).erase().files) == 3
-    left = [v for name in found for _, v, _ in values(life / name)]
+    left = [v for name in found for _, v, _ in values(incarnation / name)]
     assert [v for v in left if v is not None] == ["20", "30", "thirty"]
 
 

@@ -101,7 +101,7 @@ def test_nothing_is_told_across_what_is_not_known(store_dsn) -> None:
     update("sent")
     skipped = shop.commit(state="skipped")
     Quarantine.objects.create(
-        slot=shop.slot, incarnation=shop.life, raw=b"", raw_bytes=0, cause="", remedy="",
+        slot=shop.slot, incarnation=shop.incarnation, raw=b"", raw_bytes=0, cause="", remedy="",
         xid=Transaction.objects.get(pk=skipped).xid, decision="skip",
     )  # fmt: skip
     update("left out before it")

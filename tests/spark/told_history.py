@@ -111,17 +111,17 @@ class History:
         """As one slice; ``after``: its manifest tells only of what comes after this transaction."""
         table = SliceTable(relation_id=1, oid=OID, schema="public", table="t",
                            versions=tuple(self.versions))  # fmt: skip
-        life = self.root / "source" / "slot-1"
-        _write(life / "public.t", table.arrow_schema(), self.rows, "_commit_timestamp")
+        incarnation = self.root / "source" / "slot-1"
+        _write(incarnation / "public.t", table.arrow_schema(), self.rows, "_commit_timestamp")
         document = orjson.dumps(table_document(table, None))
-        (life / "public.t" / "_schema.json").write_bytes(document)
-        _write(life / layout.TRANSACTIONS, TRANSACTIONS, self.transactions, "commit_time")
-        _write(life / layout.EVENTS, EVENTS, self.events, "commit_time")
+        (incarnation / "public.t" / "_schema.json").write_bytes(document)
+        _write(incarnation / layout.TRANSACTIONS, TRANSACTIONS, self.transactions, "commit_time")
+        _write(incarnation / layout.EVENTS, EVENTS, self.events, "commit_time")
         part = Slice(source="source", slot="slot", incarnation_id=1, incarnation=1,
                      after_seq=after, through_seq=len(self.transactions))  # fmt: skip
-        (life / layout.MANIFESTS).mkdir(exist_ok=True)
+        (incarnation / layout.MANIFESTS).mkdir(exist_ok=True)
         name = f"{layout.slice_name(part)}.json"
-        (life / layout.MANIFESTS / name).write_bytes(orjson.dumps({"slice": part.to_json()}))
+        (incarnation / layout.MANIFESTS / name).write_bytes(orjson.dumps({"slice": part.to_json()}))
         return Dataset.find(str(self.root), "public.t")
 
 

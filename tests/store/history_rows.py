@@ -26,21 +26,21 @@ class History:
         source, _ = Source.objects.get_or_create(name="shop", defaults={"conninfo": ""})
         self.slot = Slot.objects.create(source=source, name=name)
         self._made = 0
-        self.life = self.new_life()
+        self.incarnation = self.new_incarnation()
         self.orders = self.table("orders", 16384, ["id", "status", "note"])
 
-    def new_life(self) -> SlotIncarnation:
+    def new_incarnation(self) -> SlotIncarnation:
         """The slot begins anew."""
-        self.life = SlotIncarnation.objects.create(
+        self.incarnation = SlotIncarnation.objects.create(
             slot=self.slot,
             number=self.slot.incarnations.count() + 1,
             system_identifier="1",
             timeline=1,
             reason="created",
         )
-        self.slot.incarnation = self.life
+        self.slot.incarnation = self.incarnation
         self.slot.save()
-        return self.life
+        return self.incarnation
 
     def table(self, name: str, oid: int, columns: list[str], number: int = 1) -> RelationVersion:
         """A shape of a table."""
@@ -86,15 +86,15 @@ class History:
             )
         committed = state in ("committed", "message")
         if committed:
-            self.life.commit_seq += 1
+            self.incarnation.commit_seq += 1
         Transaction.objects.create(
             id=identifier,
-            incarnation=self.life,
+            incarnation=self.incarnation,
             state=state,
             received_at=WHEN,
             **{
                 "relations": relations,
-                "commit_seq": self.life.commit_seq if committed else None,
+                "commit_seq": self.incarnation.commit_seq if committed else None,
                 "xid": 700 + self._made,
                 "commit_lsn": LSN(1000 * self._made + 900),
                 "end_lsn": LSN(1000 * self._made + 950),
@@ -104,7 +104,7 @@ class History:
             },
         )
         Change.objects.bulk_create(rows)
-        self.life.save()
+        self.incarnation.save()
         return identifier
 
 

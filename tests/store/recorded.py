@@ -26,8 +26,8 @@ def iterate_changes(
     """Every counted change after ``after``, with the place to go on from once it is consumed.
 
     ``relation`` is (schema, table), by its present name or one it had. The LSNs bound the commit's
-    position, both included; as positions compare only within one life of a slot, a bound means its
-    present life alone. ``wanted`` is any other filter.
+    position, both included; as positions compare only within one incarnation of a slot, a bound
+    means its present one alone. ``wanted`` is any other filter.
     """
     asked = (wanted or WantedChanges(slot=slot)).filter
     asked = replace(
@@ -41,4 +41,5 @@ def iterate_changes(
     place = None if after is None else Place(after.incarnation, after.commit_seq, ALL_OF_IT)
     for found in iterate_found(session, wanted, place):
         row = found[0]
-        yield Cursor(writer.life(row.incarnation_id), row.commit_seq or 0), writer.record(found)
+        number = writer.incarnation_number(row.incarnation_id)
+        yield Cursor(number, row.commit_seq or 0), writer.record(found)

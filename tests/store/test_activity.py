@@ -219,7 +219,7 @@ def test_the_sums_of_a_removed_slot_go_with_it_and_no_others() -> None:
     assert tidy.remove_slots(soon()) == 1
 
     for sums in (ActivityMark, HistoryBlock, RelationActivity, ActorActivity):
-        assert set(sums.objects.values_list("incarnation_id", flat=True)) == {other.life.pk}
+        assert set(sums.objects.values_list("incarnation_id", flat=True)) == {other.incarnation.pk}
 
 
 @pytest.mark.django_db

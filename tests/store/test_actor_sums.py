@@ -59,14 +59,14 @@ def test_what_is_summed_up_and_what_is_not_make_one_answer() -> None:
     history = a_history()
     before = _everything(history)
     # Up to the place 999, as if a thousand had come.
-    history.life.commit_seq = 999
-    history.life.save()
+    history.incarnation.commit_seq = 999
+    history.incarnation.save()
     assert roll(time.monotonic() + 10) == 1
     history.commit(insert(9), actor="carol", actor_grade="claimed")
 
     after = _everything(history)
 
-    assert span_of(history.slot.pk).lives == ((history.life.pk, 999),)
+    assert span_of(history.slot.pk).incarnations == ((history.incarnation.pk, 999),)
     assert after[0][0].actor == "carol"
     assert [_without_place(row) for row in after[0][1:]] == [_without_place(r) for r in before[0]]
     assert after[1] == before[1] | {"carol": after[1]["carol"]}
@@ -134,9 +134,9 @@ def test_pages_follow_each_other_without_a_gap(sort: str) -> None:
     assert sorted(whole) == ["", "alice", "bob", "dora"]
 
 
-def test_all_lives_of_the_slot_count_and_no_other_slot() -> None:
+def test_all_incarnations_of_the_slot_count_and_no_other_slot() -> None:
     history = a_history()
-    history.new_life()
+    history.new_incarnation()
     history.commit(insert(5), actor="alice", actor_grade="claimed")
     History("another").commit(insert(5), actor="alice")
 
@@ -146,7 +146,7 @@ def test_all_lives_of_the_slot_count_and_no_other_slot() -> None:
 def test_a_baseline_is_nobodys_doing() -> None:
     history = a_history()
     before = actors_of(span_of(history.slot.pk)).transactions
-    history.commit(state="snapshot", commit_seq=history.life.commit_seq + 1, inserts=5)
+    history.commit(state="snapshot", commit_seq=history.incarnation.commit_seq + 1, inserts=5)
 
     assert actors_of(span_of(history.slot.pk)).transactions == before
 

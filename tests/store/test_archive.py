@@ -47,7 +47,7 @@ def days(history: Days) -> Days:  # noqa: F811 (the fixture)
 def taken(days: Days, through: int | None = None) -> int:
     """Have the next step done, or all up to a place; how far it is."""
     while step := next_step():
-        assert move(step, step.through_seq, counts_of(step.life_id, step.after_seq,
+        assert move(step, step.through_seq, counts_of(step.incarnation_id, step.after_seq,
                                                       step.through_seq), 10)  # fmt: skip
         if through is None or step.through_seq >= through:
             return step.through_seq
@@ -109,13 +109,13 @@ def test_rows_are_counted_not_what_was_noted_of_them(days: Days) -> None:
     AbortedSubtransaction.objects.create(
         transaction_id=Transaction.objects.get(commit_seq=21).pk, subxid=9
     )
-    found = counts_of(days.life.pk, 20, 21)
+    found = counts_of(days.incarnation.pk, 20, 21)
     assert found.transactions == 1
     assert found.changes == {(16384, "insert"): 1, (16384, "update"): 1, (None, "message"): 1}
 
 
 def test_the_mark_stays_where_the_archive_has_something_else(days: Days) -> None:
-    stored = counts_of(days.life.pk, 0, 4)
+    stored = counts_of(days.incarnation.pk, 0, 4)
     assert stored == Counts(4, {(16384, "insert"): 4})
     assert difference(stored, Counts(4, {(16384, "insert"): 4})) == ""
     assert "3 inserts of the table with oid 16384" in difference(
@@ -162,12 +162,16 @@ def test_a_day_is_kept_until_all_of_it_is_in_the_archive(days: Days) -> None:
     assert (place.commit_seq, place.target, place.slot) == (1, "/archive", "replview")
     # Another archive that began later is not asked for what came before.
     ArchiveMark.objects.create(
-        incarnation=days.life, target="/other", through_seq=21, since_seq=5, moved_at=timezone.now()
+        incarnation=days.incarnation,
+        target="/other",
+        through_seq=21,
+        since_seq=5,
+        moved_at=timezone.now(),
     )
     instance_settings.write("archive.target", "/other", "somebody")
     assert archived.place_of(first.pk) == place
     instance_settings.write("archive.target", "/archive", "somebody")
-    assert archived.place_of(late) == archived.place_at(days.life.pk, 21)
+    assert archived.place_of(late) == archived.place_at(days.incarnation.pk, 21)
     assert archived.place_of(first.pk - 1) is None
     assert archived.place_of(late + 1) is None
 

@@ -51,11 +51,11 @@ def snapshot(shop: History, at_lsn: int, status: str) -> int:
     """A baseline that read the row as of a position."""
     shop._made += 1
     identifier = Transaction.objects.order_by("-id").values_list("id", flat=True)[0] + 1
-    shop.life.commit_seq += 1
-    shop.life.save()
+    shop.incarnation.commit_seq += 1
+    shop.incarnation.save()
     Transaction.objects.create(
-        id=identifier, incarnation=shop.life, state="snapshot", received_at=WHEN, xid=None,
-        commit_seq=shop.life.commit_seq, commit_lsn=LSN(at_lsn), end_lsn=LSN(at_lsn),
+        id=identifier, incarnation=shop.incarnation, state="snapshot", received_at=WHEN, xid=None,
+        commit_seq=shop.incarnation.commit_seq, commit_lsn=LSN(at_lsn), end_lsn=LSN(at_lsn),
         commit_time=WHEN, inserts=1, relations={str(shop.orders.relation_id): [1, 0, 0, 0]},
     )  # fmt: skip
     Change.objects.create(
@@ -63,7 +63,7 @@ def snapshot(shop: History, at_lsn: int, status: str) -> int:
         relation_id=shop.orders.relation_id, version_id=shop.orders.pk,
     )  # fmt: skip
     Baseline.objects.create(
-        slot=shop.slot, incarnation=shop.life, schema="public", table="orders", state="done",
+        slot=shop.slot, incarnation=shop.incarnation, schema="public", table="orders", state="done",
         lsn=LSN(at_lsn), transaction_id=identifier, rows=1,
     )  # fmt: skip
     return identifier
@@ -105,9 +105,9 @@ def test_a_change_committed_before_a_snapshot_comes_before(shop) -> None:
     assert before(sent) == row("paid, with a trigger's touch")
 
 
-def test_nothing_is_told_across_a_new_life(shop) -> None:
+def test_nothing_is_told_across_a_new_incarnation(shop) -> None:
     shop.commit(created())
-    shop.new_life()
+    shop.new_incarnation()
     paid = shop.commit(update(row("paid")))
     entry = row_history(
         reading_session(), shop.slot, shop.orders.relation_id, {"id": "42"}
@@ -122,7 +122,8 @@ def test_nothing_is_told_across_a_transaction_that_was_left_out(shop) -> None:
     skipped = shop.commit(state="skipped")
     xid = Transaction.objects.get(pk=skipped).xid
     Quarantine.objects.create(
-        slot=shop.slot, incarnation=shop.life, xid=xid, raw=b"", raw_bytes=0, cause="", remedy="",
+        slot=shop.slot, incarnation=shop.incarnation, xid=xid, raw=b"", raw_bytes=0,
+        cause="", remedy="",
         decision="skip",
     )  # fmt: skip
     paid = shop.commit(update(row("paid")))
@@ -193,7 +194,7 @@ def test_a_page_of_changes_takes_a_few_queries(shop, django_assert_max_num_queri
 
 def test_the_row_before_the_record_begins_is_unknown(shop) -> None:
     shop.commit(update(row("paid")))
-    early = shop.life.started_at - dt.timedelta(days=1)
+    early = shop.incarnation.started_at - dt.timedelta(days=1)
     state = row_as_of(
         reading_session(), shop.slot, shop.orders.relation_id, {"id": "42"}, moment=early
     )
@@ -215,7 +216,7 @@ def test_many_rows_together_are_what_each_is_by_itself(shop, monkeypatch) -> Non
     made = []
     for number in range(120):
         if number == 60:
-            shop.new_life()
+            shop.new_incarnation()
         which = rng.randrange(4)
         new = {"id": str(which), "status": str(number)} | ({"note": "n"} if number % 7 == 0 else {})
         change = {"op": "U", "new": new, "key_hash": hashes[which]}

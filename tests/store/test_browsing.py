@@ -32,7 +32,7 @@ OPEN = ("receiving", "streaming", "prepared")
 
 
 class RandomRecord:
-    """Two slots, one of two lives, with transactions of every kind."""
+    """Two slots, one of two incarnations, with transactions of every kind."""
 
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.dice = random.Random(seed)
@@ -48,7 +48,7 @@ class RandomRecord:
         self.relations = []
         self.rows: list[Transaction] = []
         self.clock = WHEN
-        for name, lives in (("a", 2), ("b", 1)):
+        for name, incarnations in (("a", 2), ("b", 1)):
             slot = source.slots.create(name=name)
             tables = [
                 Relation.objects.create(
@@ -56,28 +56,28 @@ class RandomRecord:
                 )
                 for oid in range(3)
             ]
-            for number in range(1, lives + 1):
-                life = SlotIncarnation.objects.create(
+            for number in range(1, incarnations + 1):
+                incarnation = SlotIncarnation.objects.create(
                     slot=slot, number=number, system_identifier="1", timeline=1, reason="created"
                 )
-                self._fill(life, tables)
+                self._fill(incarnation, tables)
         Transaction.objects.bulk_create(self.rows)
 
-    def _fill(self, life: SlotIncarnation, tables: list[Relation]) -> None:
+    def _fill(self, incarnation: SlotIncarnation, tables: list[Relation]) -> None:
         for _ in range(self.dice.randrange(45, 75)):
             self.clock += SECOND * self.dice.random()
             state = self.dice.choices(
                 ["committed", "message", "skipped", "snapshot", *LOST, *OPEN],
                 [30, 3, 1, 1, 2, 2, 1, 1, 1, 1],
             )[0]
-            self.rows.append(self._row(life, tables, state))
-        life.save()
+            self.rows.append(self._row(incarnation, tables, state))
+        incarnation.save()
 
-    def _row(self, life: SlotIncarnation, tables: list[Relation], state: str) -> Transaction:
+    def _row(self, incarnation: SlotIncarnation, tables: list[Relation], state: str) -> Transaction:
         dice = self.dice
         placed = state in ("committed", "message", "skipped", "snapshot")
         if placed:
-            life.commit_seq += 1
+            incarnation.commit_seq += 1
         counts = [dice.choice([0, 0, 1, 5]) for _ in range(4)]
         touched = dice.sample(tables, dice.randrange(0, 3))
         two_phase = state == "prepared" or dice.random() < 0.1
@@ -86,9 +86,9 @@ class RandomRecord:
         lsn = 1000 * (len(self.rows) + 1)
         return Transaction(
             id=transaction_id(len(self.rows) + 1, at=0),
-            incarnation=life,
+            incarnation=incarnation,
             state=state,
-            commit_seq=life.commit_seq if placed else None,
+            commit_seq=incarnation.commit_seq if placed else None,
             xid=700 + dice.randrange(40),
             gid=f"g{dice.randrange(5)}" if two_phase else None,
             commit_lsn=None if state in OPEN else LSN(lsn),
@@ -189,10 +189,10 @@ def passes(row: TransactionRow, wanted: TransactionFilter, slots: dict, names: d
 
 
 def all_that_pass(wanted: TransactionFilter) -> list[TransactionRow]:
-    """The naive answer: every row is looked at, then each life's rows are put in order and merged
-    head by head.
+    """The naive answer: every row is looked at, then each incarnation's rows are put in order and
+    merged head by head.
     """
-    slots = {life.pk: str(life.slot) for life in SlotIncarnation.objects.all()}
+    slots = {incarnation.pk: str(incarnation.slot) for incarnation in SlotIncarnation.objects.all()}
     names = {relation.pk: str(relation) for relation in Relation.objects.all()}
     rows = transactions_by_id(
         reading_session(), list(Transaction.objects.values_list("pk", flat=True))
@@ -253,16 +253,16 @@ def test_paging_gives_what_a_filter_of_all_rows_gives(seed: int, monkeypatch) ->
         if not record.shaken:
             assert [row.id for row in up] == expected, wanted
         assert sorted(row.id for row in up) == sorted(expected), wanted
-        for life in {row.incarnation_id for row in up}:
-            seqs = [r.commit_seq for r in up if r.incarnation_id == life and r.commit_seq]
+        for incarnation in {row.incarnation_id for row in up}:
+            seqs = [r.commit_seq for r in up if r.incarnation_id == incarnation and r.commit_seq]
             assert seqs == sorted(seqs, reverse=True)
 
 
 def test_a_block_that_is_there_in_part_is_counted_on_in_part() -> None:
-    life = IncarnationPlaces(
+    incarnation = IncarnationPlaces(
         id=1, slot_id=1, slot="shop/replview", number=1, commit_seq=5999, rolled_seq=5999
     )
-    stream = PlacedStream(backwards=False, rank=1, life=life, cut=5101)
+    stream = PlacedStream(backwards=False, rank=1, incarnation=incarnation, cut=5101)
     stream.searches = True
     stream.blocks.extend([5, 4, 3, 2])
     stream.expected = dict.fromkeys(stream.blocks, 60.0)
@@ -285,10 +285,10 @@ def test_a_block_that_is_there_in_part_is_counted_on_in_part() -> None:
     ],
 )
 def test_what_was_found_corrects_what_is_expected(found: int, next_range: tuple[int, int]) -> None:
-    life = IncarnationPlaces(
+    incarnation = IncarnationPlaces(
         id=1, slot_id=1, slot="shop/replview", number=1, commit_seq=99_999, rolled_seq=99_999
     )
-    stream = PlacedStream(backwards=False, rank=1, life=life)
+    stream = PlacedStream(backwards=False, rank=1, incarnation=incarnation)
     stream.searches = True
     stream.blocks.extend(range(99, 0, -1))
     stream.expected = dict.fromkeys(stream.blocks, 60.0)

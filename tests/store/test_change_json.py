@@ -150,10 +150,10 @@ def test_aborted_subtransactions_are_hidden(history) -> None:
     assert told(history) == [(1, 1), (1, 3)]
 
 
-def test_going_on_from_a_cursor_through_a_new_life(history) -> None:
+def test_going_on_from_a_cursor_through_a_new_incarnation(history) -> None:
     history.commit(insert(1))
     history.commit(insert(2))
-    history.new_life()
+    history.new_incarnation()
     history.commit(insert(3))
 
     rest = records(history, after=Cursor(1, 1))
@@ -163,9 +163,9 @@ def test_going_on_from_a_cursor_through_a_new_life(history) -> None:
     assert records(history, after=Cursor(2, 1)) == []
 
 
-def test_lsn_bounds_are_those_of_commits_in_the_present_life(history) -> None:
+def test_lsn_bounds_are_those_of_commits_in_the_present_incarnation(history) -> None:
     history.commit(insert(0))
-    history.new_life()
+    history.new_incarnation()
     for number in range(1, 5):
         history.commit(insert(number))
     lsns = [LSN.parse(r["commit_lsn"]) for r in records(history)][1:]

@@ -27,10 +27,10 @@ def history() -> History:
     """A slot connected ten hours ago, all stored until an hour ago."""
     make_partitions()
     history = History()
-    SlotIncarnation.objects.filter(pk=history.life.pk).update(
+    SlotIncarnation.objects.filter(pk=history.incarnation.pk).update(
         started_at=ago(10), started_lsn=LSN(500)
     )
-    history.life.refresh_from_db()
+    history.incarnation.refresh_from_db()
     history.commit(insert(1), commit_time=ago(9))
     history.slot.last_commit_time = ago(1)
     history.slot.checkpoint_lsn = LSN(5000)
@@ -51,10 +51,10 @@ def published(history: History, at: dt.datetime, **table: object) -> None:
 
 def gap(history: History, at: dt.datetime) -> None:
     """The slot begins anew after something was missed."""
-    life = history.new_life()
-    SlotIncarnation.objects.filter(pk=life.pk).update(started_at=at, started_lsn=LSN(9000))
+    incarnation = history.new_incarnation()
+    SlotIncarnation.objects.filter(pk=incarnation.pk).update(started_at=at, started_lsn=LSN(9000))
     SlotEvent.objects.create(
-        slot=history.slot, incarnation=life, at=at, kind="gap", message="It was advanced.",
+        slot=history.slot, incarnation=incarnation, at=at, kind="gap", message="It was advanced.",
         detail={"from_lsn": "0/1388", "to_lsn": "0/2328"},
     )  # fmt: skip
 
@@ -64,11 +64,11 @@ def test_a_slot_that_never_connected_covers_nothing() -> None:
     SlotIncarnation.objects.all().delete()
     found = coverage_of(reading_session(), history.slot)
 
-    assert (found.lives, found.recorded_since, found.stored_until) == (0, None, None)
+    assert (found.incarnations, found.recorded_since, found.stored_until) == (0, None, None)
     assert not found.says_no_change()
 
 
-def test_it_reaches_from_the_first_life_to_what_is_stored(history: History) -> None:
+def test_it_reaches_from_the_first_incarnation_to_what_is_stored(history: History) -> None:
     found = coverage_of(reading_session(), history.slot)
 
     assert found.recorded_since == ago(10)
@@ -80,14 +80,14 @@ def test_it_reaches_from_the_first_life_to_what_is_stored(history: History) -> N
 
 
 def test_what_waited_in_an_adopted_slot_is_covered_too(history: History) -> None:
-    history.life.transaction_set.filter(commit_seq=1).update(commit_time=ago(20))
+    history.incarnation.transaction_set.filter(commit_seq=1).update(commit_time=ago(20))
 
     assert coverage_of(reading_session(), history.slot).recorded_since == ago(20)
 
 
 def test_a_baseline_vouches_for_no_time_before_it(history: History) -> None:
-    SlotIncarnation.objects.filter(pk=history.life.pk).update(started_at=ago(2))
-    history.life.transaction_set.update(state="snapshot")
+    SlotIncarnation.objects.filter(pk=history.incarnation.pk).update(started_at=ago(2))
+    history.incarnation.transaction_set.update(state="snapshot")
 
     assert coverage_of(reading_session(), history.slot).recorded_since == ago(2)
 
@@ -138,7 +138,7 @@ def test_only_the_gaps_of_the_time_asked_for_are_told(history: History) -> None:
 def test_what_was_left_out_is_a_gap_too(history: History) -> None:
     identifier = history.commit(insert(3), state="committed", commit_time=ago(5))
     SlotEvent.objects.create(
-        slot=history.slot, incarnation=history.life, at=ago(4.9), kind="skipped",
+        slot=history.slot, incarnation=history.incarnation, at=ago(4.9), kind="skipped",
         message="Transaction 702 was left out.", detail={"transaction": identifier},
     )  # fmt: skip
     found = coverage_of(reading_session(), history.slot)

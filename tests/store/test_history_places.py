@@ -49,7 +49,7 @@ def history(db, monkeypatch) -> History:
 def test_a_moment_is_a_place(history, at: int, expected: int) -> None:
     found = last_seqs_at_time(reading_session(), "", WHEN + at * SECOND)
 
-    assert found == {history.life.pk: expected}
+    assert found == {history.incarnation.pk: expected}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_moment_is_a_place(history, at: int, expected: int) -> None:
 def test_an_lsn_is_a_place(history, lsn: int, expected: int | None) -> None:
     for slot in ("", str(history.slot)):
         found = first_seqs_from_lsn(reading_session(), slot, LSN(lsn))
-        assert found == ({} if expected is None else {history.life.pk: expected})
+        assert found == ({} if expected is None else {history.incarnation.pk: expected})
     assert first_seqs_from_lsn(reading_session(), "no/such", LSN(lsn)) == {}
 
 
@@ -128,7 +128,7 @@ def test_a_search_that_runs_out_of_time_says_how_far_it_came(history, monkeypatc
 
     assert (found.rows, found.complete) == ([], False)
     assert found.searched_back_to == WHEN + 260 * SECOND
-    assert found.older.seqs == {history.life.pk: 26}
+    assert found.older.seqs == {history.incarnation.pk: 26}
 
 
 def test_a_filter_is_what_its_words_say() -> None:

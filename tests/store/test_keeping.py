@@ -62,7 +62,7 @@ def two(monkeypatch) -> tuple[Days, Days]:
     slots = Days("orders"), Days("audit")
     ensure_partitions(connection.connection, the(6), today().date())
     for history in slots:
-        history.life.started_at, history.life.started_lsn = days_ago(6, 1), LSN(10)
+        history.incarnation.started_at, history.incarnation.started_lsn = days_ago(6, 1), LSN(10)
         for day in DAYS:
             for number in range(3):
                 moment = days_ago(day, 0.01 + number / 1000)
@@ -80,7 +80,7 @@ def keep(history: Days, days: int | None = None, size: int | None = None) -> Non
 
 def left(history: Days) -> list[int]:
     """How many days ago each of its transactions was."""
-    found = Transaction.objects.filter(incarnation=history.life).order_by("pk")
+    found = Transaction.objects.filter(incarnation=history.incarnation).order_by("pk")
     return [(today().date() - one.commit_time.date()).days for one in found if one.commit_time]
 
 
@@ -151,7 +151,7 @@ def test_the_sums_are_those_of_what_is_left(two: tuple[Days, Days]) -> None:
     enforce()
     told = sums()
     for history in two:
-        activity.forget(history.life.pk)
+        activity.forget(history.incarnation.pk)
     activity.roll(time.monotonic() + 60)
     assert told[1] == sums()[1]
     assert told[0] == [block for block in sums()[0] if block["transactions"]]
@@ -230,8 +230,8 @@ def test_no_day_goes_before_the_archive_has_it(two: tuple[Days, Days]) -> None:
     assert left(orders) == expected(*DAYS)
     assert "not in the archive yet: shop/orders" in keeping.why_stuck(orders.slot)
 
-    life = orders.life
-    life.archive_marks.create(target="/nowhere", through_seq=6)
+    incarnation = orders.incarnation
+    incarnation.archive_marks.create(target="/nowhere", through_seq=6)
     enforce()
     assert left(orders) == expected(4, 3, 2, 1, 0)
 

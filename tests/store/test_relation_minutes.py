@@ -72,12 +72,12 @@ def test_transactions_without_changes_have_a_size_of_their_own(made) -> None:
     assert sizes() == [(-1, 1), (2, 1), (3, 1)]
 
 
-def test_old_minutes_and_removed_lives_are_forgotten(made) -> None:
+def test_old_minutes_and_removed_incarnations_are_forgotten(made) -> None:
     commit(made, (1, 1))
     commit(made, (1, 1), commit_time=WHEN + dt.timedelta(days=31))
     roll()
     assert relation_minutes.forget_old(WHEN + dt.timedelta(days=30, hours=1)) == 2
     assert RelationMinute.objects.count() == 1
-    relation_minutes.forget(made.life.pk)
+    relation_minutes.forget(made.incarnation.pk)
     assert not RelationMinute.objects.exists()
     assert Transaction.objects.exists()

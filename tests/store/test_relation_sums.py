@@ -18,19 +18,19 @@ def history(db) -> History:
 
 
 def rolled(history: History, block: int, first: dt.datetime, last: dt.datetime, **counts) -> None:
-    """A block of the present life in the sums."""
+    """A block of the present incarnation in the sums."""
     HistoryBlock.objects.create(
-        incarnation_id=history.life.pk, block=block, first_time=first, last_time=last
+        incarnation_id=history.incarnation.pk, block=block, first_time=first, last_time=last
     )
     RelationActivity.objects.create(
-        relation_id=history.orders.relation_id, incarnation_id=history.life.pk, block=block,
+        relation_id=history.orders.relation_id, incarnation_id=history.incarnation.pk, block=block,
         version_id=history.orders.pk, **counts,
     )  # fmt: skip
     ActivityMark.objects.update_or_create(
-        incarnation_id=history.life.pk, defaults={"rolled_seq": block * 1000 + 999}
+        incarnation_id=history.incarnation.pk, defaults={"rolled_seq": block * 1000 + 999}
     )
-    history.life.commit_seq = max(history.life.commit_seq, block * 1000 + 999)
-    history.life.save()
+    history.incarnation.commit_seq = max(history.incarnation.commit_seq, block * 1000 + 999)
+    history.incarnation.save()
 
 
 def test_sums_and_what_follows_them_together(history: History) -> None:
@@ -58,11 +58,11 @@ def test_what_is_open_or_aborted_is_not_counted(history: History) -> None:
     assert sums_of_slot(history.slot.pk).by_relation == {}
 
 
-def test_the_last_change_is_of_the_latest_life(history: History) -> None:
+def test_the_last_change_is_of_the_latest_incarnation(history: History) -> None:
     relation = history.orders.relation_id
     for _ in range(3):
         history.commit(relations={str(relation): [1, 0, 0, 0]})
-    history.new_life()
+    history.new_incarnation()
     last = history.commit(relations={str(relation): [1, 0, 0, 0]}, xid=999)
     place = sums_of_slot(history.slot.pk).by_relation[relation].last
 

@@ -76,7 +76,7 @@ def history(monkeypatch) -> Days:
     # Within the test's transaction, which this begins.
     history = Days()
     ensure_partitions(connection.connection, days_ago(4).date(), today().date())
-    history.life.started_at, history.life.started_lsn = days_ago(4, 1), LSN(10)
+    history.incarnation.started_at, history.incarnation.started_lsn = days_ago(4, 1), LSN(10)
     for day in (4, 3, 2, 1, 0):
         for number in range(4):
             history.on(days_ago(day, 2 + number / 10), row(10 * day + number), actor="ann",
@@ -131,7 +131,7 @@ def test_a_day_goes_with_all_that_belongs_to_it(history: Days) -> None:
 def test_the_sums_are_those_of_what_is_left(history: Days) -> None:
     assert retention.drop_day(the(4))
     told = sums()
-    activity.forget(history.life.pk)
+    activity.forget(history.incarnation.pk)
     activity.roll(time.monotonic() + 60)
 
     assert told[1:] == sums()[1:]
@@ -156,7 +156,7 @@ def test_the_sums_are_those_of_what_is_left_also_where_the_day_reached_into_anot
 
     assert retention.drop_day(the(4))
     told = sums()
-    activity.forget(history.life.pk)
+    activity.forget(history.incarnation.pk)
     activity.roll(time.monotonic() + 60)
     assert told[1:] == sums()[1:]
     assert ActorActivity.objects.get(actor="ann", day=the(0), relation_id=0).transactions == 4
@@ -239,10 +239,12 @@ def test_what_was_left_out_on_a_deleted_day_and_later_stays_a_break(history: Day
     assert (now.exists, now.why) == (None, "left out")
 
 
-def test_of_two_lives_neither_clock_nor_position_decides_for_the_other(history: Days) -> None:
-    # The former life's server was an hour ahead, and its WAL further.
+def test_of_two_incarnations_neither_clock_nor_position_decides_for_the_other(
+    history: Days,
+) -> None:
+    # The former incarnation's server was an hour ahead, and its WAL further.
     history.on(days_ago(4, 20), row(77), commit_lsn=LSN(1 << 40), end_lsn=LSN(1 << 40))
-    second = history.new_life()
+    second = history.new_incarnation()
     second.started_at, second.started_lsn = days_ago(4, 19), LSN(10)
     history.on(days_ago(4, 19.5), row(78), commit_lsn=LSN(70_000), end_lsn=LSN(70_010))
     history.on(days_ago(3, 19.5), row(79), commit_lsn=LSN(90_000), end_lsn=LSN(90_010))
@@ -252,7 +254,7 @@ def test_of_two_lives_neither_clock_nor_position_decides_for_the_other(history: 
         4, 20
     ) + dt.timedelta(microseconds=1)
     relation, key = history.orders.relation_id, {"id": "79"}
-    # In the second life before what was deleted of it; and after that.
+    # In the second incarnation before what was deleted of it; and after that.
     assert (
         row_as_of(reading_session(), history.slot, relation, key, lsn=60_000).why
         == "before the record"
@@ -325,7 +327,7 @@ def test_a_crash_between_any_two_steps_ends_as_no_crash_would(
     assert left() == [3] * 4 + [2] * 4 + [1] * 4 + [0] * 4
     assert Change.objects.count() == 16
     told = sums()
-    activity.forget(history.life.pk)
+    activity.forget(history.incarnation.pk)
     activity.roll(time.monotonic() + 60)
     assert told[1:] == sums()[1:]
     assert SlotEvent.objects.filter(kind="retention").count() == 1

@@ -283,10 +283,10 @@ def test_pages_hold_every_change_once(history, monkeypatch, limit, rolled) -> No
     monkeypatch.setattr("replview.store.read.changes.scan_places.BLOCK", 1000)
     for size in (1, 3, 2):
         history.commit(*[insert(10 * size + n) for n in range(size)])
-    history.life.commit_seq += 1000
-    history.life.save()
+    history.incarnation.commit_seq += 1000
+    history.incarnation.save()
     history.commit(insert(7))
-    history.new_life()
+    history.new_incarnation()
     history.commit(*[insert(100 + n) for n in range(4)])
     if rolled:
         roll(1e18)

@@ -22,8 +22,8 @@ SOON = 60.0
 
 
 @pytest.fixture
-def life():
-    """A slot's first life."""
+def incarnation():
+    """A slot's first incarnation."""
     tidy.make_partitions()
     slot = Slot.objects.create(source=Source.objects.create(name="s", conninfo=""), name="slot")
     return SlotIncarnation.objects.create(
@@ -31,12 +31,12 @@ def life():
     )
 
 
-def stored(life, number: int, subxids: list[int], state="committed") -> int:
+def stored(incarnation, number: int, subxids: list[int], state="committed") -> int:
     """A transaction whose changes belong to these subtransactions, in this order."""
     identifier = transaction_id(number)
     Transaction.objects.create(
         id=identifier,
-        incarnation=life,
+        incarnation=incarnation,
         state=state,
         commit_seq=number if state == "committed" else None,
         inserts=len(subxids),
@@ -60,11 +60,11 @@ def test_partitions_are_made_once() -> None:
 
 
 def test_changes_of_aborted_subtransactions_go_once_the_transaction_ended(
-    life, monkeypatch
+    incarnation, monkeypatch
 ) -> None:
     monkeypatch.setattr(tidy, "WINDOW", 2)
-    ended = stored(life, 1, [7, 8, 7, 9, 8])
-    open_one = stored(life, 2, [8], state="streaming")
+    ended = stored(incarnation, 1, [7, 8, 7, 9, 8])
+    open_one = stored(incarnation, 2, [8], state="streaming")
     LargeValue.objects.create(
         transaction_id=ended, seq=2, side="new", column="c", piece=0, content="x"
     )
@@ -80,9 +80,9 @@ def test_changes_of_aborted_subtransactions_go_once_the_transaction_ended(
     assert not AbortedSubtransaction.objects.get(transaction_id=open_one).swept
 
 
-def test_a_slot_may_keep_what_was_aborted(life) -> None:
+def test_a_slot_may_keep_what_was_aborted(incarnation) -> None:
     Slot.objects.update(keep_aborted=True)
-    kept = stored(life, 1, [8])
+    kept = stored(incarnation, 1, [8])
     AbortedSubtransaction.objects.create(transaction_id=kept, subxid=8)
 
     tidy.sweep_tombstones(time.monotonic() + SOON)
@@ -90,12 +90,12 @@ def test_a_slot_may_keep_what_was_aborted(life) -> None:
     assert subxids_of(kept) == [8]
 
 
-def test_discarded_transactions_go_whole(life, monkeypatch) -> None:
+def test_discarded_transactions_go_whole(incarnation, monkeypatch) -> None:
     monkeypatch.setattr(tidy, "WINDOW", 3)
-    stored(life, 1, [1] * 10, state="discarded")
-    stored(life, 2, [1] * 2, state="discarded")
-    stored(life, 3, [1] * 2, state="discarded")
-    kept = stored(life, 4, [1])
+    stored(incarnation, 1, [1] * 10, state="discarded")
+    stored(incarnation, 2, [1] * 2, state="discarded")
+    stored(incarnation, 3, [1] * 2, state="discarded")
+    kept = stored(incarnation, 4, [1])
 
     assert tidy.sweep_discarded(time.monotonic() + SOON) == 3
 
@@ -103,10 +103,10 @@ def test_discarded_transactions_go_whole(life, monkeypatch) -> None:
     assert Change.objects.count() == 1
 
 
-def test_a_removed_slot_goes_with_all_that_was_stored_of_it(life) -> None:
+def test_a_removed_slot_goes_with_all_that_was_stored_of_it(incarnation) -> None:
     for number in range(1, 4):
-        stored(life, number, [1, 2])
-    stored(life, 9, [1], state="prepared")
+        stored(incarnation, number, [1, 2])
+    stored(incarnation, 9, [1], state="prepared")
     Slot.objects.update(desired="removing", transactions_stored=3)
 
     assert tidy.remove_slots(time.monotonic() + SOON) == 1
@@ -117,8 +117,8 @@ def test_a_removed_slot_goes_with_all_that_was_stored_of_it(life) -> None:
     assert Source.objects.exists()
 
 
-def test_removal_goes_on_where_it_ended(life) -> None:
-    stored(life, 1, [1])
+def test_removal_goes_on_where_it_ended(incarnation) -> None:
+    stored(incarnation, 1, [1])
     Slot.objects.update(desired="removing")
 
     assert tidy.remove_slots(time.monotonic() - 1) == 0
@@ -126,14 +126,14 @@ def test_removal_goes_on_where_it_ended(life) -> None:
     assert tidy.remove_slots(time.monotonic() + SOON) == 1
 
 
-def test_a_slot_is_not_removed_under_its_receiver(life) -> None:
+def test_a_slot_is_not_removed_under_its_receiver(incarnation) -> None:
     Slot.objects.update(
         desired="removing", lease_owner="worker", heartbeat_at=dt.datetime.now(dt.UTC)
     )
     assert tidy.remove_slots(time.monotonic() + SOON) == 0
 
 
-def test_a_killed_watch_is_forgotten(life) -> None:
+def test_a_killed_watch_is_forgotten(incarnation) -> None:
     long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=5)
     Source.objects.update(ephemeral=True)
     Slot.objects.update(created_at=long_ago, heartbeat_at=long_ago, lease_owner="watch")

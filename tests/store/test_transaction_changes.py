@@ -140,7 +140,9 @@ def test_a_long_value_is_cut_on_a_page_and_whole_alone(history: History) -> None
 def neighbour_ids(history: History, made: int, version: RelationVersion) -> tuple[Any, Any]:
     row = Transaction.objects.get(pk=made)
     assert row.commit_seq is not None
-    found = neighbours_of(reading_session(), history.life.pk, row.commit_seq, version.relation_id)
+    found = neighbours_of(
+        reading_session(), history.incarnation.pk, row.commit_seq, version.relation_id
+    )
     return (found.previous and found.previous.id, found.next and found.next.id)
 
 
@@ -159,14 +161,15 @@ def test_neighbours_far_away_are_found_through_the_sums(history: History) -> Non
     other = history.table("other", 2, ["id"])
     made = {}
     for seq in (5, 2_500, 2_600, 7_001, 9_400, 9_500):
-        history.life.commit_seq = seq - 1
+        history.incarnation.commit_seq = seq - 1
         version = other if seq in (2_600, 9_400) else history.orders
         made[seq] = history.commit(insert(seq, version=version))
-    ActivityMark.objects.create(incarnation_id=history.life.pk, rolled_seq=8_999)
+    ActivityMark.objects.create(incarnation_id=history.incarnation.pk, rolled_seq=8_999)
     for seq, version in ((5, history.orders), (2_500, history.orders), (2_600, other),
                          (7_001, history.orders)):  # fmt: skip
         RelationActivity.objects.create(
-            relation_id=version.relation_id, incarnation_id=history.life.pk, block=seq // 1000,
+            relation_id=version.relation_id, incarnation_id=history.incarnation.pk,
+            block=seq // 1000,
             version_id=version.pk, transactions=1,
         )  # fmt: skip
 
@@ -179,14 +182,16 @@ def test_neighbours_far_away_are_found_through_the_sums(history: History) -> Non
 
 def test_a_neighbour_beyond_the_bound_is_unknown(history: History) -> None:
     first = history.commit(insert(1))
-    history.life.commit_seq = 50_000
+    history.incarnation.commit_seq = 50_000
     last = history.commit(insert(2))
     row, end = (Transaction.objects.get(pk=made) for made in (first, last))
     assert row.commit_seq is not None
     assert end.commit_seq is not None
     relation = history.orders.relation_id
 
-    assert neighbours_of(reading_session(), history.life.pk, row.commit_seq, relation).next_unknown
     assert neighbours_of(
-        reading_session(), history.life.pk, end.commit_seq, relation
+        reading_session(), history.incarnation.pk, row.commit_seq, relation
+    ).next_unknown
+    assert neighbours_of(
+        reading_session(), history.incarnation.pk, end.commit_seq, relation
     ).previous_unknown

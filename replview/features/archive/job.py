@@ -52,7 +52,7 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
         archive.fail(step, problem, str(told.get("remedy") or f"See {log_path()}"))
         return False
     through, there = int(told["through_seq"]), _counts(told)
-    here = archive.counts_of(step.life_id, step.after_seq, through)
+    here = archive.counts_of(step.incarnation_id, step.after_seq, through)
     if short := archive.difference(here, there):
         archive.fail(
             step,
@@ -107,8 +107,8 @@ def _slice(step: Step) -> dict[str, Any]:
     return {
         "source": step.source,
         "slot": step.slot,
-        "incarnation_id": step.life_id,
-        "incarnation": step.life,
+        "incarnation_id": step.incarnation_id,
+        "incarnation": step.number,
         "after_seq": step.after_seq,
         "through_seq": step.through_seq,
     }

@@ -296,7 +296,7 @@ def _last_place(row: TableRow) -> tuple[int, int]:
     place = row.sum.last
     if place is None:
         return (0, 0)
-    return (place.life_number, row.last.commit_seq if row.last else place.last_seq)
+    return (place.number, row.last.commit_seq if row.last else place.last_seq)
 
 
 def _add_last_changes(rows: list[TableRow], newest: TableRow | None) -> None:

@@ -286,13 +286,14 @@ def _marker(mark: Mark) -> RowLine:
         line.at = mark.version.first_seen_at
         both = {"from": str(mark.former.number), "to": str(mark.version.number)}
         line.url = relation_url(mark.version.relation_id, **both)
-    elif mark.life is not None:
+    elif mark.incarnation is not None:
         line.words = (
-            mark.life.gap or "The slot began a new incarnation; what was between is not recorded."
+            mark.incarnation.gap
+            or "The slot began a new incarnation; what was between is not recorded."
         )
         if mark.kind == "failover":
             line.words = "The source failed over. Nothing is missing."
-        line.from_time, line.at = mark.life.former_commit_time, mark.life.started_at
+        line.from_time, line.at = mark.incarnation.former_commit_time, mark.incarnation.started_at
     return line
 
 

@@ -214,7 +214,8 @@ def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[st
         raise BadRequest(str(error)) from None
     if len(found) > limit:
         row, change = found[limit - 1]
-        place = Place(writer.life(row.incarnation_id), row.commit_seq or 0, change.seq)
+        number = writer.incarnation_number(row.incarnation_id)
+        place = Place(number, row.commit_seq or 0, change.seq)
     searched_changes(wanted)
     viewed_changes(change for _, change in found[:limit])
     return {

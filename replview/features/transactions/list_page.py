@@ -16,7 +16,7 @@ from replview.store.fields import LSN
 from replview.store.models import Slot, Transaction
 from replview.store.read.coverage import coverage_of
 from replview.store.read.days import last_deleted_day
-from replview.store.read.history_places import first_seqs_from_lsn, lives_of
+from replview.store.read.history_places import first_seqs_from_lsn, incarnation_places
 from replview.store.read.transactions.listing import (
     Cursor,
     Found,
@@ -53,7 +53,7 @@ def find_transaction(text: str, slot: str = "") -> Transaction | None:
     shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
     if slot:
         shown = shown.filter(
-            incarnation__in=[incarnation.id for incarnation in lives_of(reading_session(), slot)]
+            incarnation__in=[one.id for one in incarnation_places(reading_session(), slot)]
         )
     found = shown.filter(gid=text).order_by("-id").first()
     xid = whole_number(text, digits=10)

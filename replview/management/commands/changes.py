@@ -183,7 +183,8 @@ def _records(selection: Selection, options: dict[str, Any]) -> Iterator[Record |
     else:
         for found in selection.found(reading_session()):
             yield writer.record(found)
-            place = Cursor(writer.life(found[0].incarnation_id), found[0].commit_seq or 0)
+            number = writer.incarnation_number(found[0].incarnation_id)
+            place = Cursor(number, found[0].commit_seq or 0)
             end = max(end or place, place)
     yield None
     while options["follow"] and _wait_for_more(slot, end):
@@ -193,7 +194,8 @@ def _records(selection: Selection, options: dict[str, Any]) -> Iterator[Record |
         writer = RecordWriter(reading_session(), slot)
         for found in iterate_found(reading_session(), selection.wanted, after):
             yield writer.record(found)
-            place = Cursor(writer.life(found[0].incarnation_id), found[0].commit_seq or 0)
+            number = writer.incarnation_number(found[0].incarnation_id)
+            place = Cursor(number, found[0].commit_seq or 0)
             end = max(end or place, place)
         yield None
 

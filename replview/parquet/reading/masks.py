@@ -34,7 +34,7 @@ def told(masked: Mapping[str, Iterable[str]]) -> Masked:
     return tuple((name, tuple(sorted(masked[name]))) for name in sorted(masked) if masked[name])
 
 
-def rules_of(connection: Connection, life: int) -> dict[str, set[str]]:
+def rules_of(connection: Connection, incarnation: int) -> dict[str, set[str]]:
     """Table → masked columns, under every name that the table has had."""
     if connection.execute(_THERE).fetchone() != (True,):
         # A store of an earlier version: it has no rules.
@@ -43,7 +43,7 @@ def rules_of(connection: Connection, life: int) -> dict[str, set[str]]:
     if visibility.open:
         return {}
     named: dict[int, set[str]] = {}
-    for relation, names in connection.execute(_SHAPES, [life]):
+    for relation, names in connection.execute(_SHAPES, [incarnation]):
         named.setdefault(relation, set()).update(names)
     visibility.learn(named)
     found: dict[str, set[str]] = {}

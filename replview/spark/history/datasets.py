@@ -190,7 +190,7 @@ class Incarnation:
         if not found and target.is_local and not target.has_folder():
             raise SparkProblem(f"there is no folder {target.url}", "check the root")
         if len(found) != 1:
-            problem = "several lives of slots are" if found else "nothing is"
+            problem = "several incarnations of slots are" if found else "nothing is"
             raise SparkProblem(f"{problem} exported there", _which(found))
         return found[0]
 

@@ -4,7 +4,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import CharCodeField, LSNField
-from replview.store.models.seen import SeenOfLife, SeenOfRelation, SeenOfSlot
+from replview.store.models.seen import SeenOfIncarnation, SeenOfRelation, SeenOfSlot
 from replview.store.models.sums import RowCounts
 
 
@@ -95,7 +95,7 @@ class Transaction(RowCounts):
     """
 
     class State(models.TextChoices):
-        """Where in its life the transaction is; DISCARDED ones are hidden and swept away."""
+        """Where in its incarnation the transaction is; DISCARDED ones are hidden and swept away."""
 
         RECEIVING = "receiving"
         STREAMING = "streaming"
@@ -107,7 +107,7 @@ class Transaction(RowCounts):
         MESSAGE = "message"
         #: Left out by somebody's decision, because it could not be stored; it keeps its place.
         SKIPPED = "skipped"
-        #: Prepared in a life of the slot that ended before it did: nobody can tell its end.
+        #: Prepared in an incarnation of the slot that ended before it did: nobody can tell its end.
         UNKNOWN = "unknown"
         #: A table's rows as a baseline read them: ``commit_lsn`` is the position they are of, and
         #: ``inserts`` counts them. It has a place in history, where it was stored.
@@ -158,7 +158,7 @@ class Transaction(RowCounts):
     received_at = models.DateTimeField()
     stored_at = models.DateTimeField(null=True)
 
-    objects = SeenOfLife()
+    objects = SeenOfIncarnation()
 
     class Meta:
         db_table = "transaction"

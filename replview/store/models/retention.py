@@ -6,7 +6,8 @@ from replview.store.fields import LSNField
 
 
 class ArchiveMark(models.Model):
-    """One life of a slot in one archive: all of its history up to here is there, and was counted.
+    """One incarnation of a slot in one archive: all of its history up to here is there, and was
+    counted.
 
     An archive that is chosen again goes on where it was.
     """
@@ -23,7 +24,7 @@ class ArchiveMark(models.Model):
     #: Of the last transaction there that has them; None: unknown.
     through_lsn = LSNField(null=True)
     through_time = models.DateTimeField(null=True)
-    #: Where the archive of this life begins; None: nothing is there, or it has no such.
+    #: Where the archive of this incarnation begins; None: nothing is there, or it has no such.
     since_seq = models.BigIntegerField(null=True)
     since_lsn = LSNField(null=True)
     since_time = models.DateTimeField(null=True)
@@ -64,7 +65,7 @@ class ArchivedRun(models.Model):
 
 
 class KeptDay(models.Model):
-    """One life of a slot on one day of the store: the transactions first seen then.
+    """One incarnation of a slot on one day of the store: the transactions first seen then.
 
     Counted behind the receivers (``store.retention.day_sizes``): of today up to the last whole
     hour; of a day that is over once, and then it stays as it is.

@@ -94,7 +94,7 @@ class SeenOfRelation(Seen[M]):
     path = "relation__slot__source_id"
 
 
-class SeenOfLife(Seen[M]):
-    """What is of a slot's life."""
+class SeenOfIncarnation(Seen[M]):
+    """What is of a slot's incarnation."""
 
     path = "incarnation__slot__source_id"

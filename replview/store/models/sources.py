@@ -172,16 +172,16 @@ class Slot(models.Model):
 
 
 class SlotIncarnation(models.Model):
-    """One life of one slot on one cluster: LSNs compare only within it."""
+    """One incarnation of one slot on one cluster: LSNs compare only within it."""
 
     slot = models.ForeignKey(Slot, on_delete=models.CASCADE, related_name="incarnations")
-    #: 1 for the slot's first life.
+    #: 1 for the slot's first incarnation.
     number = models.IntegerField()
     system_identifier = models.TextField()
     timeline = models.IntegerField()
     started_lsn = LSNField(null=True)
     started_at = models.DateTimeField(default=timezone.now)
-    #: Why a new life began: ``created``, ``adopted``, ``recreated``, ``re-pointed``, ``temporary``.
+    #: Why it began: ``created``, ``adopted``, ``recreated``, ``re-pointed``, ``temporary``.
     reason = models.TextField()
     #: The last commit_seq given out; assigned without holes under the slot row's lock.
     commit_seq = models.BigIntegerField(default=0)

@@ -22,7 +22,7 @@ class RowCounts(models.Model):
 
 
 class ActivityMark(models.Model):
-    """How far a life of a slot is summed up; what follows is read from the record itself."""
+    """How far an incarnation is summed up; what follows is read from the record itself."""
 
     incarnation_id = models.BigIntegerField(primary_key=True)
     #: The last commit_seq that is in the sums; always the end of a block.
@@ -33,7 +33,7 @@ class ActivityMark(models.Model):
 
 
 class HistoryBlock(RowCounts):
-    """A thousand places in the history of one life of a slot: commit_seq 1000 n to 1000 n + 999."""
+    """A thousand places in one incarnation's history: commit_seq 1000 n to 1000 n + 999."""
 
     pk = models.CompositePrimaryKey("incarnation_id", "block")
     incarnation_id = models.BigIntegerField()
@@ -103,7 +103,7 @@ class ActorActivity(RowCounts):
 
 
 class MinuteMark(models.Model):
-    """How far a life of a slot is in ``RelationMinute`` and ``TransactionSizeMinute``."""
+    """How far an incarnation of a slot is in ``RelationMinute`` and ``TransactionSizeMinute``."""
 
     incarnation_id = models.BigIntegerField(primary_key=True)
     #: The last commit_seq that is in them.

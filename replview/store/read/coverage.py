@@ -34,8 +34,8 @@ _REACHED = """
     WHERE s.current_lsn <= %(checkpoint)s
 """
 
-# A life begins where its slot stood: everything that committed after its first transaction is in
-# the record, also where the slot was adopted and that was long before we came.
+# An incarnation begins where its slot stood: everything that committed after its first transaction
+# is in the record, also where the slot was adopted and that was long before we came.
 # Its row comes first, the gaps after it, the newest first; a baseline is looked for by its number.
 _EXTENT = """
     (SELECT '', NULL, i.started_at, i.started_lsn::text, NULL,
@@ -50,7 +50,7 @@ _EXTENT = """
     FROM slot_incarnation i WHERE i.slot_id = %(slot)s ORDER BY i.number LIMIT 1)
     UNION ALL (SELECT * FROM (
 """
-# What a gap swallowed lies after the last commit of the life before it.
+# What a gap swallowed lies after the last commit of the incarnation before it.
 _GAPS = """
     SELECT e.kind, e.message, e.at, e.detail->>'from_lsn', e.detail->>'to_lsn', i.number,
            CASE WHEN e.kind = 'gap' THEN coalesce(last.commit_time, former.started_at)
@@ -119,7 +119,7 @@ def _archive_extent(told: str | None) -> ArchiveExtent | None:
 class Gap:
     """A time of which something is missing from the record."""
 
-    #: ``gap`` (between two lives of the slot) or ``skipped`` (left out by somebody's decision).
+    #: ``gap`` (between two incarnations) or ``skipped`` (left out by somebody's decision).
     kind: str
     #: None: since ever.
     from_time: dt.datetime | None
@@ -128,7 +128,7 @@ class Gap:
     to_lsn: str | None
     #: One sentence.
     why: str
-    #: The life of the slot that begins after it, or that it is in; None where not known.
+    #: The incarnation of the slot that begins after it, or that it is in; None where not known.
     incarnation: int | None
 
     def overlaps(self, since: dt.datetime | None, until: dt.datetime | None) -> bool:
@@ -143,8 +143,8 @@ class Coverage:
     """The extent of one slot's record, and of one table in it."""
 
     slot: Slot
-    #: How many lives the slot has had; 0: nothing was recorded yet.
-    lives: int
+    #: How many incarnations the slot has had; 0: nothing was recorded yet.
+    incarnations: int
     #: Of what is kept: days may have been deleted to make room (``store.retention.deletion``).
     recorded_since: dt.datetime | None
     recorded_since_lsn: str | None
@@ -232,7 +232,7 @@ def coverage_of(
     wanted = _extent_parameters(slot, table, since)
     rows = session.rows(_EXTENT, wanted)
     extent = next((row for row in rows if not row[0]), None)
-    _, _, started_at, lsn, _, lives, first_commit, baseline_id, sampled_at, kept, archive = (
+    _, _, started_at, lsn, _, number, first_commit, baseline_id, sampled_at, kept, archive = (
         extent or _NOTHING
     )
     recorded_since, lsn = _beginning(started_at, first_commit, lsn, kept)
@@ -240,8 +240,8 @@ def coverage_of(
     if extent is not None and sampled_at is None:
         sampled_at = session.rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
     return Coverage(
-        slot=slot, lives=int(lives), recorded_since=recorded_since, recorded_since_lsn=lsn,
-        stored_until=_stored_until(slot, sampled_at) if lives else None,
+        slot=slot, incarnations=int(number), recorded_since=recorded_since, recorded_since_lsn=lsn,
+        stored_until=_stored_until(slot, sampled_at) if number else None,
         stored_until_lsn=_text(slot.checkpoint_lsn),
         gaps=gaps, gaps_known_since=known_since, since=since, until=until,
         origin_filtered=slot.options.get("origin") == "none",

@@ -73,9 +73,11 @@ def kept_since(session: ReadSession) -> dict[int, dt.datetime]:
     return {int(pk): dt.datetime.fromisoformat(s["since"]) for pk, s in slots.items()}
 
 
-def is_deleted(told: str | None, moment: dt.datetime | None, lsn: int | None, life: int) -> bool:
-    """Whether a moment of a life of a slot, or an LSN of it, lies in days that were deleted;
-    ``told``: the slot's part of ``retention.slots``, as JSON.
+def is_deleted(
+    told: str | None, moment: dt.datetime | None, lsn: int | None, incarnation: int
+) -> bool:
+    """Whether a moment of an incarnation of a slot, or an LSN of it, lies in days that were
+    deleted; ``told``: the slot's part of ``retention.slots``, as JSON.
     """
     if told is None:
         return False
@@ -84,4 +86,4 @@ def is_deleted(told: str | None, moment: dt.datetime | None, lsn: int | None, li
         return moment < dt.datetime.fromisoformat(known["since"])
     if lsn is None or known["lsn"] is None:
         return False
-    return (life, lsn) < (known["life"], int(LSN.parse(known["lsn"])))
+    return (incarnation, lsn) < (known["life"], int(LSN.parse(known["lsn"])))

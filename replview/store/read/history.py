@@ -108,7 +108,7 @@ def committed_before(
 
 
 def open_transactions(session: ReadSession, slot_id: int, limit: int = 100) -> list[TransactionRow]:
-    """What is receiving, streaming or prepared in the slot's present life, oldest first."""
+    """What is receiving, streaming or prepared in the slot's present incarnation, oldest first."""
     return _transactions(session, _OPEN, [slot_id, limit])
 
 

@@ -1,8 +1,8 @@
 """Places in history: from a time or an LSN to a commit_seq, through the blocks that sum it up.
 
-Within a life LSNs grow with commit_seq (baselines aside, which stand where they were stored);
-commit times nearly do. What has no commit time (a non-transactional message) has the time at which
-it was stored, and one without a commit LSN that of its record.
+Within an incarnation LSNs grow with commit_seq (baselines aside, which stand where they were
+stored); commit times nearly do. What has no commit time (a non-transactional message) has the time
+at which it was stored, and one without a commit LSN that of its record.
 """
 
 import datetime as dt
@@ -22,7 +22,7 @@ PLACED_LSN = "coalesce(t.commit_lsn, t.end_lsn, t.first_lsn)"
 
 @dataclass(frozen=True, slots=True)
 class IncarnationPlaces:
-    """One life of a slot, with how far its history goes and is summed up."""
+    """One incarnation of a slot, with how far its history goes and is summed up."""
 
     id: int
     slot_id: int
@@ -49,7 +49,7 @@ _OF_SLOT = """
     WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s)) AND
           (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s))
 """
-_LIVES = f"""
+_INCARNATIONS = f"""
     SELECT i.id, s.id, o.name || '/' || s.name, i.number, i.commit_seq, coalesce(m.rolled_seq, 0)
     {_OF_SLOT} ORDER BY i.id DESC
 """
@@ -57,18 +57,18 @@ _LIVES = f"""
 # The blocks that may hold what is asked for, then the transactions of the first or last of them
 # and of those that are not summed up yet.
 _PLACES = f"""
-    SELECT l.life, coalesce({{places}})
-    FROM (SELECT i.id AS life, coalesce(m.rolled_seq, -1) + 1 AS tail {_OF_SLOT}) AS l
+    SELECT l.incarnation, coalesce({{places}})
+    FROM (SELECT i.id AS incarnation, coalesce(m.rolled_seq, -1) + 1 AS tail {_OF_SLOT}) AS l
     CROSS JOIN LATERAL (
         SELECT min(block) AS first, max(block) AS last FROM history_block
-        WHERE incarnation_id = l.life AND {{block}}) AS b
+        WHERE incarnation_id = l.incarnation AND {{block}}) AS b
 """  # noqa: S608 (of constants)
 _IN_BLOCKS = """
-        (SELECT t.commit_seq FROM transaction t WHERE t.incarnation_id = l.life AND {row}
+        (SELECT t.commit_seq FROM transaction t WHERE t.incarnation_id = l.incarnation AND {row}
            AND t.commit_seq BETWEEN b.first * %(size)s AND b.last * %(size)s + %(size)s - 1
          ORDER BY t.commit_seq {order} LIMIT 1)"""
 _AFTER_BLOCKS = """
-        (SELECT t.commit_seq FROM transaction t WHERE t.incarnation_id = l.life AND {row}
+        (SELECT t.commit_seq FROM transaction t WHERE t.incarnation_id = l.incarnation AND {row}
            AND t.commit_seq >= l.tail ORDER BY t.commit_seq {order} LIMIT 1)"""
 _LAST_AT_TIME = _PLACES.format(
     block="first_time <= %(moment)s",
@@ -90,29 +90,29 @@ def incarnations_of(session: ReadSession, slot_id: int) -> list[Incarnation]:
     return [Incarnation(*row) for row in session.rows(sql, [slot_id])]
 
 
-def lives_of(session: ReadSession, slot: str = "") -> list[IncarnationPlaces]:
-    """The lives of one slot (``source/name``; empty: of all), the newest first."""
-    return [IncarnationPlaces(*row) for row in session.rows(_LIVES, scope(session, slot))]
+def incarnation_places(session: ReadSession, slot: str = "") -> list[IncarnationPlaces]:
+    """The incarnations of one slot (``source/name``; empty: of all), the newest first."""
+    return [IncarnationPlaces(*row) for row in session.rows(_INCARNATIONS, scope(session, slot))]
 
 
 def last_seqs_at_time(session: ReadSession, slot: str, moment: dt.datetime) -> dict[int, int]:
-    """Of each of a slot's lives (empty: of all) the last commit_seq at or before a moment; 0 of one
-    that began later.
+    """Of each of a slot's incarnations (empty: of all) the last commit_seq at or before a moment; 0
+    of one that began later.
     """
     wanted = {**scope(session, slot), "moment": moment, "size": BLOCK}
     return dict(session.rows(_LAST_AT_TIME, wanted))
 
 
 def first_seqs_from_lsn(session: ReadSession, slot: str, lsn: LSN) -> dict[int, int]:
-    """Of each of a slot's lives (empty: of all) the first commit_seq at or after an LSN; a life
-    that does not reach it is absent.
+    """Of each of a slot's incarnations (empty: of all) the first commit_seq at or after an LSN; an
+    incarnation that does not reach it is absent.
     """
     wanted = {**scope(session, slot), "lsn": str(lsn), "size": BLOCK}
     found = session.rows(_FIRST_FROM_LSN, wanted)
-    return {life: seq for life, seq in found if seq is not None}
+    return {incarnation: seq for incarnation, seq in found if seq is not None}
 
 
 def scope(session: ReadSession, slot: str) -> dict[str, Any]:
-    """Which lives a statement is about, as its parameters."""
+    """Which incarnations a statement is about, as its parameters."""
     source, _, name = slot.rpartition("/")
     return {"slot": slot, "source": source, "name": name, "seen": session.source_ids()}

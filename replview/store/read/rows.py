@@ -215,7 +215,7 @@ class Step:
 
     @property
     def place(self) -> Place:
-        """Where in its life it took effect."""
+        """Where in its incarnation it took effect."""
         commit = OPEN_END if self.commit_lsn is None else self.commit_lsn
         return commit, int(self.op != "S"), self.lsn, self.seq
 

@@ -1,4 +1,4 @@
-"""The archive's place in history: how far each life of a slot is in it, and what goes there next.
+"""The archive's place in history: how far each incarnation is in it, and what goes there next.
 
 ``archive.target``
     the folder or URL that history goes to, in the exports' layout; not chosen: no archive.
@@ -10,10 +10,10 @@
 ``archive.asked_at``
     what was stored before then goes there at once, as somebody asked.
 
-History goes there in its order, life by life: a mark moves over a slice only after what its files
-hold was counted and is what the store holds, per table and operation. Retention deletes no
-transaction beyond the mark (``store.retention.deletion``). ``replview.features.archive.job`` does
-the writing.
+History goes there in its order, incarnation by incarnation: a mark moves over a slice only after
+what its files hold was counted and is what the store holds, per table and operation. Retention
+deletes no transaction beyond the mark (``store.retention.deletion``).
+``replview.features.archive.job`` does the writing.
 """
 
 import datetime as dt
@@ -32,16 +32,16 @@ from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation,
 
 
 def home_of(mark: ArchiveMark, slot: Slot) -> str:
-    """The source's name in the folders of a life."""
+    """The source's name in the folders of an incarnation."""
     return mark.home or slot.source.name
 
 
-def new_home(life: SlotIncarnation, slot: Slot, target: str) -> str:
-    """For a life of which nothing is there yet: no other source's life of this slot's name and
-    number may lie there.
+def new_home(incarnation: SlotIncarnation, slot: Slot, target: str) -> str:
+    """For an incarnation of which nothing is there yet: no other source's incarnation of this
+    slot's name and number may lie there.
     """
     others = ArchiveMark.objects.filter(
-        target=target, incarnation__number=life.number, incarnation__slot__name=slot.name
+        target=target, incarnation__number=incarnation.number, incarnation__slot__name=slot.name
     ).exclude(incarnation__slot__source=slot.source)
     taken = {
         home_of(mark, mark.incarnation.slot)
@@ -60,7 +60,7 @@ def keep_homes(source: Source, former: str) -> None:
 #: A slice has about so many changes, and so many transactions at most.
 MOST_CHANGES = 2_000_000
 MOST_TRANSACTIONS = 2_000_000
-#: After a problem, and while not enough is due, a life is looked at so often.
+#: After a problem, and while not enough is due, an incarnation is looked at so often.
 LOOK_AGAIN_SECONDS = 60.0
 DEFAULT_AFTER_HOURS = 24.0
 DEFAULT_EVERY_SECONDS = 21_600.0
@@ -77,7 +77,8 @@ _DUE = f"""
                max(at) OVER earlier AS latest
         FROM (SELECT t.commit_seq, {_STORED_AT} AS at,
                      t.inserts + t.updates + t.deletes + t.truncates + t.messages AS changes
-              FROM transaction t WHERE t.incarnation_id = %(life)s AND t.commit_seq > %(after)s
+              FROM transaction t WHERE t.incarnation_id = %(incarnation)s
+                AND t.commit_seq > %(after)s
               ORDER BY t.commit_seq LIMIT %(transactions)s) AS waiting
         WINDOW earlier AS (ORDER BY commit_seq ROWS UNBOUNDED PRECEDING)
     ) AS placed WHERE latest < %(until)s AND before < %(changes)s
@@ -129,14 +130,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What goes to the archive next, of one life: ``after_seq < commit_seq <= through_seq``."""
+    """What of an incarnation is archived next: ``after_seq < commit_seq <= through_seq``."""
 
     mark_id: int
     target: str
     source: str
     slot: str
-    life_id: int
-    life: int
+    incarnation_id: int
+    number: int
     after_seq: int
     through_seq: int
 
@@ -174,17 +175,17 @@ def chosen() -> Choice:
 
 
 def next_step() -> Step | None:
-    """What is due, the older life of a slot first; None: nothing is."""
+    """What is due, the older incarnation of a slot first; None: nothing is."""
     choice, now = chosen(), timezone.now()
     if choice.target is None:
         return None
-    lives = SlotIncarnation.objects.exclude(slot__desired=Slot.Desired.REMOVING)
+    incarnations = SlotIncarnation.objects.exclude(slot__desired=Slot.Desired.REMOVING)
     marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=choice.target)}
-    for life in lives.filter(slot__temporary=False).order_by("slot_id", "number"):
-        mark = marks.get(life.pk)
-        if (mark.through_seq if mark else 0) >= life.commit_seq or _waits(mark, now):
+    for incarnation in incarnations.filter(slot__temporary=False).order_by("slot_id", "number"):
+        mark = marks.get(incarnation.pk)
+        if (mark.through_seq if mark else 0) >= incarnation.commit_seq or _waits(mark, now):
             continue
-        step = _due(life, mark, choice, now)
+        step = _due(incarnation, mark, choice, now)
         if step is not None:
             return step
     return None
@@ -197,27 +198,27 @@ def _waits(mark: ArchiveMark | None, now: dt.datetime) -> bool:
 
 
 def _due(
-    life: SlotIncarnation, mark: ArchiveMark | None, choice: Choice, now: dt.datetime
+    incarnation: SlotIncarnation, mark: ArchiveMark | None, choice: Choice, now: dt.datetime
 ) -> Step | None:
     after = mark.through_seq if mark else 0
-    oldest = rows(_FIRST, [life.pk, after])
+    oldest = rows(_FIRST, [incarnation.pk, after])
     cutoff = now - dt.timedelta(hours=choice.after_hours)
     asked = choice.asked_at is not None and choice.asked_at > cutoff
     cutoff = max(cutoff, choice.asked_at or cutoff)
     if not oldest or oldest[0][0] > cutoff:
         return None
     assert choice.target is not None
-    slot = Slot.objects.select_related("source").get(pk=life.slot_id)
+    slot = Slot.objects.select_related("source").get(pk=incarnation.slot_id)
     if mark is None:
-        home = new_home(life, slot, choice.target)
+        home = new_home(incarnation, slot, choice.target)
         mark, _ = ArchiveMark.objects.get_or_create(
-            incarnation=life, target=choice.target, defaults={"home": home}
+            incarnation=incarnation, target=choice.target, defaults={"home": home}
         )
     day_ends = oldest[0][0].astimezone(dt.UTC).replace(
         hour=0, minute=0, second=0, microsecond=0
     ) + dt.timedelta(days=1)
     wanted = {
-        "life": life.pk, "after": after, "transactions": MOST_TRANSACTIONS,
+        "incarnation": incarnation.pk, "after": after, "transactions": MOST_TRANSACTIONS,
         "changes": MOST_CHANGES, "until": min(cutoff, day_ends),
     }  # fmt: skip
     [(through, changes, transactions)] = rows(_DUE, wanted)
@@ -229,13 +230,14 @@ def _due(
         return None
     return Step(
         mark_id=mark.pk, target=choice.target, source=home_of(mark, slot), slot=slot.name,
-        life_id=life.pk, life=life.number, after_seq=after, through_seq=int(through),
+        incarnation_id=incarnation.pk, number=incarnation.number, after_seq=after,
+        through_seq=int(through),
     )  # fmt: skip
 
 
-def counts_of(life_id: int, after_seq: int, through_seq: int) -> Counts:
+def counts_of(incarnation_id: int, after_seq: int, through_seq: int) -> Counts:
     """What the store holds of a slice: its rows are counted, whatever was noted of them."""
-    ends = [life_id, after_seq, through_seq]
+    ends = [incarnation_id, after_seq, through_seq]
     [(transactions, stored, low, high)] = rows(_ENDS, ends)
     deleted = stored < through_seq - after_seq
     if low is None:
@@ -267,7 +269,7 @@ def move(step: Step, through_seq: int, counts: Counts, size_bytes: int) -> bool:
     mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
     if mark.through_seq != step.after_seq:
         return False
-    ends = [step.life_id, step.after_seq, through_seq]
+    ends = [step.incarnation_id, step.after_seq, through_seq]
     first, last = rows(_PLACE.format(""), ends), rows(_PLACE.format("DESC"), ends)
     if mark.since_seq is None and first:
         mark.since_seq, mark.since_lsn, mark.since_time = first[0]
@@ -301,10 +303,10 @@ def tell_of_root(step: Step, folder: str, why: str) -> None:
 
 
 def _log(step: Step, message: str, detail: Mapping[str, Any] | None = None) -> None:
-    life = SlotIncarnation.objects.get(pk=step.life_id)
+    incarnation = SlotIncarnation.objects.get(pk=step.incarnation_id)
     SlotEvent.objects.create(
-        slot_id=life.slot_id,
-        incarnation=life,
+        slot_id=incarnation.slot_id,
+        incarnation=incarnation,
         kind="archive",
         message=message,
         after_commit_seq=step.after_seq,

@@ -14,7 +14,7 @@ from replview.store.retention import archive
 from replview.store.retention.archive import home_of
 from replview.store.write.access_record import Action, note
 
-# Of each life the first that is not there; a slot that is being removed waits for nothing.
+# Of each incarnation the first that is not there; a slot that is being removed waits for nothing.
 _MISSING = """
     SELECT o.name || '/' || s.name, i.number, m.through_seq, m.problem, m.through_time
     FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
@@ -26,7 +26,7 @@ _MISSING = """
                     AND t.commit_seq > coalesce(m.through_seq, 0))
     ORDER BY i.id LIMIT 1
 """
-# Of each life the oldest that is here.
+# Of each incarnation the oldest that is here.
 _STORED_SINCE = """
     SELECT i.id, t.at FROM slot_incarnation i CROSS JOIN LATERAL (
         SELECT coalesce(t.commit_time, t.stored_at, t.received_at) AS at FROM transaction t
@@ -42,7 +42,7 @@ _REMEMBER = """
                                          ORDER BY t.id) AS island
         FROM transaction t JOIN slot_incarnation i ON i.id = t.incarnation_id
         WHERE t.id >= %(low)s AND t.id < %(high)s AND t.commit_seq IS NOT NULL
-          AND (%(lives)s::bigint[] IS NULL OR t.incarnation_id = ANY (%(lives)s))
+          AND (%(incarnations)s::bigint[] IS NULL OR t.incarnation_id = ANY (%(incarnations)s))
     ) AS placed GROUP BY incarnation_id, apart, island
     ON CONFLICT (first_id) DO NOTHING
 """
@@ -50,10 +50,11 @@ _REMEMBER = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One life of a slot and the archive."""
+    """One incarnation of a slot and the archive."""
 
     slot: str
-    life: int
+    #: The incarnation's.
+    number: int
     mark: ArchiveMark | None
     #: Transactions that are not there yet.
     waiting: int
@@ -68,7 +69,7 @@ class Place:
     target: str
     source: str
     slot: str
-    life: SlotIncarnation
+    incarnation: SlotIncarnation
     commit_seq: int
 
 
@@ -84,8 +85,8 @@ def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | No
     found = rows(_MISSING, {**wanted, "slots": listed})
     if not found:
         return ""
-    slot, life, through, problem, at = found[0]
-    name = slot if life == 1 else f"{slot} (incarnation {life})"
+    slot, number, through, problem, at = found[0]
+    name = slot if number == 1 else f"{slot} (incarnation {number})"
     reached = (
         f"archived up to {at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
         if at is not None
@@ -95,14 +96,14 @@ def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | No
     return f"{day} is not in the archive yet: {name} is {reached}{why}."
 
 
-def remember(low: int, high: int, lives: Sequence[int] | None = None) -> None:
-    """Before a day goes: which place in the archive each of its transactions has; of these lives,
-    or of all.
+def remember(low: int, high: int, incarnations: Sequence[int] | None = None) -> None:
+    """Before a day goes: which place in the archive each of its transactions has; of these
+    incarnations, or of all.
     """
     if archive.chosen().target is not None:
-        listed = None if lives is None else list(lives)
+        listed = None if incarnations is None else list(incarnations)
         with connection.cursor() as cursor:
-            cursor.execute(_REMEMBER, {"low": low, "high": high, "lives": listed})
+            cursor.execute(_REMEMBER, {"low": low, "high": high, "incarnations": listed})
 
 
 def place_of(identifier: int) -> Place | None:
@@ -113,40 +114,40 @@ def place_of(identifier: int) -> Place | None:
     return place_at(run.incarnation_id, run.first_seq + identifier - run.first_id)
 
 
-def place_at(life_id: int, commit_seq: int) -> Place | None:
-    """A place in a life's history, where an archive has it: one that began before it, and the one
-    in force, before others.
+def place_at(incarnation_id: int, commit_seq: int) -> Place | None:
+    """A place in an incarnation's history, where an archive has it: one that began before it, and
+    the one in force, before others.
     """
     target = archive.chosen().target
-    marks = ArchiveMark.objects.filter(incarnation_id=life_id, through_seq__gte=commit_seq)
+    marks = ArchiveMark.objects.filter(incarnation_id=incarnation_id, through_seq__gte=commit_seq)
     known = sorted(
         marks.order_by("-moved_at"),
         key=lambda m: (m.since_seq is None or m.since_seq > commit_seq, m.target != target),
     )
     if not known:
         return None
-    life = SlotIncarnation.objects.select_related("slot__source").get(pk=life_id)
+    incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=incarnation_id)
     return Place(
-        target=known[0].target, source=home_of(known[0], life.slot), slot=life.slot.name,
-        life=life, commit_seq=commit_seq,
+        target=known[0].target, source=home_of(known[0], incarnation.slot),
+        slot=incarnation.slot.name, incarnation=incarnation, commit_seq=commit_seq,
     )  # fmt: skip
 
 
 def standings() -> list[Standing]:
-    """Every life that has something to archive, or had."""
+    """Every incarnation that has something to archive, or had."""
     target = archive.chosen().target
     marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=target or "")}
-    lives = SlotIncarnation.objects.select_related("slot__source").filter(slot__temporary=False)
+    kept = SlotIncarnation.objects.select_related("slot__source").filter(slot__temporary=False)
     since = dict(rows(_STORED_SINCE, []))
     found = []
-    for life in lives.order_by("slot__source__name", "slot__name", "number"):
-        mark = marks.get(life.pk)
-        waiting = life.commit_seq - (mark.through_seq if mark else 0)
-        if life.commit_seq:
+    for incarnation in kept.order_by("slot__source__name", "slot__name", "number"):
+        mark = marks.get(incarnation.pk)
+        waiting = incarnation.commit_seq - (mark.through_seq if mark else 0)
+        if incarnation.commit_seq:
             found.append(
                 Standing(
-                    slot=str(life.slot), life=life.number, mark=mark, waiting=waiting,
-                    stored_since=since.get(life.pk),
+                    slot=str(incarnation.slot), number=incarnation.number, mark=mark,
+                    waiting=waiting, stored_since=since.get(incarnation.pk),
                 )
             )  # fmt: skip
     return found

@@ -31,7 +31,7 @@ _DAYS = """
     WHERE i.inhparent = 'change'::regclass AND c.relname ~ '^change_[0-9]{8}$' ORDER BY 1
 """
 _NOW = "SELECT clock_timestamp()"
-# A life that was deleted meanwhile has no row to count for.
+# An incarnation that was deleted meanwhile has no row to count for.
 _COUNTED = """
     SELECT t.incarnation_id, count(*),
            coalesce(sum(t.inserts + t.updates + t.deletes + t.truncates + t.messages), 0)::bigint,
@@ -83,9 +83,9 @@ def uncounted_before(day: dt.date) -> bool:
     return any(one < day and (through is None or one > through) for one, _ in partitions())
 
 
-def forget(lives: Iterable[int], day: dt.date) -> None:
+def forget(incarnations: Iterable[int], day: dt.date) -> None:
     """What was deleted is not kept any more."""
-    KeptDay.objects.filter(incarnation_id__in=list(lives), day=day).delete()
+    KeptDay.objects.filter(incarnation_id__in=list(incarnations), day=day).delete()
 
 
 @transaction.atomic
@@ -97,11 +97,11 @@ def _count_day(day: dt.date, partition_bytes: int) -> None:
     KeptDay.objects.filter(day=day).delete()
     KeptDay.objects.bulk_create(
         KeptDay(
-            incarnation_id=life, day=day, transactions=transactions, changes=changes,
+            incarnation_id=incarnation, day=day, transactions=transactions, changes=changes,
             size_bytes=size, first_seq=first, last_seq=last,
-            store_bytes=int(partition_bytes * weights[life] / whole + transactions * each),
+            store_bytes=int(partition_bytes * weights[incarnation] / whole + transactions * each),
         )
-        for life, transactions, changes, size, first, last in found
+        for incarnation, transactions, changes, size, first, last in found
     )  # fmt: skip
     instance_settings.write("keeping.day_through", str(day))
 
@@ -115,8 +115,8 @@ def _count_hours(today: dt.date, hour: int) -> None:
         return
     found = rows(_COUNTED, [begun * IDS_PER_HOUR, hour * IDS_PER_HOUR])
     with connection.cursor() as cursor:
-        for life, transactions, changes, size, first, last in found:
-            cursor.execute(_ADD, [life, today, transactions, changes, size, first, last])
+        for incarnation, transactions, changes, size, first, last in found:
+            cursor.execute(_ADD, [incarnation, today, transactions, changes, size, first, last])
     instance_settings.write("keeping.hour_through", hour)
 
 

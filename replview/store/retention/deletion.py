@@ -6,12 +6,12 @@ in them, their share of the sums (``store.sums.activity``), and at last its part
 What is left is a record that begins later; ``retention.slots`` tells coverage of each slot
 
 ``since``, ``life``, ``lsn``
-    from when on, and from where in which life, nothing is missing, so that "no change" is never
-    said of deleted time.
+    from when on, and from where in which incarnation, nothing is missing, so that "no change" is
+    never said of deleted time.
 ``late``
     transactions that began on a deleted day and committed (or were left out) after some that are
     kept, as
-    ``[life, LSN, identifier, commit time]``: between the changes of a row they are a break.
+    ``[incarnation, LSN, identifier, commit time]``: between the changes of a row they are a break.
 
 First the log and coverage tell it, then rows go in bounded pieces, then the sums are put right,
 then the partition is dropped: nobody ever sees a transaction without its changes. Each step may be
@@ -62,7 +62,7 @@ _TOGETHER = 2000
 _LOCK_TIMEOUT = "1500ms"
 _DAYS_KEPT = 2
 
-#: Late transactions that are told of each life, the last ones.
+#: Late transactions that are told of each incarnation, the last ones.
 _MOST_LATE = 1000
 
 _OPEN = """
@@ -74,7 +74,7 @@ _OPEN = """
       AND (%(slots)s::bigint[] IS NULL OR s.id = ANY (%(slots)s))
     ORDER BY t.id LIMIT 1
 """
-_LIVES = f"""
+_INCARNATIONS = f"""
     SELECT t.incarnation_id, i.slot_id, count(*), min(t.commit_seq), max(t.commit_seq),
            max({PLACED_TIME}) FILTER (WHERE t.commit_seq IS NOT NULL AND t.state <> 'snapshot'),
            max(coalesce(t.end_lsn, t.commit_lsn)) FILTER (
@@ -85,14 +85,14 @@ _LIVES = f"""
       AND (%(slots)s::bigint[] IS NULL OR i.slot_id = ANY (%(slots)s))
     GROUP BY 1, 2 ORDER BY 1
 """  # noqa: S608 (of constants)
-# Of each life those after the first that is kept, the last ones first.
+# Of each incarnation those after the first that is kept, the last ones first.
 _LATE = """
     SELECT t.incarnation_id, t.commit_lsn::text, t.id, t.commit_time FROM transaction t
-    WHERE t.incarnation_id = %(life)s AND t.id >= %(low)s AND t.id < %(high)s
+    WHERE t.incarnation_id = %(incarnation)s AND t.id >= %(low)s AND t.id < %(high)s
       AND t.commit_lsn IS NOT NULL AND t.state IN ('committed', 'skipped')
       AND t.commit_seq <= %(last)s
       AND t.commit_seq > (SELECT k.commit_seq FROM transaction k
-                          WHERE k.incarnation_id = %(life)s AND k.commit_seq >= %(first)s
+                          WHERE k.incarnation_id = %(incarnation)s AND k.commit_seq >= %(first)s
                             AND k.id >= %(high)s ORDER BY k.commit_seq LIMIT 1)
     ORDER BY t.commit_seq DESC LIMIT %(most)s
 """
@@ -112,11 +112,11 @@ class Dropped:
 class _Told:
     """What there is of a day."""
 
-    #: ``(life, its first and last commit_seq, the days of its commits)``.
-    lives: list[tuple[int, int | None, int | None, list[dt.date]]]
+    #: ``(incarnation, its first and last commit_seq, the days of its commits)``.
+    incarnations: list[tuple[int, int | None, int | None, list[dt.date]]]
     #: Transactions of each slot.
     counts: dict[int, int]
-    #: And of lives whose slot is gone.
+    #: And of incarnations whose slot is gone.
     orphans: int
 
 
@@ -215,8 +215,8 @@ def finish(deadline: float | None = None) -> bool:
             if deadline is not None and time.monotonic() > deadline:
                 return False
     while found["lives"]:
-        life, first, last, days = found["lives"][0]
-        recount(life, first, last, [dt.date.fromisoformat(one) for one in days])
+        incarnation, first, last, days = found["lives"][0]
+        recount(incarnation, first, last, [dt.date.fromisoformat(one) for one in days])
         # Once, however often the partition is in use after that.
         found = {**found, "lives": found["lives"][1:]}
         instance_settings.write("retention.deleting", found)
@@ -243,16 +243,16 @@ def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Drop
     """
     low, high = _ids(day)
     told = _tell(day, low, high, why, slots)
-    lives = [life for life, *_ in told.lives]
-    share = None if slots is None else lives
+    incarnations = [incarnation for incarnation, *_ in told.incarnations]
+    share = None if slots is None else incarnations
     archived.remember(low, high, share)
-    kept_days.forget(lives, day)
+    kept_days.forget(incarnations, day)
     # Where nobody else has any of the day, its partition goes whole, without a row's deletion.
     if share is not None and not retention_shares.others_have_some(low, high, share):
         share = None
     spans = [
-        [life, first // BLOCK, last // BLOCK, [str(one) for one in days]]
-        for life, first, last, days in told.lives
+        [incarnation, first // BLOCK, last // BLOCK, [str(one) for one in days]]
+        for incarnation, first, last, days in told.incarnations
         if first is not None and last is not None
     ]
     deleting = {"day": str(day), "lives": spans, "share": share}
@@ -264,21 +264,22 @@ def _tell(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | 
     """Tell coverage and the slots' logs of a day before its first row goes: of these slots' share
     of it, or of all; within the store transaction that begins it.
     """
-    lives = rows(_LIVES, {"low": low, "high": high, "slots": _listed(slots)})
+    incarnations = rows(_INCARNATIONS, {"low": low, "high": high, "slots": _listed(slots)})
     known = dict(instance_settings.read("retention.slots", {}))
     counts: dict[int, int] = {}
     orphans = 0
-    for life, slot_id, count, first, last, at, lsn, _ in lives:
+    for incarnation, slot_id, count, first, last, at, lsn, _ in incarnations:
         if slot_id is None:
             orphans += count
             continue
         counts[slot_id] = counts.get(slot_id, 0) + count
         if at is not None:
             slot = known.setdefault(
-                str(slot_id), {"since": "", "lsn": None, "life": life, "late": []}
+                str(slot_id), {"since": "", "lsn": None, "life": incarnation, "late": []}
             )
-            _tell_coverage(slot, life, at, lsn)
-            slot["late"] = (slot["late"] + _late(life, low, high, first, last))[-5 * _MOST_LATE :]
+            _tell_coverage(slot, incarnation, at, lsn)
+            late = slot["late"] + _late(incarnation, low, high, first, last)
+            slot["late"] = late[-5 * _MOST_LATE :]
     for pk in slots or ():
         if (told := known.get(str(pk))) is not None:
             told["through"] = max(str(day), told.get("through", ""))
@@ -288,16 +289,20 @@ def _tell(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | 
     if slots is None:
         instance_settings.write("retention.last_day", str(day))
     _log(day, why, counts)
-    return _Told([(row[0], row[3], row[4], row[7]) for row in lives], counts, orphans)
+    return _Told([(row[0], row[3], row[4], row[7]) for row in incarnations], counts, orphans)
 
 
-def _tell_coverage(slot: dict[str, Any], life: int, at: dt.datetime, lsn: str | None) -> None:
+def _tell_coverage(
+    slot: dict[str, Any], incarnation: int, at: dt.datetime, lsn: str | None
+) -> None:
     # Nothing is missing after the last one's moment.
     since = at.astimezone(dt.UTC) + dt.timedelta(microseconds=1)
     slot["since"] = max(since.isoformat(timespec="microseconds"), slot["since"])
-    # Apart: a server's clock may have been ahead in an earlier life.
-    if lsn is not None and (slot["lsn"] is None or _place(life, lsn) > _place(**slot)):
-        slot.update(life=life, lsn=lsn)
+    # Apart: a server's clock may have been ahead in an earlier incarnation.
+    if lsn is not None and (
+        slot["lsn"] is None or _place(incarnation, lsn) > _place(slot["life"], slot["lsn"])
+    ):
+        slot.update(life=incarnation, lsn=lsn)
 
 
 def _log(day: dt.date, why: str, counts: dict[int, int]) -> None:
@@ -312,13 +317,13 @@ def _log(day: dt.date, why: str, counts: dict[int, int]) -> None:
         )
 
 
-def _place(life: int, lsn: str, **_: Any) -> tuple[int, int]:
-    """Later lives have higher numbers, and LSNs of their own."""
-    return life, int(LSN.parse(lsn))
+def _place(incarnation: int, lsn: str) -> tuple[int, int]:
+    """Later incarnations have higher numbers, and LSNs of their own."""
+    return incarnation, int(LSN.parse(lsn))
 
 
-def _late(life: int, low: int, high: int, first: int, last: int) -> list[list[Any]]:
-    values = {"life": life, "low": low, "high": high, "first": first, "last": last}
+def _late(incarnation: int, low: int, high: int, first: int, last: int) -> list[list[Any]]:
+    values = {"incarnation": incarnation, "low": low, "high": high, "first": first, "last": last}
     found = rows(_LATE, {**values, "most": _MOST_LATE})
     return [[one, lsn, pk, at.isoformat() if at else None] for one, lsn, pk, at in reversed(found)]
 

@@ -194,9 +194,9 @@ def _free_bytes() -> int | None:
 _TABLES = """
     SELECT r.schema || '.' || r."table",
            sum(a.inserts + a.updates + a.deletes + a.truncates + a.snapshots)::bigint AS changes
-    FROM unnest(%(lives)s::bigint[], %(first)s::bigint[], %(last)s::bigint[])
-         AS lost (life, first, last)
-    JOIN relation_activity a ON a.incarnation_id = lost.life
+    FROM unnest(%(incarnations)s::bigint[], %(first)s::bigint[], %(last)s::bigint[])
+         AS lost (incarnation, first, last)
+    JOIN relation_activity a ON a.incarnation_id = lost.incarnation
                             AND a.block BETWEEN lost.first AND lost.last
     JOIN relation r ON r.id = a.relation_id
     GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT %(most)s
@@ -263,9 +263,9 @@ def _tables(slot: Slot, last: dt.date) -> tuple[tuple[str, int], ...]:
         .values_list("incarnation_id")
         .annotate(Min("first_seq"), Max("last_seq"))
     )
-    lives, first, final = zip(*spans, strict=True) if spans else ((), (), ())
+    incarnations, first, final = zip(*spans, strict=True) if spans else ((), (), ())
     wanted = {
-        "lives": list(lives), "first": [seq // BLOCK for seq in first],
+        "incarnations": list(incarnations), "first": [seq // BLOCK for seq in first],
         "last": [seq // BLOCK for seq in final], "most": _MOST_TABLES,
     }  # fmt: skip
     return tuple((str(name), changes) for name, changes in rows(_TABLES, wanted))

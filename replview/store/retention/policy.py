@@ -48,7 +48,7 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class DaySum:
-    """What a slot has of one day, its lives together."""
+    """What a slot has of one day, its incarnations together."""
 
     day: dt.date
     transactions: int

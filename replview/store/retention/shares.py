@@ -1,4 +1,4 @@
-"""Deleting some lives' share of a day whose other transactions stay.
+"""Deleting some incarnations' share of a day whose other transactions stay.
 
 Changes lie in one partition for all slots, so these are deleted row by row, in pieces of a store
 transaction each; autovacuum makes their room usable again. A piece's transactions go first, and are
@@ -25,9 +25,9 @@ _OTHERS = """
 """
 
 
-def others_have_some(low: int, high: int, lives: Sequence[int] = ()) -> bool:
-    """Whether a day has transactions besides those of these lives."""
-    return bool(rows(_OTHERS, [low, high, list(lives)])[0][0])
+def others_have_some(low: int, high: int, incarnations: Sequence[int] = ()) -> bool:
+    """Whether a day has transactions besides those of these incarnations."""
+    return bool(rows(_OTHERS, [low, high, list(incarnations)])[0][0])
 
 
 def delete(low: int, high: int, state: dict[str, Any], deadline: float) -> bool:

@@ -156,8 +156,8 @@ def _is_held(slot: Slot) -> bool:
 
 def _empty_slot(slot: Slot, deadline: float) -> bool:
     """Delete the slot's transactions; False if the deadline came first."""
-    for life in SlotIncarnation.objects.filter(slot=slot):
-        found = Transaction.objects.filter(incarnation=life)
+    for incarnation in SlotIncarnation.objects.filter(slot=slot):
+        found = Transaction.objects.filter(incarnation=incarnation)
         # By the indexes there are: those in order, then those never committed.
         for part in (
             found.filter(commit_seq__isnull=False).order_by("commit_seq"),
@@ -170,8 +170,8 @@ def _empty_slot(slot: Slot, deadline: float) -> bool:
                 Slot.objects.filter(pk=slot.pk, transactions_stored__gte=removed).update(
                     transactions_stored=F("transactions_stored") - removed
                 )
-        activity.forget(life.pk)
-        relation_minutes.forget(life.pk)
+        activity.forget(incarnation.pk)
+        relation_minutes.forget(incarnation.pk)
     return True
 
 

@@ -21,7 +21,7 @@ from replview.store.read.history_places import BLOCK, next_block
 #: Blocks of one store transaction, where so many wait: actors' sums are then written once for all.
 _TOGETHER = 10
 
-# Lives with a whole block that is not in the sums yet. A slot that is being removed is left alone.
+# Incarnations with a whole block that is not in the sums yet, but of no slot that is being removed.
 _BEHIND = """
     SELECT i.id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id
     LEFT JOIN activity_mark m ON m.incarnation_id = i.id
@@ -32,8 +32,8 @@ _BEHIND = """
 """
 
 _MAKE_MARK = "INSERT INTO {mark} VALUES (%s, 0) ON CONFLICT DO NOTHING"
-# Whoever holds the mark's row does the block; another worker goes on to another life. Looked at
-# again here, under the lock: the slot may be being removed by now, the block done.
+# Whoever holds the mark's row does the block; another worker goes on to another incarnation. Looked
+# at again here, under the lock: the slot may be being removed by now, the block done.
 _TAKE_MARK = """
     SELECT m.rolled_seq, i.commit_seq FROM {mark} m
     JOIN slot_incarnation i ON i.id = m.incarnation_id JOIN slot s ON s.id = i.slot_id
@@ -41,13 +41,13 @@ _TAKE_MARK = """
     FOR UPDATE OF m SKIP LOCKED
 """
 
-_MOVE_MARK = "UPDATE activity_mark SET rolled_seq = %(high)s WHERE incarnation_id = %(life)s"
+_MOVE_MARK = "UPDATE activity_mark SET rolled_seq = %(high)s WHERE incarnation_id = %(incarnation)s"
 
 ADD_BLOCKS = """
     INSERT INTO history_block
         (incarnation_id, block, first_time, last_time, first_lsn, last_lsn, transactions, inserts,
          updates, deletes, truncates, messages, size_bytes, max_changes, max_size_bytes, states)
-    SELECT %(life)s, n.block, min(t.at), max(t.at), min(t.lsn), max(t.lsn), count(t.id),
+    SELECT %(incarnation)s, n.block, min(t.at), max(t.at), min(t.lsn), max(t.lsn), count(t.id),
            coalesce(sum(t.inserts) FILTER (WHERE t.counts), 0),
            coalesce(sum(t.updates) FILTER (WHERE t.counts), 0),
            coalesce(sum(t.deletes) FILTER (WHERE t.counts), 0),
@@ -68,7 +68,7 @@ ADD_BLOCKS = """
                greatest(inserts + updates + deletes + truncates + messages - aborted_changes, 0)
                    AS changes
         FROM transaction
-        WHERE incarnation_id = %(life)s AND commit_seq BETWEEN %(low)s AND %(high)s
+        WHERE incarnation_id = %(incarnation)s AND commit_seq BETWEEN %(low)s AND %(high)s
     ) t ON t.block = n.block
     GROUP BY n.block
 """
@@ -85,13 +85,13 @@ _TOUCHED = """
                CASE WHEN actor IS NULL THEN '' ELSE coalesce(actor_grade, '') END AS grade,
                messages, aborted_changes > 0 AS took_back, relations
         FROM transaction
-        WHERE incarnation_id = %(life)s AND commit_seq BETWEEN %(low)s AND %(high)s
+        WHERE incarnation_id = %(incarnation)s AND commit_seq BETWEEN %(low)s AND %(high)s
           AND (%(days)s::date[] IS NULL OR (coalesce(commit_time, stored_at, received_at)
                                             AT TIME ZONE 'UTC')::date = ANY(%(days)s))),
     versions AS MATERIALIZED (
         SELECT relation_id, count(*) AS number, min(id) AS first FROM relation_version
         WHERE relation_id IN (SELECT r.id FROM relation r JOIN slot_incarnation i USING (slot_id)
-                              WHERE i.id = %(life)s)
+                              WHERE i.id = %(incarnation)s)
         GROUP BY relation_id),
     told AS MATERIALIZED (
         SELECT t.id, r.key::bigint AS relation, took_back,
@@ -130,7 +130,7 @@ _INTO_TABLES = """
         INSERT INTO relation_activity
             (relation_id, incarnation_id, block, version_id, transactions, inserts, updates,
              deletes, truncates, snapshots)
-        SELECT o.relation, %(life)s, t.block, o.version,
+        SELECT o.relation, %(incarnation)s, t.block, o.version,
                count(*) FILTER (WHERE place = 1 AND NOT snapshot),
                coalesce(sum(inserts) FILTER (WHERE NOT snapshot), 0), sum(updates), sum(deletes),
                sum(truncates), coalesce(sum(inserts) FILTER (WHERE snapshot), 0)
@@ -158,7 +158,8 @@ _INTO_ACTORS = f"""
     INSERT INTO actor_activity AS mine
         (incarnation_id, actor, day, relation_id, grade, transactions, inserts, updates, deletes,
          truncates, messages, first_time, last_time)
-    SELECT %(life)s, actor, day, relation, grade, count(*) FILTER (WHERE place = 1), sum(inserts),
+    SELECT %(incarnation)s, actor, day, relation, grade,
+           count(*) FILTER (WHERE place = 1), sum(inserts),
            sum(updates), sum(deletes), sum(truncates), sum(messages), min(at), max(at)
     FROM done GROUP BY actor, day, relation, grade
     {ADDED_TO_ACTOR}
@@ -170,39 +171,39 @@ ADD_TABLES, ADD_ACTORS = f"{_TOUCHED}{_INTO_TABLES}", f"{_TOUCHED}, {_INTO_ACTOR
 def roll(deadline: float) -> int:
     """Roll blocks until none is whole or the deadline (``time.monotonic()``) has come.
 
-    Some of each life in turn; returns how many were rolled.
+    Some of each incarnation in turn; returns how many were rolled.
     """
-    return roll_lives(_behind, _roll_some, deadline)
+    return roll_incarnations(_behind, _roll_some, deadline)
 
 
-def roll_lives(
+def roll_incarnations(
     behind: Callable[[], list[int]], roll_some: Callable[[int], int], deadline: float
 ) -> int:
-    """Some of each life that is behind, in turn; returns how many were rolled in all."""
+    """Some of each incarnation that is behind, in turn; returns how many were rolled in all."""
     rolled = 0
-    while lives := behind():
+    while incarnations := behind():
         before = rolled
-        for life in lives:
+        for incarnation in incarnations:
             if time.monotonic() >= deadline:
                 return rolled
-            rolled += roll_some(life)
+            rolled += roll_some(incarnation)
         if rolled == before:
             break
     return rolled
 
 
-def take_mark(cursor: CursorWrapper, mark: str, life: int) -> tuple[int, int] | None:
-    """How far a life is rolled and how far it goes, its mark (the table of this name) held until
-    the store transaction ends; None: another has it, or the slot is being removed.
+def take_mark(cursor: CursorWrapper, mark: str, incarnation: int) -> tuple[int, int] | None:
+    """How far an incarnation is rolled and how far it goes, its mark (the table of this name) held
+    until the store transaction ends; None: another has it, or the slot is being removed.
     """
-    cursor.execute(_MAKE_MARK.format(mark=mark), [life])
-    cursor.execute(_TAKE_MARK.format(mark=mark), [life])
+    cursor.execute(_MAKE_MARK.format(mark=mark), [incarnation])
+    cursor.execute(_TAKE_MARK.format(mark=mark), [incarnation])
     taken: tuple[int, int] | None = cursor.fetchone()
     return taken
 
 
 def forget(incarnation_id: int) -> None:
-    """Delete the sums of a life whose slot is being removed."""
+    """Delete the sums of an incarnation whose slot is being removed."""
     # The mark first: whoever rolls a block holds it, and nobody takes it afterwards.
     with transaction.atomic():
         ActivityMark.objects.filter(incarnation_id=incarnation_id).delete()
@@ -211,12 +212,13 @@ def forget(incarnation_id: int) -> None:
 
 
 def values_of(
-    life: int, first: int, last: int, days: Sequence[dt.date] | None = None
+    incarnation: int, first: int, last: int, days: Sequence[dt.date] | None = None
 ) -> dict[str, Any]:
     """What the statements take, of the blocks from ``first`` to ``last``."""
     low, high = first * BLOCK, last * BLOCK + BLOCK - 1
     wanted = None if days is None else list(days)
-    return {"life": life, "size": BLOCK, "first": first, "last": last, "low": low, "high": high,
+    return {"incarnation": incarnation, "size": BLOCK, "first": first, "last": last,
+            "low": low, "high": high,
             "days": wanted}  # fmt: skip
 
 
@@ -224,10 +226,10 @@ def _behind() -> list[int]:
     return [row[0] for row in rows(_BEHIND, [BLOCK, BLOCK])]
 
 
-def _roll_some(life: int) -> int:
-    """Roll a life's next blocks; 0 where another does it, or nothing is left to do."""
+def _roll_some(incarnation: int) -> int:
+    """Roll an incarnation's next blocks; 0 where another does it, or nothing is left to do."""
     with transaction.atomic(), connection.cursor() as cursor:
-        taken = take_mark(cursor, "activity_mark", life)
+        taken = take_mark(cursor, "activity_mark", incarnation)
         if taken is None:
             return 0
         first = next_block(taken[0])
@@ -236,7 +238,7 @@ def _roll_some(life: int) -> int:
         if count <= 0:
             return 0
         last = first + count - 1
-        values = values_of(life, first, last)
+        values = values_of(incarnation, first, last)
         cursor.execute(ADD_BLOCKS, values)
         cursor.execute(_ADD_TABLES_AND_ACTORS, values)
         cursor.execute(_MOVE_MARK, values)
@@ -248,7 +250,7 @@ _CHANGED = """
         SELECT count(*) AS left_over FROM transaction t
         WHERE t.incarnation_id = b.incarnation_id AND t.commit_seq BETWEEN b.block * %(size)s
               AND b.block * %(size)s + %(size)s - 1) n
-    WHERE b.incarnation_id = %(life)s AND b.block BETWEEN %(first)s AND %(last)s
+    WHERE b.incarnation_id = %(incarnation)s AND b.block BETWEEN %(first)s AND %(last)s
       AND n.left_over <> b.transactions
 """
 _OF_DAY = """
@@ -257,39 +259,39 @@ _OF_DAY = """
 """
 
 
-def recount(life: int, first: int, last: int, days: Sequence[dt.date]) -> None:
-    """Make the sums of a life true again, of its blocks from ``first`` to ``last`` and its actors'
-    days; to be repeated at will.
+def recount(incarnation: int, first: int, last: int, days: Sequence[dt.date]) -> None:
+    """Make the sums of an incarnation true again, of its blocks from ``first`` to ``last`` and its
+    actors' days; to be repeated at will.
     """
     with transaction.atomic():
-        mark = ActivityMark.objects.select_for_update().filter(pk=life).first()
+        mark = ActivityMark.objects.select_for_update().filter(pk=incarnation).first()
         if mark is None:
             return
-        _blocks(life, first, min(last, next_block(mark.rolled_seq) - 1))
+        _blocks(incarnation, first, min(last, next_block(mark.rolled_seq) - 1))
         if days:
-            _actors(life, sorted(days))
+            _actors(incarnation, sorted(days))
 
 
-def _blocks(life: int, first: int, last: int) -> None:
+def _blocks(incarnation: int, first: int, last: int) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_CHANGED, values_of(life, first, last))
+        cursor.execute(_CHANGED, values_of(incarnation, first, last))
         changed = dict(cursor.fetchall())
         for sums in (HistoryBlock, RelationActivity):
-            sums.objects.filter(incarnation_id=life, block__in=list(changed)).delete()
+            sums.objects.filter(incarnation_id=incarnation, block__in=list(changed)).delete()
         for block in sorted(block for block, left in changed.items() if left):
-            cursor.execute(ADD_BLOCKS, values_of(life, block, block))
-            cursor.execute(ADD_TABLES, values_of(life, block, block))
+            cursor.execute(ADD_BLOCKS, values_of(incarnation, block, block))
+            cursor.execute(ADD_TABLES, values_of(incarnation, block, block))
 
 
-def _actors(life: int, days: list[dt.date]) -> None:
+def _actors(incarnation: int, days: list[dt.date]) -> None:
     """From the blocks that have something of a day, day by day: what committed long after the
     others of its day was counted on another, and between the two lies all of the record.
     """
-    ActorActivity.objects.filter(incarnation_id=life, day__in=days).delete()
+    ActorActivity.objects.filter(incarnation_id=incarnation, day__in=days).delete()
     with connection.cursor() as cursor:
         for day in days:
             begin = dt.datetime.combine(day, dt.time(), tzinfo=dt.UTC)
-            cursor.execute(_OF_DAY, [life, begin, begin + dt.timedelta(days=1)])
+            cursor.execute(_OF_DAY, [incarnation, begin, begin + dt.timedelta(days=1)])
             first, last = cursor.fetchone()
             if first is not None:
-                cursor.execute(ADD_ACTORS, values_of(life, first, last, [day]))
+                cursor.execute(ADD_ACTORS, values_of(incarnation, first, last, [day]))

@@ -19,10 +19,10 @@ SORTS = ("last", "transactions", "changes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Which part of a slot's record is summed up: its lives, and whole days."""
+    """Which part of a slot's record is summed up: its incarnations, and whole days."""
 
-    #: ``(life, last place in the sums or left out)``.
-    lives: tuple[tuple[int, int], ...] = ()
+    #: ``(incarnation, last place in the sums or left out)``.
+    incarnations: tuple[tuple[int, int], ...] = ()
     #: None: from the beginning.
     first_day: dt.date | None = None
     last_day: dt.date | None = None
@@ -120,7 +120,7 @@ class Doings:
         )
 
 
-_LIVES = """
+_INCARNATIONS = """
     SELECT i.id, i.commit_seq, coalesce(m.rolled_seq, 0)
     FROM slot_incarnation i LEFT JOIN activity_mark m ON m.incarnation_id = i.id
     WHERE i.slot_id = %(slot)s ORDER BY i.number
@@ -134,8 +134,8 @@ _ACTIVITY = """
                CASE WHEN t.actor IS NULL THEN '' ELSE coalesce(t.actor_grade, '') END AS grade,
                coalesce(t.commit_time, t.stored_at, t.received_at) AS at, t.relations,
                t.inserts, t.updates, t.deletes, t.truncates, t.messages
-        FROM unnest(%(lives)s::bigint[], %(after)s::bigint[]) AS l (life, after)
-        JOIN transaction t ON t.incarnation_id = l.life AND t.commit_seq > l.after
+        FROM unnest(%(incarnations)s::bigint[], %(after)s::bigint[]) AS l (incarnation, after)
+        JOIN transaction t ON t.incarnation_id = l.incarnation AND t.commit_seq > l.after
         WHERE t.state <> 'snapshot' AND (%(actors)s::text[] IS NULL
               OR coalesce(t.actor, '') = ANY(%(actors)s))
     ), activity AS (
@@ -146,7 +146,7 @@ _WHOLE = """
         SELECT actor, grade, day, 0 AS part, transactions, inserts, updates, deletes, truncates,
                messages, first_time, last_time
         FROM actor_activity
-        WHERE relation_id = 0 AND incarnation_id = ANY(%(lives)s) AND {days} AND {who}
+        WHERE relation_id = 0 AND incarnation_id = ANY(%(incarnations)s) AND {days} AND {who}
         UNION ALL
         SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, 0, 1, inserts, updates, deletes,
                truncates, messages, at, at
@@ -156,7 +156,7 @@ _TABLES = """
         SELECT actor, grade, day, relation_id AS part, transactions, inserts, updates, deletes,
                truncates, 0::bigint AS messages, first_time, last_time
         FROM actor_activity
-        WHERE relation_id <> 0 AND incarnation_id = ANY(%(lives)s) AND {days} AND {who}
+        WHERE relation_id <> 0 AND incarnation_id = ANY(%(incarnations)s) AND {days} AND {who}
         UNION ALL
         SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, r.key::bigint, 1,
                (r.value ->> 0)::bigint, (r.value ->> 1)::bigint, (r.value ->> 2)::bigint,
@@ -166,10 +166,10 @@ _TABLES = """
 _TABLES_ON = """
         SELECT a.actor, a.grade, a.day, a.relation_id AS part, a.transactions, a.inserts, a.updates,
                a.deletes, a.truncates, 0::bigint AS messages, a.first_time, a.last_time
-        FROM unnest(%(lives)s::bigint[]) AS l (life),
+        FROM unnest(%(incarnations)s::bigint[]) AS l (incarnation),
              unnest(%(on_who)s::text[], %(on_day)s::date[]) AS o (who, on_day)
         JOIN actor_activity a ON a.actor = o.who AND a.day = o.on_day
-        WHERE a.incarnation_id = l.life AND a.relation_id <> 0
+        WHERE a.incarnation_id = l.incarnation AND a.relation_id <> 0
         UNION ALL
         SELECT actor, grade, (at AT TIME ZONE 'UTC')::date AS day, r.key::bigint, 1,
                (r.value ->> 0)::bigint, (r.value ->> 1)::bigint, (r.value ->> 2)::bigint,
@@ -192,13 +192,15 @@ _ORDERS = {
 def span_of(
     slot_id: int, first_day: dt.date | None = None, last_day: dt.date | None = None
 ) -> Span:
-    """The lives of a slot, and how far each is summed up."""
-    lives, left_out = [], 0
-    for life, last_seq, rolled_seq in rows(_LIVES, {"slot": slot_id}):
+    """The incarnations of a slot, and how far each is summed up."""
+    reached, left_out = [], 0
+    for incarnation, last_seq, rolled_seq in rows(_INCARNATIONS, {"slot": slot_id}):
         after = max(rolled_seq, last_seq - RECENT_MOST)
         left_out += after - rolled_seq
-        lives.append((life, after))
-    return Span(lives=tuple(lives), first_day=first_day, last_day=last_day, left_out=left_out)
+        reached.append((incarnation, after))
+    return Span(
+        incarnations=tuple(reached), first_day=first_day, last_day=last_day, left_out=left_out
+    )
 
 
 def actors_of(
@@ -305,8 +307,8 @@ def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
 
 def _parameters(span: Span, **more: Any) -> dict[str, Any]:
     return {
-        "lives": [life for life, _ in span.lives],
-        "after": [after for _, after in span.lives],
+        "incarnations": [incarnation for incarnation, _ in span.incarnations],
+        "after": [after for _, after in span.incarnations],
         "first": span.first_day,
         "last": span.last_day,
         "actors": None,

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 
 from replview.store.django_session import rows
 from replview.store.models import MinuteMark, RelationMinute, TransactionSizeMinute
-from replview.store.sums.activity import roll_lives, take_mark
+from replview.store.sums.activity import roll_incarnations, take_mark
 
 #: Transactions of one store transaction.
 _TOGETHER = 5000
@@ -29,7 +29,7 @@ _COUNTED = """
                AS minute, size_bytes, relations,
            greatest(inserts + updates + deletes + truncates - aborted_changes, 0) AS changes
     FROM transaction
-    WHERE incarnation_id = %(life)s AND commit_seq > %(low)s AND commit_seq <= %(high)s
+    WHERE incarnation_id = %(incarnation)s AND commit_seq > %(low)s AND commit_seq <= %(high)s
       AND state <> 'snapshot'
 """
 # A transaction's bytes are shared among its tables by their changes.
@@ -55,7 +55,8 @@ _SIZES = f"""
 _ADD_TABLES = f"""
     INSERT INTO relation_minute AS mine
         (incarnation_id, relation_id, minute, transactions, changes, size_bytes)
-    SELECT %(life)s, relation_id, minute, transactions, changes, size_bytes FROM ({_TABLES}) n
+    SELECT %(incarnation)s, relation_id, minute, transactions, changes, size_bytes
+    FROM ({_TABLES}) n
     ON CONFLICT (incarnation_id, relation_id, minute) DO UPDATE SET
         transactions = mine.transactions + excluded.transactions,
         changes = mine.changes + excluded.changes,
@@ -64,7 +65,7 @@ _ADD_TABLES = f"""
 _ADD_SIZES = f"""
     INSERT INTO transaction_size_minute AS mine
         (incarnation_id, minute, power, transactions, size_bytes)
-    SELECT %(life)s, minute, power, transactions, size_bytes FROM ({_SIZES}) n
+    SELECT %(incarnation)s, minute, power, transactions, size_bytes FROM ({_SIZES}) n
     ON CONFLICT (incarnation_id, minute, power) DO UPDATE SET
         transactions = mine.transactions + excluded.transactions,
         size_bytes = mine.size_bytes + excluded.size_bytes
@@ -72,14 +73,14 @@ _ADD_SIZES = f"""
 
 
 def roll(deadline: float) -> int:
-    """Add what was committed since, some of each life in turn, until nothing is left or the
+    """Add what was committed since, some of each incarnation in turn, until nothing is left or the
     deadline (``time.monotonic()``) has come; returns how many places were added.
     """
-    return roll_lives(lambda: [row[0] for row in rows(_BEHIND)], _roll_some, deadline)
+    return roll_incarnations(lambda: [row[0] for row in rows(_BEHIND)], _roll_some, deadline)
 
 
 def forget(incarnation_id: int) -> None:
-    """Delete the sums of a life whose slot is being removed."""
+    """Delete the sums of an incarnation whose slot is being removed."""
     with transaction.atomic():
         MinuteMark.objects.filter(incarnation_id=incarnation_id).delete()
         for sums in (RelationMinute, TransactionSizeMinute):
@@ -90,21 +91,22 @@ def forget_old(now: dt.datetime | None = None) -> int:
     """Delete minutes older than 30 days; returns how many rows."""
     before = (now or dt.datetime.now(dt.UTC)) - dt.timedelta(days=KEPT_DAYS)
     deleted = 0
-    for life in MinuteMark.objects.values_list("pk", flat=True):
+    for incarnation in MinuteMark.objects.values_list("pk", flat=True):
         for sums in (RelationMinute, TransactionSizeMinute):
-            deleted += sums.objects.filter(incarnation_id=life, minute__lt=before).delete()[0]
+            found = sums.objects.filter(incarnation_id=incarnation, minute__lt=before)
+            deleted += found.delete()[0]
     return deleted
 
 
-def _roll_some(life: int) -> int:
-    """Add a life's next transactions; 0 where another does it, or nothing is left to do."""
+def _roll_some(incarnation: int) -> int:
+    """Add an incarnation's next transactions; 0 where another does it, or nothing is left to do."""
     with transaction.atomic(), connection.cursor() as cursor:
-        taken = take_mark(cursor, "minute_mark", life)
+        taken = take_mark(cursor, "minute_mark", incarnation)
         if taken is None or taken[1] <= taken[0]:
             return 0
         low, high = taken[0], min(taken[1], taken[0] + _TOGETHER)
-        values = {"life": life, "low": low, "high": high}
+        values = {"incarnation": incarnation, "low": low, "high": high}
         cursor.execute(_ADD_TABLES, values)
         cursor.execute(_ADD_SIZES, values)
-        MinuteMark.objects.filter(pk=life).update(rolled_seq=high)
+        MinuteMark.objects.filter(pk=incarnation).update(rolled_seq=high)
     return int(high - low)

@@ -1,7 +1,7 @@
 """What is told of a slot's tables without reading a change: counts, last changes, rates.
 
 From the sums (``store.sums.activity``) and, for what follows them, from the newest transactions of
-each life. Changes of aborted subtransactions are counted in what is not summed up yet.
+each incarnation. Changes of aborted subtransactions are counted in what is not summed up yet.
 """
 
 import datetime as dt
@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 
 from replview.store.django_session import rows
 
-#: Transactions of a life that are read themselves; more of them are for the sums.
+#: Transactions of an incarnation that are read themselves; more of them are for the sums.
 TAIL = 5000
-#: Blocks of a life that a rate is drawn from: two million transactions.
+#: Blocks of an incarnation that a rate is drawn from: two million transactions.
 RATE_BLOCKS = 2000
 
-_LIVES = """
-    lives AS (
+_INCARNATIONS = """
+    incarnations AS (
         SELECT i.id, i.number, i.started_at, i.commit_seq, coalesce(m.rolled_seq, 0) AS rolled
         FROM slot_incarnation i LEFT JOIN activity_mark m ON m.incarnation_id = i.id
         WHERE i.slot_id = %(slot)s)
 """
 _TAIL = """
     tail AS (
-        SELECT l.id AS life, l.number, t.commit_seq, t.commit_time, t.relations,
+        SELECT l.id AS incarnation, l.number, t.commit_seq, t.commit_time, t.relations,
                t.state = 'snapshot' AS snapshot
-        FROM lives l CROSS JOIN LATERAL (
+        FROM incarnations l CROSS JOIN LATERAL (
             SELECT commit_seq, commit_time, relations, state FROM transaction
             WHERE incarnation_id = l.id AND commit_seq > l.rolled
             ORDER BY commit_seq DESC LIMIT %(tail)s) t
@@ -34,16 +34,16 @@ _TAIL = """
 
 # A last change is known to its block, or exactly where it is not summed up yet.
 _SUMS = f"""
-    WITH {_LIVES}, {_TAIL}
+    WITH {_INCARNATIONS}, {_TAIL}
     SELECT a.relation_id, l.id, l.number, sum(a.inserts), sum(a.updates), sum(a.deletes),
            sum(a.truncates), sum(a.snapshots), sum(a.transactions),
            max(a.block) FILTER (WHERE a.inserts + a.updates + a.deletes + a.truncates > 0) * 1000,
            max(a.block) FILTER (WHERE a.inserts + a.updates + a.deletes + a.truncates > 0) * 1000
                + 999
-    FROM relation_activity a JOIN lives l ON l.id = a.incarnation_id
+    FROM relation_activity a JOIN incarnations l ON l.id = a.incarnation_id
     GROUP BY 1, 2, 3
     UNION ALL
-    SELECT r.key::bigint, t.life, t.number,
+    SELECT r.key::bigint, t.incarnation, t.number,
            coalesce(sum((r.value->>0)::bigint) FILTER (WHERE NOT t.snapshot), 0),
            sum((r.value->>1)::bigint), sum((r.value->>2)::bigint), sum((r.value->>3)::bigint),
            coalesce(sum((r.value->>0)::bigint) FILTER (WHERE t.snapshot), 0),
@@ -55,25 +55,25 @@ _SUMS = f"""
     UNION ALL
     SELECT NULL, id, number, greatest(commit_seq - rolled - %(tail)s, 0),
            0, 0, 0, 0, 0, NULL, NULL
-    FROM lives
+    FROM incarnations
 """  # noqa: S608 (made of the pieces above)
 
 # A block's changes are spread evenly over its time.
 _RATES = f"""
-    WITH {_LIVES}, {_TAIL},
+    WITH {_INCARNATIONS}, {_TAIL},
     blocks AS (
-        SELECT l.id AS life, b.block, b.first_time, b.last_time,
+        SELECT l.id AS incarnation, b.block, b.first_time, b.last_time,
                count(*) OVER (PARTITION BY l.id) AS read
-        FROM lives l CROSS JOIN LATERAL (
+        FROM incarnations l CROSS JOIN LATERAL (
             SELECT block, first_time, last_time FROM history_block
             WHERE incarnation_id = l.id ORDER BY block DESC LIMIT %(blocks)s) b),
     placed AS (
-        SELECT life, block,
+        SELECT incarnation, block,
                extract(epoch FROM first_time - %(since)s)::float8 / %(width)s AS first,
                extract(epoch FROM last_time - %(since)s)::float8 / %(width)s AS last
         FROM blocks WHERE last_time >= %(since)s AND first_time < %(until)s),
     shares AS (
-        SELECT life, block, bucket,
+        SELECT incarnation, block, bucket,
                CASE WHEN last > first
                     THEN (least(last, bucket + 1) - greatest(first, bucket)) / (last - first)
                     ELSE 1 END AS share
@@ -81,7 +81,7 @@ _RATES = f"""
             greatest(floor(first), 0)::int, least(floor(last), %(buckets)s - 1)::int) bucket)
     SELECT a.relation_id, s.bucket,
            sum(s.share * (a.inserts + a.updates + a.deletes + a.truncates))
-    FROM shares s JOIN relation_activity a ON a.incarnation_id = s.life AND a.block = s.block
+    FROM shares s JOIN relation_activity a ON a.incarnation_id = s.incarnation AND a.block = s.block
     WHERE a.relation_id = ANY(%(ids)s) GROUP BY 1, 2
     UNION ALL
     SELECT r.key::bigint, floor(extract(epoch FROM t.commit_time - %(since)s) / %(width)s)::int,
@@ -93,20 +93,20 @@ _RATES = f"""
     GROUP BY 1, 2
     UNION ALL
     SELECT NULL, NULL, extract(epoch FROM greatest(
-        least((SELECT min(started_at) FROM lives), (SELECT min(first_time) FROM blocks),
+        least((SELECT min(started_at) FROM incarnations), (SELECT min(first_time) FROM blocks),
               (SELECT min(commit_time) FROM tail)),
         (SELECT min(first_time) FROM blocks WHERE read = %(blocks)s),
-        (SELECT min(commit_time) FROM tail t JOIN lives l ON l.id = t.life
+        (SELECT min(commit_time) FROM tail t JOIN incarnations l ON l.id = t.incarnation
           WHERE l.commit_seq - l.rolled > %(tail)s)))
 """  # noqa: S608
 
 _LAST_CHANGES = """
     SELECT w.relation_id, t.id, t.incarnation_id, t.commit_seq, t.xid, t.commit_time
     FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
-         AS w (relation_id, life, first_seq, last_seq)
+         AS w (relation_id, incarnation, first_seq, last_seq)
     CROSS JOIN LATERAL (
         SELECT id, incarnation_id, commit_seq, xid, commit_time FROM transaction
-        WHERE incarnation_id = w.life AND commit_seq BETWEEN w.first_seq AND w.last_seq
+        WHERE incarnation_id = w.incarnation AND commit_seq BETWEEN w.first_seq AND w.last_seq
           AND state = 'committed' AND jsonb_exists(relations, w.relation_id::text)
         ORDER BY commit_seq DESC LIMIT 1) t
 """
@@ -114,9 +114,10 @@ _LAST_CHANGES = """
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where in history a table last changed: of a life, between two places of its order."""
+    """Where in history a table last changed: between two places of one incarnation."""
 
-    life_number: int
+    #: The incarnation's.
+    number: int
     last_seq: int
     first_seq: int
     incarnation_id: int
@@ -177,7 +178,7 @@ class Rates:
 def sums_of_slot(slot_id: int) -> Sums:
     """Counts and last places of all tables of a slot, in one read."""
     sums = Sums()
-    for relation_id, life, number, *counts in rows(_SUMS, {"slot": slot_id, "tail": TAIL}):
+    for relation_id, incarnation, number, *counts in rows(_SUMS, {"slot": slot_id, "tail": TAIL}):
         if relation_id is None:
             sums.not_counted += int(counts[0])
             continue
@@ -189,7 +190,7 @@ def sums_of_slot(slot_id: int) -> Sums:
         found.snapshots += int(counts[4])
         found.transactions += int(counts[5])
         if counts[7] is not None:
-            place = Place(number, int(counts[7]), int(counts[6]), life)
+            place = Place(number, int(counts[7]), int(counts[6]), incarnation)
             found.last = place if found.last is None else max(found.last, place)
     return sums
 

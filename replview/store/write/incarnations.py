@@ -1,4 +1,4 @@
-"""The lives of a slot: LSNs compare, and commit_seq counts, only within one."""
+"""The incarnations of a slot: LSNs compare, and commit_seq counts, only within one."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +40,7 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """The life a session records into, and where it starts."""
+    """The incarnation a session records into, and where it starts."""
 
     id: int
     number: int
@@ -51,7 +51,7 @@ class Incarnation:
 
 
 def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
-    """The slot's row with its current life."""
+    """The slot's row with its current incarnation."""
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(
             """
@@ -71,7 +71,7 @@ def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
 
 
 def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> Incarnation:
-    """Go on with the current life: hide what a former session left half received."""
+    """Go on with the current incarnation: hide what a former session left half received."""
     assert slot.incarnation_id is not None
     assert slot.number is not None
     with connection.transaction():
@@ -100,10 +100,10 @@ def begin(
     reason: str,
     keep_prepared_until: LSN | None = None,
 ) -> Incarnation:
-    """Begin a new life at ``started_lsn``; what the former one left open is hidden.
+    """Begin a new incarnation at ``started_lsn``; what the former one left open is hidden.
 
-    What the former life has prepared before ``keep_prepared_until`` goes over into the new one,
-    where its end will come; of the rest nobody can tell the end any more.
+    What the former incarnation has prepared before ``keep_prepared_until`` goes over into the new
+    one, where its end will come; of the rest nobody can tell the end any more.
     """
     number = (slot.number or 0) + 1
     first_seen: dict[int, int] = {}
@@ -131,7 +131,7 @@ def begin(
 
 
 def last_seq_until(connection: psycopg.Connection[Any], incarnation_id: int, lsn: LSN) -> int:
-    """The commit_seq of the last transaction of a life that ended at or before ``lsn``."""
+    """The commit_seq of the last transaction of an incarnation that ended at or before ``lsn``."""
     row = connection.execute(
         "SELECT commit_seq FROM transaction WHERE incarnation_id = %s AND commit_seq IS NOT NULL "
         "AND end_lsn <= %s AND state <> 'snapshot' ORDER BY commit_seq DESC LIMIT 1",
@@ -141,7 +141,7 @@ def last_seq_until(connection: psycopg.Connection[Any], incarnation_id: int, lsn
 
 
 def dropped_at_budget(connection: psycopg.Connection[Any], incarnation_id: int) -> bool:
-    """Whether a life ended because replview dropped the slot at its WAL budget."""
+    """Whether an incarnation ended because replview dropped the slot at its WAL budget."""
     row = connection.execute(
         "SELECT 1 FROM slot_event WHERE incarnation_id = %s AND kind = 'budget' "
         "AND detail ->> 'dropped_life' = %s LIMIT 1",
@@ -241,10 +241,12 @@ _TABLES = ("change", "large_value", "aborted_subtransaction")
 def hand_over_prepared(
     connection: psycopg.Connection[Any], former_id: int, new_id: int, until: LSN | None
 ) -> None:
-    """Prepared transactions of a life that ends: into the next one, or their end is unknown.
+    """Prepared transactions of an incarnation that ends: into the next one, or their end is
+    unknown.
 
-    Up to ``until`` both lives have the same history. What was prepared before and ended beyond it
-    is prepared again for the new life's server, which never had that end: it goes over as a copy.
+    Up to ``until`` both incarnations have the same history. What was prepared before and ended
+    beyond it is prepared again for the new incarnation's server, which never had that end: it goes
+    over as a copy.
     """
     if until is not None:
         connection.execute(_HAND_OVER, [new_id, former_id, str(until)])

@@ -62,7 +62,7 @@ def furnish(tried: Tried) -> None:
     slot = tried.history.slot
     Baseline.objects.create(slot=slot, schema="public", table="orders", state="failed")
     stopped = Quarantine.objects.create(
-        slot=slot, incarnation=tried.history.life, xid=7, raw=b"x", raw_bytes=1, cause="c",
+        slot=slot, incarnation=tried.history.incarnation, xid=7, raw=b"x", raw_bytes=1, cause="c",
         remedy="r",
     )  # fmt: skip
     job = HistoryJob.objects.create(job="churn", words={}, root="/nowhere", requested_by="other")

@@ -28,7 +28,7 @@ def deleted(transactional_db, tmp_path: Path, monkeypatch) -> Days:
     """Row 40 was inserted on a day that is deleted, and updated on one that is kept."""
     ensure_partitions(connection.connection or _connected(), days_ago(4).date(), today().date())
     history = Days()
-    history.life.started_at = days_ago(4, 1)
+    history.incarnation.started_at = days_ago(4, 1)
     history.on(days_ago(4, 2), row(40), row(41), actor="<ann>", actor_grade="stamped",
                context={"request": "r-1"}, origin="north",
                relations={str(history.orders.relation_id): [2, 0, 0, 0]})  # fmt: skip

@@ -215,7 +215,7 @@ def test_coverage_tells_since_when_and_what_is_missing(db) -> None:
     make_partitions()
     history = History()
     history.commit(insert(1), commit_time=timezone.now())
-    incarnation = history.new_life()
+    incarnation = history.new_incarnation()
     SlotEvent.objects.create(slot=history.slot, incarnation=incarnation, kind="gap", message=EVIL)
     facts = {"tables": [entry("orders", operations="IU", row_filter=f"({EVIL})",
                               unpublished_columns=["card"])]}  # fmt: skip

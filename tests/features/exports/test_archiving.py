@@ -191,7 +191,7 @@ def test_slices_of_somebody_else_are_none_of_the_archive(
     archived: Path, within: None, history: History, store_dsn_of_test: str
 ) -> None:
     part = Slice(
-        source="shop", slot="replview", incarnation_id=history.life.pk, incarnation=1,
+        source="shop", slot="replview", incarnation_id=history.incarnation.pk, incarnation=1,
         after_seq=0, through_seq=2, operations=("insert",),
     )  # fmt: skip
     exporting.export(part, Target.of(str(archived)), dsn=store_dsn_of_test)
@@ -203,7 +203,7 @@ def test_slices_that_spark_wrote_are_taken_as_its_own(
     archived: Path, within: None, history: History, store_dsn_of_test: str
 ) -> None:
     part = Slice(
-        source="shop", slot="replview", incarnation_id=history.life.pk, incarnation=1,
+        source="shop", slot="replview", incarnation_id=history.incarnation.pk, incarnation=1,
         after_seq=0, through_seq=2,
     )  # fmt: skip
     exporting.export(part, Target.of(str(archived)), dsn=store_dsn_of_test)

@@ -114,7 +114,7 @@ def test_published_tables_that_never_changed(signed_in: Client, history: History
 def test_what_the_sums_hold_is_counted_with_what_follows_them(
     signed_in: Client, history: History
 ) -> None:
-    incarnation, relation = history.life, history.orders.relation_id
+    incarnation, relation = history.incarnation, history.orders.relation_id
     now = timezone.now()
     HistoryBlock.objects.create(
         incarnation_id=incarnation.pk,

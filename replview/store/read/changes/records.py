@@ -43,7 +43,7 @@ def as_json(
 ) -> Record:
     """One change as in the design's "One change, as JSON".
 
-    ``incarnation`` is the number of the slot's life, ``relation_oid`` the table's oid on its
+    ``incarnation`` is the number of the slot's incarnation, ``relation_oid`` the table's oid on its
     source, None for a message.
     """
     record = _transaction_part(transaction, slot, incarnation)

@@ -70,35 +70,35 @@ class ChangeScan:
         reader = self.reader = ChangeReader(
             self._session, self.wanted, self._relation_ids, self.batching
         )
-        for life in self._lives():
-            for rows in self._transactions(life):
+        for incarnation in self._incarnations():
+            for rows in self._transactions(incarnation):
                 if not rows:
                     continue
-                yield from self._of(life, rows, reader)
+                yield from self._of(incarnation, rows, reader)
 
     def transactions(self) -> Iterator[list[TransactionRow]]:
         """The transactions that may hold something wanted, some at a time, without changes."""
         self._relation_ids = self.wanted.relation_ids(self._session)
-        for life in self._lives() if self._relation_ids != [] else ():
-            yield from self._transactions(life)
+        for incarnation in self._incarnations() if self._relation_ids != [] else ():
+            yield from self._transactions(incarnation)
 
-    def _lives(self) -> list[Incarnation]:
+    def _incarnations(self) -> list[Incarnation]:
         asked = self.wanted.filter
         slot, place = self.wanted.slot, self.place
         found = incarnations_of(self._session, slot.pk)
         if asked.from_lsn is not None or asked.to_lsn is not None:
-            # Positions compare only within one life: a bound means the present one.
+            # Positions compare only within one incarnation: a bound means the present one.
             found = [each for each in found if each.id == slot.incarnation_id]
         if place is not None and self.forwards:
-            found = [each for each in found if each.number >= place.life]
+            found = [each for each in found if each.number >= place.incarnation]
         elif place is not None:
-            found = [each for each in found if each.number <= place.life]
+            found = [each for each in found if each.number <= place.incarnation]
         return sorted(found, key=lambda each: each.number, reverse=not self.forwards)
 
-    def _bounds(self, life: Incarnation) -> tuple[int, int]:
-        """The first and last place of this life still to be scanned."""
-        first, last = 0, life.commit_seq
-        if self.place is not None and self.place.life == life.number:
+    def _bounds(self, incarnation: Incarnation) -> tuple[int, int]:
+        """The first and last place of this incarnation still to be scanned."""
+        first, last = 0, incarnation.commit_seq
+        if self.place is not None and self.place.incarnation == incarnation.number:
             # The place's own transaction may have more.
             if self.forwards:
                 first = self.place.commit_seq + (self.place.seq >= ALL_OF_IT)
@@ -106,18 +106,18 @@ class ChangeScan:
                 last = min(last, self.place.commit_seq - (self.place.seq <= 1))
         return first, last
 
-    def _transactions(self, life: Incarnation) -> Iterator[list[TransactionRow]]:
+    def _transactions(self, incarnation: Incarnation) -> Iterator[list[TransactionRow]]:
         """Transactions in scanning order, some at a time."""
         conditions, values = transaction_sql(self._session, self.wanted, self._relation_ids)
-        first, last = self._bounds(life)
+        first, last = self._bounds(incarnation)
         found = conditions_on_transactions(self._session, self.wanted)
         direction = "" if self.forwards else " DESC"
         if self.wanted.transaction_id is not None or found.by_id or found.indexed:
-            yield from self._indexed(life, conditions, values, first, last)
+            yield from self._indexed(incarnation, conditions, values, first, last)
             return
         for stretch in stretches(
             self._session,
-            life,
+            incarnation,
             self.wanted,
             self._relation_ids,
             forwards=self.forwards,
@@ -127,22 +127,28 @@ class ChangeScan:
             between, more = _between(stretch)
             yield transactions_where(
                 self._session,
-                f"t.incarnation_id = %(life)s AND ({between}) AND {conditions} "
+                f"t.incarnation_id = %(incarnation)s AND ({between}) AND {conditions} "
                 f"ORDER BY t.commit_seq{direction}",
-                {**values, **more, "life": life.id},
+                {**values, **more, "incarnation": incarnation.id},
             )
 
     def _indexed(
-        self, life: Incarnation, conditions: str, values: dict[str, Any], first: int, last: int
+        self,
+        incarnation: Incarnation,
+        conditions: str,
+        values: dict[str, Any],
+        first: int,
+        last: int,
     ) -> Iterator[list[TransactionRow]]:
         """Those that an index finds wherever they are."""
         direction = "" if self.forwards else " DESC"
         while first <= last:
             page = transactions_where(
                 self._session,
-                "t.incarnation_id = %(life)s AND t.commit_seq BETWEEN %(first)s AND %(last)s "
+                "t.incarnation_id = %(incarnation)s "
+                "AND t.commit_seq BETWEEN %(first)s AND %(last)s "
                 f"AND {conditions} ORDER BY t.commit_seq{direction} LIMIT {_INDEXED_PAGE}",
-                {**values, "life": life.id, "first": first, "last": last},
+                {**values, "incarnation": incarnation.id, "first": first, "last": last},
             )
             yield page
             if len(page) < _INDEXED_PAGE:
@@ -151,24 +157,24 @@ class ChangeScan:
             first, last = (seq + 1, last) if self.forwards else (first, seq - 1)
 
     def _of(
-        self, life: Incarnation, rows: Sequence[TransactionRow], reader: ChangeReader
+        self, incarnation: Incarnation, rows: Sequence[TransactionRow], reader: ChangeReader
     ) -> Iterator[Batch]:
         """The wanted changes of these transactions."""
         for group in self.batching.groups(rows):
             by_id = {row.id: row for row in group}
             if len(group) == 1 and self.batching.is_large(group[0]):
-                yield from self._large(life, group[0], reader)
+                yield from self._large(incarnation, group[0], reader)
                 continue
             self._tell(reader, group)
-            changes, unknown = reader.read(list(by_id), enough=self._enough(life, by_id))
+            changes, unknown = reader.read(list(by_id), enough=self._enough(incarnation, by_id))
             found = [(by_id[change.transaction_id], change) for change in changes]
-            found = self._behind(life, found)
+            found = self._behind(incarnation, found)
             found.sort(key=lambda pair: (pair[0].commit_seq, pair[1].seq))
             if not self.forwards:
                 found.reverse()
             last = group[-1]
             seq = ALL_OF_IT if self.forwards else 0
-            yield Batch(found, Place(life.number, last.commit_seq or 0, seq), last, unknown)
+            yield Batch(found, Place(incarnation.number, last.commit_seq or 0, seq), last, unknown)
 
     def _tell(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
         """What before images ask of transactions. A scan to the end keeps nothing between reads:
@@ -178,12 +184,12 @@ class ChangeScan:
             reader.shared, reader.before = Shared(), {}
         reader.shared.mine |= {row.id: _told(row) for row in rows}
 
-    def _enough(self, life: Incarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
+    def _enough(self, incarnation: Incarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
         """How many of a read are wanted; all of one that has changes the scan had passed."""
         here = self.place
         if self.enough is None or (
             here is not None
-            and here.life == life.number
+            and here.incarnation == incarnation.number
             and any(row.commit_seq == here.commit_seq for row in by_id.values())
         ):
             return None
@@ -191,10 +197,10 @@ class ChangeScan:
         seqs = {row.id: sign * (row.commit_seq or 0) for row in by_id.values()}
         return Enough(self.enough, lambda c: (seqs[c.transaction_id], sign * c.seq))
 
-    def _behind(self, life: Incarnation, found: list[Found]) -> list[Found]:
+    def _behind(self, incarnation: Incarnation, found: list[Found]) -> list[Found]:
         """Without what the scan had passed in the transaction it goes on with."""
         place = self.place
-        if place is None or place.life != life.number:
+        if place is None or place.incarnation != incarnation.number:
             return found
         if self.forwards:
             return [
@@ -209,12 +215,12 @@ class ChangeScan:
         ]
 
     def _large(
-        self, life: Incarnation, row: TransactionRow, reader: ChangeReader
+        self, incarnation: Incarnation, row: TransactionRow, reader: ChangeReader
     ) -> Iterator[Batch]:
         """One transaction in windows of its ordinals."""
         first, last = 1, last_seq(self._session, row.id)
         place = self.place
-        if place and place.life == life.number and place.commit_seq == row.commit_seq:
+        if place and place.incarnation == incarnation.number and place.commit_seq == row.commit_seq:
             first, last = (place.seq + 1, last) if self.forwards else (first, place.seq - 1)
         while first <= last:
             width = self.batching.window(row)
@@ -231,7 +237,7 @@ class ChangeScan:
             self._tell(reader, [row])
             changes, unknown = reader.read([row.id], low, high, enough=enough)
             changes.sort(key=lambda change: change.seq, reverse=not self.forwards)
-            stands = Place(life.number, row.commit_seq or 0, high if self.forwards else low)
+            stands = Place(incarnation.number, row.commit_seq or 0, high if self.forwards else low)
             yield Batch([(row, change) for change in changes], stands, row, unknown)
 
 

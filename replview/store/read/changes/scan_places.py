@@ -29,7 +29,7 @@ class Place:
     """A change's place in a slot's history; a seq of 0 is before the first of its transaction."""
 
     #: The incarnation's number.
-    life: int
+    incarnation: int
     commit_seq: int
     seq: int
 
@@ -42,12 +42,12 @@ class Place:
         return None
 
     def __str__(self) -> str:
-        return f"{self.life}-{self.commit_seq}-{self.seq}"
+        return f"{self.incarnation}-{self.commit_seq}-{self.seq}"
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Places in history of one life to look at together: (first, last) ranges of commit_seq."""
+    """Places of one incarnation to look at together: (first, last) ranges of commit_seq."""
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -132,7 +132,7 @@ def _blocks(
     limits = conditions.block_sql
     values = {
         **conditions.values,
-        "life": incarnation.id,
+        "incarnation": incarnation.id,
         "first_block": first // BLOCK,
         "last_block": last // BLOCK,
     }
@@ -140,7 +140,8 @@ def _blocks(
     if relation_ids is None:
         sql = f"""
             SELECT b.block, b.transactions FROM history_block b
-            WHERE b.incarnation_id = %(life)s AND b.block BETWEEN %(first_block)s AND %(last_block)s
+            WHERE b.incarnation_id = %(incarnation)s
+              AND b.block BETWEEN %(first_block)s AND %(last_block)s
               AND {limits}
             ORDER BY b.block {order} LIMIT {_BLOCKS_AT_ONCE}
         """  # noqa: S608 (words of this module)
@@ -149,7 +150,7 @@ def _blocks(
         sql = f"""
             SELECT a.block, sum(a.transactions)::bigint FROM relation_activity a
             JOIN history_block b ON b.incarnation_id = a.incarnation_id AND b.block = a.block
-            WHERE a.relation_id = ANY(%(relations)s) AND a.incarnation_id = %(life)s
+            WHERE a.relation_id = ANY(%(relations)s) AND a.incarnation_id = %(incarnation)s
               AND a.block BETWEEN %(first_block)s AND %(last_block)s {touched} AND {limits}
             GROUP BY a.block ORDER BY a.block {order} LIMIT {_BLOCKS_AT_ONCE}
         """  # noqa: S608

@@ -87,7 +87,7 @@ class _Search:
     unknown: int = 0
     back_to: dt.datetime | None = None
     #: The numbers of the incarnations that were looked at, by their identifiers.
-    lives: dict[int, int] = field(default_factory=dict)
+    incarnations: dict[int, int] = field(default_factory=dict)
 
     def take(self, batch: Batch) -> None:
         """Add what one step of the scan found."""
@@ -95,15 +95,15 @@ class _Search:
         self.scan.enough = max(self.limit + 1 - len(self.found), 1)
         self.unknown += batch.unknown
         if batch.row is not None:
-            self.lives[batch.row.incarnation_id] = batch.place.life
+            self.incarnations[batch.row.incarnation_id] = batch.place.incarnation
             self.back_to = batch.row.moment
 
     def full_page(self) -> FoundChanges:
         """As many as were asked for; the next page begins behind the last of them."""
         row, change = self.found[self.limit - 1]
         self.back_to = row.moment
-        life = self.lives.get(row.incarnation_id, 0)
-        return self.result(Place(life, row.commit_seq or 0, change.seq))
+        incarnation = self.incarnations.get(row.incarnation_id, 0)
+        return self.result(Place(incarnation, row.commit_seq or 0, change.seq))
 
     def result(self, older: Place | None, *, complete: bool = False) -> FoundChanges:
         """What was found, to go on from ``older``."""

@@ -22,7 +22,7 @@ PAGE = 2000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cursor:
-    """A place in a slot's history: after this transaction of this life."""
+    """A place in a slot's history: after this transaction of this incarnation."""
 
     #: The incarnation's number.
     incarnation: int
@@ -30,22 +30,22 @@ class Cursor:
 
 
 class RecordWriter:
-    """Makes records of changes of one slot; knows its lives and its tables' oids."""
+    """Makes records of changes of one slot; knows its incarnations and its tables' oids."""
 
     def __init__(self, session: ReadSession, slot: Slot) -> None:
         self._session = session
         self._slot = slot
-        self._lives: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
         self._oids: dict[int, int] = {}
 
-    def life(self, incarnation_id: int) -> int:
-        """The number of a life."""
-        if incarnation_id not in self._lives:
+    def incarnation_number(self, incarnation_id: int) -> int:
+        """The number of an incarnation."""
+        if incarnation_id not in self._numbers:
             # It may have begun while we read.
-            self._lives = {
+            self._numbers = {
                 each.id: each.number for each in incarnations_of(self._session, self._slot.pk)
             }
-        return self._lives.get(incarnation_id, 0)
+        return self._numbers.get(incarnation_id, 0)
 
     def oid(self, relation_id: int | None) -> int | None:
         """A table's oid on its source."""
@@ -59,8 +59,8 @@ class RecordWriter:
     def record(self, found: Found) -> Record:
         """One change as JSON."""
         row, change = found
-        life = self.life(row.incarnation_id)
-        return as_json(change, row, self._slot, life, self.oid(change.relation_id))
+        number = self.incarnation_number(row.incarnation_id)
+        return as_json(change, row, self._slot, number, self.oid(change.relation_id))
 
 
 def iterate_found(
@@ -73,6 +73,6 @@ def iterate_found(
 
 
 def last_cursor(session: ReadSession, slot: Slot) -> Cursor | None:
-    """Where history ends now; None while the slot has no life yet."""
+    """Where history ends now; None while the slot has no incarnation yet."""
     last = max(incarnations_of(session, slot.pk), key=lambda each: each.number, default=None)
     return None if last is None else Cursor(last.number, last.commit_seq)

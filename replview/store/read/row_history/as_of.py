@@ -29,7 +29,7 @@ class Moment:
     before: At = END
     raw: tuple[int, int] | None = None
     time: dt.datetime | None = None
-    life: IncarnationFacts | None = None
+    incarnation: IncarnationFacts | None = None
     #: For what comes next: committed after this position.
     lsn: int | None = None
 
@@ -40,26 +40,28 @@ def moment_of(
     if before is not None:
         return _before_change(scan, before)
     if lsn is not None:
-        life = next((e for e in scan.incarnations if (e.started_lsn or 0) <= lsn), None)
-        number = life.number if life else 0
-        return Moment((number, lsn, 2, 0, 0), (min(lsn + 1, OPEN_END), 0), None, life, lsn)
+        incarnation = next((e for e in scan.incarnations if (e.started_lsn or 0) <= lsn), None)
+        number = incarnation.number if incarnation else 0
+        return Moment((number, lsn, 2, 0, 0), (min(lsn + 1, OPEN_END), 0), None, incarnation, lsn)
     if moment is not None:
-        life = next((e for e in scan.incarnations if e.started_at <= moment), None)
-        raw = _position_at(scan.session, life, moment) if life else None
-        return Moment((life.number if life else 0, OPEN_END, 2, 0, 0), raw, moment, life)
-    return Moment(life=scan.incarnations[0] if scan.incarnations else None)
+        incarnation = next((e for e in scan.incarnations if e.started_at <= moment), None)
+        raw = _position_at(scan.session, incarnation, moment) if incarnation else None
+        number = incarnation.number if incarnation else 0
+        return Moment((number, OPEN_END, 2, 0, 0), raw, moment, incarnation)
+    return Moment(incarnation=scan.incarnations[0] if scan.incarnations else None)
 
 
 def _position_at(
-    session: ReadSession, life: IncarnationFacts, moment: dt.datetime
+    session: ReadSession, incarnation: IncarnationFacts, moment: dt.datetime
 ) -> tuple[int, int] | None:
     """An LSN that nothing had reached that had committed by then, where the record's sums tell."""
     sql = """
         SELECT (max(last_lsn) FILTER (WHERE first_time <= %(moment)s) - '0/0')::bigint,
                bool_or(first_time > %(moment)s)
-        FROM history_block WHERE incarnation_id = %(life)s
+        FROM history_block WHERE incarnation_id = %(incarnation)s
     """
-    last_lsn, is_summed = session.prepared_rows(sql, {"moment": moment, "life": life.id})[0]
+    values = {"moment": moment, "incarnation": incarnation.id}
+    last_lsn, is_summed = session.prepared_rows(sql, values)[0]
     return (last_lsn + 1, 0) if is_summed and last_lsn is not None else None
 
 
@@ -72,12 +74,12 @@ def _before_change(scan: BackwardScan, before: tuple[int, int]) -> Moment:
         step_of(row, scan.session.visibility)
         for row in scan.session.prepared_rows(sql, list(before))
     ]
-    lives = {life.id: life for life in scan.incarnations}
-    if not found or found[0].incarnation_id not in lives:
+    by_id = {each.id: each for each in scan.incarnations}
+    if not found or found[0].incarnation_id not in by_id:
         raise LookupError(f"there is no change {before[1]} in transaction {before[0]}")
     step = found[0]
     raw = (step.lsn, step.seq) if step.op != "S" else (step.place[0], 0)
-    return Moment(scan.at(step), raw, None, lives[step.incarnation_id])
+    return Moment(scan.at(step), raw, None, by_id[step.incarnation_id])
 
 
 def position_of(text: str) -> int:
@@ -96,7 +98,7 @@ _NEXT = f"""
         FROM change c JOIN transaction t ON t.id = c.transaction_id
         WHERE c.relation_id = w.relation_id AND c.key_hash = w.key_hash
           AND (c.lsn, c.seq) > (%(lsn)s::pg_lsn, %(seq)s) AND c.op <> 'S'
-          AND t.incarnation_id = %(life)s AND t.state = 'committed'
+          AND t.incarnation_id = %(incarnation)s AND t.state = 'committed'
           AND (%(since)s::timestamptz IS NULL OR t.commit_time > %(since)s::timestamptz)
           AND (%(after)s::pg_lsn IS NULL OR t.commit_lsn > %(after)s::pg_lsn)
           AND {NOT_ABORTED}
@@ -138,7 +140,8 @@ def row_as_of(
     scan: BackwardScan | None = None,
 ) -> RowState:
     """The row after all that had committed by ``moment``, or at or before ``lsn`` (in the slot's
-    last life that began by then), or just before the change ``(transaction_id, seq)``; else now.
+    last incarnation that began by then), or just before the change ``(transaction_id, seq)``; else
+    now.
 
     Raises ``LookupError`` where the slot has no such table or change.
     """
@@ -163,9 +166,9 @@ class _State:
     def read(self) -> RowState:
         """The state, from the changes before the moment and the one after it."""
         moment, scan = self._moment, self._scan
-        if moment.life is None:
+        if moment.incarnation is None:
             return RowState(None, "before the record")
-        if is_deleted(moment.life.deleted, moment.time, moment.lsn, moment.life.id):
+        if is_deleted(moment.incarnation.deleted, moment.time, moment.lsn, moment.incarnation.id):
             return RowState(None, "before the record")
         if moment.before == END and scan.newest is not None:
             steps = scan.newest
@@ -180,7 +183,7 @@ class _State:
         replay.apply_all(reversed(steps))
         here: Place = LAST if moment.before == END else moment.before[1:]
         states = {
-            key: replay.until(known, moment.life.id, here) if known.last else known
+            key: replay.until(known, moment.incarnation.id, here) if known.last else known
             for key, known in replay.rows.items()
         }
         key, known, following = self._subject(states)
@@ -224,13 +227,13 @@ class _State:
         return self._shapes.key_before(following)
 
     def _next(self, key: tuple[Any, ...], known: Known) -> Step | None:
-        """The first change after the moment, in the same life, of the row under the key."""
+        """The first change after the moment, in the same incarnation, of the row under the key."""
         moment, scan = self._moment, self._scan
-        if moment.before == END or moment.life is None:
+        if moment.before == END or moment.incarnation is None:
             return None
         key_hash = signed_hash(key)
         last = known.last
-        here = last is not None and last.incarnation_id == moment.life.id
+        here = last is not None and last.incarnation_id == moment.incarnation.id
         at = (last.lsn, last.seq) if last is not None and here and last.op != "S" else (0, 0)
         if moment.raw is not None and moment.lsn is None and moment.time is None:
             # Just before a change: that change itself may be the next one.
@@ -240,7 +243,7 @@ class _State:
             "number": list(range(len(relations))),
             "relation": relations,
             "hash": [key_hash] * len(relations),
-            "life": moment.life.id,
+            "incarnation": moment.incarnation.id,
             "lsn": str(LSN(at[0])),
             "seq": at[1],
             "since": moment.time,
@@ -255,7 +258,7 @@ class _State:
         found += [
             move
             for move, _ in scan.moves
-            if move.incarnation_id == moment.life.id
+            if move.incarnation_id == moment.incarnation.id
             and self._shapes.key_before(move) == key
             and (move.lsn, move.seq) > at
             and (moment.lsn is None or (move.commit_lsn or 0) > moment.lsn)

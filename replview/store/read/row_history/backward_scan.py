@@ -20,8 +20,8 @@ from replview.store.read.seen import (
 )
 from replview.store.read.session import ReadSession
 
-#: Lives looked at in one query; temporary slots have a life a connection.
-_LIVES_AT_ONCE = 8
+#: Incarnations looked at in one query; temporary slots have an incarnation a connection.
+_INCARNATIONS_AT_ONCE = 8
 #: Moves of a key that are followed forward.
 _MOVES = 20
 
@@ -29,21 +29,21 @@ _MOVED_AWAY = f"""
     SELECT {CUT_COLUMNS}
     FROM change c JOIN transaction t ON t.id = c.transaction_id
     WHERE c.relation_id = ANY(%(relations)s) AND c.old_key_hash = ANY(%(hashes)s)
-      AND t.incarnation_id = ANY(%(lives)s) AND t.state = 'committed' AND {NOT_ABORTED}
+      AND t.incarnation_id = ANY(%(incarnations)s) AND t.state = 'committed' AND {NOT_ABORTED}
     ORDER BY c.lsn DESC LIMIT {_MOVES}
 """  # noqa: S608
 
 # Where the row that came under a key at one place ends there, or another one begins.
 _ENDS = f"""
     SELECT w.number, p.* FROM unnest(%(number)s::int[], %(relation)s::bigint[],
-        %(hash)s::bigint[], %(life)s::bigint[], %(lsn)s::pg_lsn[], %(seq)s::int[])
-        AS w (number, relation_id, key_hash, life, lsn, seq)
+        %(hash)s::bigint[], %(incarnation)s::bigint[], %(lsn)s::pg_lsn[], %(seq)s::int[])
+        AS w (number, relation_id, key_hash, incarnation, lsn, seq)
     CROSS JOIN LATERAL (
         SELECT {CUT_COLUMNS}
         FROM change c JOIN transaction t ON t.id = c.transaction_id
         WHERE c.relation_id = w.relation_id AND c.key_hash = w.key_hash
           AND (c.lsn, c.seq) > (w.lsn, w.seq) AND c.op IN ('D', 'I')
-          AND t.incarnation_id = w.life AND t.state = 'committed' AND {NOT_ABORTED}
+          AND t.incarnation_id = w.incarnation AND t.state = 'committed' AND {NOT_ABORTED}
         ORDER BY c.lsn, c.seq LIMIT 1
     ) p
 """  # noqa: S608
@@ -74,12 +74,12 @@ class BackwardScan(SoughtRow):
         """
         if self._breaks is not None:
             return self._breaks
-        lives = {life.id for life in self.incarnations}
+        ids, tables = {each.id for each in self.incarnations}, self.table.relation_ids
         if all(version.key_columns for version in self.table.shapes.versions.values()):
-            self._breaks = read_breaks(self.session, self.table.relation_ids, lives, 0, OPEN_END)
+            self._breaks = read_breaks(self.session, tables, ids, 0, OPEN_END)
             return self._breaks
         low = min((step.lsn for step in steps), default=OPEN_END)
-        return read_breaks(self.session, self.table.relation_ids, lives, low, OPEN_END)
+        return read_breaks(self.session, tables, ids, low, OPEN_END)
 
     def back(
         self,
@@ -92,14 +92,14 @@ class BackwardScan(SoughtRow):
     ) -> Iterator[Step]:
         """Every change before a place, newest first; ``until``: committed by then.
 
-        ``raw``: an LSN and seq above which, in that life, there is nothing to look for.
+        ``raw``: an LSN and seq above which, in that incarnation, there is nothing to look for.
         ``chains``: keys it was known by that an earlier page came to.
         """
         self.open_chains = ()
         seen: set[tuple[int, int]] = set()
-        lives = [life for life in self.incarnations if life.number <= before[0]]
-        for index in range(0, len(lives), _LIVES_AT_ONCE):
-            part = lives[index : index + _LIVES_AT_ONCE]
+        incarnations = [each for each in self.incarnations if each.number <= before[0]]
+        for index in range(0, len(incarnations), _INCARNATIONS_AT_ONCE):
+            part = incarnations[index : index + _INCARNATIONS_AT_ONCE]
             down = KeyChains(self, part, before, raw, until, limit)
             down.take_up(chains)
             for step in down.steps():
@@ -114,7 +114,7 @@ class BackwardScan(SoughtRow):
         wanted = {
             "relations": list(self.relation_ids),
             "hashes": list(hashes),
-            "lives": [life.id for life in self.incarnations],
+            "incarnations": [each.id for each in self.incarnations],
         }
         found = self.session.prepared_rows(_MOVED_AWAY, wanted)
         return [step_of(row, self.session.visibility) for row in found]
@@ -150,7 +150,7 @@ class BackwardScan(SoughtRow):
             "number": list(range(len(moves))),
             "relation": [m.relation_id for m in moves],
             "hash": [m.key_hash for m in moves],
-            "life": [m.incarnation_id for m in moves],
+            "incarnation": [m.incarnation_id for m in moves],
             "lsn": [str(LSN(m.lsn)) for m in moves],
             "seq": [m.seq for m in moves],
         }

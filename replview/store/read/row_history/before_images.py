@@ -1,7 +1,7 @@
 """What a row was before a change that did not tell: worked out from our record, never invented.
 
 Under replica identity DEFAULT or INDEX the server sends no old row. The row's last change before
-this one, in the same life of the slot, left it as it then was; what that change did not send
+this one, in the same incarnation of the slot, left it as it then was; what that change did not send
 (unchanged TOAST) an earlier one may have. Nothing is told across a hole in the record, a
 truncation, a deletion, or where some operation of the table is not published.
 """
@@ -94,7 +94,7 @@ class Before:
 class Shared:
     """What several calls need, read by the first of them."""
 
-    #: ``{transaction: (life, commit LSN as a number)}``.
+    #: ``{transaction: (incarnation, commit LSN as a number)}``.
     mine: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     _shapes: Shapes | None = None
     _of: set[int] = field(default_factory=set)
@@ -115,12 +115,14 @@ class Shared:
                 row[0]: row[1:] for row in session.prepared_rows(_MINE, [sorted(missing)])
             }
 
-    def breaks(self, session: ReadSession, relation_ids: set[int], lives: set[int]) -> Breaks:
-        """All there are in these tables and lives, and perhaps in more."""
-        wanted = {(relation, life) for relation in relation_ids for life in lives}
+    def breaks(
+        self, session: ReadSession, relation_ids: set[int], incarnations: set[int]
+    ) -> Breaks:
+        """All there are in these tables and incarnations, and perhaps in more."""
+        wanted = {(relation, each) for relation in relation_ids for each in incarnations}
         if self._breaks is None or not wanted <= self._broken:
             self._broken = wanted
-            self._breaks = read_breaks(session, relation_ids, lives, 0, OPEN_END)
+            self._breaks = read_breaks(session, relation_ids, incarnations, 0, OPEN_END)
         return self._breaks
 
 
@@ -279,14 +281,14 @@ def _breaks_for(
     if known is not None and is_keyed:
         return known
     relation_ids = {past.change.relation_id for past in pasts}
-    lives = {past.change.incarnation_id for past in pasts}
+    incarnations = {past.change.incarnation_id for past in pasts}
     open_ids = {past.change.transaction_id for past in pasts if past.change.commit_lsn is None}
     if is_keyed and not open_ids:
-        return shared.breaks(session, relation_ids, lives)
+        return shared.breaks(session, relation_ids, incarnations)
     return read_breaks(
         session,
         relation_ids,
-        lives,
+        incarnations,
         0 if is_keyed else min(past.until[0] for past in pasts),
         max(past.change.lsn for past in pasts),
         open_ids,

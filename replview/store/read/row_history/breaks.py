@@ -28,19 +28,20 @@ _BREAKS = f"""
     SELECT 'left out', 0, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
            (t.commit_lsn - '0/0')::bigint, 0, t.id, t.commit_time
     FROM quarantine q JOIN transaction t ON t.xid = q.xid AND t.incarnation_id = q.incarnation_id
-    WHERE q.incarnation_id = ANY(%(lives)s) AND q.decision = 'skip' AND t.state = 'skipped'
+    WHERE q.incarnation_id = ANY(%(incarnations)s) AND q.decision = 'skip' AND t.state = 'skipped'
       AND t.commit_lsn IS NOT NULL
     UNION ALL
     SELECT 'left out', 0, (late->>0)::bigint, ((late->>1)::pg_lsn - '0/0')::bigint,
            ((late->>1)::pg_lsn - '0/0')::bigint, 0, (late->>2)::bigint, (late->>3)::timestamptz
     FROM setting CROSS JOIN LATERAL jsonb_each(setting.value) AS slot
     CROSS JOIN LATERAL jsonb_array_elements(slot.value->'late') AS late
-    WHERE setting.name = 'retention.slots' AND (late->>0)::bigint = ANY(%(lives)s)
+    WHERE setting.name = 'retention.slots' AND (late->>0)::bigint = ANY(%(incarnations)s)
     UNION ALL
     SELECT 'S', 0, b.incarnation_id, (b.lsn - '0/0')::bigint, (b.lsn - '0/0')::bigint, 0,
            b.transaction_id, NULL
     FROM baseline b
-    WHERE b.incarnation_id = ANY(%(lives)s) AND b.state = 'done' AND b.transaction_id IS NOT NULL
+    WHERE b.incarnation_id = ANY(%(incarnations)s) AND b.state = 'done'
+      AND b.transaction_id IS NOT NULL
     UNION ALL
     SELECT 'unpublished', r.id, 0, 0, 0, 0, 0, NULL
     FROM relation r CROSS JOIN LATERAL (
@@ -69,14 +70,14 @@ class Truncation:
 
 @dataclass(slots=True)
 class Breaks:
-    """Where, in which life, what is known of a table's rows ends."""
+    """Where, in which incarnation, what is known of a table's rows ends."""
 
     truncations: list[Truncation] = field(default_factory=list)
-    #: ``{life: places}`` of transactions that were left out.
+    #: ``{incarnation: places}`` of transactions that were left out.
     left_out: dict[int, list[Place]] = field(default_factory=dict)
-    #: ``[(life, place, commit time)]``: the same.
+    #: ``[(incarnation, place, commit time)]``: the same.
     _left_out: list[tuple[int, Place, dt.datetime | None]] = field(default_factory=list)
-    #: ``{life: [(position, transaction)]}``.
+    #: ``{incarnation: [(position, transaction)]}``.
     baselines: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     #: Tables of which some operation is not published: their rows change unseen.
     unpublished: set[int] = field(default_factory=set)
@@ -88,10 +89,10 @@ class Breaks:
         of = (truncation.relation_id, truncation.incarnation_id)
         insort(self._truncated.setdefault(of, []), truncation.place)
 
-    def leave_out(self, life: int, place: Place, commit_time: dt.datetime | None) -> None:
+    def leave_out(self, incarnation: int, place: Place, commit_time: dt.datetime | None) -> None:
         """A transaction that may have changed any row is missing there."""
-        self._left_out.append((life, place, commit_time))
-        insort(self.left_out.setdefault(life, []), place)
+        self._left_out.append((incarnation, place, commit_time))
+        insort(self.left_out.setdefault(incarnation, []), place)
 
     def committed_by(self, until: dt.datetime) -> "Breaks":
         """Only of what had committed by then."""
@@ -99,24 +100,26 @@ class Breaks:
         for each in self.truncations:
             if each.commit_time is not None and each.commit_time <= until:
                 found.add(each)
-        for life, place, commit_time in self._left_out:
+        for incarnation, place, commit_time in self._left_out:
             if commit_time is not None and commit_time <= until:
-                found.leave_out(life, place, commit_time)
+                found.leave_out(incarnation, place, commit_time)
         return found
 
-    def truncated(self, relation_id: int, life: int, after: Place, before: Place) -> Place | None:
+    def truncated(
+        self, relation_id: int, incarnation: int, after: Place, before: Place
+    ) -> Place | None:
         """The first truncation of the table strictly between two places."""
-        return _between(self._truncated.get((relation_id, life), []), after, before)
+        return _between(self._truncated.get((relation_id, incarnation), []), after, before)
 
-    def left_out_between(self, life: int, after: Place, before: Place) -> Place | None:
+    def left_out_between(self, incarnation: int, after: Place, before: Place) -> Place | None:
         """The first transaction left out between two places; it may have changed any row."""
-        return _between(self.left_out.get(life, []), after, before)
+        return _between(self.left_out.get(incarnation, []), after, before)
 
 
 def read_breaks(
     session: ReadSession,
     relation_ids: Collection[int],
-    lives: Collection[int],
+    incarnations: Collection[int],
     low: int,
     high: int,
     open_ids: Collection[int] = (),
@@ -125,29 +128,28 @@ def read_breaks(
     found = Breaks()
     wanted = {
         "relations": list(relation_ids),
-        "lives": list(lives),
+        "incarnations": list(incarnations),
         "low": str(LSN(low)),
         "high": str(LSN(high)),
         "open": list(open_ids),
     }
-    for kind, relation_id, life, commit, lsn, seq, transaction_id, at in session.prepared_rows(
-        _BREAKS, wanted
-    ):
+    for row in session.prepared_rows(_BREAKS, wanted):
+        kind, relation_id, incarnation, commit, lsn, seq, transaction_id, at = row
         commit = OPEN_END if commit is None else commit
         if kind == "T":
             place = (commit, 1, lsn, seq)
-            found.add(Truncation(relation_id, life, place, transaction_id, seq, at))
+            found.add(Truncation(relation_id, incarnation, place, transaction_id, seq, at))
         elif kind == "left out":
-            found.leave_out(life, (commit, 1, lsn, seq), at)
+            found.leave_out(incarnation, (commit, 1, lsn, seq), at)
         elif kind == "S":
-            found.baselines.setdefault(life, []).append((commit, transaction_id))
+            found.baselines.setdefault(incarnation, []).append((commit, transaction_id))
         else:
             found.unpublished.add(relation_id)
     if len(found.truncations) >= _TRUNCATIONS:
         # Older ones were not read: nothing before the oldest of these is vouched for.
         oldest = min(found.truncations, key=lambda each: each.place)
-        for life in lives:
-            found.leave_out(life, oldest.place, oldest.commit_time)
+        for incarnation in incarnations:
+            found.leave_out(incarnation, oldest.place, oldest.commit_time)
     return found
 
 

@@ -31,7 +31,7 @@ class CursorError(ValueError):
 
 def cursor_text(scan: BackwardScan, step: Step, chains: Sequence[KeyChain]) -> str:
     """Where the next page begins, and under which former keys."""
-    more = [[s.relation_id, s.key, s.life.number, *_raw(s, step), s.below] for s in chains]
+    more = [[s.relation_id, s.key, s.incarnation.number, *_raw(s, step), s.below] for s in chains]
     raw = [step.lsn if step.op != "S" else step.place[0], step.seq if step.op != "S" else 0]
     document = orjson.dumps([scan.at(step), raw, more])
     return base64.urlsafe_b64encode(document).decode().rstrip("=")
@@ -39,7 +39,7 @@ def cursor_text(scan: BackwardScan, step: Step, chains: Sequence[KeyChain]) -> s
 
 def _raw(chain: KeyChain, step: Step) -> tuple[int, int]:
     """A chain in hand was read further than it was shown: begin at the change shown last."""
-    if chain.life.id == step.incarnation_id and chain.below is not None:
+    if chain.incarnation.id == step.incarnation_id and chain.below is not None:
         place = min((step.place[2], step.place[3]), (chain.below[3], chain.below[4]))
         return place if step.op != "S" else (min(step.place[0], chain.below[3]), 1 << 30)
     return chain.lsn, chain.seq
@@ -53,14 +53,19 @@ def parse_cursor(
         return END, None, []
     if len(cursor) > _LONGEST:
         raise CursorError("too long for a cursor")
-    lives = {life.number: life for life in scan.incarnations}
+    by_number = {each.number: each for each in scan.incarnations}
     try:
         document = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         at, raw, more = document
         chains = []
         for relation_id, key, number, lsn, seq, below in more:
             chain = KeyChain(
-                int(relation_id), tuple(key), signed_hash(key), lives[number], int(lsn), int(seq)
+                int(relation_id),
+                tuple(key),
+                signed_hash(key),
+                by_number[number],
+                int(lsn),
+                int(seq),
             )
             chain.below, chain.one_row = _place(below), True
             chains.append(chain)
@@ -70,8 +75,8 @@ def parse_cursor(
 
 
 def _place(values: Any) -> At:
-    life, commit, real, lsn, seq = (_number(value) for value in values)
-    return life, commit, real, lsn, seq
+    incarnation, commit, real, lsn, seq = (_number(value) for value in values)
+    return incarnation, commit, real, lsn, seq
 
 
 def _number(value: Any) -> int:
@@ -99,7 +104,7 @@ class Mark:
 
     #: ``schema``, ``gap``, ``failover``.
     kind: str
-    life: IncarnationFacts | None = None
+    incarnation: IncarnationFacts | None = None
     #: Of a schema change: the shapes before and after it.
     former: Version | None = None
     version: Version | None = None
@@ -270,11 +275,11 @@ def _marks_between(scan: BackwardScan, older: Step, newer: Step | None) -> list[
 
 
 def _gaps(scan: BackwardScan, after: int, up_to: int) -> list[Mark]:
-    """Where lives of the slot began; a life that is the first leaves no gap."""
+    """Where incarnations of the slot began; an incarnation that is the first leaves no gap."""
     return [
-        Mark("failover" if life.seamless else "gap", life=life)
-        for life in scan.incarnations
-        if max(after, 1) < life.number <= up_to
+        Mark("failover" if each.seamless else "gap", incarnation=each)
+        for each in scan.incarnations
+        if max(after, 1) < each.number <= up_to
     ]
 
 

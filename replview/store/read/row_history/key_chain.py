@@ -24,15 +24,15 @@ _MOST_READ = 640
 _BACK = f"""
     WITH w AS MATERIALIZED (
         SELECT * FROM unnest(%(number)s::int[], %(relation)s::bigint[], %(hash)s::bigint[],
-            %(life)s::bigint[], %(lsn)s::pg_lsn[], %(seq)s::int[], %(fresh)s::bool[])
-            AS w (number, relation_id, key_hash, life, lsn, seq, fresh)
+            %(incarnation)s::bigint[], %(lsn)s::pg_lsn[], %(seq)s::int[], %(fresh)s::bool[])
+            AS w (number, relation_id, key_hash, incarnation, lsn, seq, fresh)
     )
     SELECT w.number, p.* FROM w CROSS JOIN LATERAL (
         SELECT {CUT_COLUMNS}
         FROM change c JOIN transaction t ON t.id = c.transaction_id
         WHERE c.relation_id = w.relation_id AND c.key_hash = w.key_hash
           AND (c.lsn, c.seq) < (w.lsn, w.seq) AND c.op <> 'S'
-          AND t.incarnation_id = w.life AND t.state = 'committed'
+          AND t.incarnation_id = w.incarnation AND t.state = 'committed'
           AND (%(until)s::timestamptz IS NULL OR t.commit_time <= %(until)s::timestamptz)
           AND {NOT_ABORTED}
         ORDER BY c.lsn DESC, c.seq DESC LIMIT %(limit)s
@@ -42,7 +42,7 @@ _BACK = f"""
         SELECT {CUT_COLUMNS}
         FROM baseline b JOIN transaction t ON t.id = b.transaction_id AND t.state = 'snapshot'
         JOIN change c ON c.transaction_id = b.transaction_id
-        WHERE b.slot_id = %(slot)s AND t.incarnation_id = w.life AND c.op = 'S'
+        WHERE b.slot_id = %(slot)s AND t.incarnation_id = w.incarnation AND c.op = 'S'
           AND c.relation_id = w.relation_id AND c.key_hash = w.key_hash
           AND (%(until)s::timestamptz IS NULL
                OR coalesce(t.commit_time, t.received_at) <= %(until)s::timestamptz)
@@ -53,12 +53,12 @@ _BACK = f"""
 
 @dataclass(slots=True)
 class KeyChain:
-    """The changes under one key of one relation, in one life, as far as they were read."""
+    """The changes under one key of one relation, in one incarnation, as far as they were read."""
 
     relation_id: int
     key: tuple[Any, ...]
     key_hash: int
-    life: IncarnationFacts
+    incarnation: IncarnationFacts
     #: Read on below this LSN and seq.
     lsn: int
     seq: int
@@ -77,12 +77,12 @@ class KeyChain:
 
 
 class KeyChains:
-    """The chains of some lives of the slot, merged."""
+    """The chains of some incarnations of the slot, merged."""
 
     def __init__(
         self,
         row: SoughtRow,
-        lives: Sequence[IncarnationFacts],
+        incarnations: Sequence[IncarnationFacts],
         before: At,
         raw: tuple[int, int] | None,
         until: dt.datetime | None,
@@ -93,20 +93,20 @@ class KeyChains:
         self._until = until
         #: Changes of a chain that the next read asks for.
         self._limit = limit
-        self._lives = {life.id: life for life in lives}
+        self._incarnations = {each.id: each for each in incarnations}
         self._chains: list[KeyChain] = []
-        for life in lives:
-            lsn, seq = raw if raw is not None and life.number == before[0] else (OPEN_END, 0)
+        for incarnation in incarnations:
+            lsn, seq = raw if raw is not None and incarnation.number == before[0] else (OPEN_END, 0)
             for relation_id in row.relation_ids:
                 for key_hash, key in row.keys:
-                    self._chains.append(KeyChain(relation_id, key, key_hash, life, lsn, seq))
+                    self._chains.append(KeyChain(relation_id, key, key_hash, incarnation, lsn, seq))
         for move, end in row.moves:
             self._add_forward(move, end)
         self._moves = sorted(
             (
                 move
                 for move, _ in row.moves
-                if move.incarnation_id in self._lives
+                if move.incarnation_id in self._incarnations
                 and row.at(move) < before
                 and (until is None or move.commit_time is None or move.commit_time <= until)
             ),
@@ -115,7 +115,7 @@ class KeyChains:
 
     def take_up(self, chains: Sequence[KeyChain]) -> None:
         """Go on under former keys where an earlier page left off."""
-        self._chains += [chain for chain in chains if chain.life.id in self._lives]
+        self._chains += [chain for chain in chains if chain.incarnation.id in self._incarnations]
 
     def open_chains(self) -> tuple[KeyChain, ...]:
         """The former keys it goes on under."""
@@ -123,11 +123,11 @@ class KeyChains:
 
     def _add_forward(self, move: Step, end: Step | None) -> None:
         """The row after it was moved away, up to its end (which a move further on is itself)."""
-        life = self._lives.get(move.incarnation_id)
+        incarnation = self._incarnations.get(move.incarnation_id)
         key = self._row.table.shapes.key_after(move)
-        if life is None or key is None or move.key_hash is None:
+        if incarnation is None or key is None or move.key_hash is None:
             return
-        chain = KeyChain(move.relation_id, key, move.key_hash, life, OPEN_END, 0)
+        chain = KeyChain(move.relation_id, key, move.key_hash, incarnation, OPEN_END, 0)
         chain.above = self._row.at(move)
         if end is not None:
             place = self._row.at(end)
@@ -182,7 +182,9 @@ class KeyChains:
         if key is None or key in {each for _, each in self._row.keys}:
             return
         assert step.old_key_hash is not None
-        before = KeyChain(step.relation_id, key, step.old_key_hash, chain.life, step.lsn, step.seq)
+        before = KeyChain(
+            step.relation_id, key, step.old_key_hash, chain.incarnation, step.lsn, step.seq
+        )
         before.below, before.one_row = self._row.at(step), True
         self._chains.append(before)
 
@@ -193,7 +195,7 @@ class KeyChains:
                 "number": list(range(len(asked))),
                 "relation": [s.relation_id for s in asked],
                 "hash": [s.key_hash for s in asked],
-                "life": [s.life.id for s in asked],
+                "incarnation": [s.incarnation.id for s in asked],
                 "lsn": [str(LSN(s.lsn)) for s in asked],
                 "seq": [s.seq for s in asked],
                 "fresh": [s.fresh for s in asked],

@@ -12,7 +12,7 @@ from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.rows import OPEN_END, Place, Step
 
-#: Before and after every place of a life.
+#: Before and after every place of an incarnation.
 _FIRST: Place = (-1, 0, 0, 0)
 LAST: Place = (OPEN_END, 1, OPEN_END, 1 << 31)
 
@@ -54,7 +54,7 @@ class Replay:
         self._scan = scan
         self._shapes = scan.table.shapes
         self._breaks = breaks
-        self._lives = {life.id: life for life in scan.incarnations}
+        self._incarnations = {each.id: each for each in scan.incarnations}
         self.rows: dict[tuple[Any, ...], Known] = {}
 
     def apply_all(self, steps: Iterable[Step]) -> list[Entry]:
@@ -104,29 +104,30 @@ class Replay:
             return known
         return Known(True, self._shapes.outliving(known.values, last, step), last)
 
-    def until(self, known: Known, life_id: int, place: Place) -> Known:
+    def until(self, known: Known, incarnation_id: int, place: Place) -> Known:
         """What is still known of a row at a place after its last change."""
         last = known.last
         if last is None:
             return known
         if last.relation_id in self._breaks.unpublished:
             return Known(None, last=last, why="unpublished")
-        spans = [(life_id, last.place, place)]
-        if last.incarnation_id != life_id:
-            if not self._is_seamless(last.incarnation_id, life_id):
+        spans = [(incarnation_id, last.place, place)]
+        if last.incarnation_id != incarnation_id:
+            if not self._is_seamless(last.incarnation_id, incarnation_id):
                 return Known(None, last=last, why="gap")
-            spans = [(last.incarnation_id, last.place, LAST), (life_id, _FIRST, place)]
-        for life, after, before in spans:
-            if self._breaks.left_out_between(life, after, before):
+            spans = [(last.incarnation_id, last.place, LAST), (incarnation_id, _FIRST, place)]
+        for incarnation, after, before in spans:
+            if self._breaks.left_out_between(incarnation, after, before):
                 return Known(None, last=last, why="left out")
-            if known.exists and self._breaks.truncated(last.relation_id, life, after, before):
+            table = last.relation_id
+            if known.exists and self._breaks.truncated(table, incarnation, after, before):
                 return Known(False, last=last, why="truncated")
         return known
 
-    def _is_seamless(self, from_life: int, to_life: int) -> bool:
-        """Nothing is missing from one life of the slot to a later one."""
-        first, last = self._lives.get(from_life), self._lives.get(to_life)
+    def _is_seamless(self, from_id: int, to_id: int) -> bool:
+        """Nothing is missing from one incarnation of the slot to a later one."""
+        first, last = self._incarnations.get(from_id), self._incarnations.get(to_id)
         if first is None or last is None:
             return False
         between = range(first.number + 1, last.number + 1)
-        return all(life.seamless for life in self._lives.values() if life.number in between)
+        return all(each.seamless for each in self._incarnations.values() if each.number in between)

@@ -34,10 +34,10 @@ _PLACES = """
 _STEPS = f"""
     SELECT w.number, {STEP_COLUMNS}
     FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[], %s::int[])
-         AS w (number, mine, life, transaction_id, seq)
+         AS w (number, mine, incarnation, transaction_id, seq)
     JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq
     JOIN transaction t ON t.id = w.transaction_id
-    WHERE t.incarnation_id = w.life
+    WHERE t.incarnation_id = w.incarnation
       AND (t.state IN ('committed', 'snapshot') OR t.id = w.mine)
       AND {QUICKLY_NOT_ABORTED}
 """  # noqa: S608 (nothing but the store's own columns)
@@ -55,7 +55,7 @@ class Look:
     row: Row
     until: tuple[int, int]
     transaction_id: int
-    life: int
+    incarnation: int
 
 
 @dataclass(slots=True)
@@ -115,8 +115,8 @@ class EarlierPlaces:
 
 
 def _first(places: Sequence[tuple[int, int, int]], end: int, number: int) -> int:
-    """Where the last ``number`` before ``end`` begin; what stands at one place (in two lives) is
-    not parted.
+    """Where the last ``number`` before ``end`` begin; what stands at one place (in two
+    incarnations) is not parted.
     """
     first = max(end - number, 0)
     while first > 0 and places[first - 1][:2] == places[first][:2]:
@@ -135,7 +135,7 @@ def _read_steps(
         [
             array_text(number for number, _, _ in picked),
             array_text(looks[number].transaction_id for number, _, _ in picked),
-            array_text(looks[number].life for number, _, _ in picked),
+            array_text(looks[number].incarnation for number, _, _ in picked),
             array_text(transaction_id for _, transaction_id, _ in picked),
             array_text(seq for _, _, seq in picked),
         ],
@@ -236,12 +236,12 @@ def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> No
 
 def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
     """Take what one earlier change tells; whether there is nothing more to be learnt."""
-    table, life = step.relation_id, step.incarnation_id
+    table, incarnation = step.relation_id, step.incarnation_id
     if (
         step.op == "D"
         or table in breaks.unpublished
-        or breaks.truncated(table, life, step.place, past.upper)
-        or breaks.left_out_between(life, step.place, past.upper)
+        or breaks.truncated(table, incarnation, step.place, past.upper)
+        or breaks.left_out_between(incarnation, step.place, past.upper)
     ):
         return True
     past.last = past.last or step

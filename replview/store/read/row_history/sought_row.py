@@ -39,7 +39,7 @@ _INCARNATIONS = """
 
 @dataclass(frozen=True, slots=True)
 class IncarnationFacts:
-    """A life of the slot as the scan needs it."""
+    """An incarnation of the slot as the scan needs it."""
 
     id: int
     number: int
@@ -49,16 +49,16 @@ class IncarnationFacts:
     started_lsn: int | None
     #: What the log says is missing before it; None: it says nothing.
     gap: str | None
-    #: The last commit of the life before it.
+    #: The last commit of the incarnation before it.
     former_commit_time: dt.datetime | None
-    #: The former life holds transactions that this one's server never had.
+    #: The former incarnation holds transactions that this one's server never had.
     forked: bool
     #: What is known of the slot's days that were deleted, as JSON (``store.read.days``).
     deleted: str | None = None
 
     @property
     def seamless(self) -> bool:
-        """Nothing is missing between the life before it and this one."""
+        """Nothing is missing between the incarnation before it and this one."""
         return self.reason == "failover" and self.gap is None and not self.forked
 
 

@@ -1,9 +1,10 @@
 """Finding transactions: newest first or back up from anywhere, by any filter, a page at a time.
 
-Within a life the order is that of commit_seq. Several lives, those that ended without a place in
-history (aborted, rolled back, their end unknown) and those still open are merged by their times: of
-the rows that come next in each, the newest is given. Nothing is counted, and no filter reads more
-than its time allows: then the answer says how far back was searched, and goes on from there.
+Within an incarnation the order is that of commit_seq. Several incarnations, those that ended
+without a place in history (aborted, rolled back, their end unknown) and those still open are merged
+by their times: of the rows that come next in each, the newest is given. Nothing is counted, and no
+filter reads more than its time allows: then the answer says how far back was searched, and goes on
+from there.
 """
 
 import datetime as dt
@@ -15,12 +16,12 @@ from typing import Self
 from decoder.scalars import LSN
 from replview.store.read.history_places import (
     first_seqs_from_lsn,
+    incarnation_places,
     last_seqs_at_time,
-    lives_of,
 )
 from replview.store.read.rows import TransactionRow
 from replview.store.read.session import ReadSession
-from replview.store.read.transactions.reading import FoundLife, Reader, time_at
+from replview.store.read.transactions.reading import FoundIncarnation, Reader, time_at
 from replview.store.read.transactions.streams import Moment, PlacedStream, Stream, UnplacedStream
 from replview.store.read.transactions.transaction_filter import (
     ENDED_STATES,
@@ -39,22 +40,22 @@ _LONGEST = 4000
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """What is older than it: of each life the transactions before a commit_seq, and of those
+    """What is older than it: of each incarnation the transactions before a commit_seq, and of those
     without a place the ones before a moment. What it does not name is all of it older.
 
     ``str`` and ``parse`` carry it in an address; what it looks like is nobody's business.
     """
 
-    #: IncarnationPlaces → commit_seq.
+    #: An incarnation's identifier → commit_seq.
     seqs: dict[int, int] = field(default_factory=dict)
-    #: IncarnationPlaces → (stored_at, id), for those that ended without a place.
+    #: An incarnation's identifier → (stored_at, id), for those that ended without a place.
     ended: dict[int, Moment] = field(default_factory=dict)
     #: For those that are open.
     open: Moment | None = None
 
     def __str__(self) -> str:
-        parts = [f"c{life}.{seq}" for life, seq in sorted(self.seqs.items())]
-        parts += [f"e{life}.{_moment(at)}" for life, at in sorted(self.ended.items())]
+        parts = [f"c{key}.{seq}" for key, seq in sorted(self.seqs.items())]
+        parts += [f"e{key}.{_moment(at)}" for key, at in sorted(self.ended.items())]
         parts += [] if self.open is None else [f"o{_moment(self.open)}"]
         return "_".join(parts)
 
@@ -71,10 +72,10 @@ class Cursor:
             if min(numbers) < 0 or max(numbers) >= 1 << 63 or len(numbers) > 3:
                 raise ValueError("not a cursor")
             match kind, numbers:
-                case "c", [life, seq]:
-                    seqs[life] = seq
-                case "e", [life, us, identifier] if us < _END_US:
-                    ended[life] = (_EPOCH + us * _MICROSECOND, identifier)
+                case "c", [incarnation, seq]:
+                    seqs[incarnation] = seq
+                case "e", [incarnation, us, identifier] if us < _END_US:
+                    ended[incarnation] = (_EPOCH + us * _MICROSECOND, identifier)
                 case "o", [us, identifier] if us < _END_US:
                     open_ = (_EPOCH + us * _MICROSECOND, identifier)
                 case _:
@@ -87,26 +88,26 @@ def cursor_at_time(session: ReadSession, moment: dt.datetime, slot: str = "") ->
     found = last_seqs_at_time(session, slot, moment)
     place = (min(max(moment, _EPOCH), _END) + _MICROSECOND, 0)
     return Cursor(
-        seqs={life: seq + 1 for life, seq in found.items()},
+        seqs={key: seq + 1 for key, seq in found.items()},
         ended=dict.fromkeys(found, place),
         open=place,
     )
 
 
 def cursor_at_lsn(session: ReadSession, lsn: LSN, slot: str = "") -> Cursor:
-    """The list that begins, in each life that reaches so far, with the commit an LSN falls into.
+    """The list that begins, in each incarnation that reaches it, with the commit at an LSN.
 
-    Lives of several clusters have nothing in common: there the LSN says little.
+    Incarnations of several clusters have nothing in common: there the LSN says little.
     """
     found = first_seqs_from_lsn(session, slot, lsn)
-    return Cursor(seqs={life: seq + 1 for life, seq in found.items()})
+    return Cursor(seqs={key: seq + 1 for key, seq in found.items()})
 
 
 def cursor_at_beginning(session: ReadSession, slot: str = "") -> Cursor:
     """Before all there is: read backwards from here, the oldest come."""
-    lives = [life.id for life in lives_of(session, slot)]
+    ids = [each.id for each in incarnation_places(session, slot)]
     place = (_EPOCH, 0)
-    return Cursor(seqs=dict.fromkeys(lives, 1), ended=dict.fromkeys(lives, place), open=place)
+    return Cursor(seqs=dict.fromkeys(ids, 1), ended=dict.fromkeys(ids, place), open=place)
 
 
 def _moment(at: Moment) -> str:
@@ -126,7 +127,7 @@ class Found:
     searched_back_to: dt.datetime | None = None
     #: False: the time was up; there may be more rows before ``searched_back_to``.
     complete: bool = True
-    #: IncarnationPlaces → the slot's name and the life's number, of all lives that were looked at.
+    #: An incarnation's identifier → the slot's name and its number, of all that were looked at.
     slots: dict[int, tuple[str, int]] = field(default_factory=dict)
     #: ``{relation id: (schema, table)}`` of the slots in view, as many as were asked for.
     tables: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -151,8 +152,9 @@ def find_transactions(
     deadline = time.monotonic() + budget_seconds
     reader = Reader(session, wanted, backwards=backwards, limit=limit, tables_most=tables_most)
     at = cursor or Cursor()
-    lives = reader.lives(at.seqs)
-    streams = _streams(reader, lives, wanted.wanted_states, at)
+    candidates = reader.incarnations(at.seqs)
+    found = [each.incarnation for each in candidates]
+    streams = _streams(reader, candidates, wanted.wanted_states, at)
     rows, complete = _merge(reader, streams, limit, deadline)
     there = _cursor(at, streams) if any(stream.has_more for stream in streams) else None
     return Found(
@@ -161,30 +163,33 @@ def find_transactions(
         newer=there if backwards else cursor,
         searched_back_to=None if complete else _searched(session, streams),
         complete=complete,
-        slots={found.life.id: (found.life.slot, found.life.number) for found in lives},
+        slots={each.id: (each.slot, each.number) for each in found},
         tables=reader.tables,
     )
 
 
 def _streams(
-    reader: Reader, lives: Sequence[FoundLife], states: frozenset[str], at: Cursor
+    reader: Reader, candidates: Sequence[FoundIncarnation], states: frozenset[str], at: Cursor
 ) -> list[Stream]:
-    """What the page is merged of: of each life its places and its ends, and all that is open."""
+    """What the page is merged of: each incarnation's places and ends, and all that is open."""
     backwards = reader.backwards
     streams: list[Stream] = []
-    for rank, found in enumerate(reversed(lives), start=1):
-        life = found.life
+    for rank, found in enumerate(reversed(candidates), start=1):
+        incarnation = found.incarnation
         if states.intersection(PLACED_STATES):
-            placed = PlacedStream(backwards, 2 * rank, life=life, cut=at.seqs.get(life.id))
+            cut = at.seqs.get(incarnation.id)
+            placed = PlacedStream(backwards, 2 * rank, incarnation=incarnation, cut=cut)
             placed.begin(reads_values=reader.placed.reads_values, indexed=reader.placed.indexed)
             reader.set_blocks(placed, found)
             streams.append(placed)
         if states.intersection(ENDED_STATES):
-            ended_at = at.ended.get(life.id)
-            streams.append(UnplacedStream(backwards, 2 * rank + 1, life=life, cut=ended_at))
-    reader.open_lives = [found.life.id for found in lives]
-    if states.intersection(OPEN_STATES) and lives:
-        streams.append(UnplacedStream(backwards, 2 * len(lives) + 2, cut=at.open))
+            ended = UnplacedStream(
+                backwards, 2 * rank + 1, incarnation=incarnation, cut=at.ended.get(incarnation.id)
+            )
+            streams.append(ended)
+    reader.open_incarnations = [found.incarnation.id for found in candidates]
+    if states.intersection(OPEN_STATES) and candidates:
+        streams.append(UnplacedStream(backwards, 2 * len(candidates) + 2, cut=at.open))
     return streams
 
 
@@ -216,20 +221,20 @@ def _cursor(before: Cursor, streams: Sequence[Stream]) -> Cursor:
     seqs, ended, open_ = dict(before.seqs), dict(before.ended), before.open
     for stream in streams:
         if isinstance(stream, PlacedStream):
-            seqs[stream.life.id] = stream.next_cut
+            seqs[stream.incarnation.id] = stream.next_cut
         elif isinstance(stream, UnplacedStream):
             cut = stream.next_cut
-            if stream.life is None:
+            if stream.incarnation is None:
                 open_ = cut
             elif cut is not None:
-                ended[stream.life.id] = cut
+                ended[stream.incarnation.id] = cut
     return Cursor(seqs, ended, open_)
 
 
 def _searched(session: ReadSession, streams: Sequence[Stream]) -> dt.datetime | None:
-    """The time down to which all of history was looked through: the least far of all lives."""
+    """The time down to which all incarnations were looked through."""
     unfinished = [
-        (stream.life.id, stream.next_cut)
+        (stream.incarnation.id, stream.next_cut)
         for stream in streams
         if isinstance(stream, PlacedStream) and stream.needs_rows
     ]

@@ -18,14 +18,14 @@ _BLOCK = 1_000
 _MARKS = f"""
     SELECT r.seq,
            (SELECT max(block) FROM relation_activity WHERE relation_id = %(relation)s
-            AND incarnation_id = %(life)s
+            AND incarnation_id = %(incarnation)s
             AND block < CASE WHEN %(seq)s > r.seq THEN r.seq / {_BLOCK} + 1
                              ELSE %(seq)s / {_BLOCK} END),
            (SELECT min(block) FROM relation_activity WHERE relation_id = %(relation)s
-            AND incarnation_id = %(life)s AND block > %(seq)s / {_BLOCK}),
-           (SELECT commit_seq FROM slot_incarnation WHERE id = %(life)s)
+            AND incarnation_id = %(incarnation)s AND block > %(seq)s / {_BLOCK}),
+           (SELECT commit_seq FROM slot_incarnation WHERE id = %(incarnation)s)
     FROM (SELECT coalesce((SELECT rolled_seq FROM activity_mark
-                           WHERE incarnation_id = %(life)s), 0) AS seq) r
+                           WHERE incarnation_id = %(incarnation)s), 0) AS seq) r
 """  # noqa: S608 (of constants)
 # A search takes its first step that finds something; those after it are not taken.
 _FOUND = """(SELECT jsonb_build_array(id, xid, gid, state, commit_seq) FROM transaction
@@ -56,8 +56,8 @@ class Neighbours:
 def neighbours_of(
     session: ReadSession, incarnation_id: int, commit_seq: int, relation_id: int
 ) -> Neighbours:
-    """The nearest transactions that touched the table, in the same life of the slot."""
-    wanted = {"life": incarnation_id, "seq": commit_seq, "relation": relation_id}
+    """The nearest transactions that touched the table, in the same incarnation of the slot."""
+    wanted = {"incarnation": incarnation_id, "seq": commit_seq, "relation": relation_id}
     rolled, earlier, later, last = _row(session, _MARKS, wanted)
     block = commit_seq // _BLOCK
     # What is nearest, then the block that knows the table; what is not summed up is read.

@@ -1,4 +1,4 @@
-"""The statements behind a list of transactions: one serves all lives, each reads a bounded part."""
+"""The statements behind a list of transactions: one for all incarnations, bounded in each."""
 
 import datetime as dt
 import time
@@ -30,7 +30,7 @@ _BLOCKS_LIMIT = 2000
 _END_OF_TIME = dt.datetime(9000, 1, 1, tzinfo=dt.UTC)
 _LAST_ID = (1 << 63) - 1
 
-_LIVES = """
+_INCARNATIONS = """
     SELECT i.id, s.id, o.name || '/' || s.name, i.number, i.commit_seq, coalesce(m.rolled_seq, 0),
            ARRAY({blocks}),
            CASE WHEN {by_id} AND row_number() OVER (ORDER BY i.id DESC) = 1
@@ -42,7 +42,8 @@ _LIVES = """
                            ORDER BY r.schema, r."table" LIMIT %(tables_most)s) END
     FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
     LEFT JOIN activity_mark m ON m.incarnation_id = i.id
-    LEFT JOIN unnest(%(cut_lives)s::bigint[], %(cuts)s::bigint[]) AS c (life, cut) ON c.life = i.id
+    LEFT JOIN unnest(%(cut_incarnations)s::bigint[], %(cuts)s::bigint[]) AS c (incarnation, cut)
+           ON c.incarnation = i.id
     WHERE (%(slot)s = '' OR (o.name, s.name) = (%(source)s, %(name)s))
       AND (%(seen)s::bigint[] IS NULL OR s.source_id = ANY(%(seen)s))
     ORDER BY i.id DESC
@@ -55,21 +56,23 @@ _BLOCKS = """
 
 _PLACED = """
     SELECT r.n, {time}, NULL::timestamptz, {columns}
-    FROM unnest(%(lives)s::bigint[], %(lows)s::bigint[], %(highs)s::bigint[])
-         WITH ORDINALITY AS r (life, low, high, n)
+    FROM unnest(%(incarnations)s::bigint[], %(lows)s::bigint[], %(highs)s::bigint[])
+         WITH ORDINALITY AS r (incarnation, low, high, n)
     CROSS JOIN LATERAL (
         SELECT * FROM transaction t
-        WHERE t.incarnation_id = r.life AND t.commit_seq BETWEEN r.low AND r.high AND {conditions}
+        WHERE t.incarnation_id = r.incarnation AND t.commit_seq BETWEEN r.low AND r.high
+          AND {conditions}
         ORDER BY t.commit_seq {direction} LIMIT %(limit)s) t
 """
 # The states are repeated literally: that is how the planner knows the partial indexes apply.
 _ENDED = """
     SELECT -r.n, {time}, t.stored_at, {columns}
-    FROM unnest(%(ended_lives)s::bigint[], %(ended_at)s::timestamptz[], %(ended_ids)s::bigint[])
-         WITH ORDINALITY AS r (life, at, id, n)
+    FROM unnest(
+             %(ended_incarnations)s::bigint[], %(ended_at)s::timestamptz[], %(ended_ids)s::bigint[])
+         WITH ORDINALITY AS r (incarnation, at, id, n)
     CROSS JOIN LATERAL (
         SELECT * FROM transaction t
-        WHERE t.incarnation_id = r.life AND t.state IN ('aborted', 'rolled back', 'unknown')
+        WHERE t.incarnation_id = r.incarnation AND t.state IN ('aborted', 'rolled back', 'unknown')
           AND t.commit_seq IS NULL AND t.stored_at {compare} r.at
           AND (t.stored_at, t.id) {strictly} (r.at, r.id) AND {conditions}
         ORDER BY t.stored_at {direction}, t.id {direction} LIMIT %(limit)s) t
@@ -78,36 +81,37 @@ _ENDED = """
 _OPEN = """
     SELECT 0, m.at, m.at, {columns}
     FROM transaction t CROSS JOIN LATERAL (SELECT {time} AS at) m
-    WHERE t.incarnation_id = ANY(%(open_lives)s) AND t.state IN ('receiving', 'streaming', 'prepared')
+    WHERE t.incarnation_id = ANY(%(open_incarnations)s)
+      AND t.state IN ('receiving', 'streaming', 'prepared')
       AND NOT (t.state = 'receiving' AND t.streamed)
       AND (m.at, t.id) {strictly} (%(open_at)s::timestamptz, %(open_id)s) AND {conditions}
     ORDER BY m.at {direction}, t.id {direction} LIMIT %(limit)s
-"""  # noqa: E501
+"""
 _TIME_AT = f"""
-    SELECT max(at) FROM unnest(%s::bigint[], %s::bigint[]) AS r (life, seq)
+    SELECT max(at) FROM unnest(%s::bigint[], %s::bigint[]) AS r (incarnation, seq)
     CROSS JOIN LATERAL (
         SELECT {PLACED_TIME} AS at FROM transaction t
-        WHERE t.incarnation_id = r.life AND t.commit_seq >= r.seq
+        WHERE t.incarnation_id = r.incarnation AND t.commit_seq >= r.seq
         ORDER BY t.commit_seq LIMIT 1) t
 """  # noqa: S608 (of constants)
 
 
 @dataclass(slots=True)
-class FoundLife:
-    """A life with the blocks of its history that may hold what is wanted, in reading order, and
-    how many rows each holds, about (None: unknown).
+class FoundIncarnation:
+    """An incarnation with the blocks of its history that may hold what is wanted, in reading order,
+    and how many rows each holds, about (None: unknown).
     """
 
-    life: IncarnationPlaces
+    incarnation: IncarnationPlaces
     blocks: list[tuple[int, float | None]]
 
 
 def time_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> dt.datetime | None:
-    """The latest time at these (life, commit_seq)."""
+    """The latest time at these (incarnation, commit_seq)."""
     if not places:
         return None
-    lives, seqs = zip(*places, strict=True)
-    at: dt.datetime | None = session.rows(_TIME_AT, [list(lives), list(seqs)])[0][0]
+    incarnations, seqs = zip(*places, strict=True)
+    at: dt.datetime | None = session.rows(_TIME_AT, [list(incarnations), list(seqs)])[0][0]
     return at
 
 
@@ -144,8 +148,8 @@ class Reader:
             conditions.rows.append("t.id = ANY(%(ids)s)")
             conditions.values["ids"] = ids
 
-    def lives(self, cuts: dict[int, int]) -> list[FoundLife]:
-        """The lives of the slot, the newest first, each with its candidate blocks."""
+    def incarnations(self, cuts: dict[int, int]) -> list[FoundIncarnation]:
+        """The incarnations of the slot, the newest first, each with its candidate blocks."""
         blocks = "SELECT NULL::bigint[] WHERE false"
         if self.placed.searches:
             cut = f"c.cut / {BLOCK}"
@@ -163,26 +167,28 @@ class Reader:
             **self.placed.values,
             "tables_most": self._tables_most,
             **scope(self._session, self.wanted.slot),
-            "cut_lives": list(cuts),
+            "cut_incarnations": list(cuts),
             "cuts": list(cuts.values()),
             "blocks_limit": _BLOCKS_LIMIT,
         }
-        rows = self._session.rows(_LIVES.format(blocks=blocks, by_id=str(by_id).lower()), values)
+        sql = _INCARNATIONS.format(blocks=blocks, by_id=str(by_id).lower())
+        rows = self._session.rows(sql, values)
         for *_, tables in rows:
             self.tables |= {int(pk): (schema, table) for pk, schema, table in tables or ()}
         self._tables_most = 0
         if by_id:
             self._take_ids(rows[0][7] if rows else [])
         return [
-            FoundLife(IncarnationPlaces(*row[:6]), [(int(b), n) for b, n in row[6]]) for row in rows
+            FoundIncarnation(IncarnationPlaces(*row[:6]), [(int(b), n) for b, n in row[6]])
+            for row in rows
         ]
 
-    def set_blocks(self, stream: PlacedStream, found: FoundLife) -> None:
-        """Where to look in a life: its candidates, and all that is not summed up yet."""
+    def set_blocks(self, stream: PlacedStream, found: FoundIncarnation) -> None:
+        """Where to look in an incarnation: its candidates, and all that is not summed up yet."""
         if not self.placed.searches:
             return
         stream.searches = True
-        loose_first = stream.life.first_loose_block
+        loose_first = stream.incarnation.first_loose_block
         first = max(loose_first, stream.low // BLOCK)
         loose = range(first, stream.high // BLOCK + 1) if stream.low <= stream.high else range(0)
         summed = [block for block, _ in found.blocks if block < loose_first]
@@ -198,18 +204,18 @@ class Reader:
 
     def _more_blocks(self, streams: Sequence[PlacedStream]) -> None:
         """For those that have looked through all their candidates, and these were not all."""
-        spent = {one.life.id: one for one in streams if one.searches and not one.blocks}
+        spent = {one.incarnation.id: one for one in streams if one.searches and not one.blocks}
         if spent:
-            for found in self.lives({life: one.next_cut for life, one in spent.items()}):
-                if found.life.id in spent:
-                    self.set_blocks(spent[found.life.id], found)
+            for found in self.incarnations({key: one.next_cut for key, one in spent.items()}):
+                if found.incarnation.id in spent:
+                    self.set_blocks(spent[found.incarnation.id], found)
 
     def fill(self, streams: Sequence[Stream]) -> None:
         """One statement for all streams that need rows."""
         placed = [one for one in streams if isinstance(one, PlacedStream)]
         unplaced = [one for one in streams if isinstance(one, UnplacedStream)]
-        ended = [one for one in unplaced if one.life is not None]
-        opened = [one for one in unplaced if one.life is None]
+        ended = [one for one in unplaced if one.incarnation is not None]
+        opened = [one for one in unplaced if one.incarnation is None]
         self._more_blocks(placed)
         # A little more than the page, as the numbers are rough.
         wanted = self.limit + self.limit // 2 + 5
@@ -222,13 +228,14 @@ class Reader:
         if ended:
             parts.append(self._part(_ENDED, self._ended, ENDED_TIME, values))
             places = [one.at or self._end for one in ended]
-            values["ended_lives"] = [one.life.id for one in ended if one.life]
+            values["ended_incarnations"] = [one.incarnation.id for one in ended if one.incarnation]
             values["ended_at"] = [place[0] for place in places]
             values["ended_ids"] = [place[1] for place in places]
         if opened:
             parts.append(self._part(_OPEN, self._open, OPEN_TIME, values))
             place = opened[0].at or self._end
-            values |= {"open_at": place[0], "open_id": place[1], "open_lives": self.open_lives}
+            values |= {"open_at": place[0], "open_id": place[1]}
+            values["open_incarnations"] = self.open_incarnations
         if not parts:
             return
         started = time.monotonic()
@@ -237,8 +244,8 @@ class Reader:
         for stream in placed:
             stream.pace(time.monotonic() - started)
 
-    #: The lives whose open transactions are wanted.
-    open_lives: list[int]
+    #: The incarnations whose open transactions are wanted.
+    open_incarnations: list[int]
 
     @property
     def _end(self) -> tuple[dt.datetime, int]:
@@ -297,9 +304,9 @@ class Reader:
 
 
 def _range_values(plans: list[tuple[PlacedStream, list[Range]]]) -> dict[str, list[int]]:
-    ranges = [(stream.life.id, *one) for stream, found in plans for one in found]
+    ranges = [(stream.incarnation.id, *one) for stream, found in plans for one in found]
     return {
-        "lives": [one[0] for one in ranges],
+        "incarnations": [one[0] for one in ranges],
         "lows": [one[1] for one in ranges],
         "highs": [one[2] for one in ranges],
     }

@@ -1,5 +1,6 @@
-"""Where transactions are read from, each in its own order: a life's history, those that ended
-without a place in it, and those that are open. ``store.read.transactions.listing`` merges them.
+"""Where transactions are read from, each in its own order: an incarnation's history, those that
+ended without a place in it, and those that are open. ``store.read.transactions.listing`` merges
+them.
 """
 
 import datetime as dt
@@ -71,9 +72,9 @@ class Stream:
 
 @dataclass(slots=True, eq=False)
 class PlacedStream(Stream):
-    """The history of one life, from a place on (``cut``: rows before it are older)."""
+    """The history of one incarnation, from a place on (``cut``: rows before it are older)."""
 
-    life: IncarnationPlaces = None  # type: ignore[assignment]
+    incarnation: IncarnationPlaces = None  # type: ignore[assignment]
     cut: int | None = None
     #: Whether rows are searched for, in ``blocks``: those that may hold some, in reading order.
     searches: bool = False
@@ -90,7 +91,7 @@ class PlacedStream(Stream):
     chunk: int = _FIRST_CHUNK
 
     def __post_init__(self) -> None:
-        self.high = self.life.commit_seq
+        self.high = self.incarnation.commit_seq
         if self.backwards:
             self.low = self.high + 1 if self.cut is None else max(self.cut, 1)
         elif self.cut is not None:
@@ -198,17 +199,17 @@ class PlacedStream(Stream):
             seq = self.rows[0][1].commit_seq or 0
             return seq if self.backwards else seq + 1
         if self.exhausted:
-            return self.life.commit_seq + 1 if self.backwards else 1
+            return self.incarnation.commit_seq + 1 if self.backwards else 1
         return self.low if self.backwards else self.high + 1
 
 
 @dataclass(slots=True, eq=False)
 class UnplacedStream(Stream):
-    """Those of one life that ended without a place in history, or (``life`` None) all open ones;
-    from a moment on (``cut``: rows before it are older).
+    """Those of one incarnation that ended without a place in history, or (``incarnation`` None) all
+    open ones; from a moment on (``cut``: rows before it are older).
     """
 
-    life: IncarnationPlaces | None = None
+    incarnation: IncarnationPlaces | None = None
     cut: Moment | None = None
     #: Where reading goes on: before it, or from it on when going back up.
     at: Moment | None = None
