@@ -36,18 +36,18 @@ ColumnsOf: TypeAlias = Callable[[str, str], Sequence[Column] | None]
 TableName: TypeAlias = tuple[str, str]
 
 
-class ToldColumn(NamedTuple):
+class SentColumn(NamedTuple):
     """A column as a plugin's row names it."""
 
     name: str
     type_name: str | None
-    #: 0: not told.
+    #: 0: not sent.
     type_oid: int
 
 
-Layout: TypeAlias = tuple[ToldColumn, ...]
+Layout: TypeAlias = tuple[SentColumn, ...]
 #: How a column of the catalog reads in the plugin's rows.
-AsTold: TypeAlias = Callable[[Column], ToldColumn]
+AsSent: TypeAlias = Callable[[Column], SentColumn]
 
 #: Types of a fixed length, which are never TOASTed: bool, "char", name, int8, int2,
 #: int4, oid, xid, point, float4, float8, macaddr8, money, macaddr; date, time,
@@ -94,8 +94,8 @@ class _Known:
             name=table[1],
             replica_identity=None,
             columns=tuple(
-                Column(told.name, told.type_oid, -1, told.name in key, told.type_name)
-                for told in layout
+                Column(column.name, column.type_oid, -1, column.name in key, column.type_name)
+                for column in layout
             ),
         )
 
@@ -103,11 +103,11 @@ class _Known:
 class PluginRelations:
     """The tables of one session. The same shape is always the same ``Relation`` object."""
 
-    def __init__(self, columns_of: ColumnsOf | None, as_told: AsTold, *, keys_told: bool) -> None:
-        """``keys_told``: the plugin tells the primary key with every row."""
+    def __init__(self, columns_of: ColumnsOf | None, as_sent: AsSent, *, keys_sent: bool) -> None:
+        """``keys_sent``: the plugin sends the primary key with every row."""
         self._columns_of = columns_of
-        self._as_told = as_told
-        self._keys_told = keys_told
+        self._as_sent = as_sent
+        self._keys_sent = keys_sent
         self._tables: dict[TableName, _Known] = {}
         #: The shape that the last call put in force; the caller sets it back to ``None``.
         self.changed: Relation | None = None
@@ -142,8 +142,8 @@ class PluginRelations:
         if known is not None:
             return known.relation
         columns = None if self._columns_of is None else self._columns_of(*table)
-        layout = tuple(map(self._as_told, columns or ()))
-        key = [column.name for column in columns or () if column.is_key and self._keys_told]
+        layout = tuple(map(self._as_sent, columns or ()))
+        key = [column.name for column in columns or () if column.is_key and self._keys_sent]
         return self._put(table, layout, tuple(key), complete=columns is not None)
 
     def old_kind(self, table: TableName, count: int) -> OldKind:
@@ -155,7 +155,7 @@ class PluginRelations:
     def _put(
         self, table: TableName, layout: Layout, key: tuple[str, ...], *, complete: bool
     ) -> Relation:
-        if len({told.name for told in layout}) != len(layout):
+        if len({column.name for column in layout}) != len(layout):
             raise ProtocolError("Relation", None, "columns of different names")
         known = self._tables[table] = _Known(table, layout, key, complete)
         self.changed = known.relation
@@ -181,12 +181,12 @@ class PluginRelations:
 
     def _catalog(self, table: TableName) -> Layout | None:
         columns = None if self._columns_of is None else self._columns_of(*table)
-        return None if columns is None else tuple(map(self._as_told, columns))
+        return None if columns is None else tuple(map(self._as_sent, columns))
 
     @staticmethod
     def _fit(known: _Known, layout: Layout, updated: bool) -> Fit:
-        index = {told.name: place for place, told in enumerate(known.layout)}
-        positions = tuple(index[told.name] for told in layout)
+        index = {column.name: place for place, column in enumerate(known.layout)}
+        positions = tuple(index[column.name] for column in layout)
         in_order = known.layout == layout
         fit = Fit(known.relation, None if in_order else positions)
         if len(known.fits) >= _MOST_FITS:
@@ -201,20 +201,22 @@ def _covers(layout: Layout, part: Layout, updated: bool) -> bool:
     if not have.issuperset(part):
         return False
     # A column that cannot be TOASTed lacks only because it was dropped.
-    return not updated or not any(told.type_oid in _FIXED_LENGTH for told in have.difference(part))
+    return not updated or not any(
+        column.type_oid in _FIXED_LENGTH for column in have.difference(part)
+    )
 
 
 def _joined(known: _Known | None, part: Layout, updated: bool) -> Layout:
-    """A shape from parts alone: the columns told so far, as they were told last."""
+    """A shape from parts alone: the columns sent so far, as they were sent last."""
     if known is None or known.complete:
         return part
-    told_now = {told.name: told for told in part}
+    sent_now = {column.name: column for column in part}
     before = tuple(
-        told_now.pop(told.name, told)
-        for told in known.layout
-        if told.name in told_now or not (updated and told.type_oid in _FIXED_LENGTH)
+        sent_now.pop(column.name, column)
+        for column in known.layout
+        if column.name in sent_now or not (updated and column.type_oid in _FIXED_LENGTH)
     )
-    return before + tuple(told_now.values())
+    return before + tuple(sent_now.values())
 
 
 #: A row as ``pg_logical_slot_peek_changes()`` returns it: lsn, xid (0: not known), text.
@@ -237,8 +239,8 @@ class PluginCollector:
     #: The plugin, as errors name it.
     plugin: ClassVar[str]
 
-    def __init__(self, columns_of: ColumnsOf | None, as_told: AsTold, *, keys_told: bool) -> None:
-        self._relations = PluginRelations(columns_of, as_told, keys_told=keys_told)
+    def __init__(self, columns_of: ColumnsOf | None, as_sent: AsSent, *, keys_sent: bool) -> None:
+        self._relations = PluginRelations(columns_of, as_sent, keys_sent=keys_sent)
         self._events: list[Event] = []
         self._changes: list[Change] = []
         self._run_size_bytes = 0

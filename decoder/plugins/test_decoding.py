@@ -40,7 +40,7 @@ from typing import ClassVar, Final, Literal
 
 from decoder.events import PreparedCommitted, PreparedRolledBack, TransactionPrepared, Truncation
 from decoder.messages import NOT_SENT, Column, LogicalMessage, Value
-from decoder.plugins.collecting import ColumnsOf, Layout, PluginCollector, TableName, ToldColumn
+from decoder.plugins.collecting import ColumnsOf, Layout, PluginCollector, SentColumn, TableName
 from decoder.plugins.test_decoding_scanner import KIND, Scanner
 from decoder.scalars import LSN, XID
 
@@ -59,9 +59,9 @@ _NO_ROW: Final = " (no-tuple-data)"
 _MOST_TABLES: Final = 20_000
 
 
-def _as_told(column: Column) -> ToldColumn:
+def _as_sent(column: Column) -> SentColumn:
     name = column.type_name
-    return ToldColumn(
+    return SentColumn(
         column.name, None if name is None else without_modifier(name, column.type_oid), 0
     )
 
@@ -81,8 +81,8 @@ class TestDecodingAssembler(PluginCollector):
 
     def __init__(self, *, columns_of: ColumnsOf | None = None) -> None:
         """``columns_of``: asked for the columns of a table first seen in a delete or truncate."""
-        super().__init__(columns_of, _as_told, keys_told=False)
-        self._heads: dict[str, ToldColumn] = {}
+        super().__init__(columns_of, _as_sent, keys_sent=False)
+        self._heads: dict[str, SentColumn] = {}
         self._tables: dict[str, TableName] = {}
         self._takers: dict[str, Callable[[Scanner, int, int], None]] = {
             "table ": self._table,
@@ -115,8 +115,8 @@ class TestDecodingAssembler(PluginCollector):
     def _commits(self, scan: Scanner, lsn: int, xid: int) -> None:
         # Without include-xids the time, if any, stands right here.
         with_xid = not scan.text.startswith(" (", scan.at) and scan.skip(" ")
-        told = scan.number(_XIDS) if with_xid else None
-        self._commit(told, None, lsn, scan.time())
+        sent_xid = scan.number(_XIDS) if with_xid else None
+        self._commit(sent_xid, None, lsn, scan.time())
 
     def _gid_xid_time(self, scan: Scanner, xid: int) -> tuple[str, XID, int | None]:
         gid = scan.quoted_literal()
@@ -127,23 +127,23 @@ class TestDecodingAssembler(PluginCollector):
         return gid, XID(xid), scan.time()
 
     def _prepared(self, scan: Scanner, lsn: int, xid: int) -> None:
-        gid, told, time_us = self._gid_xid_time(scan, xid)
+        gid, sent_xid, time_us = self._gid_xid_time(scan, xid)
         # Not left out when empty: its end will be told, too.
         self._open()
-        transaction = self._ending(told, lsn)
+        transaction = self._ending(sent_xid, lsn)
         transaction.kind, transaction.gid = "prepared", gid
         self._events.append(TransactionPrepared(transaction, gid, None, LSN(lsn), time_us))
 
     def _commit_prepared(self, scan: Scanner, lsn: int, xid: int) -> None:
-        gid, told, time_us = self._gid_xid_time(scan, xid)
+        gid, sent_xid, time_us = self._gid_xid_time(scan, xid)
         self._outside(scan)
-        self._events.append(PreparedCommitted(gid, told, None, self._moved_to(lsn), time_us))
+        self._events.append(PreparedCommitted(gid, sent_xid, None, self._moved_to(lsn), time_us))
 
     def _rollback_prepared(self, scan: Scanner, lsn: int, xid: int) -> None:
-        gid, told, time_us = self._gid_xid_time(scan, xid)
+        gid, sent_xid, time_us = self._gid_xid_time(scan, xid)
         self._outside(scan)
         end_lsn = self._moved_to(lsn)
-        self._events.append(PreparedRolledBack(gid, told, None, end_lsn, None, time_us))
+        self._events.append(PreparedRolledBack(gid, sent_xid, None, end_lsn, None, time_us))
 
     def _outside(self, scan: Scanner) -> None:
         if self._current is not None:
@@ -188,8 +188,8 @@ class TestDecodingAssembler(PluginCollector):
             # The row was there; its values are not in the WAL.
             self._add(lsn, self._relations.named(table), op, None, None, None)
             return
-        told, values = scan.columns()
-        relation = self._relations.whole(table, told)
+        columns, values = scan.columns()
+        relation = self._relations.whole(table, columns)
         if old is None:
             self._add(lsn, relation, op, None, None, values)
             return
@@ -203,8 +203,8 @@ class TestDecodingAssembler(PluginCollector):
         if scan.skip(_NO_ROW):
             self._add(lsn, self._relations.named(table), "D", None, None, None)
             return
-        told, values = scan.columns()
-        fit = self._relations.part(table, told)
+        columns, values = scan.columns()
+        fit = self._relations.part(table, columns)
         kind = self._relations.old_kind(table, len(values))
         self._add(lsn, fit.relation, "D", kind, fit.place(values, NOT_SENT), None)
 

@@ -10,7 +10,7 @@ Source: PostgreSQL, contrib/test_decoding/test_decoding.c.
 from typing import Final
 
 from decoder.messages import UNCHANGED, Value
-from decoder.plugins.collecting import ToldColumn
+from decoder.plugins.collecting import SentColumn
 from decoder.reader import ProtocolError
 from decoder.scalars import us_from_text
 
@@ -39,7 +39,7 @@ KIND: Final = "TestDecoding"
 class Scanner:
     """Reads one row from its beginning to its end. Raises ``ProtocolError`` and nothing else."""
 
-    def __init__(self, text: str, heads: dict[str, ToldColumn]) -> None:
+    def __init__(self, text: str, heads: dict[str, SentColumn]) -> None:
         """``heads`` remembers, over many rows, what ``name[type]:`` says."""
         self.text = text
         self.at = 0
@@ -111,11 +111,11 @@ class Scanner:
         self.at = end
         return int(self.text[start:end])
 
-    def columns(self) -> tuple[tuple[ToldColumn, ...], list[Value]]:
+    def columns(self) -> tuple[tuple[SentColumn, ...], list[Value]]:
         """Columns and their values, up to the end or to ``new-tuple:``."""
         text, size = self.text, len(self.text)
         heads, find = self._heads, self.text.find
-        told: list[ToldColumn] = []
+        columns: list[SentColumn] = []
         values: list[Value] = []
         while self.at < size:
             # What stood before one value reads the same before another: a known
@@ -129,11 +129,11 @@ class Scanner:
                 head = self._head()
             else:
                 self.at = at
-            told.append(head)
+            columns.append(head)
             values.append(self._value())
-        return tuple(told), values
+        return tuple(columns), values
 
-    def _head(self) -> ToldColumn:
+    def _head(self) -> SentColumn:
         """`` name[type]:``, the space before it too."""
         start = self.at
         self.expect(" ")
@@ -141,11 +141,11 @@ class Scanner:
         self.expect("[")
         type_name = self._type()
         self.expect("]:")
-        told = ToldColumn(name, type_name, 0)
+        head = SentColumn(name, type_name, 0)
         if len(self._heads) >= _MOST_HEADS:
             self._heads.clear()
-        self._heads[self.text[start : self.at]] = told
-        return told
+        self._heads[self.text[start : self.at]] = head
+        return head
 
     def _type(self) -> str:
         """A type's name: quotes may hold anything, brackets come only in pairs."""

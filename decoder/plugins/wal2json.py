@@ -61,12 +61,12 @@ from typing import ClassVar, Final, Literal
 
 from decoder.events import Truncation
 from decoder.messages import NOT_SENT, UNCHANGED, Column, OldKind, Value
-from decoder.plugins.collecting import ColumnsOf, Fit, PluginCollector, TableName, ToldColumn
+from decoder.plugins.collecting import ColumnsOf, Fit, PluginCollector, SentColumn, TableName
 from decoder.plugins.wal2json_rows import (
     KIND,
     Object,
     RowReader,
-    ToldRow,
+    SentRow,
     as_written,
     lsn_of,
     message_of,
@@ -80,12 +80,12 @@ from decoder.plugins.wal2json_rows import (
 from decoder.reader import ProtocolError
 
 
-def _as_told(column: Column) -> ToldColumn:
+def _as_sent(column: Column) -> SentColumn:
     name = column.type_name
-    return ToldColumn(column.name, None if name is None else as_written(name), column.type_oid)
+    return SentColumn(column.name, None if name is None else as_written(name), column.type_oid)
 
 
-def _repeats(old: ToldRow, fit: Fit, new_values: list[Value]) -> bool:
+def _repeats(old: SentRow, fit: Fit, new_values: list[Value]) -> bool:
     """Whether the old row says nothing that the new one does not.
 
     Where the server kept no old row, wal2json makes one of the new row's key.
@@ -147,7 +147,7 @@ class Wal2JsonAssembler(PluginCollector):
         """
         if format_version not in (1, 2):
             raise ValueError(f"format_version must be 1 or 2, not {format_version!r}")
-        super().__init__(columns_of, _as_told, keys_told=True)
+        super().__init__(columns_of, _as_sent, keys_sent=True)
         self._format = format_version
         self._reader = RowReader()
         #: Format 1: what the row that began the open transaction said.
@@ -242,8 +242,8 @@ class Wal2JsonAssembler(PluginCollector):
     # Both formats: a row that is read, put into the shape of its table.
 
     def _began(self, row: Object, first_lsn: int, xid: int) -> None:
-        told = number_of(row, "xid")
-        transaction = self._begin(xid if told is None else told, first_lsn)
+        sent_xid = number_of(row, "xid")
+        transaction = self._begin(xid if sent_xid is None else sent_xid, first_lsn)
         # Format 1 tells no ``lsn`` here.
         transaction.final_lsn = lsn_of(row, "lsn")
         transaction.commit_time_us = time_us_of(row)
@@ -256,8 +256,8 @@ class Wal2JsonAssembler(PluginCollector):
         op: Literal["I", "U", "D"],
         table: TableName,
         key: tuple[str, ...],
-        new: ToldRow | None,
-        old: ToldRow | None,
+        new: SentRow | None,
+        old: SentRow | None,
     ) -> None:
         """Add an insert, update or delete; ``key`` is the primary key."""
         if op == "I" and new is not None:

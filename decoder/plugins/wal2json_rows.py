@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, NoReturn
 
 from decoder.messages import LogicalMessage, Value
-from decoder.plugins.collecting import Layout, TableName, ToldColumn
+from decoder.plugins.collecting import Layout, SentColumn, TableName
 from decoder.reader import ProtocolError
 from decoder.scalars import LSN, us_from_text
 
@@ -156,7 +156,7 @@ Object = dict[str, Any]
 RawLayout = tuple[tuple[Any, Any, Any], ...]
 
 
-class ToldRow(NamedTuple):
+class SentRow(NamedTuple):
     """The columns that a row tells, and their values."""
 
     layout: Layout
@@ -169,22 +169,22 @@ class RowReader:
     def __init__(self) -> None:
         self._layouts: dict[RawLayout, Layout] = {}
 
-    def objects(self, columns: object) -> ToldRow:
+    def objects(self, columns: object) -> SentRow:
         """Format 2's ``columns`` or ``identity``."""
         if not isinstance(columns, list):
             raise refused("a list of columns")
         try:
             raw = tuple([(c["name"], c.get("type"), c.get("typeoid")) for c in columns])
-            told = [c["value"] for c in columns]
+            values = [c["value"] for c in columns]
         except (AttributeError, IndexError, KeyError, TypeError):
             raise refused("columns with name and value") from None
-        return self._row(raw, told)
+        return self._row(raw, values)
 
-    def lists(self, part: Object, prefix: str) -> ToldRow:
+    def lists(self, part: Object, prefix: str) -> SentRow:
         """Format 1's ``columnnames`` and its like, or ``keynames`` and its like."""
         names = part.get(prefix + "names")
-        told = part.get(prefix + "values")
-        if not isinstance(names, list) or not isinstance(told, list):
+        values = part.get(prefix + "values")
+        if not isinstance(names, list) or not isinstance(values, list):
             raise refused(f"lists {prefix}names and {prefix}values")
         nothing = [None] * len(names)
         types = part.get(prefix + "types", nothing)
@@ -193,11 +193,11 @@ class RowReader:
             raw = tuple(zip(names, types, oids, strict=True))
         except (TypeError, ValueError):
             raise refused(f"as many types as {prefix}names") from None
-        if len(told) != len(raw):
+        if len(values) != len(raw):
             raise refused(f"as many values as {prefix}names")
-        return self._row(raw, told)
+        return self._row(raw, values)
 
-    def _row(self, raw: RawLayout, told: list[Any]) -> ToldRow:
+    def _row(self, raw: RawLayout, values: list[Any]) -> SentRow:
         try:
             layout = self._layouts.get(raw)
         except TypeError:
@@ -207,22 +207,22 @@ class RowReader:
             if len(self._layouts) >= _MOST_LAYOUTS:
                 self._layouts.clear()
             self._layouts[raw] = layout
-        return ToldRow(
-            layout, [_value(value, column) for value, column in zip(told, layout, strict=True)]
+        return SentRow(
+            layout, [_value(value, column) for value, column in zip(values, layout, strict=True)]
         )
 
 
-def _column(name: Any, type_name: Any, type_oid: Any) -> ToldColumn:
+def _column(name: Any, type_name: Any, type_oid: Any) -> SentColumn:
     if not isinstance(name, str) or not isinstance(type_name, str | None):
         raise refused("names of columns and types as text")
     oid = 0 if type_oid is None else _number(type_oid)
     # Format 2 writes the unsigned oid as a signed number.
     if not -_OIDS < oid < _OIDS:
         raise refused("the oid of a type")
-    return ToldColumn(name, type_name, oid % _OIDS)
+    return SentColumn(name, type_name, oid % _OIDS)
 
 
-def _value(value: Any, column: ToldColumn) -> Value:
+def _value(value: Any, column: SentColumn) -> Value:
     """The server's text: booleans are its ``t`` and ``f``, bytea has its ``\\x`` again."""
     if isinstance(value, str):
         is_bytea = column.type_oid == _BYTEA
@@ -281,9 +281,9 @@ def names_of(columns: object) -> tuple[str, ...]:
     """The names of a primary key: a list of objects in format 2, of texts in format 1."""
     if not isinstance(columns, list):
         raise refused("the primary key as a list")
-    told = [column.get("name") if isinstance(column, dict) else column for column in columns]
-    names = tuple(name for name in told if isinstance(name, str))
-    if len(names) != len(told):
+    listed = [column.get("name") if isinstance(column, dict) else column for column in columns]
+    names = tuple(name for name in listed if isinstance(name, str))
+    if len(names) != len(listed):
         raise refused("the primary key's columns by name")
     return names
 

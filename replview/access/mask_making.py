@@ -82,7 +82,7 @@ def matched_by(rule: Rule) -> list[Matched]:
     return list(found.values())
 
 
-def wished(
+def unsaved_rule(
     *,
     source: str = "",
     table: str = "",

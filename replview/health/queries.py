@@ -38,7 +38,7 @@ class AlertCounts:
 #: other days at once, rather than plan ninety of them four times over on every page.
 READINGS = """
 SELECT s.id,
-       latest.sampled_at, latest.retained_wal_bytes, latest.safe_wal_bytes, told.wal_status,
+       latest.sampled_at, latest.retained_wal_bytes, latest.safe_wal_bytes, present.wal_status,
        CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
             THEN (latest.retained_wal_bytes - older.retained_wal_bytes)
                  / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
@@ -49,7 +49,7 @@ SELECT s.id,
   LEFT JOIN LATERAL (
        SELECT wal_status FROM slot_sample
         WHERE slot_id = s.id AND sampled_at > %(since)s
-        ORDER BY sampled_at DESC LIMIT 1) told ON true
+        ORDER BY sampled_at DESC LIMIT 1) present ON true
   LEFT JOIN LATERAL (
        SELECT * FROM slot_sample
         WHERE slot_id = s.id AND retained_wal_bytes IS NOT NULL

@@ -75,7 +75,7 @@ class PlainCommand(BaseCommand):
         try:
             return super().execute(*args, **options)
         except Problem as error:
-            raise CommandError(str(error.said_at(OPTIONS))) from None
+            raise CommandError(str(error.with_places(OPTIONS))) from None
         except ProgrammingError as error:
             if not isinstance(error.__cause__, psycopg.errors.UndefinedTable):
                 raise

@@ -89,7 +89,7 @@ class _Looking:
 
     def look(self, publications: list[str], max_changes: int, deadline: float) -> Findings:
         """Ever further into the WAL, until everything is seen or a bound is met."""
-        look = self._settled(publications, deadline)
+        server = self._settled(publications, deadline)
         stream = choose(
             self.connection.info.server_version,
             publications,
@@ -98,17 +98,17 @@ class _Looking:
             owned=False,
         )
         arguments = plugin_arguments(self.plugin, stream, self.options)
-        from_lsn = look.slot_lsn("confirmed_flush_lsn")
-        end = look.position
+        from_lsn = server.slot_lsn("confirmed_flush_lsn")
+        end = server.position
         if end % functions.WAL_PAGE_BYTES == 0:
             # It may end within a record, for whose rest the server would wait.
             end = max(LSN(end - functions.WAL_PAGE_BYTES), from_lsn)
         reach = _FIRST_BYTES
         best = Findings(from_lsn, from_lsn, self._unknown())
         while True:
-            begin = max(from_lsn, look.slot_lsn("restart_lsn"))
+            begin = max(from_lsn, server.slot_lsn("restart_lsn"))
             upto = min(LSN(begin + reach), end)
-            found = Findings(from_lsn, upto, self._unknown(), complete=upto >= look.position)
+            found = Findings(from_lsn, upto, self._unknown(), complete=upto >= server.position)
             limit = max_changes * _ROWS_FOR_A_CHANGE + _ROWS_MORE
             wanted = functions.peek(self.slot, arguments, upto_lsn=upto, upto_changes=limit)
             if not self._read(wanted, stream, found, max_changes, limit, deadline):
@@ -123,38 +123,38 @@ class _Looking:
             best = found
             reach *= _MORE_TIMES
 
-    def _settled(self, publications: list[str], deadline: float) -> functions.Look:
+    def _settled(self, publications: list[str], deadline: float) -> functions.ServerState:
         """The slot, once the WAL does not end with a page: there it may end within a record, which
         is flushed a moment later. Where it stays there, the last page is left out, and said to be.
         """
         until = min(deadline, time.monotonic() + _PAGE_SECONDS)
-        look = self._check(publications, deadline)
-        while look.position % functions.WAL_PAGE_BYTES == 0 and time.monotonic() < until:
+        server = self._check(publications, deadline)
+        while server.position % functions.WAL_PAGE_BYTES == 0 and time.monotonic() < until:
             time.sleep(0.05)
-            look = self._check(publications, deadline)
-        return look
+            server = self._check(publications, deadline)
+        return server
 
-    def _check(self, publications: list[str], deadline: float) -> functions.Look:
+    def _check(self, publications: list[str], deadline: float) -> functions.ServerState:
         """What would fail, or tell nothing without a word, before it is tried."""
         asked = [
-            functions.look(self.slot),
+            functions.state_query(self.slot),
             sql.SQL("SELECT pubname FROM pg_catalog.pg_publication"),
         ]
         query = functions.query_string(asked)
         (row,), published = self.queries.run(query, max(deadline, time.monotonic() + 1.0))
-        look = functions.parse_look(row)
-        if look.slot is None:
+        server = functions.parse_state(row)
+        if server.slot is None:
             raise missing(self.slot)
-        if look.slot.get("active_pid") is not None:
+        if server.slot.get("active_pid") is not None:
             raise in_use(self.slot)
-        if look.slot.get("wal_status") == "lost" or look.slot.get("invalidation_reason"):
-            raise lost(self.slot, look.slot.get("invalidation_reason"))
-        if look.slot.get("plugin") != self.plugin:
-            raise _unreadable(self.slot, str(look.slot.get("plugin")))
+        if server.slot.get("wal_status") == "lost" or server.slot.get("invalidation_reason"):
+            raise lost(self.slot, server.slot.get("invalidation_reason"))
+        if server.slot.get("plugin") != self.plugin:
+            raise _unreadable(self.slot, str(server.slot.get("plugin")))
         known = {(name or b"").decode(errors="replace") for (name,) in published}
         if self.plugin == "pgoutput" and not (publications and set(publications) <= known):
             raise _no_publication(publications, known)
-        return look
+        return server
 
     def _read(
         self,

@@ -89,12 +89,12 @@ def _record(op: str) -> dict[str, Any]:
 
 
 def _message(message: LogicalMessage) -> dict[str, Any]:
-    told: dict[str, Any] = {"prefix": message.prefix}
+    fields: dict[str, Any] = {"prefix": message.prefix}
     try:
-        told["content"] = _cut(message.content.decode())
+        fields["content"] = _cut(message.content.decode())
     except UnicodeDecodeError:
-        told["content_base64"] = _cut(base64.b64encode(message.content).decode())
-    return told | {"transactional": message.transactional}
+        fields["content_base64"] = _cut(base64.b64encode(message.content).decode())
+    return fields | {"transactional": message.transactional}
 
 
 def _key(relation: Relation, old: Any, new: Any) -> dict[str, Any] | None:

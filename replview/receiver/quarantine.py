@@ -51,8 +51,8 @@ class Skips:
     def for_transaction(self, xid: int, final_lsn: int | None) -> Skip | None:
         """The decision about this transaction. An xid alone may be another's, after a wrap."""
         for skip in self._skips:
-            told = skip.final_lsn is not None and final_lsn is not None
-            if skip.xid == xid and (not told or skip.final_lsn == final_lsn):
+            both_known = skip.final_lsn is not None and final_lsn is not None
+            if skip.xid == xid and (not both_known or skip.final_lsn == final_lsn):
                 return skip
         return None
 

@@ -72,13 +72,15 @@ def receive(
     if lease is None:
         store.close()
         return False
-    said = {"slot_id": slot_id, "epoch": lease.epoch}
-    log.info("slot %s: taken by %s, epoch %s", slot_id, owner, lease.epoch, extra=said)
+    fields = {"slot_id": slot_id, "epoch": lease.epoch}
+    log.info("slot %s: taken by %s, epoch %s", slot_id, owner, lease.epoch, extra=fields)
     if lease.taken_from:
         say_taken_over(store, lease)
     receiver = Receiver(store, lease, stop, conninfo_of, listeners or Listeners())
     if not run_until_stopped(receiver.run, stop):
-        log.warning("slot %s: what it waits for does not end; left to itself", slot_id, extra=said)
+        log.warning(
+            "slot %s: what it waits for does not end; left to itself", slot_id, extra=fields
+        )
     if stop.is_set() and not receiver.let_go:
         release_in_time(lease)
     return True

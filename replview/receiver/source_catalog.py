@@ -136,8 +136,11 @@ class NamedTables:
         if column.type_name is None or found is None:
             return column
         for known in found.columns:
-            told = column.type_name
-            if known.name == column.name and known.type_name.split("(")[0] == told.split("(")[0]:
+            type_name = column.type_name
+            if (
+                known.name == column.name
+                and known.type_name.split("(")[0] == type_name.split("(")[0]
+            ):
                 return Column(
                     column.name, known.type_oid, known.typmod, column.is_key, known.type_name
                 )

@@ -47,7 +47,7 @@ class Problem(Exception):
         #: ``SlotRequest`` and its like have for it; empty: nothing in particular.
         self.field = field
 
-    def said_at(self, places: Mapping[str, str]) -> Self:
+    def with_places(self, places: Mapping[str, str]) -> Self:
         """The same, with the place in this front (``--tables``) where its field is given."""
         here = self.anew()
         if self.remedy:

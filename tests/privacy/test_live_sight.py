@@ -5,7 +5,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.test import Client
 
-from replview.access.mask_making import add_rule, wished
+from replview.access.mask_making import add_rule, unsaved_rule
 from replview.store.models import MaskRule, Source
 from tests.live.conftest import RecordingPublisher, communicator, connected, store_dsn
 from tests.live.conftest import quiet_feeder as quiet_feeder  # a fixture
@@ -43,7 +43,7 @@ async def test_a_text_is_found_by_who_may_see_it(quiet_feeder: Feeder) -> None:
     assert await _found(feeder, eve, "orders") == [1]
 
     await sync_to_async(add_rule)(
-        wished(table="orders", column="status", when=MaskRule.When.DISPLAY)
+        unsaved_rule(table="orders", column="status", when=MaskRule.When.DISPLAY)
     )
     assert await _found(feeder, admin, "wombat") == []
     assert await _found(feeder, admin, "dingo") == [1]

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from replview.access.mask_making import add_rule, wished
+from replview.access.mask_making import add_rule, unsaved_rule
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -151,7 +151,7 @@ def _searches_find_nothing(looker: Looker, slot) -> None:
 
 def _add_rules(when: str) -> None:
     for table, column, kind in RULES:
-        add_rule(wished(table=table, column=column, type_name=kind, when=when, by="test"))
+        add_rule(unsaved_rule(table=table, column=column, type_name=kind, when=when, by="test"))
 
 
 def test_masked_at_ingest_it_is_nowhere(source, record, caplog, settings) -> None:

@@ -6,7 +6,14 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from replview.access.mask_making import NotARule, add_rule, as_rule, matched_by, remove_rule, wished
+from replview.access.mask_making import (
+    NotARule,
+    add_rule,
+    as_rule,
+    matched_by,
+    remove_rule,
+    unsaved_rule,
+)
 from replview.access.visibility import (
     current_visibility,
     forget,
@@ -57,7 +64,7 @@ def client_of(**account) -> Client:
 
 
 def mask(**words) -> MaskRule:
-    return add_rule(wished(**{"when": "display", "by": "test", **words}))
+    return add_rule(unsaved_rule(**{"when": "display", "by": "test", **words}))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +104,9 @@ def test_a_rule_is_of_its_source_and_ingest_outweighs_display() -> None:
 
 def test_what_masks_everything_is_refused(db) -> None:
     with pytest.raises(NotARule, match="would mask everything"):
-        wished(table="*.*", column="*", when="ingest")
+        unsaved_rule(table="*.*", column="*", when="ingest")
     with pytest.raises(NotARule, match="no source"):
-        wished(source="elsewhere", column="x", when="ingest")
+        unsaved_rule(source="elsewhere", column="x", when="ingest")
 
 
 def test_a_masked_value_is_a_mark_and_null_stays_null(history: History) -> None:
@@ -145,7 +152,7 @@ def test_counts_of_changes_tell_nothing_of_what_is_withheld(history: History) ->
         ["bob", "public.orders", "insert", "the whole row", "5"], [*note_row[:4], "3"],
     ]  # fmt: skip
     assert "tables=public.orders" in seen.rows[0][4].url
-    assert ("withheld", "columns that you may not see") in seen.told
+    assert ("withheld", "columns that you may not see") in seen.reported
     olga = make_user("olga", "viewer", sources=[history.slot.source], tables=["public.others"])
     with use_visibility(visibility_for(olga)):
         seen = read_history_record(job)
@@ -249,7 +256,7 @@ def test_an_admin_looks_at_the_preview_and_adds_the_rule(history: History) -> No
 
 
 def test_a_key_is_named_in_the_preview(history: History) -> None:
-    [found] = matched_by(as_rule(wished(table="orders", column="*", when="ingest")))
+    [found] = matched_by(as_rule(unsaved_rule(table="orders", column="*", when="ingest")))
     assert found.keys == ["id"]
     assert found.version_words == "version 1"
 

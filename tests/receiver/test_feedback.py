@@ -14,7 +14,7 @@ def test_positions_only_move_forward(start: int, stored: list[int]) -> None:
     feedback, seen = Feedback(stored_lsn=start), [start]
     for lsn in stored:
         feedback.stored(lsn)
-        feedback.told(0.0)
+        feedback.reported(0.0)
         seen.append(feedback.confirmed_lsn)
     assert seen == sorted(seen)
     assert feedback.confirmed_lsn <= max([start, *stored])
@@ -22,7 +22,7 @@ def test_positions_only_move_forward(start: int, stored: list[int]) -> None:
 
 def test_the_server_hears_of_us_even_when_nothing_happens() -> None:
     feedback = Feedback(stored_lsn=5)
-    feedback.told(100.0)
+    feedback.reported(100.0)
     assert not feedback.is_due(100.0 + ALIVE_SECONDS / 2, reply_requested=False)
     assert feedback.is_due(100.0 + ALIVE_SECONDS, reply_requested=False)
     assert feedback.is_due(100.0, reply_requested=True)

@@ -48,10 +48,10 @@ def test_the_status_of_a_transaction_begun_after_the_last_that_completed(
             session.execute("BEGIN")
             [xid] = session.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
             xids.append(xid)
-        query = slot_functions.look("none", xids).as_string(me)
+        query = slot_functions.state_query("none", xids).as_string(me)
         raw = me.pgconn.exec_(query.encode())
         row = tuple(raw.get_value(0, column) for column in range(raw.nfields))
 
-        look = slot_functions.parse_look(row)
+        server = slot_functions.parse_state(row)
 
-    assert look.statuses == dict.fromkeys(xids, "in progress")
+    assert server.statuses == dict.fromkeys(xids, "in progress")

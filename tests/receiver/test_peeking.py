@@ -229,7 +229,7 @@ def test_where_the_wal_ends_with_a_page_more_is_waited_for(
         "INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(2, 500) n",
         "INSERT INTO orders VALUES (1)",
     )
-    parsed, seen = functions.parse_look, []
+    parsed, seen = functions.parse_state, []
 
     def at_a_page(row):
         found = parsed(row)
@@ -238,7 +238,7 @@ def test_where_the_wal_ends_with_a_page_more_is_waited_for(
             return found
         return replace(found, position=LSN(found.position // 8192 * 8192))
 
-    monkeypatch.setattr(functions, "parse_look", at_a_page)
+    monkeypatch.setattr(functions, "parse_state", at_a_page)
     found = _look(source, slot)
 
     assert (found["changes"] == 500, found["complete"]) == (complete, complete)

@@ -9,11 +9,13 @@ REFUSED = Problem("no_such_table", "there is no table", "Choose the tables again
 
 
 def test_each_front_says_where_the_field_is_given() -> None:
-    assert str(REFUSED.said_at(OPTIONS)) == "there is no table. Choose the tables again (--tables)"
-    assert REFUSED.said_at(PLACES).remedy == "Choose the tables again (in the step Tables)"
-    assert REFUSED.said_at(KEYS).remedy == "Choose the tables again (tables)"
+    assert (
+        str(REFUSED.with_places(OPTIONS)) == "there is no table. Choose the tables again (--tables)"
+    )
+    assert REFUSED.with_places(PLACES).remedy == "Choose the tables again (in the step Tables)"
+    assert REFUSED.with_places(KEYS).remedy == "Choose the tables again (tables)"
     assert REFUSED.remedy == "Choose the tables again"
 
 
 def test_a_front_without_the_field_says_the_sentence_alone() -> None:
-    assert REFUSED.said_at({}).remedy == REFUSED.remedy
+    assert REFUSED.with_places({}).remedy == REFUSED.remedy

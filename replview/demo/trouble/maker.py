@@ -227,7 +227,7 @@ KINDS: tuple[type[Trouble], ...] = (
     SchemaChange,
     PoisonChange,
 )
-#: How often wishes are read, and how often a heartbeat is given.
+#: How often requests are read, and how often a heartbeat is given.
 _LOOK_SECONDS, _ALIVE_SECONDS = 0.3, 2.0
 #: For all of them to undo what they did; the process manager has more patience than that.
 _STOP_SECONDS = 12.0

@@ -41,17 +41,17 @@ def work_off(stop: threading.Event) -> int:
 def carry_out(step: Step, stop: threading.Event) -> bool:
     """One slice: written, counted, compared, the mark moved; else the mark tells why not."""
     try:
-        status, told = _written(step, stop)
+        status, result = _written(step, stop)
     except OSError as error:
         archive.fail(step, f"the job cannot be started: {error.strerror}", "See the data folder")
         return False
     if stop.is_set() and status != 0:
         return False
     if status != 0:
-        problem = str(told.get("problem") or f"the job ended with status {status}")
-        archive.fail(step, problem, str(told.get("remedy") or f"See {log_path()}"))
+        problem = str(result.get("problem") or f"the job ended with status {status}")
+        archive.fail(step, problem, str(result.get("remedy") or f"See {log_path()}"))
         return False
-    through, there = int(told["through_seq"]), _counts(told)
+    through, there = int(result["through_seq"]), _counts(result)
     here = archive.counts_of(step.incarnation_id, step.after_seq, through)
     if short := archive.difference(here, there):
         archive.fail(
@@ -61,14 +61,14 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
             "again; if that does not help, report it",
         )
         return False
-    moved = archive.move(step, through, there, int(told["bytes"]))
-    for folder, why in told.get("opened", ()) if moved else ():
+    moved = archive.move(step, through, there, int(result["bytes"]))
+    for folder, why in result.get("opened", ()) if moved else ():
         archive.tell_of_root(step, str(folder), str(why))
     return moved
 
 
 def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
-    """The job's exit status, and what it said. Raises ``OSError``."""
+    """The job's exit status and its result. Raises ``OSError``."""
     folder = log_path().parent
     folder.mkdir(parents=True, exist_ok=True)
     if log_path().exists() and log_path().stat().st_size > _LOG_BYTES:
@@ -78,9 +78,9 @@ def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]
     environment = {"REPLVIEW_STORE_URL": store_conninfo()}
     # A job whose worker was killed may still be writing into the one before.
     output.unlink(missing_ok=True)
-    with output.open("wb") as said:
+    with output.open("wb") as results:
         job = JobProcess.start(
-            [str(order)], log=log_path(), module=MODULE, environment=environment, output=said
+            [str(order)], log=log_path(), module=MODULE, environment=environment, output=results
         )
     try:
         while (status := job.wait(_LOOK_SECONDS)) is None:
@@ -91,10 +91,10 @@ def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]
     if status is None:
         return _STOPPED, {}
     try:
-        told = orjson.loads(output.read_bytes())
+        result = orjson.loads(output.read_bytes())
     except orjson.JSONDecodeError:
-        told = {}
-    return status, told
+        result = {}
+    return status, result
 
 
 def log_path() -> Path:
@@ -114,9 +114,9 @@ def _slice(step: Step) -> dict[str, Any]:
     }
 
 
-def _counts(told: Mapping[str, Any]) -> Counts:
-    changes = {(oid, operation): number for oid, operation, number in told["changes"]}
-    return Counts(int(told["transactions"]), changes)
+def _counts(result: Mapping[str, Any]) -> Counts:
+    changes = {(oid, operation): number for oid, operation, number in result["changes"]}
+    return Counts(int(result["transactions"]), changes)
 
 
 #: A crash leaves files and no moved mark: the next finds the slice and goes on with the same ends.

@@ -130,17 +130,19 @@ def sentence(slot: Slot, rows: list[BaselineRow]) -> dict[str, str]:
         first, tail = reading[0], more if waiting else ""
         if first.baseline.lsn is None:
             cause = f"Its snapshot waits for the transactions that are open{tail}."
-            return _said("unknown", f"About to read {first.name}.", cause)
-        return _said("unknown", f"Reading {first.name}.", f"{first.rows} rows so far{tail}.")
+            return _sentence("unknown", f"About to read {first.name}.", cause)
+        return _sentence("unknown", f"Reading {first.name}.", f"{first.rows} rows so far{tail}.")
     if waiting:
         return _waiting_sentence(slot, waiting)
     if rows and rows[0].baseline.state == Baseline.State.FAILED:
         cause = rows[0].baseline.problem_cause
-        return _said("look", f"No baseline of {rows[0].name}.", f"{cause[:1].upper()}{cause[1:]}.")
+        return _sentence(
+            "look", f"No baseline of {rows[0].name}.", f"{cause[:1].upper()}{cause[1:]}."
+        )
     if done:
         title = f"{plural(len(done), 'table has', 'tables have')} a baseline."
-        return _said("ok", title, "The rows of each are in the record, as of one position.")
-    return _said(
+        return _sentence("ok", title, "The rows of each are in the record, as of one position.")
+    return _sentence(
         "idle",
         "No table of this slot has a baseline.",
         "What a row was before its first recorded change is unknown without one.",
@@ -151,14 +153,14 @@ def sentence(slot: Slot, rows: list[BaselineRow]) -> dict[str, str]:
 def _waiting_sentence(slot: Slot, waiting: list[BaselineRow]) -> dict[str, str]:
     title = f"{plural(len(waiting), 'table waits', 'tables wait')} to be read."
     if slot.incarnation_id is None:
-        return _said("look", title, "The slot was never connected: its record begins first.")
+        return _sentence("look", title, "The slot was never connected: its record begins first.")
     if any(row.unclaimed for row in waiting):
         cause = "No worker has begun: none is running, or it reads another table of this source."
-        return _said("look", title, cause, "see that replview up runs.")
-    return _said("unknown", title, "It begins within a second or two.")
+        return _sentence("look", title, cause, "see that replview up runs.")
+    return _sentence("unknown", title, "It begins within a second or two.")
 
 
-def _said(level: str, title: str, cause: str, following: str = "") -> dict[str, str]:
+def _sentence(level: str, title: str, cause: str, following: str = "") -> dict[str, str]:
     return {"level": level, "title": title, "cause": cause, "next": following}
 
 

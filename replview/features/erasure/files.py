@@ -51,9 +51,9 @@ def homes_of(slot: Slot) -> list[tuple[str, str]]:
     renamed = SlotEvent.objects.filter(slot=slot, detail__act="rename").order_by("pk")
     for former, message in renamed.values_list("detail__former", "message"):
         # The log of an earlier version says it in its sentence alone.
-        said = _RENAMED.match(message)
-        if former or said:
-            named.append((former or said[1], slot.name))  # type: ignore[index]
+        renamed_in_text = _RENAMED.match(message)
+        if former or renamed_in_text:
+            named.append((former or renamed_in_text[1], slot.name))  # type: ignore[index]
     return list(dict.fromkeys([(slot.source.name, slot.name), *named]))
 
 

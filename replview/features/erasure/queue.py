@@ -116,10 +116,8 @@ def _key(name: str, table: TableRows, text: str) -> dict[str, str | None]:
 
 def digest(table: str, key: Mapping[str, str | None]) -> str:
     """Tells, to whoever has the instance's secret key and this row's key, that it was erased."""
-    told = orjson.dumps([table, sorted(key.items())])
-    made = hmac.new(
-        hashlib.sha256(_PURPOSE + settings.SECRET_KEY.encode()).digest(), told, "sha256"
-    )
+    row = orjson.dumps([table, sorted(key.items())])
+    made = hmac.new(hashlib.sha256(_PURPOSE + settings.SECRET_KEY.encode()).digest(), row, "sha256")
     return made.hexdigest()[:32]
 
 
@@ -186,8 +184,8 @@ def request(erasure_request: ErasureRequest, *, by: str, how: str) -> Erasure:
 
 def plan_of(row: Erasure) -> dict[str, Any]:
     """Keys and spans. Raises ``SecretKeyChanged``."""
-    told: dict[str, Any] = orjson.loads(unseal(row.sealed_plan))
-    return told
+    plan: dict[str, Any] = orjson.loads(unseal(row.sealed_plan))
+    return plan
 
 
 def keep_plan(row: Erasure, plan: Mapping[str, Any]) -> bool:

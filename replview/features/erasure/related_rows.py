@@ -50,8 +50,8 @@ def filters_naming(slot: Slot, table: str, keys: Collection[Key]) -> set[int]:
         words = dict(parse_qsl(row.query))
         if words.get("slot") not in (None, str(slot)):
             continue
-        said = [text for name, text in words.items() if name not in ("slot", "tables", "table")]
-        other = " ".join([row.name, *said])
+        values = [text for name, text in words.items() if name not in ("slot", "tables", "table")]
+        other = " ".join([row.name, *values])
         of_table = table in (words.get("tables", ""), words.get("table", table))
         if any(text in other.casefold() for text in telling) or (
             of_table and _names_key(words, keys, texts)

@@ -147,9 +147,9 @@ class Act:
         beside[related_rows.TEXTS] = sum(text in naming for _, text in texts)
         if self.actor:
             beside["transactions of the actor"] = erased_actor.count(self.slot, self.actor)
-        for url, told in self._asked_roots():
-            self._step(f"looking into {told['what']}")
-            reach(told, lambda url=url, told=told: self._look_into(url, told))  # type: ignore[misc]
+        for url, root in self._asked_roots():
+            self._step(f"looking into {root['what']}")
+            reach(root, lambda url=url, root=root: self._look_into(url, root))  # type: ignore[misc]
         return {**tally.to_json(), "beside": {name: n for name, n in beside.items() if n}}
 
     def erase_store(self) -> dict[str, Any]:
@@ -186,17 +186,17 @@ class Act:
         return related_rows.clear_texts(self.slot, self._texts, new)
 
     def erase_roots(self) -> list[RootState]:
-        """File by file; a root that cannot be reached is told of, and the others go on. Gives
+        """File by file; a root that cannot be reached is reported, and the others go on. Gives
         those that are left.
         """
         # An export may have begun since, and have read what was not erased yet.
         self.roots = {**roots_of(self.slot, self.row), **self.roots}
-        for url, told in self._asked_roots():
-            self._step(f"erasing from {told['what']}")
-            done = reach(told, lambda url=url, told=told: self._erase_from(url, told))  # type: ignore[misc]
-            told["done"] = done
+        for url, root in self._asked_roots():
+            self._step(f"erasing from {root['what']}")
+            done = reach(root, lambda url=url, root=root: self._erase_from(url, root))  # type: ignore[misc]
+            root["done"] = done
             erasing.rows.beat(self.row, roots=list(self.roots.values()))
-        return [told for _, told in self._asked_roots() if not told["done"]]
+        return [root for _, root in self._asked_roots() if not root["done"]]
 
     def wait_for_readers(self) -> str:
         """Until those end that may have read what is erased now; else which do not."""

@@ -93,12 +93,12 @@ class ExportProcess:
         with self._job.process.stdout as lines:
             for line in lines:
                 with contextlib.suppress(orjson.JSONDecodeError):
-                    said = orjson.loads(line)
-                    if not isinstance(said, dict):
+                    message = orjson.loads(line)
+                    if not isinstance(message, dict):
                         continue
-                    self.last = said
-                    if "rows" in said:
-                        self.progress = said
+                    self.last = message
+                    if "rows" in message:
+                        self.progress = message
 
 
 def order_path(export_id: int) -> Path:
@@ -118,7 +118,7 @@ _COLUMNS = {
 #: Files that a finished export names; the manifest beside them names all.
 _MOST_FILES = 2_000
 
-Told = Callable[[Mapping[str, Any]], None]
+OnProgress = Callable[[Mapping[str, Any]], None]
 
 
 class Wakes(Protocol):
@@ -128,8 +128,10 @@ class Wakes(Protocol):
         """An export went on or ended."""
 
 
-def carry_out(row: Export, wakes: Wakes, stop: threading.Event, told: Told | None = None) -> None:
-    """Do what was claimed, and keep what became of it; ``told`` hears of progress too."""
+def carry_out(
+    row: Export, wakes: Wakes, stop: threading.Event, on_progress: OnProgress | None = None
+) -> None:
+    """Do what was claimed, and keep what became of it; ``on_progress`` is called on the way."""
     end_leftover(row, str(order_path(row.pk)))
     try:
         policy = read_policy()
@@ -145,7 +147,7 @@ def carry_out(row: Export, wakes: Wakes, stop: threading.Event, told: Told | Non
     after = After.ENDED
     try:
         rows.beat(row, worker=worker(), job_pid=job.pid, log_path=str(job.log_path))
-        after = _follow(job, row, wakes, stop, told)
+        after = _follow(job, row, wakes, stop, on_progress)
         if after is After.STOPPED and row.requested_how == Export.How.COMMAND:
             # Nobody else goes on with it.
             rows.cancel(row.pk)
@@ -160,8 +162,9 @@ def carry_out(row: Export, wakes: Wakes, stop: threading.Event, told: Told | Non
 
 
 def _follow(
-    job: ExportProcess, row: Export, wakes: Wakes, stop: threading.Event, told: Told | None
-) -> After:
+    job: ExportProcess, row: Export, wakes: Wakes, stop: threading.Event,
+    on_progress: OnProgress | None,
+) -> After:  # fmt: skip
     known: Mapping[str, Any] = {}
 
     def news() -> Mapping[str, Any] | None:
@@ -173,14 +176,14 @@ def _follow(
 
     def stored() -> None:
         wakes.export_changed(row.pk)
-        if told is not None:
-            told(known)
+        if on_progress is not None:
+            on_progress(known)
 
     return follow(rows, row, job.wait, stop, news, stored)
 
 
 def _conclude(job: ExportProcess, row: Export, wakes: Wakes) -> None:
-    """Keep what the job said last."""
+    """Keep the job's last message."""
     manifest = job.last.get("manifest")
     if job.status == 0 and isinstance(manifest, dict):
         files = manifest["files"]

@@ -280,10 +280,10 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
 
 
 def _ready_words(outlook: Outlook) -> str:
-    told = outlook.estimate
-    time = age_words(max(told.seconds, 1.0))
+    estimate = outlook.estimate
+    time = age_words(max(estimate.seconds, 1.0))
     size = bytes_words(outlook.size_bytes)
-    rows = f"{count_words(told.rows)} row{'' if told.rows == 1 else 's'}"
+    rows = f"{count_words(estimate.rows)} row{'' if estimate.rows == 1 else 's'}"
     return f"Ready: {rows}, about {size} and {time}."
 
 

@@ -95,8 +95,8 @@ def _sentence(row: Export) -> Sentence:
         return Sentence(level="idle", title="Waiting for a worker,", cause=f"{by}.")
     if row.state == Export.State.RUNNING:
         left = "" if row.seconds_left is None else f", about {age_words(row.seconds_left)} left"
-        told = "reading" if row.rows is None else f"{rows} rows"
-        title = f"Exporting: {told}{left}."
+        progress = "reading" if row.rows is None else f"{rows} rows"
+        title = f"Exporting: {progress}{left}."
         return Sentence(level="idle", title=title, cause=f"{by.capitalize()}.")
     if row.state == Export.State.DONE:
         size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"

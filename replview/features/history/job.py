@@ -52,11 +52,11 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
         # What it wrote so far is of no use to anybody.
         end_leftover(row, f"--output={row.output}\0")
         shutil.rmtree(row.output, ignore_errors=True)
-    said = log_folder() / f"history-{row.pk}.out"
+    results_path = log_folder() / f"history-{row.pk}.out"
     try:
         _check(row)
         output = _new_output(row)
-        job = _start(row, output, said)
+        job = _start(row, output, results_path)
     except Refused as refused:
         rows.fail(row, refused.cause, refused.remedy)
         return
@@ -72,10 +72,10 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
     finally:
         job.end()
         if after is After.ENDED:
-            kept = _conclude(job, row, said)
+            kept = _conclude(job, row, results_path)
         if not kept:
             shutil.rmtree(output, ignore_errors=True)
-        said.unlink(missing_ok=True)
+        results_path.unlink(missing_ok=True)
     if after is After.STOPPED:
         rows.give_back(row)
 
@@ -112,26 +112,26 @@ def arguments(row: HistoryJob, output: Path) -> list[str]:
     return [*found, f"--output={output}", f"--limit={ROWS_KEPT}", "--json", f"--spark={spark}"]
 
 
-def _start(row: HistoryJob, output: Path, said: Path) -> JobProcess:
+def _start(row: HistoryJob, output: Path, results_path: Path) -> JobProcess:
     log_folder().mkdir(parents=True, exist_ok=True)
-    with said.open("wb") as results:
+    with results_path.open("wb") as results:
         words = arguments(row, output)
         # It reads files alone: where the store is, it need not know.
         hidden = {"REPLVIEW_STORE_URL": ""}
-        log_path = said.with_suffix(".log")
+        log_path = results_path.with_suffix(".log")
         return JobProcess.start(words, log=log_path, environment=hidden, output=results)
 
 
-def _conclude(job: JobProcess, row: HistoryJob, said: Path) -> bool:
-    """Keep what the job said; whether its files are to be kept, too."""
-    told: dict[str, Any] = {}
+def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
+    """Keep the job's result; whether its files are to be kept, too."""
+    result: dict[str, Any] = {}
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
-        if said.stat().st_size <= _MOST_BYTES:
-            told = orjson.loads(said.read_bytes())
+        if results_path.stat().st_size <= _MOST_BYTES:
+            result = orjson.loads(results_path.read_bytes())
     status = job.process.returncode
-    if status == 0 and "rows" in told:
-        return rows.finish(row, result=_bounded(told))
-    cause, remedy = str(told.get("problem") or ""), str(told.get("remedy") or "")
+    if status == 0 and "rows" in result:
+        return rows.finish(row, result=_bounded(result))
+    cause, remedy = str(result.get("problem") or ""), str(result.get("remedy") or "")
     if not cause:
         cause, remedy = silent_end(status, "gave no result")
     log.warning("history job %s: %s", row.pk, cause)
@@ -139,9 +139,9 @@ def _conclude(job: JobProcess, row: HistoryJob, said: Path) -> bool:
     return False
 
 
-def _bounded(told: Mapping[str, Any]) -> dict[str, Any]:
-    rows = [[_cell(value) for value in row] for row in told["rows"][:ROWS_KEPT]]
-    return {**told, "rows": rows}
+def _bounded(result: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [[_cell(value) for value in row] for row in result["rows"][:ROWS_KEPT]]
+    return {**result, "rows": rows}
 
 
 def _cell(value: Any) -> Any:

@@ -59,8 +59,8 @@ class HistoryRecord:
     more: bool = False
     #: Why the rows may not be the whole truth.
     reasons: list[str] = field(default_factory=list)
-    #: What else the job told.
-    told: list[tuple[str, str]] = field(default_factory=list)
+    #: What else the job reported.
+    reported: list[tuple[str, str]] = field(default_factory=list)
     again_url: str = ""
 
 
@@ -82,7 +82,7 @@ def read_history_record(row: HistoryJob) -> HistoryRecord:
         rows=rows,
         more=bool(result.get("more")),
         reasons=[str(reason) for reason in result.get("reasons") or []],
-        told=[(name, text_of(value) or "unknown") for name, value in _told(result)],
+        reported=[(name, text_of(value) or "unknown") for name, value in _reported(result)],
         again_url=history_url({"job": row.job, "root": row.root, **row.words}),
     )
 
@@ -97,10 +97,10 @@ def _seen(
     columns = [str(name) for name in result.get("columns") or []]
     if row.job == COUNTS:
         shown = shown_counts(columns, result["rows"], of)
-        said = dict(result.get("told") or {})
+        reported = dict(result.get("told") or {})
         if len(shown) < len(result["rows"]):
-            said["withheld"] = "columns that you may not see"
-        return {**result, "rows": shown, "told": said}
+            reported["withheld"] = "columns that you may not see"
+        return {**result, "rows": shown, "told": reported}
     if not table:
         return result
     if not of.hides(table):
@@ -168,7 +168,7 @@ def _seconds(row: HistoryJob) -> float | None:
     return (end - row.started_at).total_seconds()
 
 
-def _told(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _reported(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Maps within it by their own names."""
     found: list[tuple[str, Any]] = []
     for name, value in dict(result.get("told") or {}).items():

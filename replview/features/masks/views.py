@@ -17,7 +17,7 @@ from replview.access.mask_making import (
     as_rule,
     matched_by,
     remove_rule,
-    wished,
+    unsaved_rule,
 )
 from replview.access.page import ADMIN, Nav, page
 from replview.access.rights import Role
@@ -114,7 +114,7 @@ def sentence(rules: list[RuleView]) -> dict[str, Any]:
     }
 
 
-#: Boxes of the form, by the names ``wished`` knows them by.
+#: Boxes of the form, by the names ``unsaved_rule`` knows them by.
 _BOXES = {"source": "source", "table": "table", "column": "column", "type": "type_name",
           "when": "when", "note": "note"}  # fmt: skip
 
@@ -126,7 +126,7 @@ def masks(request: HttpRequest) -> HttpResponse:
     require(request, Role.ADMIN)
     if request.method == "POST":
         try:
-            rule = _wished(request, request.POST)
+            rule = _typed_rule(request, request.POST)
         except NotARule as error:
             return _show(request, request.POST, error)
         add_rule(rule, user=request.user)
@@ -155,7 +155,7 @@ def _show(request: HttpRequest, typed: QueryDict, error: NotARule | None = None)
     page["values"]["when"] = page["values"]["when"] or MaskRule.When.INGEST
     if error is None and any(typed.get(box) for box in ("table", "column", "type")):
         try:
-            page["preview"] = rule_view(_wished(request, typed))
+            page["preview"] = rule_view(_typed_rule(request, typed))
         except NotARule as refused:
             error = refused
     if error is not None:
@@ -163,7 +163,7 @@ def _show(request: HttpRequest, typed: QueryDict, error: NotARule | None = None)
     return render(request, "masks/masks.html", page, status=422 if error else 200)
 
 
-def _wished(request: HttpRequest, typed: QueryDict) -> MaskRule:
+def _typed_rule(request: HttpRequest, typed: QueryDict) -> MaskRule:
     words = {name: typed.get(box, "") for box, name in _BOXES.items()}
     words["when"] = words["when"] or MaskRule.When.INGEST
-    return wished(**words, by=request.user.get_username())
+    return unsaved_rule(**words, by=request.user.get_username())

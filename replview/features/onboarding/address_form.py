@@ -225,7 +225,7 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
             facts = read_server_facts(connection)
     except SourceProblem as error:
-        form.trouble(error.said_at(PLACES))
+        form.trouble(error.with_places(PLACES))
         return None
     except (DSNError, SecretKeyChanged) as error:
         text = str(error)

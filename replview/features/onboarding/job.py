@@ -331,8 +331,8 @@ def _watch(work: Work, wakes: Publisher) -> None:
             SourceDraft.objects.filter(pk=draft.pk).update(slot=slot)
             work.step("store", "done")
             statements = [str(step) for step in plan.statements]
-            told = {"act": "watch", "statements": statements}
-            _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=told)
+            details = {"act": "watch", "statements": statements}
+            _note(work, "changed_slot", str(slot), source_id=slot.source_id, details=details)
             work.over = lambda: drafts.seen_seconds_ago(draft) > UNWATCHED_SECONDS
             watching.receive(slot, work.stop)
     finally:

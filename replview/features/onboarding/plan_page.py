@@ -83,7 +83,7 @@ def review(draft: SourceDraft) -> Review:
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             return _of(make_plan(connection, slot_request))
     except SourceProblem as error:
-        return Review(trouble=error.said_at(PLACES))
+        return Review(trouble=error.with_places(PLACES))
     except (DSNError, SecretKeyChanged) as error:
         return Review(trouble=SourceProblem("bad_dsn", str(error), "Enter the address again"))
 
@@ -139,7 +139,7 @@ class Line:
     sql: str
     level: str
     word: str
-    said: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)

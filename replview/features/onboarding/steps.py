@@ -150,7 +150,7 @@ def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResp
             try:
                 return view(request, draft)
             except SourceProblem as error:
-                return _unreadable(request, draft, name, error.said_at(PLACES))
+                return _unreadable(request, draft, name, error.with_places(PLACES))
             except (DSNError, SecretKeyChanged) as error:
                 trouble = SourceProblem("bad_dsn", str(error), "Enter the address again")
                 return _unreadable(request, draft, name, trouble)

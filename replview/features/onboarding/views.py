@@ -68,8 +68,8 @@ def start(request: HttpRequest) -> HttpResponse:
     """Three ways to begin, and what was begun before."""
     begun = [(draft, steps.KINDS[Kind(draft.kind)], _goes_on(draft))
              for draft in drafts.unfinished(request.user)]  # fmt: skip
-    told = next((word for word in ("expired", "left", "remains") if word in request.GET), "")
-    page = {"begun": begun, "told": told, "may_add": True}
+    notice = next((word for word in ("expired", "left", "remains") if word in request.GET), "")
+    page = {"begun": begun, "notice": notice, "may_add": True}
     return render(request, "onboarding/start.html", page)
 
 

@@ -164,10 +164,10 @@ def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     preset(form, request.GET)
     status = 200
     if request.method == "POST" and not page["refusal"]:
-        wish = read_form(form, request.POST)
-        if wish is not None:
+        answers = read_form(form, request.POST)
+        if answers is not None:
             by = request.user.get_username()
-            found = peeks.request(source, slot_name, by=by, **wish)
+            found = peeks.request(source, slot_name, by=by, **answers)
             note(Action.VIEWED_ROWS, subject=f"what waits in {slot_name}", source_id=source.pk)
             return redirect("peek", peek_id=found.pk)
         status = 422

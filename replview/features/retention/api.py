@@ -60,20 +60,20 @@ def store(request: HttpRequest) -> dict[str, Any]:
         "bytes_per_day": None if rate is None else rate.bytes_per_day,
         "days_left": found.days_left(rate),
         "days_left_at_last_day": found.days_left(found.day),
-        "slots": [_kept(told) for told in slot_forecasts()],
+        "slots": [_kept(forecast) for forecast in slot_forecasts()],
     }
 
 
-def _kept(told: SlotForecast) -> dict[str, Any]:
-    days = days_of(told.slot.pk)
+def _kept(forecast: SlotForecast) -> dict[str, Any]:
+    days = days_of(forecast.slot.pk)
     return {
-        "slot": str(told.slot),
-        "keep_for_days": told.slot.keep_for_days,
-        "keep_at_most_bytes": told.slot.keep_at_most_bytes,
-        "store_bytes": told.store_bytes,
+        "slot": str(forecast.slot),
+        "keep_for_days": forecast.slot.keep_for_days,
+        "keep_at_most_bytes": forecast.slot.keep_at_most_bytes,
+        "store_bytes": forecast.store_bytes,
         "first_day": days[0].day if days else None,
-        "bytes_per_day": told.bytes_per_day,
-        "levels_off_bytes": told.levels_off_bytes,
-        "days_left": told.days_left,
-        "stuck": told.stuck,
+        "bytes_per_day": forecast.bytes_per_day,
+        "levels_off_bytes": forecast.levels_off_bytes,
+        "days_left": forecast.days_left,
+        "stuck": forecast.stuck,
     }

@@ -86,10 +86,10 @@ def page_of(
     size = store.budget_bytes
     slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
     begins, full = kept_since(reading_session()), forecast()
-    told = {one.slot.pk: one for one in slot_forecasts()}
+    forecasts = {one.slot.pk: one for one in slot_forecasts()}
     return StorePage(
         forecast=full,
-        slots=[told[slot.pk] for slot in slots if slot.pk in told],
+        slots=[forecasts[slot.pk] for slot in slots if slot.pk in forecasts],
         how=how_words(all_alike()),
         store=store,
         level=_level(store, full),

@@ -119,7 +119,7 @@ def _ask(slot: Slot) -> None:
         # Nothing was dropped, or it is seen to be gone the next time; the text may name a host.
         log.warning("budget of slot %s: not enforced (%s)", slot.pk, type(error).__name__)
     except Exception:
-        log.exception("enforcing the budget of slot %s failed", slot.pk, extra=_said(slot))
+        log.exception("enforcing the budget of slot %s failed", slot.pk, extra=_log_fields(slot))
     finally:
         with _lock:
             _asked.discard(slot.pk)
@@ -169,11 +169,11 @@ def _is_known(connection: Connection, slot: Slot, found: BudgetedSlot) -> bool:
     known = (
         incarnation.system_identifier if incarnation is not None else slot.source.system_identifier
     )
-    told = read_server_facts(connection).system_identifier
-    if told is None or known in (None, "unknown"):
+    identifier = read_server_facts(connection).system_identifier
+    if identifier is None or known in (None, "unknown"):
         slot.refresh_from_db(fields=["checkpoint_lsn"])
         return slot.checkpoint_lsn is not None and found.confirmed_flush_lsn <= slot.checkpoint_lsn
-    return told == known
+    return identifier == known
 
 
 def _released(connection: Connection, slot: Slot) -> bool:
@@ -204,7 +204,9 @@ def _say_dropped(slot: Slot, first: BudgetedSlot, dropped: BudgetedSlot) -> None
         "confirmed_flush_lsn": str(dropped.confirmed_flush_lsn),
     }
     slot_control.say_dropped(slot, cause, _remedy(slot), detail)
-    log.warning("slot %s: dropped on its source at its WAL budget", slot.pk, extra=_said(slot))
+    log.warning(
+        "slot %s: dropped on its source at its WAL budget", slot.pk, extra=_log_fields(slot)
+    )
 
 
 def _cause(slot: Slot, retained_bytes: int | None) -> str:
@@ -223,6 +225,6 @@ def _remedy(slot: Slot) -> str:
     )
 
 
-def _said(slot: Slot) -> dict[str, object]:
+def _log_fields(slot: Slot) -> dict[str, object]:
     """For logs in JSON."""
     return {"slot_id": slot.pk, "slot": slot.name, "source": slot.source.name}

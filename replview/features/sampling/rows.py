@@ -136,8 +136,8 @@ def _store_subscriptions(
     if set(former) - set(subscriptions):
         known.exclude(name__in=subscriptions).filter(gone_at=None).update(gone_at=at)
     for name, facts in subscriptions.items():
-        told = facts | {"failed_at": _failed_at(former.get(name) or {}, facts, at)}
-        defaults = {"facts": told, "last_seen_at": at, "gone_at": None}
+        stored = facts | {"failed_at": _failed_at(former.get(name) or {}, facts, at)}
+        defaults = {"facts": stored, "last_seen_at": at, "gone_at": None}
         WatchedSubscription.objects.update_or_create(
             source_id=source_id, name=name, defaults=defaults
         )

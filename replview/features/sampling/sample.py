@@ -199,13 +199,13 @@ def sample_source(source: Source, kept: KeptConnections | None = None) -> Source
     connections = kept or KeptConnections()
     began = time.monotonic()
     try:
-        return store(source, look_at(source, connections), time.monotonic() - began)
+        return store(source, read_source(source, connections), time.monotonic() - began)
     finally:
         if kept is None:
             connections.close()
 
 
-def look_at(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
+def read_source(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
     """What the source tells, or what keeps us from it; nothing is stored, nor the store asked."""
     try:
         conninfo = full_conninfo(source)
@@ -250,7 +250,7 @@ def _itself(seen: Seen) -> dict[str, Any]:
 
 def _facts(facts: ServerFacts) -> dict[str, Any]:
     """The source's row; an identity that may not be read is left as it was."""
-    told: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "server_version": facts.version,
         "encoding": facts.encoding,
         "in_recovery": facts.in_recovery,
@@ -260,14 +260,14 @@ def _facts(facts: ServerFacts) -> dict[str, Any]:
         "problem_remedy": "",
     }
     if facts.system_identifier is not None:
-        told |= {"system_identifier": facts.system_identifier, "timeline": facts.timeline}
-    return told
+        columns |= {"system_identifier": facts.system_identifier, "timeline": facts.timeline}
+    return columns
 
 
 def _store_trouble(source: Source, trouble: SourceProblem, took_seconds: float) -> SourceProblem:
-    if source.problem_code != trouble.code:  # said once, not every five seconds
-        said = {"source": source.name, "problem": trouble.code}
-        log.warning("source %s: %s", source.name, trouble.cause, extra=said)
+    if source.problem_code != trouble.code:  # logged once, not every five seconds
+        fields = {"source": source.name, "problem": trouble.code}
+        log.warning("source %s: %s", source.name, trouble.cause, extra=fields)
     store_unreachable(source.pk, took_seconds)
     store_source(
         source.pk,

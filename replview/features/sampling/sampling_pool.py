@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 from replview.catalog.connection_cache import KeptConnections
 from replview.catalog.problems import SourceProblem
-from replview.features.sampling.sample import Seen, look_at, store
+from replview.features.sampling.sample import Seen, read_source, store
 from replview.store import instance_settings
 from replview.store.connecting import lasting_connection, orm_connection
 from replview.store.models import Source
@@ -79,7 +79,7 @@ class Rounds:
         """In a thread: ask the source, and hand on what it told."""
         began = time.monotonic()
         try:
-            seen = look_at(source, self._kept)
+            seen = read_source(source, self._kept)
         except Exception:
             log.exception("looking at source %s failed", source.name, extra={"source": source.name})
             self._end(source, done)
@@ -109,8 +109,8 @@ class Rounds:
             store(source, seen, took_seconds)
             self._sampled(source.pk)
         except Exception:
-            said = {"source": source.name}
-            log.exception("sampling source %s failed", source.name, extra=said)
+            fields = {"source": source.name}
+            log.exception("sampling source %s failed", source.name, extra=fields)
         finally:
             self._end(source, done)
 

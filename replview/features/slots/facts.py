@@ -260,8 +260,8 @@ def _consumer(server: ServerSlot) -> Fact:
     who = server.text("application_name") or f"pid {server.text('active_pid') or 'unknown'}"
     address = server.text("client_addr")
     began = server.moment("backend_start")
-    said = [f"from {address}" if address else "", "since" if began else ""]
-    return Fact(name=name, text=who, note=", ".join(word for word in said if word), at=began)
+    notes = [f"from {address}" if address else "", "since" if began else ""]
+    return Fact(name=name, text=who, note=", ".join(word for word in notes if word), at=began)
 
 
 def _replay(server: ServerSlot) -> Iterator[Fact]:
@@ -339,9 +339,9 @@ def _inactive(server: ServerSlot) -> Fact:
     name = "inactive_since"
     if server.active:
         return Fact(name=name, text="active")
-    told = server.moment(name)
-    if told is not None:
-        return Fact(name=name, at=told)
+    since = server.moment(name)
+    if since is not None:
+        return Fact(name=name, at=since)
     seen = "" if server.inactive_since is None else "seen inactive since"
     if name not in server.facts:
         return Fact(name=name, unknown="unknown: needs 17", at=server.inactive_since, note=seen)

@@ -71,7 +71,7 @@ class Quarantined:
         return thing(self.row)
 
     @property
-    def told(self) -> str:
+    def decided(self) -> str:
         """Who decided what, and what comes of it."""
         skips = self.row.decision == Quarantine.Decision.SKIP
         what = f"skip {self.skipped}" if skips else "try again"

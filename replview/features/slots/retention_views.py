@@ -33,7 +33,7 @@ class KeepingPage:
     """What the page shows."""
 
     slot: Slot
-    told: SlotForecast
+    forecast: SlotForecast
     days: list[DaySum]
     typed_for: str
     typed_most: str
@@ -50,8 +50,8 @@ class KeepingPage:
     @property
     def cause(self) -> str:
         """What it has, and where that goes."""
-        words = slot_forecast_words(self.told)
-        has = has_words(self.told)
+        words = slot_forecast_words(self.forecast)
+        has = has_words(self.forecast)
         has = has[0].upper() + has[1:]
         return f"{has}, {words}." if words.startswith("its") else f"{has} and {words}."
 
@@ -104,7 +104,7 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
         else:
             return _choose(request, slot, asked)
     page = KeepingPage(
-        slot=slot, told=of_slot(slot), days=days_of(slot.pk)[::-1][:_DAYS_SHOWN],
+        slot=slot, forecast=of_slot(slot), days=days_of(slot.pk)[::-1][:_DAYS_SHOWN],
         typed_for=typed_for, typed_most=typed_most, asked=asked if loss else None, loss=loss,
         error=error,
     )  # fmt: skip

@@ -337,7 +337,7 @@ def slots(request: HttpRequest) -> HttpResponse:
     """The whole page, or for htmx the part that changes."""
     fleet = fleet_of(request)
     settings = read_failover_settings(view.source.pk for view in fleet.sources)
-    waits = {pk: waits_for_none(told) for pk, told in settings.items()}
+    waits = {pk: waits_for_none(facts) for pk, facts in settings.items()}
     page = {"fleet": fleet, "page": build_page(fleet, read_filter(request.GET, fleet), waits)}
     htmx = request.headers.get("HX-Request") == "true"
     return render(request, "slots/slots_now.html" if htmx else "slots/slots.html", page)

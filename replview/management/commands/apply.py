@@ -138,7 +138,7 @@ def _carry_out(item: Item, tell: Tell) -> None:
         for act in item.acts:
             act(lambda line: tell(item.name, line))
     except SourceProblem as error:
-        item.trouble = error.said_at(KEYS)
+        item.trouble = error.with_places(KEYS)
     except (DSNError, SecretKeyChanged) as error:
         item.trouble = SourceProblem(
             "address", str(error), "Correct its dsn or password in the file"

@@ -169,7 +169,7 @@ def found_lines(row: Erasure, others: Sequence[str]) -> list[str]:
         lines.append(f"of {plural(len(days), 'day')}: {days[0]} to {days[-1]}")
     beside: Mapping[str, int] = row.found.get("beside") or {}
     lines += [f"beside the record: {count_words(n)} {name}" for name, n in beside.items()]
-    lines += [_root_line(told) for told in row.roots]
+    lines += [_root_line(root) for root in row.roots]
     if others:
         lines.append(f"recorded by {', '.join(others)} as well: erase there, too")
     lines.append("what the source sends later of these rows is recorded again: see replview mask")
@@ -183,21 +183,21 @@ def state_lines(row: Erasure) -> list[str]:
     return [f"erasure {row.pk}: {words}: {_sums(row.erased)}", *map(_root_line, row.roots)]
 
 
-def _sums(told: Mapping[str, Any]) -> str:
-    changes, transactions = int(told.get("changes") or 0), int(told.get("transactions") or 0)
+def _sums(counts: Mapping[str, Any]) -> str:
+    changes, transactions = int(counts.get("changes") or 0), int(counts.get("transactions") or 0)
     words = f"{plural(changes, 'change')} in {plural(transactions, 'transaction')}"
-    if large := int(told.get("large_values") or 0):
+    if large := int(counts.get("large_values") or 0):
         words += f", {plural(large, 'large value')}"
     return words
 
 
-def _root_line(told: Mapping[str, Any]) -> str:
-    name = f"{told['what']} ({told['root']})"
-    if told.get("left_out_by"):
-        return f"{name}: left out by {told['left_out_by']}"
-    if told.get("problem"):
-        return f"{name}: not reached: {told['problem']}. {told.get('remedy', '')}".rstrip()
-    files, rows = int(told.get("files") or 0), int(told.get("rows") or 0)
+def _root_line(root: Mapping[str, Any]) -> str:
+    name = f"{root['what']} ({root['root']})"
+    if root.get("left_out_by"):
+        return f"{name}: left out by {root['left_out_by']}"
+    if root.get("problem"):
+        return f"{name}: not reached: {root['problem']}. {root.get('remedy', '')}".rstrip()
+    files, rows = int(root.get("files") or 0), int(root.get("rows") or 0)
     return f"{name}: {plural(files, 'file')} with {plural(rows, 'change')}"
 
 

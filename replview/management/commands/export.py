@@ -102,7 +102,7 @@ class Command(InstanceCommand):
         numbers = (signal.SIGTERM, signal.SIGINT)
         former = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
         try:
-            carry_out(row, wakes, stop, told=show)
+            carry_out(row, wakes, stop, on_progress=show)
         finally:
             for number, handler in zip(numbers, former, strict=True):
                 signal.signal(number, handler)
@@ -220,14 +220,15 @@ def _progress_words(progress: Mapping[str, Any], total: int | None) -> str:
 
 def estimate_lines(outlook: Outlook) -> list[str]:
     """What it would take."""
-    told = outlook.estimate
-    where = "on Spark" if told.spark else "without a JVM"
-    seconds = age_words(max(told.seconds, 1.0))
-    if not told.transactions:
+    estimate = outlook.estimate
+    where = "on Spark" if estimate.spark else "without a JVM"
+    seconds = age_words(max(estimate.seconds, 1.0))
+    if not estimate.transactions:
         nearest = "" if outlook.nearest is None else f"; the nearest change: {outlook.nearest}"
         return [f"an empty slice{nearest}"]
-    lines = [f"{count_words(told.rows)} rows of {count_words(told.transactions)} transactions, "
-             f"about {bytes_words(told.bytes)} and {seconds}, written {where}",
+    transactions = count_words(estimate.transactions)
+    lines = [f"{count_words(estimate.rows)} rows of {transactions} transactions, "
+             f"about {bytes_words(estimate.bytes)} and {seconds}, written {where}",
              f"LSNs {outlook.first_lsn} to {outlook.last_lsn}"]  # fmt: skip
     return lines + [f"  {one.name}: {count_words(one.rows)}" for one in outlook.datasets]
 

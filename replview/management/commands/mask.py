@@ -13,7 +13,7 @@ from replview.access.mask_making import (
     as_rule,
     matched_by,
     remove_rule,
-    wished,
+    unsaved_rule,
 )
 from replview.management.instance import InstanceCommand, table_of
 from replview.store.models import MaskRule
@@ -54,7 +54,7 @@ class Command(InstanceCommand):
         getattr(self, f"_{options['action']}")(options)
 
     def _add(self, options: dict[str, Any]) -> None:
-        rule = add_rule(_wished(options))
+        rule = add_rule(_typed_rule(options))
         self.say(f"mask rule {rule.pk}: {rule}")
         if rule.when == MaskRule.When.INGEST:
             self.stderr.write(
@@ -63,7 +63,7 @@ class Command(InstanceCommand):
             )
 
     def _preview(self, options: dict[str, Any]) -> None:
-        lines = _lines(_wished(options))
+        lines = _lines(_typed_rule(options))
         if options["format"] == "json":
             self.say(json.dumps(lines, indent=2))
         elif not lines:
@@ -93,9 +93,9 @@ class Command(InstanceCommand):
         self.say(f"mask rule removed: {words}")
 
 
-def _wished(options: dict[str, Any]) -> MaskRule:
+def _typed_rule(options: dict[str, Any]) -> MaskRule:
     try:
-        return wished(
+        return unsaved_rule(
             source=options["source"],
             table=options["table"],
             column=options["column"],

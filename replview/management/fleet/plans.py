@@ -76,7 +76,7 @@ class Item:
 
     def refuse(self, trouble: SourceProblem, verdict: Verdict = Verdict.REFUSED) -> None:
         """Nothing is done about it."""
-        self.verdict, self.trouble = verdict, trouble.said_at(KEYS)
+        self.verdict, self.trouble = verdict, trouble.with_places(KEYS)
         self.acts, self.statements = [], []
 
     def take(self, act: Plan, carry_out: Callable[[Say], Any]) -> None:

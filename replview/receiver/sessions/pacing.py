@@ -20,12 +20,12 @@ ALIVE_SECONDS = 3.0
 
 @dataclass(slots=True)
 class Feedback:
-    """What was stored, what the server was told, and when."""
+    """What was stored, what was reported to the server, and when."""
 
     #: Everything that ends at or before this is in the store.
     stored_lsn: int
     confirmed_lsn: int = 0
-    told_at: float = 0.0
+    reported_at: float = 0.0
 
     def stored(self, lsn: int) -> None:
         """The store committed everything up to ``lsn``."""
@@ -33,19 +33,19 @@ class Feedback:
 
     def is_due(self, now: float, *, reply_requested: bool) -> bool:
         """Whether to send a status update at ``now`` (seconds, monotonic)."""
-        since = now - self.told_at
+        since = now - self.reported_at
         progress = self.stored_lsn > self.confirmed_lsn and since >= PROGRESS_SECONDS
         return reply_requested or progress or since >= ALIVE_SECONDS
 
-    def told(self, now: float) -> None:
+    def reported(self, now: float) -> None:
         """A status update with ``stored_lsn`` was sent."""
         self.confirmed_lsn = self.stored_lsn
-        self.told_at = now
+        self.reported_at = now
 
     def seconds_to_next(self, now: float) -> float:
         """How long until a status update is due, if nothing else happens."""
         limit = PROGRESS_SECONDS if self.stored_lsn > self.confirmed_lsn else ALIVE_SECONDS
-        return max(0.0, self.told_at + limit - now)
+        return max(0.0, self.reported_at + limit - now)
 
 
 def idle_position(keepalive_lsn: int, stored_lsn: int, *, pending: bool) -> int | None:

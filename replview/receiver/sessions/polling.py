@@ -1,8 +1,8 @@
 """The SQL interface: a slot read through PostgreSQL's functions over an ordinary connection.
 
-For servers and poolers that refuse replication connections. A *look* says how far the WAL is and
-that the slot is still as we left it; if there is anything new, a *peek* gives it as one portion of
-frames, and once that is stored the slot is advanced. Peeking excludes nobody: that only one
+For servers and poolers that refuse replication connections. A *state query* says how far the WAL is
+and that the slot is still as we left it; if there is anything new, a *peek* gives it as one portion
+of frames, and once that is stored the slot is advanced. Peeking excludes nobody: that only one
 receiver stores is the epoch's work, and that nobody else moves the slot is looked for each time.
 
 Each peek decodes from ``restart_lsn`` on and sends open streamed transactions from their beginning.
@@ -24,7 +24,7 @@ from replview.receiver.problems import cut_off, in_use
 from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.pacing import Pacing
 from replview.receiver.sessions.simple_queries import SimpleQueries
-from replview.receiver.sessions.slot_functions import Look, check_left_alone
+from replview.receiver.sessions.slot_functions import ServerState, check_left_alone
 from replview.receiver.sessions.walsender import forked_at
 
 #: What the catalog must answer in; how long closing waits for a cancelled peek, and for an advance.
@@ -52,7 +52,7 @@ class PollingSession:
         self._options: dict[str, str] = {}
         self._open_xids: Collection[int] = ()
         self._pacing = Pacing()
-        #: What runs: ``look``, ``peek`` or nothing.
+        #: What runs: ``state``, ``peek`` or nothing.
         self._step = ""
         #: The peek that runs told that the slot is still as we left it.
         self._checked = False
@@ -64,7 +64,7 @@ class PollingSession:
         self._peeked_lsn = LSN(0)
         self._fully_peeked_lsn = LSN(0)
         self._stored_lsn = 0
-        #: What the slot was last advanced to, and what the look that runs advances it to.
+        #: What the slot was last advanced to, and what the state query that runs advances it to.
         self._advanced_lsn = self._advancing_lsn = 0
         self._settled = True
         #: The server's position as last heard.
@@ -86,7 +86,7 @@ class PollingSession:
 
     def identify(self) -> SystemIdentity:
         """What IDENTIFY_SYSTEM says, from the catalog; some services keep the identifier secret."""
-        look = functions.parse_look(self._ask(functions.look(""))[0][0])
+        server = functions.parse_state(self._ask(functions.state_query(""))[0][0])
         identifier = ""
         with suppress(errors.InsufficientPrivilege):
             asked = sql.SQL("SELECT system_identifier FROM pg_catalog.pg_control_system()")
@@ -94,8 +94,8 @@ class PollingSession:
             identifier = str(int(self._ask(asked)[0][0][0] or 0) % (1 << 64))
         version = self._ask(sql.SQL("SELECT pg_catalog.version()"))[0][0][0] or b""
         self._on_linux = b"linux" in version.lower()
-        self._timeline = look.timeline
-        return SystemIdentity(identifier, look.timeline, look.position)
+        self._timeline = server.timeline
+        return SystemIdentity(identifier, server.timeline, server.position)
 
     def fork_point(self, timeline: int, left: int) -> LSN | None:
         """Where the server's ``timeline`` left the earlier timeline ``left``; None: not known.
@@ -113,12 +113,12 @@ class PollingSession:
         """Try the options on the slot; what is wrong with either shows here."""
         self._slot, self._options = slot, dict(options)
         self._stored_lsn = lsn
-        look = functions.parse_look(self._ask(functions.look(slot))[0][0])
-        self._check(look)
+        server = functions.parse_state(self._ask(functions.state_query(slot))[0][0])
+        self._check(server)
         # Decodes one record, from where it must begin anyway.
-        begin = look.slot_lsn("restart_lsn")
+        begin = server.slot_lsn("restart_lsn")
         self._ask(functions.peek(slot, self._options, upto_lsn=begin, upto_changes=1))
-        self.server_lsn = look.position
+        self.server_lsn = server.position
 
     def add_waker(self, descriptor: int) -> None:
         """Have ``wait`` return when this descriptor becomes readable, too."""
@@ -131,7 +131,7 @@ class PollingSession:
         return self._queries.wait(timeout_seconds)
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        """Frames that have arrived; begins the next look or peek when it is time."""
+        """Frames that have arrived; begins the next state query or peek when it is time."""
         try:
             rows = self._queries.read(max_frames, max_bytes)
         except errors.ObjectInUse:
@@ -144,7 +144,7 @@ class PollingSession:
         if not rows and self._queries.running:
             return []
         if self._step == "peek" and not self._checked:
-            self._check(functions.parse_look(self._queries.results[0][0]))
+            self._check(functions.parse_state(self._queries.results[0][0]))
             self._checked = True
         frames = [frame for row in rows if (frame := functions.frame_of(row)) is not None]
         if self._light:
@@ -169,7 +169,7 @@ class PollingSession:
             self._pacing.stored()
 
     def confirm(self, stored_lsn: int, *, clock_us: int) -> None:
-        """Everything up to ``stored_lsn`` is stored: the next look advances the slot to it."""
+        """Everything up to ``stored_lsn`` is stored: the next state query advances the slot."""
         self._stored_lsn = max(self._stored_lsn, stored_lsn)
         self.reply_requested = False
 
@@ -190,36 +190,38 @@ class PollingSession:
     def _go_on(self) -> None:
         """What ran has ended: take it in, and begin what comes next if it is time."""
         ended, self._step = self._step, ""
-        if ended == "look":
-            look = functions.parse_look(self._queries.results[-1][0])
+        if ended == "state":
+            server = functions.parse_state(self._queries.results[-1][0])
             self._advanced_lsn = max(self._advanced_lsn, self._advancing_lsn)
-            self._check(look)
+            self._check(server)
             light = self._pacing.is_light(bool(self._open_xids))
-            upto = self._pacing.reach(look.position)
+            upto = self._pacing.reach(server.position)
             if upto > (self._peeked_lsn if light else self._fully_peeked_lsn):
                 self._upto = upto
-                self._begin_peek(look, light)
+                self._begin_peek(server, light)
             else:
                 self._pacing.nothing_new()
         elif ended == "peek":
             self._portion_over()
         elif self._settled and self._pacing.seconds_to_next() <= 0:
-            self._begin_look()
+            self._ask_state()
 
-    def _begin_look(self) -> None:
+    def _ask_state(self) -> None:
         """The cheap question: is there anything new, and is the slot as we left it?"""
         asked: list[sql.Composable] = []
         if self._stored_lsn > self._advanced_lsn:
             self._advancing_lsn = self._stored_lsn
             asked.append(self._advance())
-        self._send("look", [*asked, functions.look(self._slot, self._open_xids)])
+        self._send("state", [*asked, functions.state_query(self._slot, self._open_xids)])
 
-    def _begin_peek(self, look: Look, light: bool) -> None:
+    def _begin_peek(self, server: ServerState, light: bool) -> None:
         """Everything up to where the server is, or as much of it as one portion takes."""
         self._rows = 0
         self._checked = False
         self._light = light and "streaming" in self._options
-        self.aborted_xids = frozenset(x for x, said in look.statuses.items() if said == "aborted")
+        self.aborted_xids = frozenset(
+            x for x, status in server.statuses.items() if status == "aborted"
+        )
         options = dict(self._options)
         if light:
             options.pop("streaming", None)
@@ -230,7 +232,7 @@ class PollingSession:
         settings = functions.settings(
             self.server_version, self._client_encoding, on_linux=self._on_linux
         )
-        self._send("peek", [functions.look(self._slot), *settings, wanted])
+        self._send("peek", [functions.state_query(self._slot), *settings, wanted])
 
     def _portion_over(self) -> None:
         """A peek has been read to its end."""
@@ -246,9 +248,9 @@ class PollingSession:
                 self.keepalive_lsn = self._upto
         self._pacing.over(complete=complete, open_streams=bool(self._open_xids))
 
-    def _check(self, look: Look) -> None:
+    def _check(self, server: ServerState) -> None:
         """Raise ``SourceProblem`` if the slot or the server is not as we left it."""
-        check_left_alone(look, self._slot, timeline=self._timeline, stored_lsn=self._stored_lsn)
+        check_left_alone(server, self._slot, timeline=self._timeline, stored_lsn=self._stored_lsn)
 
     def _try_later(self) -> None:
         """The slot is being read by another session, perhaps for a moment only."""

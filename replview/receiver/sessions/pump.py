@@ -206,7 +206,7 @@ class Pump:
         self._feedback.stored(self._writing.stored_lsn)
         if self._feedback.is_due(now, reply_requested=self._session.reply_requested):
             self._session.confirm(self._feedback.stored_lsn, clock_us=now_us())
-            self._feedback.told(now)
+            self._feedback.reported(now)
 
 
 class SessionLog:
@@ -280,8 +280,8 @@ def record(
     """
     incarnation = opened.incarnation
     skips = read_skips(store, slot.id)
-    told = SessionLog(store, slot, opened, listeners)
-    writer = _writer(opened, store, lease, slot, told)
+    session_log = SessionLog(store, slot, opened, listeners)
+    writer = _writer(opened, store, lease, slot, session_log)
     recorder = (PeekRecorder if slot.interface == "sql" else Recorder)(
         incarnation_id=incarnation.id,
         checkpoint_lsn=incarnation.checkpoint_lsn,
@@ -291,7 +291,7 @@ def record(
         skips=skips,
         first_seen=incarnation.first_seen,
     )
-    writing = WritingThread(writer, recorder, told.stored)
+    writing = WritingThread(writer, recorder, session_log.stored)
     writing.stored_lsn = incarnation.checkpoint_lsn
     writing.start()
     loop = Pump(opened, writing, stop, skips, recorder, before)
@@ -311,7 +311,7 @@ def _writer(
     store: psycopg.Connection[Any],
     lease: Lease,
     slot: SlotRow,
-    told: SessionLog,
+    session_log: SessionLog,
 ) -> StoreWriter:
     plans = TablePlans(
         slot_id=slot.id,
@@ -327,6 +327,6 @@ def _writer(
         incarnation_id=opened.incarnation.id,
         commit_seq=opened.incarnation.commit_seq,
         plans=plans,
-        on_shape=told.shape,
-        on_note=told.note,
+        on_shape=session_log.shape,
+        on_note=session_log.note,
     )

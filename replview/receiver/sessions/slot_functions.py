@@ -43,7 +43,7 @@ _TIMELINE = """
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ServerState:
     """The server and the slot at one moment."""
 
     #: Up to here WAL is written safely (on a standby: replayed), and can be decoded.
@@ -60,10 +60,11 @@ class Look:
         return LSN(0) if text is None else LSN.parse(text)
 
 
-def look(slot: str, xids: Collection[int] = ()) -> sql.Composable:
-    """SELECT for ``parse_look``. A transaction's full identifier is the one nearest to the present.
+def state_query(slot: str, xids: Collection[int] = ()) -> sql.Composable:
+    """SELECT for ``parse_state``.
 
-    That is not always an earlier one: ``xmax`` follows the last that *completed*.
+    A transaction's full identifier is the one nearest to the present. That is not always an earlier
+    one: ``xmax`` follows the last that *completed*.
     """
     status = sql.SQL(
         "{}, pg_catalog.txid_status(m + (({} - m + 2147483648) & 4294967295) - 2147483648)"
@@ -83,10 +84,10 @@ def look(slot: str, xids: Collection[int] = ()) -> sql.Composable:
     ).format(timeline=sql.SQL(_TIMELINE), slot=sql.Literal(slot), statuses=statuses)
 
 
-def parse_look(row: tuple[bytes | None, ...]) -> Look:
-    """The row of ``look``."""
+def parse_state(row: tuple[bytes | None, ...]) -> ServerState:
+    """The row of ``state_query``."""
     position, timeline, slot, statuses = row
-    return Look(
+    return ServerState(
         LSN(0) if position is None else LSN.parse(position.decode()),
         int(timeline or 0),
         None if slot is None else json.loads(slot.decode(errors="replace")),
@@ -186,14 +187,14 @@ def without_stream_aborts(frames: list[bytes]) -> list[bytes]:
     return [frame for frame in frames if frame[TAG_AT] != _STREAM_ABORT]
 
 
-def check_left_alone(look: Look, slot: str, *, timeline: int, stored_lsn: int) -> None:
+def check_left_alone(server: ServerState, slot: str, *, timeline: int, stored_lsn: int) -> None:
     """Raise ``SourceProblem`` where the slot is gone or moved, or this is another server."""
-    facts = look.slot
-    if look.timeline != timeline:
+    facts = server.slot
+    if server.timeline != timeline:
         raise other_server()
     if facts is None:
         raise missing(slot)
     if facts.get("wal_status") == "lost" or facts.get("invalidation_reason"):
         raise lost(slot, facts.get("invalidation_reason"))
-    if look.slot_lsn("confirmed_flush_lsn") > stored_lsn:
+    if server.slot_lsn("confirmed_flush_lsn") > stored_lsn:
         raise consumed(slot)

@@ -57,8 +57,13 @@ def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> 
             "INSERT INTO transition (transaction_id, state, lsn, source_time, recorded_at) "
             "VALUES (%s, %s, %s, %s, clock_timestamp())",
             [
-                (told.transaction_id, told.state, lsn_text(told.lsn), datetime_of(told.time_us))
-                for told in portion.transitions
+                (
+                    transition.transaction_id,
+                    transition.state,
+                    lsn_text(transition.lsn),
+                    datetime_of(transition.time_us),
+                )
+                for transition in portion.transitions
             ],
         )
 

@@ -57,7 +57,7 @@ _PASSING = ('lock file "postmaster.pid" already exists', "shared memory block", 
 class EmbeddedPostgres:
     """One cluster in one data folder; also a context manager that starts and stops it.
 
-    ``port`` is the wish: a busy one is replaced when starting. ``fast`` (no fsync) is for tests.
+    ``port`` is a request: a busy one is replaced when starting. ``fast`` (no fsync) is for tests.
     """
 
     def __init__(
