@@ -8,8 +8,9 @@ broker_url = settings.REDIS_URL
 broker_connection_retry_on_startup = True
 # One Redis may serve several instances: each has its own keys, and hears only its own.
 broker_transport_options = {
-    # So long Redis holds a worker's question for work; it answers at once where there is some.
-    "polling_interval": 10.0,
+    # So long Redis holds a worker's question for work. A worker that is told to stop, or to serve
+    # another queue, does so after that: longer, and a slot waits for its receiver.
+    "polling_interval": 1.0,
     "global_keyprefix": f"{awaited_redis_prefix()}-",
 }
 task_ignore_result = True
