@@ -49,7 +49,7 @@ class Outage:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._unreachable = False
 
     def failed(self, session: str, error: psycopg.Error) -> None:
@@ -77,9 +77,9 @@ class Outage:
     def _is_news(self, what: str) -> bool:
         now = time.monotonic()
         with self._lock:
-            if now - self._said.get(what, -SAY_AGAIN_SECONDS) < SAY_AGAIN_SECONDS:
+            if now - self._logged_at.get(what, -SAY_AGAIN_SECONDS) < SAY_AGAIN_SECONDS:
                 return False
-            self._said[what] = now
+            self._logged_at[what] = now
         return True
 
 

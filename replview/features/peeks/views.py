@@ -112,7 +112,7 @@ UNCLAIMED_SECONDS = 10
 def source_slots(request: HttpRequest, source_name: str) -> HttpResponse:
     """Every slot of the source's server, ours or not, the one that retains most first."""
     source = get_object_or_404(Source, name=source_name)
-    place, trouble = _look_at(source)
+    place, trouble = _read_place(source)
     ours = set(Slot.objects.filter(source=source).values_list("name", flat=True))
     rows = [
         {"slot": slot, "ours": slot.slot_name in ours and slot.database == place.database,
@@ -148,7 +148,7 @@ def _words(rows: list[dict[str, Any]]) -> dict[str, str]:
 def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """What a look into the slot would cost, and its bounds; POST asks for it."""
     source = get_object_or_404(Source, name=source_name)
-    place, trouble = _look_at(source)
+    place, trouble = _read_place(source)
     slot = place.slot(slot_name) if place else None
     page: dict[str, Any] = {
         "source": source,
@@ -219,7 +219,7 @@ def _result(row: SlotPeek) -> dict[str, Any]:
     }
 
 
-def _look_at(source: Source) -> tuple[Place | None, SourceProblem | None]:
+def _read_place(source: Source) -> tuple[Place | None, SourceProblem | None]:
     """The server's slots, or what keeps us from them."""
     try:
         with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:

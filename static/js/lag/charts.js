@@ -43,8 +43,8 @@ export class Charts {
     const at = this.pointed === null ? line.x.length - 1 : nearest(line.x, this.pointed);
     const to = by === "Home" ? 0 : by === "End" ? line.x.length - 1 : at + by;
     const ms = line.x[Math.min(Math.max(to, 0), line.x.length - 1)];
-    const said = this.pointAt(ms);
-    return `${momentWords(ms, this.axis.span)}. ${said}`;
+    const values = this.pointAt(ms);
+    return `${momentWords(ms, this.axis.span)}. ${values}`;
   }
 
   select(from, to) {

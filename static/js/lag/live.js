@@ -12,11 +12,11 @@ export class LiveSamples {
     this.busy = busy;
     this.paceMs = paceMs;
     this.fetchedAt = -Infinity;
-    this.told = false;
+    this.sampled = false;
     const sources = find("lag").dataset.sources.split(",").filter(Boolean).map(Number);
     this.connection = new Connection(find("lag").dataset.socket, new Clock(), {
       open: () => this.connection.send({ type: "watch", sources }),
-      message: (message) => { if (message.type === "sampled") { this.told = true; this.look(); } },
+      message: (message) => { if (message.type === "sampled") { this.sampled = true; this.look(); } },
       lost() {},
       ended() {},
     });
@@ -24,7 +24,7 @@ export class LiveSamples {
     document.addEventListener("visibilitychange", () => this.look());
   }
 
-  fetched() { this.fetchedAt = performance.now(); this.told = false; }
+  fetched() { this.fetchedAt = performance.now(); this.sampled = false; }
 
   look() {
     const pace = this.paceMs();
@@ -32,7 +32,7 @@ export class LiveSamples {
     if (document.hidden || pace === null || this.busy()) return;
     const age = performance.now() - this.fetchedAt;
     // Without a word from the socket for long: it may be lost.
-    if ((this.told && age >= pace) || age >= Math.max(12_000, pace + 6_000)) {
+    if ((this.sampled && age >= pace) || age >= Math.max(12_000, pace + 6_000)) {
       this.fetched();
       this.fetch();
     }

@@ -125,8 +125,8 @@ export class Panel {
     this.at.replaceChildren(`${words} `);
     for (const [number, [line, value]] of shown.entries()) {
       if (number) this.at.append(" · ");
-      const said = valueWords(this.chart.unit, value);
-      this.at.append(el(value === null ? "span" : "b", value === null ? "unknown" : "", said));
+      const text = valueWords(this.chart.unit, value);
+      this.at.append(el(value === null ? "span" : "b", value === null ? "unknown" : "", text));
       if (line.meta.word && (this.lines.length > 1)) this.at.append(` ${line.meta.word}`);
     }
     if (values.length > shown.length) this.at.append(` and ${values.length - shown.length} more`);

@@ -7,7 +7,7 @@ import { age, count, delay, plural, rate } from "../ui/words.js";
 
 const STALE_MS = 15000;
 const narrow = matchMedia("(max-width: 639px)");
-let said = "";
+let announced = "";
 
 // One state of the page: {key, level, title, rest}
 function judge({ stream, band, clock, filters, connected, ended, awayMs }) {
@@ -91,9 +91,9 @@ export function showSentence(page) {
   setIcon(svg, `health-${level}`);
   put("sentence-title", title);
   put("sentence-rest", rest);
-  if (said && said !== key) announce(`${title} ${rest}`);
-  if (said !== key) showNotice(key, page);
-  said = key;
+  if (announced && announced !== key) announce(`${title} ${rest}`);
+  if (announced !== key) showNotice(key, page);
+  announced = key;
 }
 
 export function showCounters({ stream, clock }) {

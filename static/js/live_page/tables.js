@@ -59,7 +59,7 @@ function touched([name, ...counts]) {
   return made;
 }
 
-const told = ([name, ...counts]) => {
+const tableWords = ([name, ...counts]) => {
   const done = counts.map((number, at) => (number ? `${count(number)} ${number === 1 ? NAMES[LETTERS[at]].slice(0, -1) : NAMES[LETTERS[at]]}` : ""));
   return `${tableName(name)}: ${done.filter(Boolean).join(", ")}`;
 };
@@ -93,7 +93,7 @@ export function fillTables(made, data, grown = 0) {
   if (hidden.length + data.more_tables) {
     const more = el("span", "quiet more-tables", `+${hidden.length + data.more_tables}`);
     const others = data.more_tables ? [`${data.more_tables} more tables`] : [];
-    more.dataset.tip = [...hidden.map(told), ...others].join("; ");
+    more.dataset.tip = [...hidden.map(tableWords), ...others].join("; ");
     more.append(el("span", "visually-hidden", ` more tables: ${more.dataset.tip}`));
     made.append(more);
   }

@@ -16,9 +16,9 @@ async function send(form) {
   try {
     const answer = await fetch(form.getAttribute("action"), { method: "POST", body: new FormData(form) });
     if (answer.redirected) { location.reload(); return; }
-    const told = answer.headers.get("content-type")?.includes("json") ? await answer.json() : null;
-    if (answer.ok && told) toast(`Test message sent at ${told.lsn}`);
-    else showTrouble(told ?? { cause: "replview could not do it; the error is in the log of the web process" });
+    const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : null;
+    if (answer.ok && reply) toast(`Test message sent at ${reply.lsn}`);
+    else showTrouble(reply ?? { cause: "replview could not do it; the error is in the log of the web process" });
   } catch {
     showTrouble({ cause: "replview did not answer", before: "Try again when the page is connected." });
   }

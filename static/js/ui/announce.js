@@ -1,6 +1,6 @@
 // One polite live region: it speaks when a state changes, never because a number moved.
 
-let said = null;
+let announced = null;
 
 export function announce(text) {
   const region = document.getElementById("announcer");
@@ -12,8 +12,8 @@ export function announceSentence() {
   const sentence = document.getElementById("sentence");
   if (!sentence) return;
   const state = sentence.dataset.say;
-  if (said !== null && said !== state) announce(sentence.querySelector("h1").textContent);
-  said = state;
+  if (announced !== null && announced !== state) announce(sentence.querySelector("h1").textContent);
+  announced = state;
 }
 
 announceSentence();

@@ -235,7 +235,7 @@ def _ended(scene: Scene, state: str, **values) -> Transaction:
     return scene.transaction("shop/replview", state, timedelta(minutes=4), **(known | values))
 
 
-def test_the_life_of_an_ended_one_comes_from_its_transitions(
+def test_the_stages_of_an_ended_one_come_from_its_transitions(
     signed_in: Client, scene: Scene
 ) -> None:
     at = scene.now - timedelta(minutes=4)
@@ -262,7 +262,7 @@ def test_the_life_of_an_ended_one_comes_from_its_transitions(
         assert 'class="lifecycle-prepared"' in text_of(signed_in.get(address))
 
 
-def test_a_life_without_transitions_is_drawn_from_the_transaction(
+def test_stages_without_transitions_are_drawn_from_the_transaction(
     signed_in: Client, scene: Scene
 ) -> None:
     prepared = scene.now - timedelta(minutes=3)
