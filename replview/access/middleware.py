@@ -70,7 +70,7 @@ def AccessRecordMiddleware(get_response: Callable[..., Any]) -> Callable[..., An
         async def answer_later(request: HttpRequest) -> HttpResponseBase:
             with use_visit(visit_of(request)) as visit:
                 response: HttpResponseBase = await get_response(request)
-                if visit.look is not None and response.status_code < 400:
+                if visit.shown is not None and response.status_code < 400:
                     await sync_to_async(settle)(visit)
                 return response
 
@@ -79,7 +79,7 @@ def AccessRecordMiddleware(get_response: Callable[..., Any]) -> Callable[..., An
     def answer(request: HttpRequest) -> HttpResponseBase:
         with use_visit(visit_of(request)) as visit:
             response: HttpResponseBase = get_response(request)
-            if visit.look is not None and response.status_code < 400:
+            if visit.shown is not None and response.status_code < 400:
                 settle(visit)
             return response
 

@@ -31,7 +31,7 @@ from replview.live.stretches import Stretch
 from replview.live.watcher import Watcher, cursor_of, now_ms
 from replview.store.models import Export, Slot
 from replview.store.models.seen import only_of
-from replview.store.write.access_record import Action, Via, Visit, first_look, note, use_visit
+from replview.store.write.access_record import Action, Via, Visit, is_new, note, use_visit
 
 log = logging.getLogger(__name__)
 
@@ -342,7 +342,7 @@ async def note_opened(scope: dict[str, Any], slot: Slot) -> None:
 
 
 def _note(user: Any, address: str, slot: Slot) -> None:
-    if not first_look((Action.VIEWED_ROWS, user.pk, address, "live", slot.pk)):
+    if not is_new((Action.VIEWED_ROWS, user.pk, address, "live", slot.pk)):
         return
     with use_visit(Visit(lambda: user, via=Via.SOCKET, address=address, page=lambda: "live")):
         note(Action.VIEWED_ROWS, subject=f"{slot}, live", source_id=slot.source_id)

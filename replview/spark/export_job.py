@@ -41,7 +41,7 @@ from replview.spark.sessions import context, session
 log = logging.getLogger("replview.export")
 
 DONE, PROBLEM, CANCELLED = 0, 1, 3
-_TELL_SECONDS = 0.5
+_REPORT_SECONDS = 0.5
 _NAME = "replview export"
 _SMALL = {"spark__driver__memory": "512m"}
 #: A driver of this machine that passes a few plans on is better off starting than running quickly.
@@ -52,14 +52,14 @@ class _Telling:
     """Progress to standard output, not too often, and to the log now and then."""
 
     def __init__(self) -> None:
-        self._told_at = self._logged_at = 0.0
+        self._reported_at = self._logged_at = 0.0
         self._files = -1
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if now - self._told_at < _TELL_SECONDS and progress.files == self._files:
+        if now - self._reported_at < _REPORT_SECONDS and progress.files == self._files:
             return
-        self._told_at = now
+        self._reported_at = now
         if progress.files != self._files or now - self._logged_at > 30:
             self._logged_at = now
             log.info(
@@ -86,8 +86,8 @@ def main(arguments: list[str] | None = None) -> int:
         return PROBLEM
     except Exception as error:
         remedy = "its log names the place; run it again, and report it if it fails again"
-        told = problem_of(error, log, what="the export", unexpected=remedy)
-        say({"event": "problem", **told})
+        problem = problem_of(error, log, what="the export", unexpected=remedy)
+        say({"event": "problem", **problem})
         return PROBLEM
     say({"event": "done", "manifest": result})
     return DONE

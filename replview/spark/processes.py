@@ -95,8 +95,8 @@ class JobProcess:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - 65_536))
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line]
-        said = [line for line in lines if line.startswith("replview: ")]
-        return said[-1].removeprefix("replview: ") if said else (lines or [""])[-1].strip()
+        found = [line for line in lines if line.startswith("replview: ")]
+        return found[-1].removeprefix("replview: ") if found else (lines or [""])[-1].strip()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

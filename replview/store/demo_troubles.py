@@ -119,8 +119,8 @@ def is_known(name: str) -> bool:
 
 
 def _reported(name: str, rows: Mapping[str, Setting]) -> Reported:
-    asked, told = rows.get(_WISH.format(name)), rows.get(_STATE.format(name))
-    state: dict[str, Any] = told.value if told else {}
+    asked, row = rows.get(_WISH.format(name)), rows.get(_STATE.format(name))
+    state: dict[str, Any] = row.value if row else {}
     return Reported(
         name=name,
         wanted=bool(asked and asked.value.get("wanted")),

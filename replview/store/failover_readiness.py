@@ -80,13 +80,13 @@ def read_failover_settings(sources: Iterable[int]) -> dict[int, Mapping[str, Any
     rows = SourceLook.objects.filter(source__in=list(sources)).values_list(
         "source_id", "holders__failover_settings"
     )
-    return {pk: told for pk, told in rows if isinstance(told, dict)}
+    return {pk: value for pk, value in rows if isinstance(value, dict)}
 
 
 def waits_for_none(settings: Mapping[str, Any]) -> bool | None:
     """Whether a primary's ``synchronized_standby_slots`` is empty; None is unknown."""
-    told = settings.get("synchronized_standby_slots")
-    return None if told is None else not str(told).strip()
+    value = settings.get("synchronized_standby_slots")
+    return None if value is None else not str(value).strip()
 
 
 def lacking_settings(settings: Mapping[str, Any]) -> tuple[str, ...]:

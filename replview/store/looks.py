@@ -114,9 +114,9 @@ def inactive_since(
     """Since when nobody reads the slot: as the server says (17 and later), else as we saw."""
     if facts.get("active"):
         return None
-    told = facts.get("inactive_since")
-    if told is not None:
-        return dt.datetime.fromisoformat(told)
+    since = facts.get("inactive_since")
+    if since is not None:
+        return dt.datetime.fromisoformat(since)
     return before or now
 
 

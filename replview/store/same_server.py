@@ -1,7 +1,7 @@
 """One server known as several sources: each of its slots is alerted of once.
 
 A running server is known by its system identifier and when it started: clones and standbys share
-the first, never both. Where either is not told, sources are taken for different servers. Pure.
+the first, never both. Where either is not reported, sources are taken for different servers. Pure.
 """
 
 from collections import defaultdict
@@ -17,13 +17,13 @@ Row = TypeVar("Row")
 
 def server_of(source: Source, looks: Looks) -> Hashable:
     """The same of two sources: they are one running server; None: that is not known."""
-    started_at = told(source, looks).get("started_at")
+    started_at = reported(source, looks).get("started_at")
     known = source.system_identifier not in (None, "", "unknown") and started_at
     return (source.system_identifier, started_at) if known else None
 
 
-def told(source: Source, looks: Looks) -> Mapping[str, object]:
-    """What the last look at a source told of its server."""
+def reported(source: Source, looks: Looks) -> Mapping[str, object]:
+    """What the last look at a source reported of its server."""
     look = looks.get(source.pk)
     return (look.holders or {}) if look is not None else {}
 
@@ -42,7 +42,9 @@ def one_a_slot(
         return None if server is None or row.gone_at is not None else (server, row.name)
 
     def last(row: WatchedSlot) -> tuple[object, ...]:
-        elsewhere = row.database is None or told(row.source, looks).get("database") != row.database
+        elsewhere = (
+            row.database is None or reported(row.source, looks).get("database") != row.database
+        )
         return row.slot_id is None, not fresh(row), elsewhere, row.pk
 
     kept, also = [], {}
@@ -58,7 +60,7 @@ def one_a_server(sources: Iterable[Source], looks: Looks) -> list[Source]:
     """Each server once: by the source whose role is told most, then the first."""
 
     def last(source: Source) -> tuple[object, ...]:
-        return told(source, looks).get("may_read_stats") is not True, source.pk
+        return reported(source, looks).get("may_read_stats") is not True, source.pk
 
     return [min(same, key=last) for same in _grouped(sources, lambda one: server_of(one, looks))]
 

@@ -16,7 +16,7 @@ from replview.spark.__main__ import check, main, parser
 from replview.spark.history.results import Result, as_table
 from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
-from tests.spark.told_history import History
+from tests.spark.written_history import History
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def nothing_looked_at_before(settings) -> None:
-    access_record._looks.clear()
+    access_record._noted_at.clear()
     settings.STORE_URL = "postgresql://the-test-store/"
 
 
@@ -153,7 +153,7 @@ def test_a_look_that_could_not_be_recorded_is_not_taken_for_recorded(monkeypatch
     monkeypatch.setattr(access_record, "note", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         settle(visit)
-    assert not access_record._looks
+    assert not access_record._noted_at
 
 
 def test_signing_in_failing_and_out_is_recorded(client: Client) -> None:

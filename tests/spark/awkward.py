@@ -93,8 +93,8 @@ def _images(change: Change) -> list[tuple[str, str]]:
     if change.op == "D":
         return [("delete", "old")]
     if change.op == "U":
-        told = change.old_kind == "O" or change.old_key_hash is not None
-        before = [("update_preimage", "old")] if told else []
+        whole = change.old_kind == "O" or change.old_key_hash is not None
+        before = [("update_preimage", "old")] if whole else []
         return [*before, ("update_postimage", "new")]
     return [("insert", "new")]
 

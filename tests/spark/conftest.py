@@ -63,8 +63,8 @@ def store_dsn(transactional_db) -> str:
     """The address of the test's store, as somebody outside Django has it."""
     from django.db import connection
 
-    told = connection.settings_dict
+    settings = connection.settings_dict
     return (
-        f"postgresql://{told['USER']}:{told['PASSWORD']}@{told['HOST']}:{told['PORT']}/"
-        f"{told['NAME']}"
+        f"postgresql://{settings['USER']}:{settings['PASSWORD']}@{settings['HOST']}:{settings['PORT']}/"
+        f"{settings['NAME']}"
     )

@@ -66,7 +66,7 @@ def whole(source, record, store_dsn, tmp_path, monkeypatch) -> Slice:
     return part
 
 
-def told(image: dict | None) -> dict | None:
+def in_words(image: dict | None) -> dict | None:
     """A row as the store has it; a value kept aside is given whole."""
     return image and {n: v for n, v in image.items() if not isinstance(v, dict)}
 
@@ -93,9 +93,9 @@ def test_a_transaction_has_the_changes_that_the_store_has(whole: Slice, tmp_path
             if here.op == "M":
                 assert there.new["content"] == "told"
             elif here.op != "T":
-                assert told(there.new) == told(here.new)
+                assert in_words(there.new) == in_words(here.new)
             if here.op == "U" and here.old_kind == "O":
-                assert (there.old_kind, told(there.old)) == ("O", told(here.old))
+                assert (there.old_kind, in_words(there.old)) == ("O", in_words(here.old))
         if row.commit_lsn is not None:
             by_lsn = incarnation.transaction(
                 commit_lsn=int(row.commit_lsn), commit_time=row.commit_time
@@ -123,8 +123,8 @@ def test_what_is_counted_in_the_files_is_what_the_store_counts(whole: Slice, tmp
     for name in manifests(target, incarnation_folder(whole)):
         document = target.read_bytes(f"{incarnation_folder(whole)}/_manifests/{name}.json")
         manifest = Manifest(orjson.loads(document or b""))
-        told = count(target, manifest)
-        there = Counts(told["transactions"], {(o, op): n for o, op, n in told["changes"]})
+        counts = count(target, manifest)
+        there = Counts(counts["transactions"], {(o, op): n for o, op, n in counts["changes"]})
         ends = manifest.document["commit_seq"]
         here = counts_of(whole.incarnation_id, ends["after"], ends["through"])
         assert difference(here, there) == ""

@@ -80,7 +80,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Spark Connect server of its own."""
     pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     folder, port = tmp_path_factory.mktemp("connect"), free_port()
-    told = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -97,7 +97,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 *(word for item in settings.items() for word in ("--conf", "=".join(item))),
                 "spark-internal",
             ],
-            env={**told, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
             cwd=folder, stdout=log, stderr=log,
         )  # fmt: skip
     try:
@@ -146,10 +146,10 @@ def client(code: str, *words: str) -> Any:
 
 
 def test_the_record_is_read_by_the_code_that_the_client_sends(server, history, store_dsn) -> None:
-    told = client(_READ, server, store_dsn)
-    assert "replview-spark.zip" in told["code"]
-    assert told["records"] == 4
-    kinds = [(row["id"], row["status"], row["_change_type"], row["_actor"]) for row in told["rows"]]
+    read = client(_READ, server, store_dsn)
+    assert "replview-spark.zip" in read["code"]
+    assert read["records"] == 4
+    kinds = [(row["id"], row["status"], row["_change_type"], row["_actor"]) for row in read["rows"]]
     assert kinds == [
         ("1", "new", "insert", None), ("2", "new", "insert", None),
         ("1", "paid", "update_postimage", "bob"),
@@ -161,8 +161,8 @@ def test_an_export_has_the_same_bytes_and_every_history_job_runs_over_it(
 ) -> None:
     with reading.connect(store_dsn) as store:
         part = reading.resolve(store, slot="replview")
-    told = {"slice": part.to_json(), "target": str(tmp_path / "there"), "dsn_env": "STORE"}
-    (tmp_path / "job.json").write_bytes(orjson.dumps({**told, "spark": server}))
+    job = {"slice": part.to_json(), "target": str(tmp_path / "there"), "dsn_env": "STORE"}
+    (tmp_path / "job.json").write_bytes(orjson.dumps({**job, "spark": server}))
     ran = subprocess.run(
         [sys.executable, "-m", "replview.spark.export_job", str(tmp_path / "job.json")],
         capture_output=True, env={**os.environ, "STORE": store_dsn}, timeout=300,
@@ -207,8 +207,8 @@ def until(condition: Callable[[], bool]) -> None:
 
 def sessions(store: psycopg.Connection[Any], which: LiteralString) -> int:
     """How many the store has of these."""
-    told = f"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {which}"
-    return store.execute(told).fetchone()[0]
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {which}"
+    return store.execute(query).fetchone()[0]
 
 
 def test_what_is_wrong_with_the_address_is_said_at_once() -> None:
@@ -216,7 +216,7 @@ def test_what_is_wrong_with_the_address_is_said_at_once() -> None:
     started = time.monotonic()
     with pytest.raises(SparkProblem, match="no Spark Connect server answers at sc:"):
         session("sc://127.0.0.1:1")
-    with pytest.raises(SparkProblem, match="holds a token, which would be recorded") as told:
+    with pytest.raises(SparkProblem, match="holds a token, which would be recorded") as caught:
         session("sc://127.0.0.1:1/;use_ssl=true;token=hidden")
-    assert "hidden" not in str(told.value)
+    assert "hidden" not in str(caught.value)
     assert time.monotonic() - started < 5

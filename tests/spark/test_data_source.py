@@ -65,7 +65,7 @@ def test_errors_say_what_to_do(source, record, frame, spark) -> None:
     recording = record(source)
     source.run("INSERT INTO other VALUES (1)")
     recording.caught_up()
-    for options, told in (
+    for options, message in (
         ({"relation": "public.othre"}, "did you mean public.other?"),
         ({"slot": "nowhere"}, "the store has no slot 'nowhere'"),
         ({"relation": "public.other", "columns": "w"}, "has no column 'w'"),
@@ -77,7 +77,7 @@ def test_errors_say_what_to_do(source, record, frame, spark) -> None:
     ):
         with pytest.raises(PySparkException) as caught:
             frame(**options)
-        assert told in str(caught.value)
+        assert message in str(caught.value)
     with pytest.raises(PySparkException) as caught:
         spark.read.format("replview").option("dsn", "postgresql://u:hush@127.0.0.1:1/x").load()
     assert "nothing answers at the store's address" in str(caught.value)

@@ -94,11 +94,11 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
     found = roots(tmp_path, whole)
 
     types = {
-        name: {each["name"]: each["type"] for each in told["columns"]}
-        for name, told in found.items()
+        name: {each["name"]: each["type"] for each in document["columns"]}
+        for name, document in found.items()
     }
-    told = {name: (of["v"], of["n"], of["w"]) for name, of in types.items()}
-    assert told == {
+    columns = {name: (of["v"], of["n"], of["w"]) for name, of in types.items()}
+    assert columns == {
         "public.t": ("string", "decimal(10,2)", "bigint"),
         "public.t.2": ("int", "timestamp", "bigint"),
         # A transaction with rows of both kinds, and what came after it.
@@ -159,8 +159,8 @@ def test_programs_read_all_roots(whole: Slice, store_dsn: str, tmp_path: Path) -
     duckdb, _ = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     archived(whole, tmp_path, store_dsn)
     *before, last = (
-        (str(tmp_path / incarnation_folder(whole) / name), told)
-        for name, told in roots(tmp_path, whole).items()
+        (str(tmp_path / incarnation_folder(whole) / name), document)
+        for name, document in roots(tmp_path, whole).items()
     )
     texts = {each.name: each.text for each in snippets(*last, before=before)}
     for name in ("pandas", "polars"):
@@ -201,8 +201,8 @@ def test_spark_reads_all_roots_as_one_table(
         Dataset.find(str(tmp_path), "public.t.2")
 
     *before, last = (
-        (str(tmp_path / incarnation_folder(whole) / name), told)
-        for name, told in roots(tmp_path, whole).items()
+        (str(tmp_path / incarnation_folder(whole) / name), document)
+        for name, document in roots(tmp_path, whole).items()
     )
     text = next(each.text for each in snippets(*last, before=before) if each.name == "spark")
     names: dict[str, Any] = {"spark": spark}

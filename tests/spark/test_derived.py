@@ -32,7 +32,7 @@ def read(store_dsn: str, slot: str, table: str) -> list[dict]:
     return rows
 
 
-def told(rows: list[dict], shapes: dict[int, tuple[str, ...]]) -> dict[tuple[str, int], tuple]:
+def by_row(rows: list[dict], shapes: dict[int, tuple[str, ...]]) -> dict[tuple[str, int], tuple]:
     """By its place in the WAL the row before each update as far as it is known, and how."""
     found = {}
     for row in rows:
@@ -78,7 +78,7 @@ def test_they_are_the_pages_whatever_happened_to_rows(source, record, store_dsn)
     shapes = {1: ("id", "a", "b", "big")}
     for table in ("plain", "twin"):
         of_table = [change for change in changes if change.table == table]
-        found = told(read(store_dsn, recording.slot.name, table), shapes)
+        found = by_row(read(store_dsn, recording.slot.name, table), shapes)
         assert found == pages_tell(of_table)
         assert any(derived for _, derived in found.values()) == (table == "plain")
 
@@ -113,7 +113,7 @@ def test_nothing_is_told_across_what_is_not_known(store_dsn) -> None:
     update("moved here from nowhere", **moved)
 
     shapes = {1: ("id", "status", "note"), 2: ("id", "status", "added")}
-    found = told(read(store_dsn, "replview", "orders"), shapes)
+    found = by_row(read(store_dsn, "replview", "orders"), shapes)
     stored = Transaction.objects.order_by("pk").values_list("pk", flat=True)
     changes = [change for each in stored for change in changes_of(reading_session(), each)]
     assert {at: image for at, (image, _) in found.items()} == {

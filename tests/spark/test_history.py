@@ -20,7 +20,7 @@ from replview.spark.history.reach import Span
 from replview.spark.history.results import without_masked
 from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 from replview.spark.sessions import SparkProblem
-from tests.spark.told_history import BEGAN, OID, V1, History, column
+from tests.spark.written_history import BEGAN, OID, V1, History, column
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def row(number: int, a: str, big: str | None = None) -> dict:
 
 
 @pytest.fixture
-def told(tmp_path) -> History:
+def history(tmp_path) -> History:
     """A row that moves twice and back, one that is deleted, a truncation, a baseline."""
     history = History(tmp_path)
     history.commit(("I", row(1, "x", "large")), ("I", row(2, "y", "other")), actor="alice")
@@ -44,8 +44,8 @@ def rows(result, *names: str) -> list[tuple]:
     return sorted(tuple(each[name] for name in names) for each in result.frame.collect())
 
 
-def test_as_of_follows_a_row_through_its_keys(told, spark) -> None:
-    dataset = told.write()
+def test_as_of_follows_a_row_through_its_keys(history, spark) -> None:
+    dataset = history.write()
 
     now = as_of(spark, dataset)
     assert rows(now, "id", "a", "big", "_actor", "_unknown") == [(4, "zz", "large", "bob", [])]
@@ -57,27 +57,27 @@ def test_as_of_follows_a_row_through_its_keys(told, spark) -> None:
     assert rows(early, "id", "a", "big") == [(1, "x", "large"), (2, "y", "other")]
 
 
-def test_as_of_begins_with_the_last_truncation_or_baseline(told, spark) -> None:
-    told.commit(("I", row(5, "old", "o")), ("T",), ("I", row(6, "new", "n")))
-    truncated = told.commit(("I", row(7, "more", "m")))
-    told.commit(("I", row(8, "read", "r")), baseline=True)
-    told.commit(("I", row(9, "last", "l")))
-    dataset = told.write()
+def test_as_of_begins_with_the_last_truncation_or_baseline(history, spark) -> None:
+    history.commit(("I", row(5, "old", "o")), ("T",), ("I", row(6, "new", "n")))
+    truncated = history.commit(("I", row(7, "more", "m")))
+    history.commit(("I", row(8, "read", "r")), baseline=True)
+    history.commit(("I", row(9, "last", "l")))
+    dataset = history.write()
 
     first = as_of(spark, dataset, Moment(lsn=truncated))
     assert rows(first, "id") == [(6,), (7,)]
-    assert (first.complete, first.told["begins"]["with"]) == (True, "truncation")
+    assert (first.complete, first.details["begins"]["with"]) == (True, "truncation")
     last = as_of(spark, dataset)
     assert rows(last, "id") == [(8,), (9,)]
-    assert (last.complete, last.told["begins"]["with"]) == (True, "baseline")
+    assert (last.complete, last.details["begins"]["with"]) == (True, "baseline")
 
 
-def test_what_is_missing_is_said(told, spark) -> None:
-    told.commit(("T",))
-    told.commit(("I", row(1, "x", "y")))
-    told.becomes(*V1, column("added", "integer"))
-    told.commit(("I", row(2, "x", "y") | {"added": 7}))
-    dataset = told.write(after=6)
+def test_what_is_missing_is_said(history, spark) -> None:
+    history.commit(("T",))
+    history.commit(("I", row(1, "x", "y")))
+    history.becomes(*V1, column("added", "integer"))
+    history.commit(("I", row(2, "x", "y") | {"added": 7}))
+    dataset = history.write(after=6)
 
     result = as_of(spark, dataset, Moment(lsn=9999))
     assert [reason.partition(",")[0] for reason in result.reasons] == [
@@ -110,13 +110,13 @@ def test_rows_without_a_key_are_refused(tmp_path, spark) -> None:
     assert rows(who, "actor", "operation", "column", "changes") == [
         ("alice", "insert", None, 1), ("alice", "update, before unknown", None, 1),
     ]  # fmt: skip
-    assert who.told["not_compared_for_want_of_one_key"] == ["public.t"]
+    assert who.details["not_compared_for_want_of_one_key"] == ["public.t"]
 
 
-def test_every_state_has_its_time(told, spark) -> None:
-    told.commit(("I", row(4, "zz", "large")), baseline=True)  # tells nothing new
-    told.commit(("T",))
-    result = row_versions(spark, told.write())
+def test_every_state_has_its_time(history, spark) -> None:
+    history.commit(("I", row(4, "zz", "large")), baseline=True)  # tells nothing new
+    history.commit(("T",))
+    result = row_versions(spark, history.write())
 
     names = ("id", "a", "big", "_from_version", "_to_version", "_ended_by", "_is_current")
     assert rows(result, *names) == [
@@ -130,9 +130,9 @@ def test_every_state_has_its_time(told, spark) -> None:
     assert ended[1] - ended[0] == dt.timedelta(minutes=15)
 
 
-def test_who_changed_what_compares_with_the_row_before(told, spark) -> None:
-    told.commit(("U", row(4, "zz", "new")), ("U", row(99, "?")), actor="carol")
-    dataset = told.write()
+def test_who_changed_what_compares_with_the_row_before(history, spark) -> None:
+    history.commit(("U", row(4, "zz", "new")), ("U", row(99, "?")), actor="carol")
+    dataset = history.write()
     result = who_changed(spark, [dataset])
 
     assert result.complete
@@ -147,16 +147,16 @@ def test_who_changed_what_compares_with_the_row_before(told, spark) -> None:
         ("carol", "update, before unknown", None): 1,
     }
     masked = who_changed(spark, [dataset], masked={"public.t": ["id", "a"]})
-    assert masked.told["not_counted"] == ["public.t.a", "public.t.id"]
+    assert masked.details["not_counted"] == ["public.t.a", "public.t.id"]
     assert {each["column"] for each in masked.frame.collect()} == {None, "big"}
     later = who_changed(spark, [dataset], Span(from_lsn=1280)).frame.collect()
     assert {each["actor"] for each in later} == {"carol"}
 
 
-def test_counts_of_rows_transactions_and_shapes(told, spark) -> None:
-    told.becomes(*V1[:2], column("big", "bytea"), column("n", "bigint"))
-    told.commit(("I", {"id": 7, "a": "w", "n": 1}), actor="alice")
-    dataset = told.write()
+def test_counts_of_rows_transactions_and_shapes(history, spark) -> None:
+    history.becomes(*V1[:2], column("big", "bytea"), column("n", "bigint"))
+    history.commit(("I", {"id": 7, "a": "w", "n": 1}), actor="alice")
+    dataset = history.write()
 
     found = churn(spark, dataset, every="day")
     assert rows(found, "inserts", "updates", "deletes", "transactions", "actors") == [
@@ -175,8 +175,8 @@ def test_counts_of_rows_transactions_and_shapes(told, spark) -> None:
 
 
 @pytest.mark.long
-def test_masked_columns_are_null_and_marked_in_what_is_given(told, spark) -> None:
-    dataset, masked = told.write(), {"public.t": ["a", "id"]}
+def test_masked_columns_are_null_and_marked_in_what_is_given(history, spark) -> None:
+    dataset, masked = history.write(), {"public.t": ["a", "id"]}
     for result in (as_of(spark, dataset), row_versions(spark, dataset)):
         given = without_masked(result, dataset, masked)
         assert {tuple(each) for each in rows(given, "id", "a")} == {(None, None)}
@@ -189,9 +189,9 @@ def test_masked_columns_are_null_and_marked_in_what_is_given(told, spark) -> Non
 
 
 @pytest.mark.long
-def test_an_erased_row_breaks_no_job_and_no_other_row(told, spark, tmp_path) -> None:
-    told.commit(("I", row(5, "stays", "s")), ("U", row(5, "stayed")))
-    told.write()
+def test_an_erased_row_breaks_no_job_and_no_other_row(history, spark, tmp_path) -> None:
+    history.commit(("I", row(5, "stays", "s")), ("U", row(5, "stayed")))
+    history.write()
     wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=[("source", "slot")],
         tables={OID: [FileSpan({"id": "2"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))]},

@@ -53,9 +53,9 @@ def job(store_dsn, tmp_path):
     def start(
         target: Path | str, spark: str | None = None, **options: Any
     ) -> subprocess.Popen[bytes]:
-        told = {"slice": part.to_json(), "target": str(target), "dsn_env": "STORE"}
+        asked = {"slice": part.to_json(), "target": str(target), "dsn_env": "STORE"}
         path = tmp_path / "job.json"
-        path.write_bytes(orjson.dumps({**told, "spark": spark}))
+        path.write_bytes(orjson.dumps({**asked, "spark": spark}))
         process = subprocess.Popen(
             [sys.executable, "-m", "replview.spark.export_job", path],
             env={**os.environ, "STORE": store_dsn},

@@ -131,8 +131,8 @@ def test_lsns_times_actors_and_operations_choose_transactions(source, record, st
     assert ids(actors=["nobody"]) == []
     narrow = reading.resolve(store, slot=recording.slot.name, from_lsn=lsns[3], to_lsn=lsns[6])
     assert (narrow.after_seq, narrow.through_seq) == (3, 7)
-    told = as_rows(reading.read_transactions(store, narrow))
-    assert [(row["commit_seq"], row["inserts"], row["state"]) for row in told] == [
+    rows = as_rows(reading.read_transactions(store, narrow))
+    assert [(row["commit_seq"], row["inserts"], row["state"]) for row in rows] == [
         (n, 1, "committed") for n in (4, 5, 6, 7)
     ]
     times = Transaction.objects.order_by("commit_seq").values_list("commit_time", flat=True)
@@ -142,11 +142,11 @@ def test_lsns_times_actors_and_operations_choose_transactions(source, record, st
 def test_events_are_told_apart(source, record, store) -> None:
     recording = write_awkward(source, record)
     whole = reading.resolve(store, slot=recording.slot.name)
-    truncated, told = as_rows(reading.read_events(store, whole))
+    truncated, message = as_rows(reading.read_events(store, whole))
     assert (truncated["op"], truncated["table"], truncated["cascade"]) == (
         "truncate", "other", False
     )  # fmt: skip
-    assert (told["op"], told["prefix"], told["content"]) == ("message", "p", "told")
+    assert (message["op"], message["prefix"], message["content"]) == ("message", "p", "told")
 
 
 def test_a_reading_that_is_left_early_leaves_a_usable_connection(source, record, store) -> None:

@@ -15,9 +15,9 @@ from replview.spark.sessions import SparkProblem, naming_connectors
 
 
 def refusal(url: str) -> TargetProblem:
-    with pytest.raises(TargetProblem) as told:
+    with pytest.raises(TargetProblem) as caught:
         targets.test_write(Target.of(url))
-    return told.value
+    return caught.value
 
 
 def test_a_local_folder_is_tried_and_left_as_it_was(tmp_path) -> None:
@@ -35,9 +35,9 @@ def test_what_cannot_be_written_says_what_to_mend(tmp_path, monkeypatch) -> None
     assert refusal("oss://bucket/x").remedy == "pip install fsspec ossfs"
     assert refusal("az://box/x").remedy == "pip install fsspec adlfs"
     for secret in ("s3://AKIA:hidden@b/x", "s3://b/x?secret_key=hidden", "abfs://b/x?sas_token=h"):
-        told = refusal(secret)
-        assert "credentials" in told.cause
-        assert "hidden" not in str(told)
+        problem = refusal(secret)
+        assert "credentials" in problem.cause
+        assert "hidden" not in str(problem)
     assert "cannot be read" in refusal("s3://b/x?no_such_option=1").cause
 
 
@@ -59,7 +59,7 @@ def test_a_folder_without_permission(tmp_path) -> None:
 
 
 def test_an_object_store_is_told_apart_by_its_words() -> None:
-    for words, told in (
+    for words, message in (
         ("AWS Error NO_SUCH_BUCKET during PutObject", "bucket or container does not exist"),
         ("AWS Error ACCESS_DENIED during PutObject for key 'secret'", "refuses access"),
         ("AWS Error NETWORK_CONNECTION during PutObject", "cannot be reached"),
@@ -67,7 +67,7 @@ def test_an_object_store_is_told_apart_by_its_words() -> None:
         ("something of key hunter2", "cannot be written"),
     ):
         problem = problem_of(OSError(words))
-        assert told in problem.cause
+        assert message in problem.cause
         assert "hunter2" not in str(problem)
         assert "'secret'" not in str(problem)
 
@@ -87,16 +87,17 @@ def test_an_object_store_is_told_apart_by_its_words() -> None:
     ],
 )  # fmt: skip
 def test_a_connector_that_spark_lacks_is_named_with_its_package(words, scheme, package) -> None:
-    with pytest.raises(SparkProblem) as told, naming_connectors():
+    with pytest.raises(SparkProblem) as caught, naming_connectors():
         raise RuntimeError(words)
-    assert told.value.cause == f"Spark has no connector for {scheme}://"
-    assert package in told.value.remedy
+    assert caught.value.cause == f"Spark has no connector for {scheme}://"
+    assert package in caught.value.remedy
     with pytest.raises(ZeroDivisionError), naming_connectors():
         raise ZeroDivisionError
     # Of a connector without what it stands on.
-    with pytest.raises(SparkProblem, match="lacks Amazon's libraries") as told, naming_connectors():
+    lacking = "lacks Amazon's libraries"
+    with pytest.raises(SparkProblem, match=lacking) as raised, naming_connectors():
         raise RuntimeError("java.lang.NoClassDefFoundError: software/amazon/awssdk/core/Exception")
-    assert f"hadoop-aws:{hadoop_version()}" in told.value.remedy
+    assert f"hadoop-aws:{hadoop_version()}" in raised.value.remedy
 
 
 def hadoop_version() -> str:

@@ -87,7 +87,7 @@ def test_every_engine_reads_back_what_was_recorded(
     monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
     seen = []
     manifest = export(whole, Target.of(str(tmp_path / "a")), dsn=store_dsn, progress=seen.append)
-    told = manifest.to_json()
+    written = manifest.to_json()
     with reading.connect(store_dsn) as store:
         tables = {table.name: table for table in reading.tables_of(store, whole)}
     for name, dataset in (("public.Awkward", "public.Awkward"), ("public.other", "public.other")):
@@ -97,14 +97,14 @@ def test_every_engine_reads_back_what_was_recorded(
         assert in_order(found.to_pylist(maps_as_pydicts="strict")) == wanted
         assert in_order(read_by_duckdb(folder)) == wanted
         assert in_order(read_by_spark(spark, folder)) == wanted
-    assert len([f for f in told["files"] if "public.other/" in f["path"]]) > 3
-    assert any("." in Path(f["path"]).name.split("-")[1] for f in told["files"]), "none is split"
-    for each in told["files"]:
+    assert len([f for f in written["files"] if "public.other/" in f["path"]]) > 3
+    assert any("." in Path(f["path"]).name.split("-")[1] for f in written["files"]), "none is split"
+    for each in written["files"]:
         path = tmp_path / "a" / each["path"]
         assert hashlib.sha256(path.read_bytes()).hexdigest() == each["sha256"]
         assert pq.read_metadata(path).num_rows == each["rows"]
         assert pq.read_metadata(path).row_group(0).column(0).compression == "ZSTD"
-    assert told["changes"] == sum(table.rows for table in tables.values())
+    assert written["changes"] == sum(table.rows for table in tables.values())
     events = pads.dataset(tmp_path / "a" / manifest.folder / "events").to_table().to_pylist()
     assert sorted(each["op"] for each in events) == ["message", "truncate"]
     seqs = pads.dataset(tmp_path / "a" / manifest.folder / "transactions").to_table()["commit_seq"]
@@ -206,14 +206,14 @@ def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, m
         with pytest.raises(TargetProblem, match="did not write"):
             export(rest, Target.of(str(tmp_path / "x")), dsn=store_dsn)
 
-        told = estimate(store, whole)
-        assert (told.rows, told.spark) == (table.rows + other.rows, False)
-        assert told.transactions == whole.through_seq
-        assert [each.table for each in told.tables] == ["Awkward", "other"]
-        assert (told.bytes > 0, told.nearest) == (True, None)
+        estimated = estimate(store, whole)
+        assert (estimated.rows, estimated.spark) == (table.rows + other.rows, False)
+        assert estimated.transactions == whole.through_seq
+        assert [each.table for each in estimated.tables] == ["Awkward", "other"]
+        assert (estimated.bytes > 0, estimated.nearest) == (True, None)
         monkeypatch.setattr(planning, "_DERIVED_PER_SECOND", 1.0)
         derived = estimate(store, replace(whole, before="derived"))
-        assert (derived.rows, derived.seconds > told.seconds) == (told.rows, True)
+        assert (derived.rows, derived.seconds > estimated.seconds) == (estimated.rows, True)
         later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
         nothing = estimate(store, replace(whole, since=later, tables=("public.other",)))
         assert (nothing.rows, nothing.transactions) == (0, 0)

@@ -72,7 +72,7 @@ def dataset(tmp_path):
     }, destination
 
 
-def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def as_tuples(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted((row["id"], row[ODD], row["big"]) for row in rows)
 
 
@@ -89,15 +89,15 @@ def test_pandas_and_polars(dataset) -> None:
     pytest.importorskip("polars")
     texts, _ = dataset
     frame = run(texts["pandas"])["rows"]
-    assert told(frame.astype(object).where(frame.notna(), None).to_dict("records")) == LATEST
-    assert told(run(texts["polars"])["rows"].to_dicts()) == LATEST
+    assert as_tuples(frame.astype(object).where(frame.notna(), None).to_dict("records")) == LATEST
+    assert as_tuples(run(texts["polars"])["rows"].to_dicts()) == LATEST
 
 
 def test_duckdb(dataset) -> None:
     duckdb = pytest.importorskip("duckdb")
     texts, _ = dataset
     with duckdb.connect() as session:
-        assert told(session.sql(texts["duckdb"]).to_arrow_table().to_pylist()) == LATEST
+        assert as_tuples(session.sql(texts["duckdb"]).to_arrow_table().to_pylist()) == LATEST
 
 
 def test_deltalake_twice(dataset) -> None:
@@ -106,14 +106,14 @@ def test_deltalake_twice(dataset) -> None:
     for _ in range(2):
         run(texts["deltalake"])
         found = pa.table(deltalake.DeltaTable(destination).to_pyarrow_table())
-        assert told(found.to_pylist()) == ROWS
+        assert as_tuples(found.to_pylist()) == ROWS
 
 
 @pytest.mark.slow
 def test_spark_and_its_merges(dataset, spark) -> None:
     texts, _ = dataset
     rows = run(texts["spark"], spark=spark)["rows"]
-    assert told(rows.toArrow().to_pylist()) == LATEST
+    assert as_tuples(rows.toArrow().to_pylist()) == LATEST
     parser = spark._jsparkSession.sessionState().sqlParser()
     for kind in ("delta", "iceberg"):
         calls = [node for node in ast.walk(ast.parse(texts[kind])) if isinstance(node, ast.Call)]

@@ -178,9 +178,9 @@ def test_changes_that_are_gone_count_without_their_version() -> None:
     Transaction.objects.update(aborted_changes=0)
     activity.roll(soon())
 
-    told = sum(counts[0] for row in Transaction.objects.filter(commit_seq__lt=20)
+    inserted = sum(counts[0] for row in Transaction.objects.filter(commit_seq__lt=20)
                .exclude(state="snapshot") for counts in row.relations.values())  # fmt: skip
-    assert sum(RelationActivity.objects.values_list("inserts", flat=True)) == told
+    assert sum(RelationActivity.objects.values_list("inserts", flat=True)) == inserted
     of_orders = RelationActivity.objects.filter(relation_id=made.orders.relation_id)
     assert set(of_orders.values_list("version_id", flat=True)) == {made.orders.pk}
     others = RelationActivity.objects.exclude(relation_id=made.orders.relation_id)

@@ -191,9 +191,9 @@ def test_coverage_says_since_when_the_store_and_the_archive_answer(days: Days) -
     # As long as the store has as much, the archive is not worth a word.
     assert coverage_words(coverage_of(reading_session(), days.slot)).archived is None
     assert retention.drop_day(the(4)) is not None
-    told = coverage_words(coverage_of(reading_session(), days.slot)).archived
-    assert told is not None
-    assert told.since == days_ago(4, 2)
+    output = coverage_words(coverage_of(reading_session(), days.slot)).archived
+    assert output is not None
+    assert output.since == days_ago(4, 2)
 
 
 def test_the_budget_waits_for_the_archive_and_says_so(days: Days) -> None:
@@ -227,10 +227,10 @@ def test_the_command_chooses_a_target_once_it_was_written_to(
     with pytest.raises(CommandError, match="between 0 and"):
         run("archive", "--after-hours=-1")
     assert archive.chosen().target is None
-    told = run("archive", str(tmp_path / "a"), "--after-hours", "48")
+    output = run("archive", str(tmp_path / "a"), "--after-hours", "48")
     assert archive.chosen() == archive.Choice(str(tmp_path / "a"), 48, 21_600)
-    assert "shop/replview: nothing is there yet; 20 transactions not there yet" in told
-    assert "longer than 48 h ago" in told
+    assert "shop/replview: nothing is there yet; 20 transactions not there yet" in output
+    assert "longer than 48 h ago" in output
     assert "no archive" in run("archive", "off")
     assert archive.chosen().target is None
 

@@ -165,7 +165,7 @@ def passes(row: TransactionRow, wanted: TransactionFilter, slots: dict, names: d
         if not set(done) & set(wanted.ops):
             return False
     text = wanted.text.casefold()
-    said = [row.gid, row.actor, row.origin, str(row.xid), row.commit_lsn, *counts]
+    texts = [row.gid, row.actor, row.origin, str(row.xid), row.commit_lsn, *counts]
     prepared = row.gid is not None and row.prepared_at is not None
     end = row.commit_time or row.ended_at or dt.datetime.now(dt.UTC)
     return (
@@ -174,7 +174,7 @@ def passes(row: TransactionRow, wanted: TransactionFilter, slots: dict, names: d
         and wanted.actor in ("", row.actor or "?")
         and wanted.origin in ("", row.origin or "-")
         and wanted.id in ("", row.gid, str(row.xid))
-        and (not text or any(text in one.casefold() for one in said if one))
+        and (not text or any(text in one.casefold() for one in texts if one))
         and changes >= wanted.min_changes
         and row.size_bytes >= wanted.min_bytes
         and (

@@ -26,7 +26,7 @@ def records(history: History, **options) -> list[dict]:
     return [record for _, record in iterate_changes(reading_session(), history.slot, **options)]
 
 
-def told(history: History, **options) -> list[tuple[int, int]]:
+def places(history: History, **options) -> list[tuple[int, int]]:
     return [(record["commit_seq"], record["seq"]) for record in records(history, **options)]
 
 
@@ -141,13 +141,13 @@ def test_the_order_is_that_of_commits_whatever_the_page(history, monkeypatch, pa
     history.commit(insert(1), state="streaming")
 
     expected = [(n, seq) for n, size in enumerate(sizes, 1) for seq in range(1, size + 1)]
-    assert told(history) == expected
+    assert places(history) == expected
 
 
 def test_aborted_subtransactions_are_hidden(history) -> None:
     identifier = history.commit(insert(1), insert(2, subxid=9), insert(3))
     AbortedSubtransaction.objects.create(transaction_id=identifier, subxid=9)
-    assert told(history) == [(1, 1), (1, 3)]
+    assert places(history) == [(1, 1), (1, 3)]
 
 
 def test_going_on_from_a_cursor_through_a_new_incarnation(history) -> None:
@@ -170,8 +170,8 @@ def test_lsn_bounds_are_those_of_commits_in_the_present_incarnation(history) -> 
         history.commit(insert(number))
     lsns = [LSN.parse(r["commit_lsn"]) for r in records(history)][1:]
 
-    assert told(history, from_lsn=lsns[1], to_lsn=lsns[2]) == [(2, 1), (3, 1)]
-    assert told(history, to_lsn=lsns[0]) == [(1, 1)]
+    assert places(history, from_lsn=lsns[1], to_lsn=lsns[2]) == [(2, 1), (3, 1)]
+    assert places(history, to_lsn=lsns[0]) == [(1, 1)]
 
 
 def test_one_table_alone(history) -> None:

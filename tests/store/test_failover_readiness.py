@@ -92,11 +92,11 @@ def test_a_copy_that_is_gone_or_of_another_cluster_counts_for_nothing(
     assert [one.why for one in read_standbys(primary).of("cdc")] == ["missing"]
 
 
-@pytest.mark.parametrize(("told", "expected"), [("", True), ("standby_1", False), (None, None)])
+@pytest.mark.parametrize(("value", "expected"), [("", True), ("standby_1", False), (None, None)])
 def test_whether_readers_wait_for_a_standby(
-    primary: Source, told: str | None, expected: bool | None
+    primary: Source, value: str | None, expected: bool | None
 ) -> None:
-    settings = {} if told is None else {"synchronized_standby_slots": told}
+    settings = {} if value is None else {"synchronized_standby_slots": value}
     SourceLook.objects.create(
         source=primary, looked_at=timezone.now(), holders={"failover_settings": settings}
     )

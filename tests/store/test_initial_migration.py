@@ -120,11 +120,11 @@ def manage(store: CrashStore, *words: str) -> "subprocess.CompletedProcess[str]"
 
 def schema(store: CrashStore) -> str:
     """The statements that pg_dump writes of it."""
-    said = subprocess.run(
+    dump = subprocess.run(
         [pg_bin() / "pg_dump", "--schema-only", "--no-owner", store.server.dsn(store.name)],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    return "\n".join(line for line in said.splitlines() if not line.startswith(("--", "\\")))
+    return "\n".join(line for line in dump.splitlines() if not line.startswith(("--", "\\")))
 
 
 def statements(dump: str) -> list[str]:

@@ -149,12 +149,12 @@ def test_the_sums_are_those_of_what_is_left(two: tuple[Days, Days]) -> None:
 
     keep(two[0], 3)
     enforce()
-    told = sums()
+    before = sums()
     for history in two:
         activity.forget(history.incarnation.pk)
     activity.roll(time.monotonic() + 60)
-    assert told[1] == sums()[1]
-    assert told[0] == [block for block in sums()[0] if block["transactions"]]
+    assert before[1] == sums()[1]
+    assert before[0] == [block for block in sums()[0] if block["transactions"]]
 
 
 @pytest.mark.parametrize("where", ["delete_all_changes", "_take_piece", "recount", "others"])
@@ -406,12 +406,12 @@ def test_a_slots_forecast_levels_off(two: tuple[Days, Days]) -> None:
     rate = forecast.of_slot(orders.slot).bytes_per_day
     assert rate
     keep(orders, 30)
-    told = forecast.of_slot(orders.slot)
-    assert told.levels_off_bytes == int(30 * rate)
-    assert told.days_left is None
+    outlook = forecast.of_slot(orders.slot)
+    assert outlook.levels_off_bytes == int(30 * rate)
+    assert outlook.days_left is None
     keep(orders, 30, 8 << 20)
-    told = forecast.of_slot(orders.slot)
-    assert told.levels_off_bytes == min(8 << 20, int(30 * rate))
+    outlook = forecast.of_slot(orders.slot)
+    assert outlook.levels_off_bytes == min(8 << 20, int(30 * rate))
 
 
 # Choosing
@@ -486,10 +486,10 @@ def test_the_command_asks_before_it_lets_go(two: tuple[Days, Days], settings, ca
         call_command(*words)
     assert Slot.objects.get(name="orders").keep_for_days is None
     call_command(*words, "--yes")
-    told = capsys.readouterr().out
-    assert "2 days would be deleted" in told
-    assert "public.orders: about" in told
-    assert "keeps its record for 4 days, and at most 50 GB" in told
+    output = capsys.readouterr().out
+    assert "2 days would be deleted" in output
+    assert "public.orders: about" in output
+    assert "keeps its record for 4 days, and at most 50 GB" in output
     slot = Slot.objects.get(name="orders")
     assert (slot.keep_for_days, slot.keep_at_most_bytes) == (4, 50 << 30)
     with pytest.raises(CommandError, match="30d"):
@@ -500,10 +500,10 @@ def test_the_api_tells_what_each_slot_keeps(client: Client, two: tuple[Days, Day
     client.force_login(make_user("bob", "viewer"))
     kept_days.count(time.monotonic() + 60)
     keep(two[0], 30)
-    told = client.get("/api/v1/store").json()
-    assert told["size_bytes"] > 1 << 20
-    assert (told["days_left"], told["bytes_per_day"]) == (None, None)
-    slots = {slot["slot"]: slot for slot in told["slots"]}
+    body = client.get("/api/v1/store").json()
+    assert body["size_bytes"] > 1 << 20
+    assert (body["days_left"], body["bytes_per_day"]) == (None, None)
+    slots = {slot["slot"]: slot for slot in body["slots"]}
     assert slots["shop/orders"]["keep_for_days"] == 30
     assert slots["shop/orders"]["first_day"] == str(the(6))
     assert slots["shop/audit"]["levels_off_bytes"] is None

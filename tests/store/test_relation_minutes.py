@@ -21,9 +21,9 @@ def made() -> History:
 
 def commit(made: History, *relations: tuple[int, int], **values) -> None:
     """A transaction that inserted so many rows into these tables."""
-    told = {str(relation): [changes, 0, 0, 0] for relation, changes in relations}
+    counts = {str(relation): [changes, 0, 0, 0] for relation, changes in relations}
     total = sum(changes for _, changes in relations)
-    made.commit(relations=told, inserts=total, **{"size_bytes": 100 * total, **values})
+    made.commit(relations=counts, inserts=total, **{"size_bytes": 100 * total, **values})
 
 
 def tables() -> list[tuple[int, int, int, int]]:

@@ -130,13 +130,13 @@ def test_a_day_goes_with_all_that_belongs_to_it(history: Days) -> None:
 
 def test_the_sums_are_those_of_what_is_left(history: Days) -> None:
     assert retention.drop_day(the(4))
-    told = sums()
+    before = sums()
     activity.forget(history.incarnation.pk)
     activity.roll(time.monotonic() + 60)
 
-    assert told[1:] == sums()[1:]
-    assert told[0] == [block for block in sums()[0] if block["transactions"]]
-    assert told[0][0]["transactions"] == 5, "places 5 to 9"
+    assert before[1:] == sums()[1:]
+    assert before[0] == [block for block in sums()[0] if block["transactions"]]
+    assert before[0][0]["transactions"] == 5, "places 5 to 9"
 
     assert retention.drop_day(the(3))
     assert retention.drop_day(the(2))
@@ -155,10 +155,10 @@ def test_the_sums_are_those_of_what_is_left_also_where_the_day_reached_into_anot
     assert ActorActivity.objects.get(actor="ann", day=the(0), relation_id=0).transactions == 5
 
     assert retention.drop_day(the(4))
-    told = sums()
+    before = sums()
     activity.forget(history.incarnation.pk)
     activity.roll(time.monotonic() + 60)
-    assert told[1:] == sums()[1:]
+    assert before[1:] == sums()[1:]
     assert ActorActivity.objects.get(actor="ann", day=the(0), relation_id=0).transactions == 4
 
 
@@ -326,10 +326,10 @@ def test_a_crash_between_any_two_steps_ends_as_no_crash_would(
     assert not retention.is_under_way()
     assert left() == [3] * 4 + [2] * 4 + [1] * 4 + [0] * 4
     assert Change.objects.count() == 16
-    told = sums()
+    before = sums()
     activity.forget(history.incarnation.pk)
     activity.roll(time.monotonic() + 60)
-    assert told[1:] == sums()[1:]
+    assert before[1:] == sums()[1:]
     assert SlotEvent.objects.filter(kind="retention").count() == 1
 
 
@@ -376,10 +376,10 @@ def test_pages_answer_and_a_deleted_transaction_says_so(history: Days) -> None:
     client = Client()
     client.force_login(make_user("ann", "admin"))
 
-    said = f"Days up to {the(3)} (UTC) were deleted"
+    text = f"Days up to {the(3)} (UTC) were deleted"
     before = f"until={days_ago(3, 1).isoformat().replace('+', '%2B')}"
     for slot in ("", "slot=shop/replview&"):
-        assert said in client.get(f"/transactions/?{slot}{before}", follow=True).content.decode()
+        assert text in client.get(f"/transactions/?{slot}{before}", follow=True).content.decode()
     page = client.get(f"/transactions/{gone}/")
     assert page.status_code == 404
     assert f"The record of {the(4)} was deleted" in page.content.decode()

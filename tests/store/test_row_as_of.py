@@ -36,7 +36,7 @@ def test_the_row_as_of_every_commit_is_what_the_table_held(played) -> None:
     transactions = recording.transactions(state="committed")
     assert len(transactions) == len(ledger.contents)
 
-    told = 0
+    known = 0
     for transaction, content in zip(transactions, ledger.contents, strict=True):
         for key in "1234":
             state = row_as_of(
@@ -49,14 +49,14 @@ def test_the_row_as_of_every_commit_is_what_the_table_held(played) -> None:
             where = f"row {key} at {transaction.commit_lsn}"
             if state.key == (key,) and state.exists:
                 assert state.values == {k: content[key][k] for k in state.values}, where
-                told += 1
+                known += 1
             elif key in content:
                 raise AssertionError(f"{where}: not told of: {state}")
             elif state.exists:
                 # The row that came to be known so later, or was so once.
                 other = content[state.key[0]]
                 assert state.values == {k: other[k] for k in state.values}, where
-    assert told > 20
+    assert known > 20
 
 
 def test_before_images_are_those_that_identity_full_sends(played) -> None:

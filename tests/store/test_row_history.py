@@ -48,7 +48,7 @@ class Shop:
         """The history of a row."""
         return row_history(reading_session(), self.slot, self.relation.pk, key)
 
-    def told(self, **key: str | None) -> list[tuple]:
+    def changes(self, **key: str | None) -> list[tuple]:
         """Newest first: operation, what it changed, where the before is from."""
         return [
             (entry.step.op, sorted(changed_columns(entry, ["id"])), entry.before_kind)
@@ -79,8 +79,8 @@ def test_a_key_that_moves_away_and_back_is_one_row(shop) -> None:
         ("I", ["a", "b", "id"], ""),
     ]
 
-    assert t.told(id="1") == expected
-    assert t.told(id="2") == expected
+    assert t.changes(id="1") == expected
+    assert t.changes(id="2") == expected
     assert row_as_of(reading_session(), t.slot, t.relation.pk, {"id": "1"}).values == {
         "id": "1",
         "a": "z",
@@ -140,7 +140,7 @@ def test_other_identities_know_their_rows(shop, identity) -> None:
     )
     kind = "sent" if identity == "FULL" else "derived"
 
-    assert [(op, before) for op, _, before in t.told(id="5")] == [
+    assert [(op, before) for op, _, before in t.changes(id="5")] == [
         ("D", kind), ("U", kind), ("U", kind), ("I", ""),
     ]  # fmt: skip
 
@@ -211,7 +211,7 @@ def test_a_prepared_transaction_counts_from_its_commit_on(shop) -> None:
         "INSERT INTO t VALUES (1, 'x', 'y')",
         "BEGIN; UPDATE t SET a = 'z'; PREPARE TRANSACTION 'rows-1'",
     )
-    assert t.told(id="1")[0][0] == "I"
+    assert t.changes(id="1")[0][0] == "I"
     t.run("COMMIT PREPARED 'rows-1'", "UPDATE t SET b = 'w'")
 
     newest = t.history(id="1").entries[0]

@@ -117,6 +117,6 @@ def test_hours_are_kept_for_a_year_by_the_month(slot) -> None:
 
 
 def test_a_choice_that_is_no_number_counts_as_not_chosen() -> None:
-    for value, told in (("many", 5.0), (True, 5.0), (0.1, 1.0), (7, 7.0)):
+    for value, expected in (("many", 5.0), (True, 5.0), (0.1, 1.0), (7, 7.0)):
         instance_settings.write("sampling.seconds", value, "me")
-        assert instance_settings.read_number("sampling.seconds", 5.0, least=1, most=60) == told
+        assert instance_settings.read_number("sampling.seconds", 5.0, least=1, most=60) == expected

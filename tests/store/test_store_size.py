@@ -67,7 +67,7 @@ def test_to_protect_the_database_receivers_go_on(slots) -> None:
 
 @pytest.mark.parametrize("protect", ["database", "record"])
 def test_the_order_of_sacrifice_is_said_beforehand(protect) -> None:
-    said = store_size.order_of_sacrifice(1, protect)
+    steps = store_size.order_of_sacrifice(1, protect)
 
-    assert len(said) >= 3
-    assert ("receivers stop" in said[0]) == (protect == "record")
+    assert len(steps) >= 3
+    assert ("receivers stop" in steps[0]) == (protect == "record")

@@ -8,7 +8,7 @@ from ninja import Field, Query, Router, Schema
 from replview.access.page import ADMIN, page
 from replview.access.reading import AccessFilter, Place, read, record_json
 from replview.store.read.transactions.transaction_filter import TransactionFilter
-from replview.store.write.access_record import Action, first_look, note
+from replview.store.write.access_record import Action, is_new, note
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.filters import PAGE, PAGE_MOST
 
@@ -55,6 +55,6 @@ def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, 
     )  # fmt: skip
     rows, older = read(wanted, before=before, limit=words.limit)
     asked = {name: word for name, word in words.dict().items() if word and name != "cursor"}
-    if first_look((Action.VIEWED_ACCESS_RECORD, request.user.pk, tuple(sorted(asked.items())))):
+    if is_new((Action.VIEWED_ACCESS_RECORD, request.user.pk, tuple(sorted(asked.items())))):
         note(Action.VIEWED_ACCESS_RECORD, details=asked)
     return {"items": [record_json(row) for row in rows], "older": str(older) if older else None}

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_GET
 from replview.access.page import ADMIN, page
 from replview.access.reading import AccessFilter, Place, names_of, read, record_json, walk
 from replview.store.models import AccessRecord
-from replview.store.write.access_record import Action, Via, first_look, note
+from replview.store.write.access_record import Action, Via, is_new, note
 from replview.text.formats import count_words, plural
 from replview.ui.params import RANGES, Params
 from replview.ui.streaming import stream
@@ -306,7 +306,7 @@ def access_record(request: HttpRequest) -> HttpResponse:
         choices(wanted),
     )
     user = request.user.get_username()
-    if first_look((Action.VIEWED_ACCESS_RECORD, user, tuple(wanted.words().items()))):
+    if is_new((Action.VIEWED_ACCESS_RECORD, user, tuple(wanted.words().items()))):
         note(Action.VIEWED_ACCESS_RECORD, details=dict(wanted.words()))
     return render(request, "access_record/access.html", {"page": page, "wanted": wanted})
 

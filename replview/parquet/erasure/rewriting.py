@@ -90,9 +90,9 @@ class Rewriter:
         """Row → the columns that its shape has, that were sent, and that are to be erased."""
         chosen = group.select(["_relation_version", "_not_sent"]).take(pa.array(rows, pa.int64()))
         found = {}
-        for row, told_ in zip(rows, chosen.to_pylist(), strict=True):
-            shape = shapes.version(told_["_relation_version"])
-            absent = {*(told_["_not_sent"] or ())}
+        for row, change in zip(rows, chosen.to_pylist(), strict=True):
+            shape = shapes.version(change["_relation_version"])
+            absent = {*(change["_not_sent"] or ())}
             own = [str(column["name"]) for column in shape["columns"]]
             wanted = self.wanted.columns
             found[row] = [

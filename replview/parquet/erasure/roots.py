@@ -90,8 +90,8 @@ class Root:
                 found.incarnations.append(folder)
         return found
 
-    def erase(self, told_of: Callable[[int], None] = lambda files: None) -> Standing:
-        """Write anew what holds something of it; ``told_of`` hears of each file."""
+    def erase(self, on_files: Callable[[int], None] = lambda files: None) -> Standing:
+        """Write anew what holds something of it; ``on_files`` hears of each file."""
         done = Standing()
         rewriter = Rewriter(self.target, self.wanted)
         for incarnation, folder in self._incarnations():
@@ -111,7 +111,7 @@ class Root:
                     rows += max(len(changes), named)
                 else:
                     rows += rewriter.naming(path)
-                told_of(1)
+                on_files(1)
             notes.put_manifests_right(files)
             notes.write(files, rows, finished=True)
             done.incarnations.append(folder)

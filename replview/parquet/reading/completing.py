@@ -205,9 +205,9 @@ class Derivation:
         pasts = self._look_up([(each["id"], each["seq"]) for each in at])
         lines: list[dict[str, Any]] = []
         order, derived = [], []
-        told = dict(zip(places, at, strict=True))
+        by_place = dict(zip(places, at, strict=True))
         for place in range(batch.num_rows):
-            own = told.get(place)
+            own = by_place.get(place)
             past = None if own is None else pasts.get((own["id"], own["seq"]))
             if past is not None and own is not None:
                 order.append(batch.num_rows + len(lines))

@@ -38,17 +38,17 @@ _COUNTED = """
            {day} AS day
     FROM transaction t WHERE {where} {order} OFFSET 0
 """
-_TOLD = """
+_COLUMNS = """
     day, min(commit_seq), max(commit_seq), sum(weight)::bigint,
     sum(coalesce(changes, weight))::bigint,
     (min(lsn) - '0/0')::bigint, (max(lsn) - '0/0')::bigint
 """
 _BY_BLOCK = """
-    SELECT {told} FROM ({counted}) AS counted WHERE weight > 0
+    SELECT {columns} FROM ({counted}) AS counted WHERE weight > 0
     GROUP BY day, (commit_seq - {first}) / {width} ORDER BY day, 2
 """
 _ONE_BY_ONE = """
-    SELECT {told}, CASE WHEN weight > {step} THEN id END
+    SELECT {columns}, CASE WHEN weight > {step} THEN id END
     FROM (SELECT *, sum(weight) OVER (ORDER BY commit_seq ROWS UNBOUNDED PRECEDING) - weight
                  AS before
           FROM ({counted}) AS counted
@@ -157,7 +157,7 @@ def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_
     """All of the slice, coarsely."""
     part = counting.part
     query = sql.SQL(_BY_BLOCK).format(
-        told=sql.SQL(_TOLD),
+        columns=sql.SQL(_COLUMNS),
         counted=_counted(counting, everything(part), by_day, in_order=False),
         first=part.after_seq + 1,
         width=(part.through_seq - part.after_seq) // _BLOCKS + 1,
@@ -177,7 +177,7 @@ def _fine(
             continue
         within = Range(after=(some[0].first - 1, LAST_SEQ), through=(some[-1].last, LAST_SEQ))
         query = sql.SQL(_ONE_BY_ONE).format(
-            told=sql.SQL(_TOLD),
+            columns=sql.SQL(_COLUMNS),
             counted=_counted(counting, within, by_day, in_order=True),
             step=sql.SQL("{}::float8").format(step),
             of_day=sql.SQL("{}::date").format(some[0].day),

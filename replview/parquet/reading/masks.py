@@ -26,10 +26,10 @@ def with_rules(connection: Connection, part: Slice) -> Slice:
     masked = {name: set(columns) for name, columns in part.masked}
     for name, columns in rules_of(connection, part.incarnation_id).items():
         masked.setdefault(name, set()).update(columns)
-    return replace(part, masked=told(masked))
+    return replace(part, masked=in_order(masked))
 
 
-def told(masked: Mapping[str, Iterable[str]]) -> Masked:
+def in_order(masked: Mapping[str, Iterable[str]]) -> Masked:
     """In one order: equal masks make equal slices."""
     return tuple((name, tuple(sorted(masked[name]))) for name in sorted(masked) if masked[name])
 
@@ -101,7 +101,7 @@ def asked_masks(text: str) -> Masked | None:
         return ()
     try:
         given = json.loads(words)
-        return told({str(name): [str(c) for c in columns] for name, columns in given.items()})
+        return in_order({str(name): [str(c) for c in columns] for name, columns in given.items()})
     except (ValueError, AttributeError, TypeError):
         raise StoreProblem(
             "masked is rules, none, or tables with their columns",

@@ -98,9 +98,9 @@ class Texts:
 
     def unpacked(self, data: bytes, rows: int) -> Any:
         """The array."""
-        return self.told(data)[0] if rows else pa.nulls(0, self.arrow)
+        return self.with_absent(data)[0] if rows else pa.nulls(0, self.arrow)
 
-    def told(self, data: bytes) -> tuple[Any, Any]:
+    def with_absent(self, data: bytes) -> tuple[Any, Any]:
         """The array, and which of its nulls are absent; None: none is."""
         parts = pc.split_pattern(pa.array([data], pa.binary()), self.unit).values
         nothing = pa.scalar(None, pa.binary())

@@ -157,9 +157,9 @@ def counted(
     if relation_id is None:
         places = [sql.SQL("t.{}").format(sql.Identifier(f"{name}s")) for name in _COUNTED]
     else:
-        counts = sql.SQL("(t.relations -> {} ->> {})::bigint")
-        places = [counts.format(str(relation_id), place) for place in _COUNTED.values()]
-    told = [
+        count = sql.SQL("(t.relations -> {} ->> {})::bigint")
+        places = [count.format(str(relation_id), place) for place in _COUNTED.values()]
+    counts = [
         sql.SQL("{} * coalesce({}, 0)").format(
             update_weight if operation == "update" else 1, places[place]
         )
@@ -167,8 +167,8 @@ def counted(
         if operation in operations
     ]
     if relation_id is None and "message" in operations:
-        told.append(sql.Composed([sql.SQL("t.messages")]))
-    of_stream = sql.SQL(" + ").join(told) if told else sql.SQL("0")
+        counts.append(sql.Composed([sql.SQL("t.messages")]))
+    of_stream = sql.SQL(" + ").join(counts) if counts else sql.SQL("0")
     of_baseline = (
         sql.SQL("coalesce({}, 0)").format(places[0]) if "snapshot" in operations else sql.SQL("0")
     )

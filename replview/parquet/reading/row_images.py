@@ -72,7 +72,7 @@ def row_images(
     masked = part.masked_of(table.name)
     derived = part.before == "derived"
     codes = operation_codes(wanted_operations(part, rows=True))
-    told = {
+    parts = {
         "kind": sql.SQL("i.kind") if before else _KIND,
         "image": masked_image(sql.SQL("i.image") if before else _IMAGE, masked),
         "may_derive": sql.SQL("")
@@ -81,7 +81,7 @@ def row_images(
         if before
         else sql.SQL(", 0 AS derivable"),
     }
-    told = {name: written_once(connection, each) for name, each in told.items()}
+    parts = {name: written_once(connection, each) for name, each in parts.items()}
     two = _LOOKED_FOR if derived else _SENT
 
     def query(group: Group) -> sql.Composed:
@@ -91,7 +91,7 @@ def row_images(
             changes = sql.SQL(_IMAGES).format(changes=changes, two=two, kind=_KIND, image=_IMAGE)
             order = sql.SQL("{}, i.kind").format(order)
         where = changes_of(group, [table.relation_id], codes)
-        return sql.SQL(_ROWS).format(**told, changes=changes, where=where, order=order)
+        return sql.SQL(_ROWS).format(**parts, changes=changes, where=where, order=order)
 
     return query
 

@@ -97,17 +97,17 @@ def _own(batch: pa.RecordBatch, of: Any, group: Group, table: SliceTable) -> dic
     numbers = pa.array([version.number for version in table.versions], pa.int32())
     times = rows["commit_us"].combine_chunks().cast(pa.timestamp("us", "UTC"))
 
-    def told(name: str) -> Any:
+    def of_rows(name: str) -> Any:
         return rows[name].combine_chunks().take(of)
 
     return {
         "_change_type": pa.array(KINDS).take(batch.column("kind")),
-        "_commit_version": told("commit_version"),
+        "_commit_version": of_rows("commit_version"),
         "_commit_timestamp": times.take(of),
         "_lsn": batch.column("lsn"),
-        "_xid": told("xid"),
+        "_xid": of_rows("xid"),
         "_seq": batch.column("seq"),
-        "_actor": told("actor"),
+        "_actor": of_rows("actor"),
         "_relation_version": numbers.take(
             pc.index_in(batch.column("version_id"), value_set=versions)
         ),

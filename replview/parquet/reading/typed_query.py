@@ -74,7 +74,7 @@ def typed_query(
         sql.SQL("x.v ->> {} AS {}").format(column.source_name, place)
         for column, place in zip(columns, places, strict=True)
     ]
-    told = {
+    parts = {
         "any_null": _any_null(places),
         "missing": _missing(table, columns, places),
         "any_mark": _any(
@@ -86,8 +86,8 @@ def typed_query(
         "values": sql.SQL(", ").join(values),
         "derivable": sql.SQL(", y.derivable" if part.before == "derived" else ""),
     }
-    told = {name: written_once(connection, each) for name, each in told.items()}
-    return lambda group: sql.SQL(_QUERY).format(**told, images=images(group))
+    parts = {name: written_once(connection, each) for name, each in parts.items()}
+    return lambda group: sql.SQL(_QUERY).format(**parts, images=images(group))
 
 
 def having(table: SliceTable, column: Column) -> list[int]:
@@ -143,7 +143,7 @@ def _missing(
 # sent. No column is a step of its own for the server, nothing is asked of rows that are whole, and
 # what was not sent is put together here, from columns: that takes half the server's time.
 
-#: What was not sent of a row is told by a bit a column.
+#: What was not sent of a row is marked by a bit a column.
 MOST_COLUMNS = 62
 _MARK = b'{"$'
 _CELLS = sql.SQL("SELECT {} FROM ({}) AS x")
@@ -167,10 +167,10 @@ class Cells:
         """``images`` are a group's rows: their own fields, and ``v``, the JSON."""
         kinds = [PLAIN if is_plain(column.arrow) else TEXT for column in table.columns]
         cells = [_cell(each, kind) for each, kind in zip(table.columns, kinds, strict=True)]
-        told = written_once(connection, sql.SQL(", ").join([packing(own), *cells]))
+        packed = written_once(connection, sql.SQL(", ").join([packing(own), *cells]))
         there = [having(table, column) for column in table.columns]
         return cls(
-            lambda group: _CELLS.format(told, images(group)),
+            lambda group: _CELLS.format(packed, images(group)),
             own,
             kinds,
             [None if len(each) == len(table.versions) else each for each in there],
@@ -196,7 +196,7 @@ class Cells:
         for number, (data, kind) in enumerate(
             zip(values[len(self.own) :], self.columns, strict=True)
         ):
-            cells[f"x{number}"], absent = kind.told(data or b"")
+            cells[f"x{number}"], absent = kind.with_absent(data or b"")
             versions = self.versions[number]
             if absent is not None and versions is not None:
                 of = pc.is_in(made["version_id"], value_set=pa.array(versions, pa.int64()))
@@ -224,8 +224,8 @@ def _missing_of(places: Any, rows: int) -> Any:
     if places is None:
         return pa.nulls(rows, pa.string())
     coded = pc.dictionary_encode(places)
-    told = [
+    texts = [
         "".join(f"{n}," for n in range(MOST_COLUMNS) if bits >> n & 1) or None
         for bits in coded.dictionary.to_pylist()
     ]
-    return pa.array(told, pa.string()).take(coded.indices)
+    return pa.array(texts, pa.string()).take(coded.indices)

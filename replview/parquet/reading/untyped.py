@@ -117,20 +117,22 @@ def _record_batch(
 ) -> pa.RecordBatch:
     rows = group.rows
     batch, of = placed(batch, group)
-    told: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
-    told |= {name: rows[name].combine_chunks().take(of) for name in ("commit_seq", "xid", "actor")}
-    told |= shapes.of(batch.column("version_id"))
+    columns: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
+    columns |= {
+        name: rows[name].combine_chunks().take(of) for name in ("commit_seq", "xid", "actor")
+    }
+    columns |= shapes.of(batch.column("version_id"))
     versions = rows["commit_version"].combine_chunks()
     lsns = [None if each is None else lsn_text(each) for each in versions.to_pylist()]
-    told["_commit_version"] = versions.take(of)
-    told["commit_lsn"] = pa.array(lsns, pa.string()).take(of)
+    columns["_commit_version"] = versions.take(of)
+    columns["commit_lsn"] = pa.array(lsns, pa.string()).take(of)
     times = rows["commit_us"].combine_chunks().cast(pa.timestamp("us", "UTC"))
-    told["commit_time"] = times.take(of)
-    told["incarnation"] = pa.repeat(pa.scalar(part.incarnation, pa.int32()), batch.num_rows)
+    columns["commit_time"] = times.take(of)
+    columns["incarnation"] = pa.repeat(pa.scalar(part.incarnation, pa.int32()), batch.num_rows)
     words = pc.dictionary_encode(batch.column("op"))
     names = pa.array([_WORDS[code] for code in words.dictionary.to_pylist()], pa.string())
-    told["op"] = names.take(words.indices)
-    return pa.RecordBatch.from_arrays([told[item.name] for item in UNTYPED], schema=UNTYPED)
+    columns["op"] = names.take(words.indices)
+    return pa.RecordBatch.from_arrays([columns[item.name] for item in UNTYPED], schema=UNTYPED)
 
 
 def read_events(
@@ -152,10 +154,10 @@ def read_events(
 
 def _event(text: str | None) -> dict[str, Any]:
     """What a truncation or message keeps as its new row; a mark stands as JSON."""
-    told: dict[str, Any] = orjson.loads(text) if text else {}
-    if isinstance(told.get("content"), dict):
-        told["content"] = orjson.dumps(told["content"]).decode()
-    return told
+    fields: dict[str, Any] = orjson.loads(text) if text else {}
+    if isinstance(fields.get("content"), dict):
+        fields["content"] = orjson.dumps(fields["content"]).decode()
+    return fields
 
 
 def read_transactions(
@@ -166,20 +168,20 @@ def read_transactions(
     Where tables or operations are chosen, those that have one of these changes.
     """
     where = transactions_of(connection, part, within)
-    told = {item.name: _packed_as(item) for item in TRANSACTIONS if item.name != "incarnation"}
+    fields = {item.name: _packed_as(item) for item in TRANSACTIONS if item.name != "incarnation"}
     columns = sql.SQL(", ").join(
-        sql.SQL("{} AS {}").format(_told(name, part), sql.Identifier(name)) for name in told
+        sql.SQL("{} AS {}").format(_column(name, part), sql.Identifier(name)) for name in fields
     )
     after, rows = -1, _PAGE
     while rows == _PAGE:
         query = sql.SQL(_TRANSACTIONS).format(
-            packing=packing(told), columns=columns, where=where,
+            packing=packing(fields), columns=columns, where=where,
             after=after, page=_PAGE,
         )  # fmt: skip
         [(rows, *values)] = connection.execute(query, binary=True).fetchall()
         if not rows:
             return
-        arrays = unpacked(values, told, rows)
+        arrays = unpacked(values, fields, rows)
         after = arrays["commit_seq"][-1].as_py()
         arrays["incarnation"] = pa.repeat(part.incarnation, rows)
         yield pa.RecordBatch.from_arrays(
@@ -195,7 +197,7 @@ def _packed_as(item: pa.Field) -> Fixed | Texts:
     return LSN if item.name == "_commit_version" else INT64
 
 
-def _told(name: str, part: Slice) -> sql.Composable:
+def _column(name: str, part: Slice) -> sql.Composable:
     if name == "context":
         # A message told it.
         return sql.SQL("t.context::text" if part.narrowed.in_messages else "NULL::text")

@@ -146,8 +146,8 @@ class Recorder:
             row.first_lsn = transaction.first_lsn
         if row.streamed:
             portion.open_changed = True
-            if not row.told_streaming:
-                row.told_streaming = True
+            if not row.streaming_noted:
+                row.streaming_noted = True
                 _tell(portion, row, "streaming", row.first_lsn, None)
 
     def _committed(self, portion: Portion, event: TransactionCommitted) -> None:

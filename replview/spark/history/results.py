@@ -43,7 +43,7 @@ class Result:
     #: Why not.
     reasons: tuple[str, ...] = ()
     #: What else is worth saying of it: plain values.
-    told: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def check_output(url: str, spark: str | None) -> None:
@@ -100,7 +100,7 @@ def as_json(result: Result, limit: int) -> bytes:
         "more": more,
         "complete": result.complete,
         "reasons": list(result.reasons),
-        "told": dict(result.told),
+        "told": dict(result.details),
     }
     return orjson.dumps(document)
 
@@ -207,5 +207,5 @@ def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequen
     kinds = dict(frame.dtypes)
     for column in mine:
         frame = frame.withColumn(column.name, F.lit(None).cast(kinds[column.name]))
-    details = {**result.told, "masked": sorted(of)}
-    return replace(result, frame=frame, told=details)
+    details = {**result.details, "masked": sorted(of)}
+    return replace(result, frame=frame, details=details)

@@ -61,10 +61,10 @@ def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result
         *(tick(column.name) for column in dataset.columns_of(version)),
         *MARKS, "_pg_raw", "_unknown",
     )  # fmt: skip
-    return Result(chosen, not reasons, tuple(reasons), _said(dataset, reach, version))
+    return Result(chosen, not reasons, tuple(reasons), _details(dataset, reach, version))
 
 
-def _said(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str, Any]:
+def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str, Any]:
     """What else is worth saying of a snapshot."""
     base = reach.base
     return {

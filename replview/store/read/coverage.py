@@ -100,11 +100,11 @@ class ArchiveExtent:
     until: dt.datetime | None
 
 
-def _archive_extent(told: str | None) -> ArchiveExtent | None:
+def _archive_extent(text: str | None) -> ArchiveExtent | None:
     """As ``_ARCHIVE`` tells it."""
-    if told is None:
+    if text is None:
         return None
-    known = orjson.loads(told)
+    known = orjson.loads(text)
     if known["since"] is None:
         return None
     until = known["until"]
@@ -267,14 +267,14 @@ def _beginning(
     started_at: dt.datetime | None, first_commit: dt.datetime | None,
     lsn: str | None, kept: str | None,
 ) -> tuple[dt.datetime | None, str | None]:  # fmt: skip
-    """Since when and which LSN the record is kept; ``kept``: what retention told of it, as JSON."""
+    """Since when and which LSN the record is kept; ``kept``: retention's part of it, as JSON."""
     moments = [moment for moment in (started_at, first_commit) if moment is not None]
     recorded_since = min(moments, default=None)
     if kept is not None and recorded_since is not None:
         # Earlier days were deleted (``store.retention.deletion``).
-        told = orjson.loads(kept)
-        recorded_since = max(recorded_since, dt.datetime.fromisoformat(told["since"]))
-        lsn = told["lsn"] or lsn
+        retained = orjson.loads(kept)
+        recorded_since = max(recorded_since, dt.datetime.fromisoformat(retained["since"]))
+        lsn = retained["lsn"] or lsn
     return recorded_since, lsn
 
 

@@ -50,9 +50,9 @@ def last_deleted_day(session: ReadSession) -> dt.date | None:
 def last_deleted_of_any(session: ReadSession) -> dt.date | None:
     """The last day of which some slot's share was deleted, or all of it; None: there is none."""
     slots = _setting(session, "retention.slots") or {}
-    told = [dt.date.fromisoformat(s["through"]) for s in slots.values() if s.get("through")]
+    shares = [dt.date.fromisoformat(s["through"]) for s in slots.values() if s.get("through")]
     whole = last_deleted_day(session)
-    return max([*told, *([] if whole is None else [whole])], default=None)
+    return max([*shares, *([] if whole is None else [whole])], default=None)
 
 
 def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
@@ -74,14 +74,14 @@ def kept_since(session: ReadSession) -> dict[int, dt.datetime]:
 
 
 def is_deleted(
-    told: str | None, moment: dt.datetime | None, lsn: int | None, incarnation: int
+    text: str | None, moment: dt.datetime | None, lsn: int | None, incarnation: int
 ) -> bool:
     """Whether a moment of an incarnation of a slot, or an LSN of it, lies in days that were
-    deleted; ``told``: the slot's part of ``retention.slots``, as JSON.
+    deleted; ``text``: the slot's part of ``retention.slots``, as JSON.
     """
-    if told is None:
+    if text is None:
         return False
-    known = orjson.loads(told)
+    known = orjson.loads(text)
     if moment is not None:
         return moment < dt.datetime.fromisoformat(known["since"])
     if lsn is None or known["lsn"] is None:

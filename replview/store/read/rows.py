@@ -220,8 +220,8 @@ class Step:
         return commit, int(self.op != "S"), self.lsn, self.seq
 
     @property
-    def told(self) -> dict[str, Any]:
-        """The row after it as far as it told: also what a whole old row holds of columns that
+    def after(self) -> dict[str, Any]:
+        """The row after it as far as it tells: also what a whole old row holds of columns that
         were not sent because they did not change.
         """
         if self.op == "D":
@@ -229,7 +229,7 @@ class Step:
         return {**self.old, **(self.new or {})} if self.old else self.new or {}
 
     def side(self, column: str) -> str:
-        """Which of its images a told value is in."""
+        """Which of its images a known value is in."""
         return "new" if self.new and column in self.new else "old"
 
 

@@ -62,8 +62,8 @@ def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
     old, new, old_kind = change.old, change.new, change.old_kind
     update = change.op == "U"
     if update and old_kind == "K" and old and not masked.isdisjoint(old):
-        told = {name: value for name, value in old.items() if name not in masked}
-        if all((new or {}).get(name, value) == value for name, value in told.items()):
+        sent = {name: value for name, value in old.items() if name not in masked}
+        if all((new or {}).get(name, value) == value for name, value in sent.items()):
             old = old_kind = None
     mine = {str(column["name"]) for column in change.columns} if update else set()
     return replace(
@@ -129,8 +129,8 @@ def masked_image(
     """
     if image is None:
         return None
-    told = dict.fromkeys(unsent, MASKED)
-    return told | {
+    marked = dict.fromkeys(unsent, MASKED)
+    return marked | {
         name: MASKED if value is not None and name in masked else value
         for name, value in image.items()
     }

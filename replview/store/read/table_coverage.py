@@ -149,8 +149,8 @@ def _publishing_of(session: ReadSession, slot: Slot, schema: str, table: str) ->
     return [_publishing(first, last, _entries(told)) for first, last, told in rows]
 
 
-def _entries(told: Any) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = orjson.loads(told) if isinstance(told, str) else told or []
+def _entries(found: Any) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = orjson.loads(found) if isinstance(found, str) else found or []
     return entries
 
 

@@ -251,12 +251,12 @@ def counts_of(incarnation_id: int, after_seq: int, through_seq: int) -> Counts:
 
 def difference(stored: Counts, archived: Counts) -> str:
     """How what is in the archive falls short of the store, in a sentence; empty: it does not."""
-    told = [("transactions", stored.transactions, archived.transactions)]
+    compared = [("transactions", stored.transactions, archived.transactions)]
     for key in sorted({*stored.changes, *archived.changes}, key=str):
         oid, operation = key
         name = f"{operation}s" + (f" of the table with oid {oid}" if oid is not None else "")
-        told.append((name, stored.changes.get(key, 0), archived.changes.get(key, 0)))
-    for name, here, there in told:
+        compared.append((name, stored.changes.get(key, 0), archived.changes.get(key, 0)))
+    for name, here, there in compared:
         # Days that the store deleted may still be in files that somebody wrote before.
         if there < here or (there > here and not stored.deleted):
             return f"the archive's files hold {there:,} {name}, the store {here:,}"

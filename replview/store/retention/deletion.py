@@ -109,7 +109,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _DayRows:
     """What there is of a day."""
 
     #: ``(incarnation, its first and last commit_seq, the days of its commits)``.
@@ -242,8 +242,8 @@ def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Drop
     alone, or of all.
     """
     low, high = _ids(day)
-    told = _tell(day, low, high, why, slots)
-    incarnations = [incarnation for incarnation, *_ in told.incarnations]
+    found = _note(day, low, high, why, slots)
+    incarnations = [incarnation for incarnation, *_ in found.incarnations]
     share = None if slots is None else incarnations
     archived.remember(low, high, share)
     kept_days.forget(incarnations, day)
@@ -252,15 +252,15 @@ def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Drop
         share = None
     spans = [
         [incarnation, first // BLOCK, last // BLOCK, [str(one) for one in days]]
-        for incarnation, first, last, days in told.incarnations
+        for incarnation, first, last, days in found.incarnations
         if first is not None and last is not None
     ]
     deleting = {"day": str(day), "lives": spans, "share": share}
     instance_settings.write("retention.deleting", deleting)
-    return Dropped(day, sum(told.counts.values()) + told.orphans, tuple(sorted(told.counts)))
+    return Dropped(day, sum(found.counts.values()) + found.orphans, tuple(sorted(found.counts)))
 
 
-def _tell(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | None) -> _Told:
+def _note(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | None) -> _DayRows:
     """Tell coverage and the slots' logs of a day before its first row goes: of these slots' share
     of it, or of all; within the store transaction that begins it.
     """
@@ -277,22 +277,22 @@ def _tell(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | 
             slot = known.setdefault(
                 str(slot_id), {"since": "", "lsn": None, "life": incarnation, "late": []}
             )
-            _tell_coverage(slot, incarnation, at, lsn)
+            _note_coverage(slot, incarnation, at, lsn)
             late = slot["late"] + _late(incarnation, low, high, first, last)
             slot["late"] = late[-5 * _MOST_LATE :]
     for pk in slots or ():
-        if (told := known.get(str(pk))) is not None:
-            told["through"] = max(str(day), told.get("through", ""))
+        if (slot := known.get(str(pk))) is not None:
+            slot["through"] = max(str(day), slot.get("through", ""))
     alive = {str(pk) for pk in Slot.objects.values_list("pk", flat=True)}
-    kept = {pk: told for pk, told in known.items() if pk in alive}
+    kept = {pk: slot for pk, slot in known.items() if pk in alive}
     instance_settings.write("retention.slots", kept)
     if slots is None:
         instance_settings.write("retention.last_day", str(day))
     _log(day, why, counts)
-    return _Told([(row[0], row[3], row[4], row[7]) for row in incarnations], counts, orphans)
+    return _DayRows([(row[0], row[3], row[4], row[7]) for row in incarnations], counts, orphans)
 
 
-def _tell_coverage(
+def _note_coverage(
     slot: dict[str, Any], incarnation: int, at: dt.datetime, lsn: str | None
 ) -> None:
     # Nothing is missing after the last one's moment.

@@ -93,17 +93,17 @@ _TOUCHED = """
         WHERE relation_id IN (SELECT r.id FROM relation r JOIN slot_incarnation i USING (slot_id)
                               WHERE i.id = %(incarnation)s)
         GROUP BY relation_id),
-    told AS MATERIALIZED (
+    noted AS MATERIALIZED (
         SELECT t.id, r.key::bigint AS relation, took_back,
-               took_back OR coalesce(v.number, 0) > 1 AS look,
+               took_back OR coalesce(v.number, 0) > 1 AS recounted,
                CASE WHEN v.number = 1 THEN v.first ELSE 0 END AS version,
                (r.value->>0)::bigint AS inserts, (r.value->>1)::bigint AS updates,
                (r.value->>2)::bigint AS deletes, (r.value->>3)::bigint AS truncates
         FROM t CROSS JOIN LATERAL jsonb_each(t.relations) r
         LEFT JOIN versions v ON v.relation_id = r.key::bigint),
-    looked AS MATERIALIZED (
+    counted AS MATERIALIZED (
         SELECT w.id, c.* FROM (
-            SELECT id, array_agg(relation) AS relations FROM told WHERE look GROUP BY id) w
+            SELECT id, array_agg(relation) AS relations FROM noted WHERE recounted GROUP BY id) w
         CROSS JOIN LATERAL (
             SELECT c.relation_id AS relation, coalesce(c.version_id, 0) AS version,
                    row_number() OVER (PARTITION BY c.relation_id ORDER BY min(c.seq)) AS place,
@@ -118,13 +118,13 @@ _TOUCHED = """
             GROUP BY c.relation_id, coalesce(c.version_id, 0)) c),
     touched AS MATERIALIZED (
         SELECT id, relation, version, 1 AS place, inserts, updates, deletes, truncates
-        FROM told WHERE NOT look
+        FROM noted WHERE NOT recounted
         UNION ALL
-        SELECT id, relation, version, place, inserts, updates, deletes, truncates FROM looked
+        SELECT id, relation, version, place, inserts, updates, deletes, truncates FROM counted
         UNION ALL
         SELECT id, relation, 0, 1, inserts, updates, deletes, truncates
-        FROM told WHERE look AND NOT took_back AND (id, relation) NOT IN (
-            SELECT id, relation FROM looked))
+        FROM noted WHERE recounted AND NOT took_back AND (id, relation) NOT IN (
+            SELECT id, relation FROM counted))
 """
 _INTO_TABLES = """
         INSERT INTO relation_activity

@@ -296,10 +296,10 @@ def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
         days.append("{day} >= %(first)s")
     if span.last_day is not None:
         days.append("{day} <= %(last)s")
-    said = " AND ".join(days)
+    condition = " AND ".join(days)
     filled = parts.format(
-        days=said.format(day="day"),
-        recent_days=said.format(day="(at AT TIME ZONE 'UTC')::date"),
+        days=condition.format(day="day"),
+        recent_days=condition.format(day="(at AT TIME ZONE 'UTC')::date"),
         who="actor = ANY(%(actors)s)" if actors else "true",
     )
     return _ACTIVITY.format(parts=filled)

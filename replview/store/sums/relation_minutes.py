@@ -42,14 +42,14 @@ _TABLES = f"""
         FROM ({_COUNTED}) t CROSS JOIN LATERAL jsonb_each(t.relations) r
         CROSS JOIN LATERAL (
             SELECT sum(one::bigint) AS changes FROM jsonb_array_elements_text(r.value) one) n
-        ) told
+        ) counted
     GROUP BY relation_id, minute
 """  # noqa: S608 (made of the pieces above)
 _SIZES = f"""
     SELECT minute, power, count(*) AS transactions, sum(size_bytes)::bigint AS size_bytes
     FROM (SELECT minute, size_bytes,
                  CASE WHEN changes > 0 THEN floor(ln(changes) / ln(2) + 1e-9)::int ELSE -1 END
-                     AS power FROM ({_COUNTED}) t) told
+                     AS power FROM ({_COUNTED}) t) counted
     GROUP BY minute, power
 """  # noqa: S608 (made of the pieces above)
 _ADD_TABLES = f"""

@@ -28,11 +28,11 @@ from replview.store.read.transactions.transaction_filter import TransactionFilte
 Action = AccessRecord.Action
 Via = AccessRecord.Via
 #: Looks at the same by the same person are one record for so long.
-SAME_LOOK_SECONDS = 60.0
+SAME_SECONDS = 60.0
 #: Relations that one record names; ``details`` tells how many there were.
 MOST_RELATIONS = 100
 _SUBJECT_CHARACTERS = 300
-_LOOKS_REMEMBERED = 20_000
+_MOST_REMEMBERED = 20_000
 _ADD = (
     "SELECT access_record_add(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s::text[], "
     "%s::jsonb)"
@@ -40,7 +40,7 @@ _ADD = (
 
 
 @dataclass(slots=True)
-class Look:
+class RowsShown:
     """The rows that one request shows."""
 
     relation_ids: set[int] = field(default_factory=set)
@@ -63,12 +63,12 @@ class Visit:
     request_id: str = ""
     #: Asks for the name of the page's address, known once that is resolved.
     page: Callable[[], str] = lambda: ""
-    look: Look | None = None
+    shown: RowsShown | None = None
 
 
 _visit: ContextVar[Visit | None] = ContextVar("replview_visit", default=None)
 #: When each was last noted, by this process: the oldest are forgotten first.
-_looks: dict[tuple[Any, ...], float] = {}
+_noted_at: dict[tuple[Any, ...], float] = {}
 
 
 @contextmanager
@@ -146,17 +146,17 @@ def viewed(
             details={**details, **({} if rows is None else {"rows": rows})},
         )
         return
-    look = visit.look = visit.look or Look()
-    look.relation_ids.update(relation_ids)
-    look.tables.update(tables)
+    shown = visit.shown = visit.shown or RowsShown()
+    shown.relation_ids.update(relation_ids)
+    shown.tables.update(tables)
     for name, value in details.items():
         # Of several transactions in one answer none is named.
-        same = look.details.get(name, value) == value
-        look.details[name] = value if same else "several"
-    look.subject = look.subject or subject
-    look.source_id = look.source_id if source_id is None else source_id
+        same = shown.details.get(name, value) == value
+        shown.details[name] = value if same else "several"
+    shown.subject = shown.subject or subject
+    shown.source_id = shown.source_id if source_id is None else source_id
     if rows is not None:
-        look.rows = (look.rows or 0) + rows
+        shown.rows = (shown.rows or 0) + rows
 
 
 class ShownChange(Protocol):
@@ -195,8 +195,8 @@ def viewed_changes(changes: Iterable[ShownChange]) -> None:
 
 def settle(visit: Visit) -> None:
     """Write down what the visit looked at, unless the same was noted just now."""
-    look, visit.look = visit.look, None
-    if look is None:
+    shown, visit.shown = visit.shown, None
+    if shown is None:
         return
     user = visit.who()
     same = (
@@ -204,42 +204,42 @@ def settle(visit: Visit) -> None:
         visit.via,
         visit.page(),
         visit.address,
-        look.subject,
-        look.source_id,
-        frozenset(look.relation_ids),
-        frozenset(look.tables),
-        _json(look.details),
+        shown.subject,
+        shown.source_id,
+        frozenset(shown.relation_ids),
+        frozenset(shown.tables),
+        _json(shown.details),
     )
-    if not first_look(same):
+    if not is_new(same):
         return
-    counted = {} if look.rows is None else {"rows": look.rows}
+    counted = {} if shown.rows is None else {"rows": shown.rows}
     try:
         with use_visit(visit):
             note(
                 Action.VIEWED_ROWS,
                 user=user,
-                subject=look.subject,
-                source_id=look.source_id,
-                relation_ids=look.relation_ids,
-                tables=look.tables,
-                details={**look.details, **counted},
+                subject=shown.subject,
+                source_id=shown.source_id,
+                relation_ids=shown.relation_ids,
+                tables=shown.tables,
+                details={**shown.details, **counted},
             )
     except BaseException:
-        _looks.pop(same, None)
+        _noted_at.pop(same, None)
         raise
 
 
-def first_look(same: tuple[Any, ...]) -> bool:
+def is_new(same: tuple[Any, ...]) -> bool:
     """Whether this process noted none like it within the last minute; from now on it has."""
     now = time.monotonic()
-    before = _looks.pop(same, None)
-    if before is not None and now - before < SAME_LOOK_SECONDS:
+    before = _noted_at.pop(same, None)
+    if before is not None and now - before < SAME_SECONDS:
         # It stays where it began: looks without an end are a record a minute.
-        _looks[same] = before
+        _noted_at[same] = before
         return False
-    while len(_looks) >= _LOOKS_REMEMBERED:
-        _looks.pop(next(iter(_looks)), None)
-    _looks[same] = now
+    while len(_noted_at) >= _MOST_REMEMBERED:
+        _noted_at.pop(next(iter(_noted_at)), None)
+    _noted_at[same] = now
     return True
 
 
@@ -298,7 +298,7 @@ def _note(
     visit = current_visit()
     user = visit.who() if visit is not None else None
     words = hash((wanted.text, tuple(columns), characters))
-    if first_look((Action.SEARCHED, getattr(user, "pk", None), subject, wanted.tables, words)):
+    if is_new((Action.SEARCHED, getattr(user, "pk", None), subject, wanted.tables, words)):
         note(
             Action.SEARCHED,
             subject=subject,

@@ -185,7 +185,7 @@ class TransactionRow:
     #: The decision (``quarantine`` id) to leave its changes out of the record.
     left_out: int | None = None
     #: It was told that it streams.
-    told_streaming: bool = False
+    streaming_noted: bool = False
 
     @property
     def changes(self) -> int:

@@ -22,7 +22,7 @@ from replview.store.read.days import (
 #: How many identifiers one call of the sequence hands out.
 ID_BLOCK = 20_000
 #: How often a receiver looks whether tomorrow has its partitions.
-_LOOK_SECONDS = 3600.0
+_CHECK_SECONDS = 3600.0
 #: Tables of samples, by how long their partitions are.
 SAMPLES_BY_DAY = ("slot_sample", "slot_sample_minute", "source_sample")
 SAMPLES_BY_MONTH = "slot_sample_hour"
@@ -63,13 +63,13 @@ class PartitionKeeper:
 
     def __init__(self) -> None:
         self._made: set[dt.date] = set()
-        self._next_look = 0.0
+        self._next_check = 0.0
 
     def ready_for(self, connection: psycopg.Connection[object], identifiers: Iterable[int]) -> None:
         """Today and tomorrow by the store's clock, looked at once an hour, and whatever day these
         identifiers are of: even the store's clock may be set. Outside of any transaction.
         """
-        if time.monotonic() >= self._next_look:
+        if time.monotonic() >= self._next_check:
             with psycopg.ClientCursor(connection) as cursor:
                 row = cursor.execute(
                     "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date"
@@ -79,7 +79,7 @@ class PartitionKeeper:
             tomorrow = today + dt.timedelta(days=1)
             ensure_partitions(connection, today, tomorrow)
             self._made |= {today, tomorrow}
-            self._next_look = time.monotonic() + _LOOK_SECONDS
+            self._next_check = time.monotonic() + _CHECK_SECONDS
         hours = {identifier // IDS_PER_HOUR for identifier in identifiers}
         for day in {day_of(hour * IDS_PER_HOUR) for hour in hours} - self._made:
             ensure_partitions(connection, day, day)

@@ -67,15 +67,15 @@ def undo_sql(change: ChangeRow, before: Before | None = None) -> Statement:
             f"DELETE FROM {table}\nWHERE {where};"
         )
     known = _known_before(change, before)
-    said = _derived_words(change, before)
+    text = _derived_words(change, before)
     if change.op == "D":
-        return Statement(said + _insert(change, table, known))
+        return Statement(text + _insert(change, table, known))
     changed = _changed(change, known)
     if not changed:
-        return Statement(f"{said}-- No column differs: there is nothing to take back.")
+        return Statement(f"{text}-- No column differs: there is nothing to take back.")
     where, _ = _where(change, change.new or {}, after=True, before=known)
     return Statement(
-        f"{said}UPDATE {table}\nSET {_assignments(change, known, changed)}\nWHERE {where};"
+        f"{text}UPDATE {table}\nSET {_assignments(change, known, changed)}\nWHERE {where};"
     )
 
 
@@ -166,18 +166,18 @@ def _types(change: ChangeRow) -> dict[str, str | None]:
 
 def _list(names: list[str]) -> str:
     more = len(names) - _MOST_NAMES
-    said = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-    return f"{said} {'is' if len(names) == 1 else 'are'}"
+    text = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return f"{text} {'is' if len(names) == 1 else 'are'}"
 
 
 def _insert(change: ChangeRow, table: str, image: Mapping[str, Any]) -> str:
     types = _types(change)
     names = [name for name in (_names(change) or list(image)) if name in image]
     left_out = [name for name in _names(change) if name not in image]
-    said = comment(f"Not sent, left to their defaults: {', '.join(left_out)}.") if left_out else ""
+    text = comment(f"Not sent, left to their defaults: {', '.join(left_out)}.") if left_out else ""
     columns = ", ".join(identifier(name) for name in names)
     values = ", ".join(literal(image[name], types.get(name)) for name in names)
-    return f"{_UNKNOWABLE}\n{said}INSERT INTO {table} ({columns}) {_OVERRIDING}\nVALUES ({values});"
+    return f"{_UNKNOWABLE}\n{text}INSERT INTO {table} ({columns}) {_OVERRIDING}\nVALUES ({values});"
 
 
 def _changed(change: ChangeRow, known: Mapping[str, Any]) -> list[str]:

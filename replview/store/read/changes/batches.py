@@ -119,14 +119,14 @@ class Shapes:
     def row(self, values: tuple[Any, ...]) -> ChangeRow:
         """``CHANGE_COLUMNS`` as a change with its shape."""
         shape = self._known.get(values[11] or 0)
-        told: list[Any] = list(values[:11])
-        told[6:8] = _json(values[6]), _json(values[7])
+        fields: list[Any] = list(values[:11])
+        fields[6:8] = _json(values[6]), _json(values[7])
         if shape is None:
-            told += [None, None, None, None, [], []]
+            fields += [None, None, None, None, [], []]
         else:
-            told += [shape.schema, shape.table, shape.number, shape.replica_identity]
-            told += [shape.columns, shape.key_columns]
-        change = ChangeRow(*told)
+            fields += [shape.schema, shape.table, shape.number, shape.replica_identity]
+            fields += [shape.columns, shape.key_columns]
+        change = ChangeRow(*fields)
         return seen_change(change, self._session.visibility)
 
 

@@ -52,9 +52,9 @@ def as_json(
         # Not that there was nothing: whoever asks has no right to see it.
         record["hidden"] = True
     if own_fields := _OWN_FIELDS.get(change.op):
-        told = change.new or {}
+        new = change.new or {}
         record |= {"key": None, "old": None, "new": None, "not_sent": []}
-        record |= {name: told[name] for name in own_fields if name in told}
+        record |= {name: new[name] for name in own_fields if name in new}
         return record
     names = [column["name"] for column in change.columns]
     sent = (change.old if change.op == "D" else change.new) or {}

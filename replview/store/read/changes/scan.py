@@ -182,7 +182,7 @@ class ChangeScan:
         """
         if self.enough is None:
             reader.shared, reader.before = Shared(), {}
-        reader.shared.mine |= {row.id: _told(row) for row in rows}
+        reader.shared.mine |= {row.id: _commit_of(row) for row in rows}
 
     def _enough(self, incarnation: Incarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
         """How many of a read are wanted; all of one that has changes the scan had passed."""
@@ -241,7 +241,7 @@ class ChangeScan:
             yield Batch([(row, change) for change in changes], stands, row, unknown)
 
 
-def _told(row: TransactionRow) -> tuple[int, int | None]:
+def _commit_of(row: TransactionRow) -> tuple[int, int | None]:
     """What before images ask of a transaction."""
     return row.incarnation_id, None if row.commit_lsn is None else int(LSN.parse(row.commit_lsn))
 

@@ -187,7 +187,7 @@ class _State:
             for key, known in replay.rows.items()
         }
         key, known, following = self._subject(states)
-        return self._told(key, known, following)
+        return self._state(key, known, following)
 
     def _subject(
         self, states: Mapping[tuple[Any, ...], Known]
@@ -266,7 +266,7 @@ class _State:
         ]
         return min(found, key=lambda step: step.place, default=None)
 
-    def _told(self, key: tuple[Any, ...] | None, known: Known, following: Step | None) -> RowState:
+    def _state(self, key: tuple[Any, ...] | None, known: Known, following: Step | None) -> RowState:
         exists, why, values = known.exists, known.why, dict(known.values)
         fresh = known.last is None or exists is None
         if following is not None and fresh:

@@ -17,7 +17,7 @@ from replview.store.read.row_history.breaks import Breaks, read_breaks
 from replview.store.read.row_history.row_past import (
     MANY,
     EarlierPlaces,
-    Look,
+    Lookup,
     RowPast,
     follow,
     past_of,
@@ -247,8 +247,8 @@ def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bo
 
 def _read_placed(asked: Sequence[RowPast], limit: int, places: EarlierPlaces) -> list[bool] | None:
     """The same where there are many; None where that is not the way."""
-    looks = [
-        Look(
+    lookups = [
+        Lookup(
             (past.change.relation_id, past.key_hash),
             past.until,
             past.change.transaction_id,
@@ -256,7 +256,7 @@ def _read_placed(asked: Sequence[RowPast], limit: int, places: EarlierPlaces) ->
         )
         for past in asked
     ]
-    found = places.steps(looks, limit)
+    found = places.steps(lookups, limit)
     if found is None:
         return None
     for past, (steps, until) in zip(asked, found, strict=True):

@@ -225,15 +225,15 @@ def changed_columns(entry: Entry, key_columns: Sequence[str] = ()) -> list[str]:
     step = entry.step
     if step.op in ("D", "T"):
         return list(entry.before.values)
-    told = step.new or {}
+    sent = step.new or {}
     if step.op in ("I", "S"):
-        return [name for name, value in told.items() if value is not None]
+        return [name for name, value in sent.items() if value is not None]
     before = entry.before.values
     # A key that had changed would have been sent.
     same = () if entry.before_kind in ("sent", "derived") else key_columns
     return [
         name
-        for name, value in told.items()
+        for name, value in sent.items()
         if (same_value(before[name], value) is not True if name in before else name not in same)
     ]
 

@@ -73,7 +73,7 @@ class Replay:
             after = (
                 Known(False, last=step, why="deleted")
                 if step.op == "D"
-                else Known(True, {**self._of_version(before.values, step), **step.told}, step)
+                else Known(True, {**self._of_version(before.values, step), **step.after}, step)
             )
         self.rows[key_after or ()] = after
         return Entry(step, before, after, kind, key_before, key_after)

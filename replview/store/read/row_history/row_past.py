@@ -47,7 +47,7 @@ Row = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Lookup:
     """Whose earlier changes are wanted: of a row, before an LSN and seq, as a transaction sees
     them.
     """
@@ -67,39 +67,39 @@ class EarlierPlaces:
     _known: dict[Row, list[tuple[int, int, int]]] = field(default_factory=dict)
 
     def steps(
-        self, looks: Sequence[Look], limit: int
+        self, lookups: Sequence[Lookup], limit: int
     ) -> list[tuple[list[Step], tuple[int, int]]] | None:
-        """Of each look the newest changes that count, ``limit`` of them or all there are, and down
-        to where was looked; None where the rows have too many changes for this way.
+        """Of each the newest changes that count, ``limit`` of them or all there are, and down to
+        where was looked; None where the rows have too many changes for this way.
         """
-        if not self._learn(looks):
+        if not self._learn(lookups):
             return None
-        found: list[list[Step]] = [[] for _ in looks]
-        ends = [bisect_left(self._known[look.row], look.until) for look in looks]
-        untils = [look.until for look in looks]
-        open_ = list(range(len(looks)))
+        found: list[list[Step]] = [[] for _ in lookups]
+        ends = [bisect_left(self._known[lookup.row], lookup.until) for lookup in lookups]
+        untils = [lookup.until for lookup in lookups]
+        open_ = list(range(len(lookups)))
         while open_:
             picked: list[tuple[int, int, int]] = []
             for number in open_:
-                places, end = self._known[looks[number].row], ends[number]
+                places, end = self._known[lookups[number].row], ends[number]
                 first = _first(places, end, limit - len(found[number]))
                 picked += ((number, at[2], at[1]) for at in places[first:end])
                 ends[number] = first
                 if first < end:
                     untils[number] = places[first][:2]
-            for number, step in _read_steps(self._session, looks, picked):
+            for number, step in _read_steps(self._session, lookups, picked):
                 found[number].append(step)
             open_ = [n for n in open_ if ends[n] and len(found[n]) < limit]
         return list(zip(found, untils, strict=True))
 
-    def _learn(self, looks: Iterable[Look]) -> bool:
+    def _learn(self, lookups: Iterable[Lookup]) -> bool:
         """Know all places of these rows; False where there are too many."""
-        missing = {look.row for look in looks} - self._known.keys()
+        missing = {lookup.row for lookup in lookups} - self._known.keys()
         if not missing:
             return True
         most = _PLACES_A_ROW * len(missing) + _PLACES_MORE
         relation_ids, hashes = ({row[part] for row in missing} for part in (0, 1))
-        last = str(LSN(max(look.until[0] for look in looks)))
+        last = str(LSN(max(lookup.until[0] for lookup in lookups)))
         read = self._session.prepared_rows(
             _PLACES, [array_text(sorted(relation_ids)), array_text(sorted(hashes)), last, most]
         )
@@ -125,17 +125,17 @@ def _first(places: Sequence[tuple[int, int, int]], end: int, number: int) -> int
 
 
 def _read_steps(
-    session: ReadSession, looks: Sequence[Look], picked: Sequence[tuple[int, int, int]]
+    session: ReadSession, lookups: Sequence[Lookup], picked: Sequence[tuple[int, int, int]]
 ) -> Iterable[tuple[int, Step]]:
-    """Those of the picked ``(number of the look, transaction, seq)`` that count."""
+    """Those of the picked ``(number of the lookup, transaction, seq)`` that count."""
     if not picked:
         return
     found = session.prepared_rows(
         _STEPS,
         [
             array_text(number for number, _, _ in picked),
-            array_text(looks[number].transaction_id for number, _, _ in picked),
-            array_text(looks[number].incarnation for number, _, _ in picked),
+            array_text(lookups[number].transaction_id for number, _, _ in picked),
+            array_text(lookups[number].incarnation for number, _, _ in picked),
             array_text(transaction_id for _, transaction_id, _ in picked),
             array_text(seq for _, _, seq in picked),
         ],
@@ -246,7 +246,7 @@ def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
         return True
     past.last = past.last or step
     past.upper = step.place
-    lasting = shapes.outliving(step.told, step, past.change)
+    lasting = shapes.outliving(step.after, step, past.change)
     taken = past.missing & lasting.keys()
     past.image |= {name: lasting[name] for name in taken}
     past.origins |= {name: (step.transaction_id, step.seq, step.side(name)) for name in taken}

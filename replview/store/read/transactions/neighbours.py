@@ -95,9 +95,9 @@ def _row(session: ReadSession, sql: str, values: Any) -> tuple[Any, ...]:
     return session.rows(sql, values)[0]
 
 
-def _neighbour(told: str | None) -> Neighbour | None:
-    if told is None:
+def _neighbour(text: str | None) -> Neighbour | None:
+    if text is None:
         return None
-    identifier, xid, gid, state, commit_seq = orjson.loads(told)
+    identifier, xid, gid, state, commit_seq = orjson.loads(text)
     name = gid or (str(xid) if xid is not None else f"{state} {commit_seq:,}")
     return Neighbour(identifier, name)

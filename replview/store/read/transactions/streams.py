@@ -150,9 +150,9 @@ class PlacedStream(Stream):
             kept += rows
             if len(rows) >= limit:
                 last = rows[-1][1].commit_seq or 0
-                self._looked(last, last)
+                self._advance(last, last)
                 break
-            self._looked(low, high)
+            self._advance(low, high)
         if not self.searches and len(found[0]) < limit:
             self.exhausted = True
         if self.expected:
@@ -168,7 +168,7 @@ class PlacedStream(Stream):
         elif share < 1:
             self.expected = {block: share * rows for block, rows in self.expected.items()}
 
-    def _looked(self, low: int, high: int) -> None:
+    def _advance(self, low: int, high: int) -> None:
         if self.backwards:
             self.low = high + 1
         else:

@@ -1,4 +1,4 @@
-"""A table's exported history, told row by row and written where an export would stand."""
+"""A table's exported history, written row by row where an export would stand."""
 
 import datetime as dt
 from dataclasses import dataclass, field
