@@ -88,9 +88,9 @@ class Column:
     """One published column of a relation."""
 
     name: str
-    #: ``pg_type.oid``; a domain has its own. 0: not told.
+    #: ``pg_type.oid``; a domain has its own. 0: not sent.
     type_oid: int
-    #: ``pg_attribute.atttypmod``; -1 means none, or not told.
+    #: ``pg_attribute.atttypmod``; -1 means none, or not sent.
     typmod: int
     #: It is part of the replica identity. Under FULL every column is; under
     #: NOTHING, or DEFAULT without a primary key, none.

@@ -29,7 +29,7 @@ _DEADLINE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a server told. Holds no secret."""
+    """What a server reported. Holds no secret."""
 
     server: ServerFacts
     #: By name.

@@ -109,7 +109,7 @@ def _trouble(error: psycopg.Error) -> SourceProblem:
     return SourceProblem("failed", message, "Nothing was changed; try again")
 
 
-#: A source that has not told everything by then is cut off.
+#: A source that has not answered by then is cut off.
 DEADLINE_SECONDS = 10.0
 
 
@@ -221,7 +221,7 @@ def _remade_step(name: str, create: str) -> Statement:
 
 
 _DEADLINE_SECONDS = 6.0
-#: More names than this are not told.
+#: More names than this are not listed.
 _NAMED = 12
 
 

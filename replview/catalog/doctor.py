@@ -86,7 +86,7 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """What IDENTIFY_SYSTEM told."""
+    """What IDENTIFY_SYSTEM reported."""
 
     system_identifier: str
     timeline: int

@@ -95,7 +95,7 @@ RUNNING = Query(
           FROM pg_stat_activity
          WHERE (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL) AND pid <> pg_backend_pid()
            AND coalesce(backend_type, '') NOT IN ('walsender', 'autovacuum worker')
-           -- Of others' sessions a plain role is not told the type: workers have no role.
+           -- Of others' sessions a plain role is not shown the type: workers have no role.
            AND usesysid IS NOT NULL AND pid NOT IN (SELECT r.pid FROM pg_stat_replication AS r)
          ORDER BY greatest(age(backend_xid), age(backend_xmin)) DESC, xact_start
          LIMIT %s
@@ -164,7 +164,7 @@ HORIZON_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
-    """One look at a source; None is unknown to us (not told, or not allowed), never none."""
+    """One look at a source; None is unknown to us (not reported, or not allowed), never none."""
 
     #: ``{"gid", "xid", "prepared_at", "owner", "database"}``, oldest first.
     prepared: list[dict[str, Any]] | None = None

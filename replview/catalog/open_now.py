@@ -74,7 +74,7 @@ class OpenNow:
     running: int | None = None
     #: By when its transaction began; only sessions whose start this role may see.
     oldest_running_seconds: float | None = None
-    #: Of this database; None: not told.
+    #: Of this database; None: not reported.
     subscriptions: int | None = None
 
 

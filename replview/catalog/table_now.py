@@ -173,7 +173,7 @@ class TableNow:
 
 
 def look_at_table(conninfo: str, oid: int) -> tuple[str | None, TableNow | None]:
-    """The source's system identifier (None: not told) and the table of this oid, in a hurry.
+    """The source's system identifier (None: not reported) and the table of this oid, in a hurry.
 
     Raises ``SourceProblem``.
     """

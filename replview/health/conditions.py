@@ -1,7 +1,7 @@
 """The conditions of a slot, each computed here and nowhere else: limits, losses, lag, disuse.
 
-Health, alerts and their trials ask with what a server told of the slot at one moment: now, or when
-a past sample was taken. None is unknown. No queries.
+Health, alerts and their trials ask with what a server reported of the slot at one moment: now, or
+when a past sample was taken. None is unknown. No queries.
 """
 
 import math

@@ -62,7 +62,7 @@ def lost_short(reason: str) -> str:
 
 
 def explain(reason: str) -> Lost:
-    """Of a reason nobody told us about: that the server gave it."""
+    """Of a reason that we do not know: that the server gave it."""
     return REASONS.get(reason) or Lost(
         f"The source invalidated it and names the reason {reason}.",
         "See invalidation_reason in the server's documentation of pg_replication_slots.",

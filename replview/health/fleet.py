@@ -31,7 +31,7 @@ class SlotView:
     open: int
     #: Whether the samples tell of the present.
     present_known: bool
-    #: As its server last told it; None: it never did.
+    #: As its server last reported it; None: it never did.
     server: ServerSlot | None = None
 
     @property
@@ -228,7 +228,7 @@ class Fleet:
 
 
 def read_fleet(now: datetime | None = None) -> Fleet:
-    """Four queries: sources with their slots, samples, what servers told of slots, what is open."""
+    """Four queries: sources with their slots, samples, what servers reported, what is open."""
     now = now or timezone.now()
     rows, slots = read_registered()
     readings, paces = read_present()

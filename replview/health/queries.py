@@ -31,7 +31,7 @@ class AlertCounts:
         return Level.LOOK if self.firing else Level.OK
 
 
-#: Of each slot: what the last sample said of its WAL (a lost slot has no position and retains
+#: Of each slot: what the last sample says of its WAL (a lost slot has no position and retains
 #: nothing, so that may not be the next one); the last sample that tells retained WAL, one up to
 #: ten minutes older (its growth), one ten seconds to a minute older (its rate), and the delay of
 #: the last commits. Every part has a constant bound: the planner then leaves out the partitions of

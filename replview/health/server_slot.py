@@ -1,4 +1,4 @@
-"""A replication slot as its server last told it: ours or anybody's, logical or physical.
+"""A replication slot as its server last reported it: ours or anybody's, logical or physical.
 
 Of what the server's version does not tell, None: unknown, never zero. No queries.
 """

@@ -48,7 +48,7 @@ class Server:
 class Cluster:
     """One system identifier: its primary, then its standbys."""
 
-    #: None: not told, so it stands alone.
+    #: None: not reported, so it stands alone.
     system_identifier: str | None
     servers: list[Server] = field(default_factory=list)
 
@@ -120,7 +120,7 @@ def clusters_of(fleet: Fleet) -> list[Cluster]:
 
 
 def _server_for(cluster: Cluster, view: SourceView, looks: Mapping[int, SourceLook]) -> Server:
-    """The running server it leads to; where that is not told, one of its own."""
+    """The running server it leads to; where that is not reported, one of its own."""
     key = server_of(view.source, looks)
     for server in cluster.servers:
         if key is not None and server_of(server.sources[0].source, looks) == key:
@@ -136,7 +136,7 @@ def _urgency(view: SourceView) -> tuple[tuple[int, float], str]:
 
 def feeds_of(fleet: Fleet) -> dict[str, list[Feed]]:
     """Logical pairs by the subscriber's and by the publisher's name. Where a subscription reads is
-    not told (its address is nobody's to see): a slot of its name on exactly one other source.
+    not reported (its address is nobody's to see): a slot of its name on exactly one other source.
     """
     slots: dict[str, set[str]] = defaultdict(set)
     names = [view.full_name for view in fleet.slots] + [view.full_name for view in fleet.others]

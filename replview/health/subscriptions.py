@@ -31,7 +31,7 @@ class SubscriptionView:
     health: Health
     received_lsn: str
     confirmed_lsn: str
-    #: Errors and conflicts as one short text each; empty: not told.
+    #: Errors and conflicts as one short text each; empty: not reported.
     errors: str
     conflicts: str
     #: What mends it; empty: nothing is to be done, or nobody can say.
@@ -161,7 +161,7 @@ def _errors(facts: Mapping[str, Any]) -> str:
 
 
 def _counted(facts: Mapping[str, Any]) -> str:
-    """``3 apply errors``; empty: none, or not told."""
+    """``3 apply errors``; empty: none, or not reported."""
     counts = {what: facts.get(f"{what}_error_count") for what in ("apply", "sync")}
     return ", ".join(
         plural(count, f"{what} error")

@@ -1,4 +1,4 @@
-"""Every slot of every source as its server last told it, in one query however many they are."""
+"""Every slot of every source as its server last reported it, in one query however many they are."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -70,7 +70,7 @@ class OtherView:
 
 @dataclass(slots=True)
 class Watched:
-    """What servers told: of ours by ``Slot.pk``, of others by ``Source.pk``, worst first."""
+    """What servers reported: of ours by ``Slot.pk``, of others by ``Source.pk``, worst first."""
 
     ours: dict[int, ServerSlot] = field(default_factory=dict)
     paces: dict[int, Pace] = field(default_factory=dict)
@@ -158,7 +158,7 @@ def reading_of(server: ServerSlot, pace: Pace, now: datetime) -> Reading:
 
 
 def reading_of_ours(slot: Slot, reading: Reading, watched: Watched) -> Reading:
-    """What samples say of a slot of ours, with what its server said last."""
+    """What samples say of a slot of ours, with what its server reported last."""
     server, pace = watched.ours.get(slot.pk), watched.paces.get(slot.pk, Pace())
     invalidated = server.lost if server is not None else ""
     lost = invalidated or reading.lost

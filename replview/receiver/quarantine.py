@@ -29,7 +29,7 @@ class Skip:
     quarantine_id: int
     #: None: a message outside any transaction, known by its ``lsn``.
     xid: int | None
-    #: Where its commit or prepare is; None where the stream had not told.
+    #: Where its commit or prepare is; None where the stream had not sent it.
     final_lsn: int | None
     lsn: int | None
     by: str

@@ -59,7 +59,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def kind_of(name: str) -> Kind:
-    """Of a kind nobody told us about: its name, and a quiet symbol."""
+    """Of a kind that we do not know: its name, and a quiet symbol."""
     return KINDS.get(name) or Kind(name.replace("_", " ") or "unknown kind", "health-idle", "idle")
 
 

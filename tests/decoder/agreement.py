@@ -49,8 +49,8 @@ _NOT_A_NUMBER = {"NaN", "Infinity", "-Infinity"}
 
 
 @dataclass
-class Told:
-    """What a session told, in a form that both plugins' words can be put in."""
+class Summary:
+    """What a session sent, in a form that both plugins' words can be put in."""
 
     committed: dict[int, list[Change]] = field(default_factory=dict)
     end_lsns: dict[int, int] = field(default_factory=dict)
@@ -63,9 +63,9 @@ class Told:
     origins: dict[int, str | None] = field(default_factory=dict)
 
 
-def told(events: Sequence[Event]) -> Told:
+def summary_of(events: Sequence[Event]) -> Summary:
     """The committed transactions that changed something, and how they ended."""
-    result = Told()
+    result = Summary()
     changes: dict[OpenTransaction, list[Change]] = {}
     waiting: dict[tuple[int, str], OpenTransaction] = {}
     for event in events:
@@ -93,7 +93,7 @@ def told(events: Sequence[Event]) -> Told:
 
 
 def _commit(
-    result: Told,
+    result: Summary,
     transaction: OpenTransaction,
     changes: list[Change],
     event: TransactionCommitted | PreparedCommitted,
@@ -110,12 +110,12 @@ def _commit(
 
 
 def disagreements(
-    expected: Told, actual: Told, *, streamed: frozenset[int] = frozenset()
+    expected: Summary, actual: Summary, *, streamed: frozenset[int] = frozenset()
 ) -> set[str]:
     """The reasons by which ``actual`` differs from ``expected``, pgoutput's.
 
-    Fails on any difference that has no reason. ``streamed``: transactions of
-    which the plugin told no values.
+    Fails on any difference that has no reason. ``streamed``: transactions
+    of which the plugin sent no values.
     """
     reasons: Counter[str] = Counter()
     for xid, changes in expected.committed.items():

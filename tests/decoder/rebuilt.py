@@ -51,10 +51,10 @@ class Rebuilt:
                 self._commit(event.transaction.xid, changes, messages)
 
     def _commit(self, xid: int, changes: list[Change], messages: bool) -> None:
-        told = [essence(change) for change in changes if messages or change.op != "M"]
-        if told:
+        shown = [essence(change) for change in changes if messages or change.op != "M"]
+        if shown:
             assert xid not in self.committed
-            self.committed[xid] = told
+            self.committed[xid] = shown
 
 
 def rebuild(events: Sequence[Event], *, messages: bool = True) -> dict[int, list[Any]]:
@@ -75,7 +75,7 @@ def essence(change: Change) -> tuple[Any, ...]:
     return (table, change.op, change.old_kind, tuple(change.old or ()), new)
 
 
-def told(events: Sequence[Event]) -> list[Any]:
+def plain_events(events: Sequence[Event]) -> list[Any]:
     """Events as plain values, to compare two assemblers' with ``==``."""
     return [(type(event).__name__, *map(_plain, _values(event))) for event in events]
 

@@ -19,14 +19,14 @@ from decoder import (
     decode_message,
 )
 from tests.decoder.captures import Capture, capture, lines, names, user_types
-from tests.decoder.rebuilt import rebuild, told
+from tests.decoder.rebuilt import plain_events, rebuild
 
 
 @pytest.mark.parametrize("name", names())
 def test_both_roads_decode_every_captured_message_alike(name: str) -> None:
     captured = capture(name)
 
-    assert told(captured.events(fast=True)) == told(captured.events(fast=False))
+    assert plain_events(captured.events(fast=True)) == plain_events(captured.events(fast=False))
 
 
 @pytest.mark.parametrize("name", names())

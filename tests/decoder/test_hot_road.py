@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from decoder import Assembler, ChangeRun, ProtocolError
 from tests.decoder import wire
 from tests.decoder.captures import capture
-from tests.decoder.rebuilt import told
+from tests.decoder.rebuilt import plain_events
 
 texts = st.one_of(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12),
@@ -37,7 +37,7 @@ MUTABLE = [
 def outcome(frames: list[bytes], *, fast: bool, encoding: str = "utf-8") -> object:
     assembler = Assembler(proto_version=2, streaming="on", encoding=encoding, fast=fast)
     try:
-        return told(assembler.feed(frames))
+        return plain_events(assembler.feed(frames))
     except ProtocolError as error:
         return str(error)
 
@@ -122,7 +122,7 @@ def test_spoiled_captures_raise_protocol_error_or_nothing(name: str, data: st.Da
     results: list[object] = []
     for fast in (True, False):
         try:
-            results.append(told(capture(name).assembler(fast=fast).feed(frames)))
+            results.append(plain_events(capture(name).assembler(fast=fast).feed(frames)))
         except ProtocolError as error:
             results.append(str(error))
     assert results[0] == results[1]

@@ -22,7 +22,7 @@ from decoder import (
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import debian_postgres15
 from tests.decoder import plugin_readings as readings
-from tests.decoder.agreement import Told, disagreements, explained_message, told
+from tests.decoder.agreement import Summary, disagreements, explained_message, summary_of
 
 _DATABASE = "plugins"
 _SESSION = "-c timezone=UTC -c bytea_output=hex -c datestyle=ISO"
@@ -34,7 +34,7 @@ class Source:
 
     connection: psycopg.Connection
     dsn: str
-    expected: Told
+    expected: Summary
 
 
 def _missing_plugin() -> str | None:
@@ -58,7 +58,7 @@ def source(request: pytest.FixtureRequest) -> Iterator[Source]:
         try:
             readings.run(connection)
             frames = [xlogdata_frame(LSN(lsn), data) for lsn, data in readings.frames(connection)]
-            expected = told(Assembler(proto_version=3).feed(frames))
+            expected = summary_of(Assembler(proto_version=3).feed(frames))
             yield Source(connection, dsn, expected)
         finally:
             for slot in readings.SLOTS:
@@ -127,7 +127,7 @@ def test_every_committed_change_is_equal_but_for_listed_differences(
     source: Source, reading: str, reasons: set[str]
 ) -> None:
     assembler = readings.assembler(reading, columns_of=catalog_of(source.connection))
-    actual = told(assembler.feed(readings.peek(source.connection, reading)))
+    actual = summary_of(assembler.feed(readings.peek(source.connection, reading)))
 
     assert len(source.expected.committed) > 30
     assert disagreements(source.expected, actual) == reasons
@@ -140,7 +140,7 @@ def test_the_end_and_the_time_of_every_transaction_are_equal(source: Source, rea
     expected = source.expected
     rows = readings.peek(source.connection, reading)
     assembler = readings.assembler(reading)
-    actual = told(assembler.feed(rows))
+    actual = summary_of(assembler.feed(rows))
 
     for xid in expected.committed:
         assert actual.end_lsns[xid] == expected.end_lsns[xid]
@@ -156,7 +156,7 @@ def test_the_end_and_the_time_of_every_transaction_are_equal(source: Source, rea
 def test_what_is_told_to_be_the_end_is_what_to_confirm(source: Source, reading: str) -> None:
     """Advancing a copy of the slot to a transaction's end leaves the later ones, and only them."""
     slot, _ = readings.READINGS[reading]
-    actual = told(readings.events(reading, readings.peek(source.connection, reading)))
+    actual = summary_of(readings.events(reading, readings.peek(source.connection, reading)))
     xids = list(actual.committed)
     middle = xids[len(xids) // 2]
     source.connection.execute("SELECT pg_copy_logical_replication_slot(%s, 'copy')", [slot])
@@ -166,7 +166,7 @@ def test_what_is_told_to_be_the_end_is_what_to_confirm(source: Source, reading: 
         rest = readings.peek(source.connection, reading, slot="copy")
     finally:
         source.connection.execute("SELECT pg_drop_replication_slot('copy')")
-    left = told(readings.events(reading, rest))
+    left = summary_of(readings.events(reading, rest))
 
     # The copy has no two phases: what was prepared before comes whole at its commit.
     assert [xid for xid in left.committed if xid in xids] == xids[xids.index(middle) + 1 :]
@@ -184,7 +184,7 @@ def test_a_walsender_gives_the_same_rows_at_the_same_positions(
     # A row of a whole transaction is begun at its first record, and ended at its end.
     if reading != "wal2json_1_whole":
         assert [lsn for lsn, _, _ in streamed] == [lsn for lsn, _, _ in rows]
-    actual, expected = (told(readings.events(reading, part)) for part in (streamed, rows))
+    actual, expected = (summary_of(readings.events(reading, part)) for part in (streamed, rows))
     assert actual.end_lsns == expected.end_lsns
     assert disagreements(expected, actual) <= {"cut content"}
 

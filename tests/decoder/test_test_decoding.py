@@ -26,7 +26,7 @@ from decoder import (
     TransactionPrepared,
     Truncation,
 )
-from tests.decoder.agreement import REASONS, disagreements, explained_message, told
+from tests.decoder.agreement import REASONS, disagreements, explained_message, summary_of
 from tests.decoder.captures import capture
 from tests.decoder.plugin_captures import rows, scenarios, streamed_xids, whole_rows
 from tests.decoder.plugin_readings import TEST_DECODING_DIFFERENCES
@@ -68,16 +68,16 @@ def test_committed_changes_equal_those_of_pgoutput_but_for_listed_differences(
     scenario: str,
 ) -> None:
     variant, reasons = DIFFERENCES[scenario]
-    expected = told(capture(f"pg15/{scenario}.{variant}").events())
-    actual = told(TestDecodingAssembler().feed(whole_rows(scenario)))
+    expected = summary_of(capture(f"pg15/{scenario}.{variant}").events())
+    actual = summary_of(TestDecodingAssembler().feed(whole_rows(scenario)))
 
     assert disagreements(expected, actual, streamed=streamed_xids(scenario)) == reasons
 
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_transactions_begin_and_end_where_pgoutput_says(scenario: str) -> None:
-    expected = told(capture(f"pg15/{scenario}.{DIFFERENCES[scenario][0]}").events())
-    actual = told(TestDecodingAssembler().feed(whole_rows(scenario)))
+    expected = summary_of(capture(f"pg15/{scenario}.{DIFFERENCES[scenario][0]}").events())
+    actual = summary_of(TestDecodingAssembler().feed(whole_rows(scenario)))
     both = set(expected.committed) & set(actual.committed)
 
     assert both == set(expected.committed) - streamed_xids(scenario)
@@ -90,8 +90,8 @@ def test_transactions_begin_and_end_where_pgoutput_says(scenario: str) -> None:
 
 
 def test_values_captured_under_other_settings_are_of_the_same_rows() -> None:
-    expected = told(capture("pg15/14_gucs.v1t").events())
-    actual = told(TestDecodingAssembler().feed(whole_rows("14_gucs")))
+    expected = summary_of(capture("pg15/14_gucs.v1t").events())
+    actual = summary_of(TestDecodingAssembler().feed(whole_rows("14_gucs")))
 
     assert list(actual.committed) == list(expected.committed)
     (change,) = actual.committed[1530]
@@ -101,8 +101,8 @@ def test_values_captured_under_other_settings_are_of_the_same_rows() -> None:
 
 @pytest.mark.parametrize("scenario", ["09_twophase", "13_latin1", "30_plugins"])
 def test_prepared_transactions_end_as_pgoutput_says(scenario: str) -> None:
-    expected = told(capture(f"pg15/{scenario}.v3p").events())
-    actual = told(TestDecodingAssembler().feed(whole_rows(scenario)))
+    expected = summary_of(capture(f"pg15/{scenario}.v3p").events())
+    actual = summary_of(TestDecodingAssembler().feed(whole_rows(scenario)))
 
     assert expected.prepared
     assert {key: end for key, (end, _) in actual.prepared.items()} == {
@@ -118,8 +118,8 @@ def test_prepared_transactions_end_as_pgoutput_says(scenario: str) -> None:
     [("04_messages_origin", "v1m"), ("09_twophase", "v3p"), ("30_plugins", "v3p")],
 )
 def test_messages_outside_transactions_equal_those_of_pgoutput(scenario: str, variant: str) -> None:
-    expected = told(capture(f"pg15/{scenario}.{variant}").events()).messages
-    actual = told(TestDecodingAssembler().feed(whole_rows(scenario))).messages
+    expected = summary_of(capture(f"pg15/{scenario}.{variant}").events()).messages
+    actual = summary_of(TestDecodingAssembler().feed(whole_rows(scenario))).messages
 
     assert expected
     for message, wanted in zip(actual, expected, strict=True):
@@ -132,7 +132,7 @@ def test_row_by_row_tells_the_same(scenario: str) -> None:
     one_by_one = [event for row in whole_rows(scenario) for event in assembler.feed([row])]
     at_once = TestDecodingAssembler().feed(whole_rows(scenario))
 
-    assert told(one_by_one) == told(at_once)
+    assert summary_of(one_by_one) == summary_of(at_once)
     assert not assembler.in_transaction
     assert assembler.open_streams == ()
     assert assembler.last_end_lsn is not None

@@ -140,14 +140,14 @@ def test_text_in_another_encoding_is_kept_as_bytes(server: str) -> None:
 
 
 def test_an_abort_tells_its_position_only_under_parallel_streaming() -> None:
-    for variant, told in (("v2s", False), ("v3s", False), ("v4s", True)):
+    for variant, with_place in (("v2s", False), ("v3s", False), ("v4s", True)):
         aborts: list[SubtransactionAborted | TransactionAborted] = [
             *events(f"pg18/10_stream.{variant}", SubtransactionAborted),
             *events(f"pg18/10_stream.{variant}", TransactionAborted),
         ]
         assert aborts
-        assert all((abort.abort_lsn is not None) == told for abort in aborts)
-        assert all((abort.abort_time_us is not None) == told for abort in aborts)
+        assert all((abort.abort_lsn is not None) == with_place for abort in aborts)
+        assert all((abort.abort_time_us is not None) == with_place for abort in aborts)
 
 
 @SERVERS
@@ -424,9 +424,9 @@ def test_a_prepared_transaction_streamed_again_is_forgotten_with_its_end() -> No
     ended = struct.pack(">cBQQqI", b"K", 0, 0x100, 0x108, 0, wire.XID) + b"gid\0"
     decoder.feed([wire.stream_start(), wire.stream_stop()])
 
-    [told] = decoder.feed([xlogdata_frame(0x100, ended)])
+    [event] = decoder.feed([xlogdata_frame(0x100, ended)])
 
-    assert isinstance(told, PreparedCommitted)
+    assert isinstance(event, PreparedCommitted)
     assert decoder.open_streams == ()
     # Its xid may come again, after a wraparound.
     assert decoder.feed([wire.stream_start()])
@@ -437,7 +437,7 @@ def test_an_abort_without_a_record_has_no_position_and_no_time() -> None:
     decoder = Assembler(proto_version=4, streaming="parallel")
     abort = struct.pack(">cIIQq", b"A", wire.XID, wire.XID, 0, 0)
 
-    told = decoder.feed([wire.stream_start(), wire.stream_stop(), xlogdata_frame(0, abort)])
+    events = decoder.feed([wire.stream_start(), wire.stream_stop(), xlogdata_frame(0, abort)])
 
-    assert isinstance(told[-1], TransactionAborted)
-    assert (told[-1].abort_lsn, told[-1].abort_time_us) == (None, None)
+    assert isinstance(events[-1], TransactionAborted)
+    assert (events[-1].abort_lsn, events[-1].abort_time_us) == (None, None)

@@ -28,7 +28,7 @@ from decoder import (
     Wal2JsonAssembler,
     wal2json_options,
 )
-from tests.decoder.agreement import disagreements, explained_message, told
+from tests.decoder.agreement import disagreements, explained_message, summary_of
 from tests.decoder.captures import capture
 from tests.decoder.plugin_captures import rows
 from tests.decoder.plugin_readings import WAL2JSON_DIFFERENCES
@@ -45,8 +45,8 @@ def reader(reading: str) -> Wal2JsonAssembler:
 def test_committed_changes_equal_those_of_pgoutput_but_for_listed_differences(
     reading: str,
 ) -> None:
-    expected = told(capture("pg15/30_plugins.v3p").events())
-    actual = told(reader(reading).feed(rows("30_plugins", reading)))
+    expected = summary_of(capture("pg15/30_plugins.v3p").events())
+    actual = summary_of(reader(reading).feed(rows("30_plugins", reading)))
 
     # Without the catalog, a table is not known before its first insert.
     assert disagreements(expected, actual) == WAL2JSON_DIFFERENCES[reading] | {"not seen yet"}
@@ -56,8 +56,8 @@ def test_committed_changes_equal_those_of_pgoutput_but_for_listed_differences(
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_transactions_end_where_and_when_pgoutput_says(reading: str) -> None:
-    expected = told(capture("pg15/30_plugins.v3p").events())
-    actual = told(reader(reading).feed(rows("30_plugins", reading)))
+    expected = summary_of(capture("pg15/30_plugins.v3p").events())
+    actual = summary_of(reader(reading).feed(rows("30_plugins", reading)))
 
     assert set(expected.committed) <= set(actual.committed)
     for xid in expected.committed:
@@ -73,7 +73,7 @@ def test_row_by_row_tells_the_same(reading: str) -> None:
     assembler = reader(reading)
     one_by_one = [event for row in rows("30_plugins", reading) for event in assembler.feed([row])]
 
-    assert told(one_by_one) == told(reader(reading).feed(rows("30_plugins", reading)))
+    assert summary_of(one_by_one) == summary_of(reader(reading).feed(rows("30_plugins", reading)))
     assert not assembler.in_transaction
     assert assembler.open_streams == ()
 

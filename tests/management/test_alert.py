@@ -10,34 +10,34 @@ from django.utils import timezone
 
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
 from replview.store.write.partitions import ensure_partitions
-from tests.features.alerts.conftest import GB, Told, told
+from tests.features.alerts.conftest import GB, Sampled, sampled
 from tests.features.alerts.test_delivery import Hook, hook
 
-__all__ = ["hook", "told"]
+__all__ = ["hook", "sampled"]
 
 
-def test_what_fires_and_what_is_over(run, told: Told) -> None:
+def test_what_fires_and_what_is_over(run, sampled: Sampled) -> None:
     assert run("alert", "list") == "nothing is firing\n"
-    told.look(retained_wal_bytes=6 * GB, replay_lag_seconds=1000)
+    sampled.sample(retained_wal_bytes=6 * GB, replay_lag_seconds=1000)
     with pytest.raises(SystemExit):
         run("alert", "list", "--exit-code")
     lines = run("alert", "list").splitlines()
     # Lag fires once, as the graver of its two rules.
     assert [line.split()[1] for line in lines[1:]] == ["now", "look"], "worst first"
     assert "shop/replview lags by 16 min." in lines[1]
-    told.look(retained_wal_bytes=0)
+    sampled.sample(retained_wal_bytes=0)
     (over,) = [f for f in json.loads(run("alert", "list", "--all", "--format", "json"))
                if f["state"] == "over"]  # fmt: skip
     assert (over["worst"], over["value"]) == ("60 %", "0 %")
 
 
-def test_rules_and_a_trial(run, told: Told) -> None:
+def test_rules_and_a_trial(run, sampled: Sampled) -> None:
     assert "below 1 h, over from 1 h 30 min" in run("alert", "rules")
     now = timezone.now()
     ensure_partitions(connection.connection, (now - dt.timedelta(days=1)).date(), now.date())
     for step in range(20):
         SlotSample.objects.create(
-            slot_id=told.slot.pk, sampled_at=now - dt.timedelta(seconds=200 - 5 * step),
+            slot_id=sampled.slot.pk, sampled_at=now - dt.timedelta(seconds=200 - 5 * step),
             active=True, replay_lag_seconds=20 if 5 <= step < 10 else 0,
         )  # fmt: skip
     assert "would have fired 0 times, with 1 looked at" in run("alert", "try", "lag")

@@ -107,7 +107,7 @@ class Clinic:
             new=image,
         )  # fmt: skip
 
-    def told(self) -> list[dict[str, Any]]:
+    def recorded(self) -> list[dict[str, Any]]:
         """Every change as the command line has it."""
         return [change for _, change in iterate_changes(reading_session(), self.slot)]
 
@@ -159,7 +159,7 @@ def test_nothing_of_a_person_is_left_and_history_stays(clinic, exported, tmp_pat
     )  # fmt: skip
     export_folder, archive = exported("one"), exported("archive", known=False)
     instance_settings.write("archive.target", str(archive), "alice")
-    before, changes = clinic.told(), Change.objects.count()
+    before, changes = clinic.recorded(), Change.objects.count()
     assert columns_holding(PLANTED)
     assert files_holding(PLANTED, export_folder, archive)
     keys = tmp_path / "keys"
@@ -167,7 +167,7 @@ def test_nothing_of_a_person_is_left_and_history_stays(clinic, exported, tmp_pat
     stamps = {path: path.stat().st_mtime_ns for path in export_folder.rglob("*")}
     call_command("erase", str(clinic.slot), key_file=str(keys), dry_run=True)
     assert "public.patient: 5 changes" in capsys.readouterr().out
-    assert clinic.told() == before
+    assert clinic.recorded() == before
     assert {path: path.stat().st_mtime_ns for path in export_folder.rglob("*")} == stamps
     assert Erasure.objects.get().sealed_plan == ""
     rows = {path: pq.read_metadata(path).num_rows for path in export_folder.rglob("*.parquet")}
@@ -178,7 +178,7 @@ def test_nothing_of_a_person_is_left_and_history_stays(clinic, exported, tmp_pat
     assert columns_holding(PLANTED) == []
     assert files_holding(PLANTED, export_folder, archive) == []
     assert Change.objects.count() == changes
-    after = clinic.told()
+    after = clinic.recorded()
     shape = ("commit_seq", "op", "table", "xid", "commit_time", "lsn", "not_sent")
     assert [[c[name] for name in shape] for c in after] == [
         [c[name] for name in shape] for c in before
@@ -197,7 +197,7 @@ def test_nothing_of_a_person_is_left_and_history_stays(clinic, exported, tmp_pat
     # The changes of the aborted savepoint are among those that were erased.
     # And what nobody sees: a change that was taken back.
     assert act.erased["changes"] == act.found["changes"] == len(erased) + 1
-    assert [told["rows"] for told in act.roots] == [len(erased), len(erased)]
+    assert [root["rows"] for root in act.roots] == [len(erased), len(erased)]
     assert_files_are_as_told(export_folder, rows, act)
     assert_vacuumed()
 
@@ -300,7 +300,7 @@ def test_a_crash_between_two_changes_forgets_no_former_key(clinic, monkeypatch) 
     monkeypatch.setattr(erasing_act.Eraser, "erase", erase)
     Erasure.objects.update(heartbeat_at=None)
     serving.carry_out(erasing.claim(), threading.Event())
-    names = [c["new"]["name"] for c in clinic.told() if c["new"] and "name" in c["new"]]
+    names = [c["new"]["name"] for c in clinic.recorded() if c["new"] and "name" in c["new"]]
     assert PLANTED not in orjson.dumps(names).decode()
     assert not SavedFilter.objects.exists()
 
@@ -340,10 +340,10 @@ def test_the_next_person_under_the_same_key_is_left_alone(clinic) -> None:
     )
     act = clinic.erase("patient", "b@b")
     assert act.erased["changes"] == 4
-    texts = orjson.dumps(clinic.told()).decode()
+    texts = orjson.dumps(clinic.recorded()).decode()
     assert PLANTED not in texts
     assert "still somebody else" in texts
-    relation = clinic.told()[2]["relation_oid"]
+    relation = clinic.recorded()[2]["relation_oid"]
     assert relation is not None
 
 
@@ -363,14 +363,14 @@ def test_rows_without_a_key_are_found_by_their_values(clinic, exported) -> None:
         clinic.erase("heap", "PLANTED@x")
     assert clinic.erase("heap", "mail=PLANTED@x").erased["changes"] == 2
     assert columns_holding(PLANTED) == files_holding(PLANTED, folder) == []
-    assert clinic.told()[1]["new"] == {"mail": "bob", "note": "two"}
+    assert clinic.recorded()[1]["new"] == {"mail": "bob", "note": "two"}
 
 
 @pytest.mark.slow
 def test_only_some_columns_and_what_comes_later(clinic) -> None:
     clinic.live()
     clinic.erase(*PERSON, column=["name"])
-    texts = orjson.dumps(clinic.told()).decode()
+    texts = orjson.dumps(clinic.recorded()).decode()
     assert "PLANTED Ann" not in texts
     assert "PLANTED@new" in texts
     row = Change.objects.filter(op="I", new__has_key="letter").order_by("transaction_id").first()
@@ -378,7 +378,7 @@ def test_only_some_columns_and_what_comes_later(clinic) -> None:
     assert [entry.step.op for entry in page.entries] == ["U", "U", "U", "I"]
     # What the source sends afterwards is recorded as ever.
     clinic.run("UPDATE patient SET name = 'PLANTED anew' WHERE mail = 'PLANTED@new'")
-    assert clinic.told()[-1]["new"]["name"] == "PLANTED anew"
+    assert clinic.recorded()[-1]["new"]["name"] == "PLANTED anew"
 
 
 @pytest.mark.slow
@@ -426,7 +426,7 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
     # To go on with such a one would be to export something else.
     with pytest.raises(Refused, match="was erased with the rows it named"):
         read_export_request(clinic.slot, narrowed[0].words, name="text 0", since_last=True)
-    actors = {change["actor"] for change in clinic.told()}
+    actors = {change["actor"] for change in clinic.recorded()}
     assert actors == {f"erased actor {act.pk}"}
     assert Transaction.objects.first().context["request"] == "r1"
     assert act.found["beside"]["saved filters"] == 2

@@ -80,7 +80,7 @@ def past_samples(
 
 
 def last_reached(source_ids: Collection[int], since: dt.datetime) -> dict[int, dt.datetime]:
-    """When these sources last told their state; absent: not since then."""
+    """When these sources last reported their state; absent: not since then."""
     found: dict[int, dt.datetime] = {}
     samples = SourceSample.objects.filter(
         source_id__in=source_ids, reachable=True, sampled_at__gt=since
@@ -156,5 +156,5 @@ class Snapshot:
         return wal_growth(slot_ids, self.now, GROWTH_WINDOW, GROWTH_LEAST)
 
     def reached_at(self, source_ids: list[int]) -> dict[int, dt.datetime]:
-        """When these sources last told their state; absent: not within a week."""
+        """When these sources last reported their state; absent: not within a week."""
         return last_reached(source_ids, self.now - _REACHED_WITHIN)

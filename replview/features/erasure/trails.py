@@ -45,7 +45,7 @@ class Touch:
     place: Place
     #: I, U or D.
     op: str
-    #: The row's key before it and after it; None: there is none, or it is not told.
+    #: The row's key before it and after it; None: there is none, or it was not sent.
     before: Key | None
     after: Key | None
     transaction_id: int = 0

@@ -95,7 +95,7 @@ class Numbers:
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """The slots in view, what their sources said, and which incarnations are the present ones."""
+    """The slots in view, what their sources reported, and their present incarnations."""
 
     now: datetime
     slots: list[Slot]
@@ -108,7 +108,7 @@ class Scope:
         return [slot.incarnation_id for slot in self.slots if slot.incarnation_id is not None]
 
     def source_state(self, slot: Slot) -> SourceState:
-        """What the slot's source said."""
+        """What the slot's source reported."""
         return self.source_states[slot.source_id]
 
     def slot_of(self, row: Transaction) -> Slot:

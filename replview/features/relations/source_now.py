@@ -24,7 +24,7 @@ from replview.ui.versions import Column, Shape, compare, summary
 
 @dataclass(slots=True)
 class SourceNow:
-    """What the catalog said, or why it could not be asked."""
+    """What the catalog reported, or why it could not be asked."""
 
     at: datetime
     table: TableNow | None = None

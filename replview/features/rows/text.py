@@ -142,7 +142,7 @@ def short(value: Any) -> Cell:
 
 
 def differs(one: Any, other: Any) -> bool | None:
-    """Whether two values differ; None: not told."""
+    """Whether two values differ; None: unknown."""
     same = same_value(one, other)
     return None if same is None else not same
 

@@ -207,7 +207,7 @@ def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str
 
 
 def plain(value: Any) -> Any:
-    """In JSON's types: moments as text; names as told, without what JSONB refuses."""
+    """In JSON's types: moments as text; names as reported, without what JSONB refuses."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -52,7 +52,7 @@ _WAL_DIRECTORY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """All that one look told."""
+    """All that one sample reports."""
 
     facts: ServerFacts
     states: SlotStates
@@ -187,12 +187,12 @@ def _holders(
     }
 
 
-#: A source that has not told everything by then is cut off.
+#: A source that has not answered by then is cut off.
 DEADLINE_SECONDS = 4.0
 
 
 def sample_source(source: Source, kept: KeptConnections | None = None) -> SourceProblem | None:
-    """Look at a source and store what it told; returns what kept us from it, if anything.
+    """Look at a source and store what it reported; returns what kept us from it, if anything.
 
     ``kept``: where its connection is kept for the next look; without, it is closed.
     """

@@ -76,7 +76,7 @@ class Rounds:
         self._kept.close()
 
     def _look(self, source: Source, done: "Future[None]") -> None:
-        """In a thread: ask the source, and hand on what it told."""
+        """In a thread: ask the source, and hand on what it reported."""
         began = time.monotonic()
         try:
             seen = read_source(source, self._kept)

@@ -38,7 +38,7 @@ class Reader:
     pid: int | None = None
     #: ``reporting from 10.0.0.7``: role and address.
     origin: str = ""
-    #: Inferred from a name that is the same, and not told by the server.
+    #: Inferred from a name that is the same, and not reported by the server.
     inferred: bool = False
 
 
@@ -65,7 +65,7 @@ class Readers:
         if ours:
             return Reader(name="replview", pid=pid, origin=origin)
         if len(found) == 1:
-            # Which publisher it subscribes to is not told: the slot's name is all there is.
+            # Which publisher it subscribes to is not reported: the slot's name is all there is.
             subscription, source = found[0]
             return Reader(name=subscription, kind=f"subscription of {source}", pid=pid,
                           origin=origin, inferred=application != subscription)  # fmt: skip
@@ -115,7 +115,7 @@ class SourcePage:
     view: SourceView
     cluster: Cluster
     server: Server
-    #: The database, as its server told; empty: it never did.
+    #: The database, as its server reported; empty: it never did.
     database: str
     #: How it is signed in to: ``a password, sealed``.
     credentials: str

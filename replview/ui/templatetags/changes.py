@@ -141,7 +141,7 @@ register = template.Library()
 
 @register.simple_tag
 def history_url(slot: Any, block: Block) -> str:
-    """The history of a block's row; empty where its key is not known, or the slot is not told."""
+    """The history of a block's row; empty where its key or the slot is not known."""
     if not slot or not block.key_values or block.op not in "IUDS":
         return ""
     return row_url(slot, block.schema, block.table, block.key_values)

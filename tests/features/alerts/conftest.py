@@ -22,16 +22,16 @@ START = dt.datetime(2026, 11, 20, 7, 0, tzinfo=dt.UTC)
 
 
 @dataclass
-class Told:
-    """A source ``shop`` with our slot ``replview``: what the last look told, and the time."""
+class Sampled:
+    """A source ``shop`` with our slot ``replview``: what its last sample says, and the time."""
 
     source: Source
     slot: Slot
     watched: WatchedSlot
     now: dt.datetime = START
 
-    def look(self, *, after: float = 5, inactive_since: Any = None, **facts: Any) -> list[Alert]:
-        """So many seconds later a look tells these facts; then rules are evaluated."""
+    def sample(self, *, after: float = 5, inactive_since: Any = None, **facts: Any) -> list[Alert]:
+        """So many seconds later a sample has these facts; then rules are evaluated."""
         self.now += dt.timedelta(seconds=after)
         self.watched.facts |= facts
         self.watched.last_seen_at = self.now
@@ -42,7 +42,7 @@ class Told:
         return evaluate(self.now)
 
     def passes(self, seconds: float) -> list[Alert]:
-        """Time passes without a look."""
+        """Time passes without a sample."""
         self.now += dt.timedelta(seconds=seconds)
         return evaluate(self.now)
 
@@ -60,7 +60,7 @@ class Told:
 
 
 @pytest.fixture
-def told(db) -> Told:
+def sampled(db) -> Sampled:
     """All is well."""
     source = Source.objects.create(
         name="shop", conninfo="", max_slot_wal_keep_bytes=10 * GB, checked_at=START
@@ -77,7 +77,7 @@ def told(db) -> Told:
     watched = WatchedSlot.objects.create(
         id=slot.pk, source=source, name="replview", slot=slot, last_seen_at=START, facts=facts
     )
-    return Told(source, slot, watched)
+    return Sampled(source, slot, watched)
 
 
 def only(kind: str, **values: Any) -> AlertRule:

@@ -13,10 +13,10 @@ from replview.features.alerts.built_in import BUILT_IN, ensure
 from replview.features.alerts.rule_views import RuleForm
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
 from replview.store.write.partitions import ensure_partitions
-from tests.features.alerts.conftest import GB, Told, told
+from tests.features.alerts.conftest import GB, Sampled, sampled
 from tests.features.alerts.test_alerts import page
 
-__all__ = ["told"]
+__all__ = ["sampled"]
 
 
 def sent(rule: AlertRule, **changed: str) -> dict[str, str]:
@@ -27,12 +27,12 @@ def sent(rule: AlertRule, **changed: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def lag_rule(told: Told) -> AlertRule:
+def lag_rule(sampled: Sampled) -> AlertRule:
     ensure()
     return AlertRule.objects.get(key="lag_look")
 
 
-def test_all_rules_are_listed_in_words(signed_in, told: Told) -> None:
+def test_all_rules_are_listed_in_words(signed_in, sampled: Sampled) -> None:
     shown = page(signed_in, "/alerts/rules/")
     assert f"{len(BUILT_IN)} rules on." in shown
     assert shown.index(">Slot lost</a>") < shown.index(">Unsafe failover</a>"), "in their order"
@@ -46,7 +46,7 @@ def sent_by(form: RuleForm) -> dict[str, object]:
     return {name: value for name, value in values.items() if value not in (None, False)}
 
 
-def test_every_rule_has_a_page_and_comes_back_as_it_was(signed_in, told: Told) -> None:
+def test_every_rule_has_a_page_and_comes_back_as_it_was(signed_in, sampled: Sampled) -> None:
     ensure()
     before = {row["id"]: row for row in AlertRule.objects.values()}
     for rule in AlertRule.objects.all():
@@ -100,26 +100,26 @@ def test_what_is_wrong_stands_beside_its_field(
     assert lag_rule.threshold == 60
 
 
-def test_one_slot_gets_a_rule_of_its_own(signed_in, told: Told, lag_rule: AlertRule) -> None:
-    query = f"overrides={lag_rule.pk}&slot={told.watched.pk}"
+def test_one_slot_gets_a_rule_of_its_own(signed_in, sampled: Sampled, lag_rule: AlertRule) -> None:
+    query = f"overrides={lag_rule.pk}&slot={sampled.watched.pk}"
     shown = page(signed_in, f"/alerts/rules/new/?{query}")
     assert "Lag, of shop/replview alone" in shown
-    fields = {"overrides": str(lag_rule.pk), "slot": str(told.watched.pk)}
+    fields = {"overrides": str(lag_rule.pk), "slot": str(sampled.watched.pk)}
     for _ in range(2):  # a second time it is the same one
         form = sent(lag_rule, threshold="5 min", **fields) | {"rule": ""}
         assert signed_in.post("/alerts/rules/new/", form).status_code == 302
     own = AlertRule.objects.get(overrides=lag_rule)
-    assert (own.threshold, own.slot, own.built_in, own.key) == (300, told.watched, False, "")
+    assert (own.threshold, own.slot, own.built_in, own.key) == (300, sampled.watched, False, "")
     assert "shop/replview" in page(signed_in, f"/alerts/rules/{lag_rule.pk}/")
     signed_in.post(f"/alerts/rules/{own.pk}/change/", {"action": "delete"})
     assert not AlertRule.objects.filter(overrides=lag_rule).exists()
     page(signed_in, "/alerts/rules/new/?kind=x", 404)
     poison = AlertRule.objects.get(key="prepared")
-    page(signed_in, f"/alerts/rules/new/?overrides={poison.pk}&slot={told.watched.pk}", 404)
+    page(signed_in, f"/alerts/rules/new/?overrides={poison.pk}&slot={sampled.watched.pk}", 404)
 
 
 @pytest.fixture
-def past_hour(told: Told) -> dt.datetime:
+def past_hour(sampled: Sampled) -> dt.datetime:
     """Samples of an hour: lag rises to 100 s twice; retained WAL to 7 GB once."""
     now = timezone.now()
     ensure_partitions(connection.connection, (now - dt.timedelta(days=1)).date(), now.date())
@@ -129,7 +129,7 @@ def past_hour(told: Told) -> dt.datetime:
         lag = 100.0 if step in range(100, 130) or step in range(400, 412) else 1.0
         retained = 7 * GB if 500 <= step < 560 else GB
         rows.append(
-            SlotSample(slot_id=told.slot.pk, sampled_at=at, replay_lag_seconds=lag, active=True,
+            SlotSample(slot_id=sampled.slot.pk, sampled_at=at, replay_lag_seconds=lag, active=True,
                        retained_wal_bytes=retained, unconfirmed_wal_bytes=0, wal_status="reserved")
         )  # fmt: skip
     SlotSample.objects.bulk_create(rows)
@@ -154,7 +154,7 @@ def test_a_rule_is_tried_before_it_is_saved(signed_in, past_hour, lag_rule: Aler
     assert lag_rule.threshold == 60, "nothing was saved"
 
 
-def test_every_kind_can_be_tried_or_says_why_not(signed_in, past_hour, told: Told) -> None:
+def test_every_kind_can_be_tried_or_says_why_not(signed_in, past_hour, sampled: Sampled) -> None:
     ensure()
     found = {}
     for rule in AlertRule.objects.all():

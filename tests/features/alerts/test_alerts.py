@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Relation, Source, WatchedSlot
-from tests.features.alerts.conftest import GB, Told, told
+from tests.features.alerts.conftest import GB, Sampled, sampled
 from tests.people import make_user
 
-__all__ = ["told"]
+__all__ = ["sampled"]
 
 
 def page(client, url: str, status: int = 200) -> str:
@@ -23,29 +23,29 @@ def page(client, url: str, status: int = 200) -> str:
 
 
 @pytest.fixture
-def firing(told: Told) -> Told:
+def firing(sampled: Sampled) -> Sampled:
     """A lost slot of somebody else's, and WAL over half of what may be."""
-    told.now = timezone.now() - dt.timedelta(minutes=2)
+    sampled.now = timezone.now() - dt.timedelta(minutes=2)
     Source.objects.update(name="shop <b>")
-    told.watched.refresh_from_db()
-    told.source.refresh_from_db()
-    told.look(retained_wal_bytes=6 * GB)
-    told.other("debezium", wal_status="lost")
-    told.look()
-    return told
+    sampled.watched.refresh_from_db()
+    sampled.source.refresh_from_db()
+    sampled.sample(retained_wal_bytes=6 * GB)
+    sampled.other("debezium", wal_status="lost")
+    sampled.sample()
+    return sampled
 
 
-def test_nothing_fires(signed_in, told: Told) -> None:
+def test_nothing_fires(signed_in, sampled: Sampled) -> None:
     shown = page(signed_in, "/alerts/")
     assert "No rule is on." in shown
-    told.now = timezone.now()
-    told.look()
+    sampled.now = timezone.now()
+    sampled.sample()
     shown = page(signed_in, "/alerts/")
     assert "Nothing is firing." in shown
     assert "17 rules on, evaluated every two seconds." in shown
 
 
-def test_what_fires_is_listed_worst_first_and_escaped(signed_in, firing: Told) -> None:
+def test_what_fires_is_listed_worst_first_and_escaped(signed_in, firing: Sampled) -> None:
     instance_settings.write("alerts.evaluated_at", timezone.now().isoformat(), "")
     shown = page(signed_in, "/alerts/")
     assert "1 alert needs you now." in shown
@@ -55,16 +55,16 @@ def test_what_fires_is_listed_worst_first_and_escaped(signed_in, firing: Told) -
     assert "60 %" in shown
     navigation = shown[shown.index('data-count="alerts"') :][:120]
     assert '<span class="nav-danger">2' in navigation
-    told = page(signed_in, "/shell/health/")
-    assert re.search(r"""\[data-count="alerts"\]' ?><span class="nav-danger">2""", told)
+    shown = page(signed_in, "/shell/health/")
+    assert re.search(r"""\[data-count="alerts"\]' ?><span class="nav-danger">2""", shown)
 
 
-def test_that_nobody_evaluates_is_said(signed_in, firing: Told) -> None:
+def test_that_nobody_evaluates_is_said(signed_in, firing: Sampled) -> None:
     assert "Unknown: alerts have not been evaluated for 1" in page(signed_in, "/alerts/")
 
 
-def test_history_with_values_filters_and_pages(signed_in, firing: Told) -> None:
-    firing.look(retained_wal_bytes=0)
+def test_history_with_values_filters_and_pages(signed_in, firing: Sampled) -> None:
+    firing.sample(retained_wal_bytes=0)
     shown = page(signed_in, "/alerts/")
     history = shown[shown.index('id="history-title"') :]
     assert "Retained WAL over half its limit" in history
@@ -99,7 +99,7 @@ def test_history_with_values_filters_and_pages(signed_in, firing: Told) -> None:
     assert "Earlier alerts" not in second
 
 
-def test_the_number_of_queries_does_not_grow(signed_in, firing: Told) -> None:
+def test_the_number_of_queries_does_not_grow(signed_in, firing: Sampled) -> None:
     def count() -> int:
         with CaptureQueriesContext(
             connection,
@@ -110,11 +110,11 @@ def test_the_number_of_queries_does_not_grow(signed_in, firing: Told) -> None:
     few = count()
     for number in range(20):
         firing.other(f"slot_{number}", wal_status="lost")
-    firing.look()
+    firing.sample()
     assert count() == few
 
 
-def test_one_alert_says_what_the_values_were_and_what_to_do(signed_in, firing: Told) -> None:
+def test_one_alert_says_what_the_values_were_and_what_to_do(signed_in, firing: Sampled) -> None:
     alert = Alert.objects.get(rule__key="share_look")
     shown = page(signed_in, f"/alerts/{alert.pk}/")
     assert "(6 GB of 10 GB)" in shown
@@ -128,19 +128,21 @@ def test_one_alert_says_what_the_values_were_and_what_to_do(signed_in, firing: T
     page(signed_in, f"/alerts/{pending.pk}/", 404)
 
 
-def test_an_alert_is_marked_as_seen_and_an_event_is_over_with_that(signed_in, told: Told) -> None:
-    told.now = timezone.now()
-    told.look(retained_wal_bytes=6 * GB)
+def test_an_alert_is_marked_as_seen_and_an_event_is_over_with_that(
+    signed_in, sampled: Sampled
+) -> None:
+    sampled.now = timezone.now()
+    sampled.sample(retained_wal_bytes=6 * GB)
     relation = Relation.objects.create(
-        slot=told.slot, system_identifier="1", oid=7, schema="public", table="orders"
+        slot=sampled.slot, system_identifier="1", oid=7, schema="public", table="orders"
     )
-    told.slot.events.create(
+    sampled.slot.events.create(
         kind="schema", message="Schema of public.orders changed: version 2.",
         detail={"relation_id": relation.pk, "version_id": 1}, at=timezone.now(),
     )  # fmt: skip
-    AlertRule.objects.update(created_at=told.now - dt.timedelta(hours=1))
-    told.now = timezone.now()
-    told.look()
+    AlertRule.objects.update(created_at=sampled.now - dt.timedelta(hours=1))
+    sampled.now = timezone.now()
+    sampled.sample()
     share, schema = Alert.objects.order_by("pk")
     assert f"/relations/{relation.pk}/" in page(signed_in, f"/alerts/{schema.pk}/")
 
@@ -150,7 +152,7 @@ def test_an_alert_is_marked_as_seen_and_an_event_is_over_with_that(signed_in, to
     schema.refresh_from_db()
     assert (share.state, share.seen_by) == ("firing", "alice")
     assert (schema.state, schema.seen_by) == ("cleared", "alice")
-    assert told.slot.events.latest("pk").message == (
+    assert sampled.slot.events.latest("pk").message == (
         "Schema change, public.orders of shop/replview: over because alice has seen it."
     )
     assert signed_in.post(f"/alerts/{share.pk}/seen/").status_code == 302
@@ -166,7 +168,7 @@ def test_only_for_those_who_signed_in(client, db, url: str) -> None:
     assert client.post("/alerts/rules/try/").status_code == 302
 
 
-def test_posts_are_refused_without_their_token(firing: Told) -> None:
+def test_posts_are_refused_without_their_token(firing: Sampled) -> None:
     from django.test import Client
 
     strict = Client(enforce_csrf_checks=True)

@@ -24,7 +24,7 @@ from replview.features.alerts.webhooks import (
     signature,
 )
 from replview.store.models import AccessRecord, Delivery, Webhook
-from tests.features.alerts.conftest import GB, Told
+from tests.features.alerts.conftest import GB, Sampled
 
 
 class Hook(ThreadingHTTPServer):
@@ -69,13 +69,13 @@ def add(hook: Hook, **values) -> tuple[Webhook, str]:
     return add_webhook("ops", hook.url, by="alice", **{"allow_private": True, **values})
 
 
-def test_an_alert_is_delivered_signed_and_once(told: Told, hook: Hook) -> None:
+def test_an_alert_is_delivered_signed_and_once(sampled: Sampled, hook: Hook) -> None:
     _, secret = add(hook)
-    told.look(retained_wal_bytes=6 * GB)
-    told.look(retained_wal_bytes=0)
-    told.look()
+    sampled.sample(retained_wal_bytes=6 * GB)
+    sampled.sample(retained_wal_bytes=0)
+    sampled.sample()
 
-    done = [deliver_next(Webhook.objects.get().pk, told.now) for _ in range(3)]
+    done = [deliver_next(Webhook.objects.get().pk, sampled.now) for _ in range(3)]
 
     assert [d and (d.event, d.status, d.problem) for d in done] == [
         ("fired", 204, ""), ("cleared", 204, ""), None,
@@ -91,14 +91,14 @@ def test_an_alert_is_delivered_signed_and_once(told: Told, hook: Hook) -> None:
     assert headers["Host"] == f"127.0.0.1:{hook.server_port}"
 
 
-def test_slack_is_sent_text(told: Told, hook: Hook) -> None:
+def test_slack_is_sent_text(sampled: Sampled, hook: Hook) -> None:
     add(hook, format="slack", severities=["now"])
-    told.source.name = "<!channel>&"
-    told.source.save()
-    told.watched.refresh_from_db()
-    told.look(replay_lag_seconds=90)
-    told.look(wal_status="lost")
-    deliver_next(Webhook.objects.get().pk, told.now)
+    sampled.source.name = "<!channel>&"
+    sampled.source.save()
+    sampled.watched.refresh_from_db()
+    sampled.sample(replay_lag_seconds=90)
+    sampled.sample(wal_status="lost")
+    deliver_next(Webhook.objects.get().pk, sampled.now)
     assert len(Delivery.objects.all()) == 1, "only what needs somebody now was asked for"
     assert json.loads(hook.received[0][1]) == {
         "text": ":rotating_light: *Needs you now*: &lt;!channel&gt;&amp;/replview is lost: the "
@@ -106,11 +106,13 @@ def test_slack_is_sent_text(told: Told, hook: Hook) -> None:
     }
 
 
-def test_it_is_tried_again_with_growing_pauses_under_the_same_id(told: Told, hook: Hook) -> None:
+def test_it_is_tried_again_with_growing_pauses_under_the_same_id(
+    sampled: Sampled, hook: Hook
+) -> None:
     webhook, _ = add(hook)
     hook.statuses = [503, 302]
-    told.look(wal_status="lost")
-    now = told.now
+    sampled.sample(wal_status="lost")
+    now = sampled.now
 
     first = deliver_next(webhook.pk, now)
     assert first is not None
@@ -130,11 +132,11 @@ def test_it_is_tried_again_with_growing_pauses_under_the_same_id(told: Told, hoo
     assert pause_after(40).total_seconds() <= 1.25 * 3600
 
 
-def test_it_is_given_up_after_a_day(told: Told, hook: Hook) -> None:
+def test_it_is_given_up_after_a_day(sampled: Sampled, hook: Hook) -> None:
     webhook, _ = add(hook)
     hook.statuses = [500]
-    told.look(wal_status="lost")
-    late = told.now + dt.timedelta(days=1, seconds=1)
+    sampled.sample(wal_status="lost")
+    late = sampled.now + dt.timedelta(days=1, seconds=1)
     found = deliver_next(webhook.pk, late)
     assert found is not None
     assert (found.given_up_at, found.next_try_at) == (late, None)
@@ -230,7 +232,7 @@ def test_one_that_drips_is_cut_off() -> None:
         thread.join()
 
 
-def test_address_and_secret_are_sealed_and_not_logged(told: Told, hook: Hook, caplog) -> None:
+def test_address_and_secret_are_sealed_and_not_logged(sampled: Sampled, hook: Hook, caplog) -> None:
     webhook, secret = add(hook)
     kept = json.dumps(Webhook.objects.values().get(), default=str)
     assert "secret?a=b" not in kept
@@ -267,10 +269,10 @@ def test_one_webhook_that_hangs_does_not_delay_another(hook: Hook, monkeypatch) 
     assert not delivery._busy
 
 
-def test_nothing_is_told_twice_by_evaluating_again(told: Told, hook: Hook) -> None:
+def test_nothing_is_told_twice_by_evaluating_again(sampled: Sampled, hook: Hook) -> None:
     add(hook)
-    (alert,) = told.look(wal_status="lost")
-    evaluate(told.now)
+    (alert,) = sampled.sample(wal_status="lost")
+    evaluate(sampled.now)
     assert Delivery.objects.count() == 1
-    announce(alert, told.now)
+    announce(alert, sampled.now)
     assert Delivery.objects.count() == 2

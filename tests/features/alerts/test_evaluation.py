@@ -17,7 +17,7 @@ from replview.store.models import (
     Source,
     WatchedSlot,
 )
-from tests.features.alerts.conftest import GB, START, Told, only
+from tests.features.alerts.conftest import GB, START, Sampled, only
 
 SEVEN = dt.timedelta(minutes=7)
 
@@ -31,8 +31,8 @@ def firing() -> set[str]:
     return {alert.rule.name for alert in rows}
 
 
-def test_all_is_well_and_the_built_in_rules_are_on(told: Told) -> None:
-    assert told.look() == []
+def test_all_is_well_and_the_built_in_rules_are_on(sampled: Sampled) -> None:
+    assert sampled.sample() == []
     assert AlertRule.objects.filter(enabled=True, built_in=True).count() == len(BUILT_IN)
     assert not Alert.objects.exists()
 
@@ -66,24 +66,24 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_a_trouble_fires_with_the_default_rules(told: Told, trouble: str) -> None:
+def test_a_trouble_fires_with_the_default_rules(sampled: Sampled, trouble: str) -> None:
     facts, rule, message = TROUBLES[trouble]
     since = facts.get("inactive_since")
     facts = {name: value for name, value in facts.items() if name != "inactive_since"}
 
-    (alert,) = told.look(inactive_since=since, **facts)
+    (alert,) = sampled.sample(inactive_since=since, **facts)
 
     assert (alert.rule.name, alert.state, alert.message) == (rule, "firing", message)
-    (line,) = SlotEvent.objects.filter(slot=told.slot)
+    (line,) = SlotEvent.objects.filter(slot=sampled.slot)
     assert (line.kind, line.message) == ("alert", message)
 
 
-def test_it_is_over_beyond_the_margin_only(told: Told) -> None:
-    told.look(retained_wal_bytes=6 * GB)
-    assert told.look(retained_wal_bytes=int(4.8 * GB)) == []
+def test_it_is_over_beyond_the_margin_only(sampled: Sampled) -> None:
+    sampled.sample(retained_wal_bytes=6 * GB)
+    assert sampled.sample(retained_wal_bytes=int(4.8 * GB)) == []
     assert firing() == {"Retained WAL over half its limit"}
 
-    (alert,) = told.look(retained_wal_bytes=4 * GB)
+    (alert,) = sampled.sample(retained_wal_bytes=4 * GB)
 
     assert alert.state == "cleared"
     assert (alert.value_fired, alert.value_worst, alert.value_last) == (0.6, 0.6, 0.4)
@@ -93,160 +93,165 @@ def test_it_is_over_beyond_the_margin_only(told: Told) -> None:
     )
 
 
-def test_it_must_hold_for_a_while_and_be_over_for_a_while(told: Told) -> None:
+def test_it_must_hold_for_a_while_and_be_over_for_a_while(sampled: Sampled) -> None:
     rule = only("lag", threshold=10, hold_seconds=12, clear_seconds=8)
-    assert told.look(replay_lag_seconds=20) == []
-    assert told.look(replay_lag_seconds=5) == []
+    assert sampled.sample(replay_lag_seconds=20) == []
+    assert sampled.sample(replay_lag_seconds=5) == []
     assert not Alert.objects.filter(rule=rule).exists(), "what never fired is forgotten"
-    assert told.look(replay_lag_seconds=20) == []
-    assert told.look(replay_lag_seconds=30) == []
-    assert states(told.look(replay_lag_seconds=25)) == []
-    assert states(told.look(replay_lag_seconds=40)) == [("lag", "firing")]
-    assert told.look(replay_lag_seconds=1) == []
-    assert told.look(replay_lag_seconds=11) == [], "it holds again: the end was none"
-    assert told.look(replay_lag_seconds=1) == []
-    assert told.look(replay_lag_seconds=1) == []
-    assert states(told.look(replay_lag_seconds=1)) == [("lag", "cleared")]
+    assert sampled.sample(replay_lag_seconds=20) == []
+    assert sampled.sample(replay_lag_seconds=30) == []
+    assert states(sampled.sample(replay_lag_seconds=25)) == []
+    assert states(sampled.sample(replay_lag_seconds=40)) == [("lag", "firing")]
+    assert sampled.sample(replay_lag_seconds=1) == []
+    assert sampled.sample(replay_lag_seconds=11) == [], "it holds again: the end was none"
+    assert sampled.sample(replay_lag_seconds=1) == []
+    assert sampled.sample(replay_lag_seconds=1) == []
+    assert states(sampled.sample(replay_lag_seconds=1)) == [("lag", "cleared")]
     assert Alert.objects.get().value_worst == 40
 
 
-def test_unknown_neither_fires_nor_clears(told: Told) -> None:
+def test_unknown_neither_fires_nor_clears(sampled: Sampled) -> None:
     only("lag", threshold=10)
     unread = {"active": False, "replay_lag_seconds": None}
-    assert told.look(**unread) == []
-    assert len(told.look(active=True, replay_lag_seconds=60)) == 1
+    assert sampled.sample(**unread) == []
+    assert len(sampled.sample(active=True, replay_lag_seconds=60)) == 1
     for _ in range(5):
-        assert told.look(**unread) == []
-    assert told.passes(3600) == [], "what was told an hour ago is no longer known"
-    assert states(told.look(active=True, replay_lag_seconds=0.1)) == [("lag", "cleared")]
+        assert sampled.sample(**unread) == []
+    assert sampled.passes(3600) == [], "what was told an hour ago is no longer known"
+    assert states(sampled.sample(active=True, replay_lag_seconds=0.1)) == [("lag", "cleared")]
 
 
-def test_a_lost_slot_is_no_slot_without_lag(told: Told) -> None:
-    told.look(retained_wal_bytes=6 * GB, replay_lag_seconds=100)
-    fired = told.look(wal_status="lost", retained_wal_bytes=None, replay_lag_seconds=None)
+def test_a_lost_slot_is_no_slot_without_lag(sampled: Sampled) -> None:
+    sampled.sample(retained_wal_bytes=6 * GB, replay_lag_seconds=100)
+    fired = sampled.sample(wal_status="lost", retained_wal_bytes=None, replay_lag_seconds=None)
     assert ("Slot lost", "firing") in states(fired)
     # And stays so whatever the next looks find, until it is gone.
-    told.passes(3600)
+    sampled.passes(3600)
     assert "Slot lost" in firing()
-    WatchedSlot.objects.update(gone_at=told.now)
+    WatchedSlot.objects.update(gone_at=sampled.now)
     Slot.objects.update(desired="stopped")
-    assert ("Slot lost", "cleared") in states(told.passes(2))
+    assert ("Slot lost", "cleared") in states(sampled.passes(2))
 
 
-def test_a_slot_of_ours_that_is_gone_is_lost_and_anothers_is_not(told: Told) -> None:
-    other = told.other("debezium", wal_status="lost")
-    assert [alert.detail["name"] for alert in told.look()] == ["shop/debezium"]
-    other.gone_at = told.now
+def test_a_slot_of_ours_that_is_gone_is_lost_and_anothers_is_not(sampled: Sampled) -> None:
+    other = sampled.other("debezium", wal_status="lost")
+    assert [alert.detail["name"] for alert in sampled.sample()] == ["shop/debezium"]
+    other.gone_at = sampled.now
     other.save()
-    assert states(told.passes(2)) == [("Slot lost", "cleared")]
-    WatchedSlot.objects.filter(pk=told.watched.pk).update(gone_at=told.now)
-    (alert,) = told.passes(2)
+    assert states(sampled.passes(2)) == [("Slot lost", "cleared")]
+    WatchedSlot.objects.filter(pk=sampled.watched.pk).update(gone_at=sampled.now)
+    (alert,) = sampled.passes(2)
     assert alert.message == "shop/replview is lost: it is no longer on the source."
 
 
-def test_a_receiver_without_a_heartbeat(told: Told) -> None:
-    told.look()
-    assert told.passes(9) == []
-    (alert,) = told.passes(2)
+def test_a_receiver_without_a_heartbeat(sampled: Sampled) -> None:
+    sampled.sample()
+    assert sampled.passes(9) == []
+    (alert,) = sampled.passes(2)
     assert alert.message == "shop/replview has had no working receiver for 11 s."
-    told.look()
-    assert states(told.look()) == [("Receiver down", "cleared")]
+    sampled.sample()
+    assert states(sampled.sample()) == [("Receiver down", "cleared")]
 
 
-def test_a_receiver_that_connects_anew_is_left_ten_seconds(told: Told) -> None:
-    Slot.objects.update(state="reconnecting", state_since=told.now, problem_code="cut_off")
-    assert told.look(after=9) == []
-    (alert,) = told.look(after=2)
+def test_a_receiver_that_connects_anew_is_left_ten_seconds(sampled: Sampled) -> None:
+    Slot.objects.update(state="reconnecting", state_since=sampled.now, problem_code="cut_off")
+    assert sampled.sample(after=9) == []
+    (alert,) = sampled.sample(after=2)
     assert alert.message == "shop/replview has had no working receiver for 11 s (cut off)."
     Slot.objects.update(desired="stopped")
-    assert told.passes(2) == []
-    assert states(told.passes(2)) == [("Receiver down", "cleared")]
+    assert sampled.passes(2) == []
+    assert states(sampled.passes(2)) == [("Receiver down", "cleared")]
 
 
-def test_what_holds_a_source_back(told: Told) -> None:
+def test_what_holds_a_source_back(sampled: Sampled) -> None:
     old = (START - dt.timedelta(hours=1)).isoformat()
-    told.saw(
+    sampled.saw(
         prepared=[{"gid": "settle", "prepared_at": old, "owner": "app", "database": "shop"}],
         running=[{"pid": 7, "xact_started_at": None}, {"pid": 8, "xact_started_at": old}],
     )
-    fired = told.look()
+    fired = sampled.sample()
     assert {alert.message for alert in fired} == {
         "A prepared transaction on shop has been open for 1 h.",
         "A transaction on shop has been running for 1 h.",
     }
-    told.saw(prepared=[], running=None)
-    assert states(told.look()) == [("Prepared transaction open", "cleared")]
-    told.saw(running=[{"pid": 7, "xact_started_at": None}])
-    assert told.look() == [], "a session whose age is not told may be the old one"
-    told.saw()
-    assert states(told.look()) == [("Long transaction", "cleared")]
+    sampled.saw(prepared=[], running=None)
+    assert states(sampled.sample()) == [("Prepared transaction open", "cleared")]
+    sampled.saw(running=[{"pid": 7, "xact_started_at": None}])
+    assert sampled.sample() == [], "a session whose age is not told may be the old one"
+    sampled.saw()
+    assert states(sampled.sample()) == [("Long transaction", "cleared")]
 
 
-def test_a_source_that_does_not_answer(told: Told) -> None:
-    told.look()
+def test_a_source_that_does_not_answer(sampled: Sampled) -> None:
+    sampled.sample()
     Source.objects.update(problem_code="unreachable")
     Slot.objects.update(desired="stopped")
-    assert told.passes(29) == []
-    (alert,) = told.passes(2)
+    assert sampled.passes(29) == []
+    (alert,) = sampled.passes(2)
     assert alert.message == "shop has not answered for 31 s (unreachable)."
     Source.objects.update(problem_code="")
-    assert states(told.look()) == [("Source unreachable", "cleared")]
+    assert states(sampled.sample()) == [("Source unreachable", "cleared")]
 
 
-def test_a_poison_change_until_it_is_settled(told: Told) -> None:
+def test_a_poison_change_until_it_is_settled(sampled: Sampled) -> None:
     row = Quarantine.objects.create(
-        slot=told.slot, incarnation=told.slot.incarnation, raw=b"", raw_bytes=0, cause="c",
+        slot=sampled.slot, incarnation=sampled.slot.incarnation, raw=b"", raw_bytes=0, cause="c",
         remedy="r",
     )  # fmt: skip
-    assert states(told.look()) == [("Poison change", "firing")]
-    row.settled_at = told.now
+    assert states(sampled.sample()) == [("Poison change", "firing")]
+    row.settled_at = sampled.now
     row.save()
-    assert states(told.look()) == [("Poison change", "cleared")]
+    assert states(sampled.sample()) == [("Poison change", "cleared")]
 
 
-def test_the_stores_size_where_it_has_a_budget(told: Told) -> None:
-    assert told.look() == []
+def test_the_stores_size_where_it_has_a_budget(sampled: Sampled) -> None:
+    assert sampled.sample() == []
     Setting.objects.create(name="store.budget_bytes", value=1024)
-    (alert,) = told.look()
+    (alert,) = sampled.sample()
     assert alert.subject == "store"
     Setting.objects.update(value=1 << 50)
-    assert states(told.look()) == [("Store near its budget", "cleared")]
+    assert states(sampled.sample()) == [("Store near its budget", "cleared")]
 
 
-def test_wal_without_a_limit_and_a_budget_as_one(told: Told) -> None:
+def test_wal_without_a_limit_and_a_budget_as_one(sampled: Sampled) -> None:
     Source.objects.update(max_slot_wal_keep_bytes=-1)
-    assert states(told.look(retained_wal_bytes=11 * GB)) == [("Much WAL, and no limit", "firing")]
+    assert states(sampled.sample(retained_wal_bytes=11 * GB)) == [
+        ("Much WAL, and no limit", "firing")
+    ]
     Slot.objects.update(wal_budget_bytes=12 * GB)
-    fired = states(told.look())
+    fired = states(sampled.sample())
     assert ("Much WAL, and no limit", "cleared") in fired
     assert ("Retained WAL near its limit", "firing") in fired
 
 
-def test_one_slot_may_have_a_rule_of_its_own(told: Told) -> None:
+def test_one_slot_may_have_a_rule_of_its_own(sampled: Sampled) -> None:
     base = only("lag", threshold=10)
-    other = told.other("debezium", replay_lag_seconds=50.0)
-    assert [a.slot_id for a in told.look(replay_lag_seconds=50)] == [told.watched.pk, other.pk]
+    other = sampled.other("debezium", replay_lag_seconds=50.0)
+    assert [a.slot_id for a in sampled.sample(replay_lag_seconds=50)] == [
+        sampled.watched.pk,
+        other.pk,
+    ]
 
     own = AlertRule.objects.create(
         kind="lag", name="own", threshold=100, overrides=base, slot=other
     )
-    (alert,) = told.passes(2)
+    (alert,) = sampled.passes(2)
     assert (alert.slot_id, alert.state) == (other.pk, "cleared")
     other.facts["replay_lag_seconds"] = 120.0
     other.save()
-    (alert,) = told.passes(2)
+    (alert,) = sampled.passes(2)
     assert (alert.rule_id, alert.slot_id, alert.state) == (own.pk, other.pk, "firing")
 
 
-def test_a_rule_that_is_switched_off_ends_its_alerts(told: Told) -> None:
-    told.look(replay_lag_seconds=500)
+def test_a_rule_that_is_switched_off_ends_its_alerts(sampled: Sampled) -> None:
+    sampled.sample(replay_lag_seconds=500)
     AlertRule.objects.update(enabled=False)
-    (alert,) = told.look()
+    (alert,) = sampled.sample()
     assert alert.state == "cleared"
     assert "because the rule was switched off" in SlotEvent.objects.latest("pk").message
 
 
-def test_a_rule_that_fails_does_not_stop_the_others(told: Told, monkeypatch, caplog) -> None:
+def test_a_rule_that_fails_does_not_stop_the_others(sampled: Sampled, monkeypatch, caplog) -> None:
     def fails(rule, *rest):
         if rule.kind == "slot_lost":
             raise ValueError
@@ -254,17 +259,17 @@ def test_a_rule_that_fails_does_not_stop_the_others(told: Told, monkeypatch, cap
 
     one_rule = evaluation._one_rule
     monkeypatch.setattr(evaluation, "_one_rule", fails)
-    assert states(told.look(replay_lag_seconds=100)) == [("Lag over a minute", "firing")]
+    assert states(sampled.sample(replay_lag_seconds=100)) == [("Lag over a minute", "firing")]
     assert "cannot be evaluated" in caplog.text
 
 
-def test_schema_changes_until_somebody_has_seen_them(told: Told) -> None:
+def test_schema_changes_until_somebody_has_seen_them(sampled: Sampled) -> None:
     from replview.store.models import Relation
 
     only("schema_change", tables=["public.*"], created_at=START)
     relations = [
         Relation.objects.create(
-            slot=told.slot, system_identifier="1", oid=oid, schema=schema, table="orders"
+            slot=sampled.slot, system_identifier="1", oid=oid, schema=schema, table="orders"
         )
         for oid, schema in enumerate(("public", "audit"))
     ]
@@ -272,24 +277,24 @@ def test_schema_changes_until_somebody_has_seen_them(told: Told) -> None:
     def changed(relation: Relation) -> None:
         detail = {"relation_id": relation.pk, "version_id": 3}
         SlotEvent.objects.create(
-            slot=told.slot, kind="schema", message="Changed.", at=told.now, detail=detail
+            slot=sampled.slot, kind="schema", message="Changed.", at=sampled.now, detail=detail
         )
 
     changed(relations[0])
     changed(relations[1])
-    (alert,) = told.look()
+    (alert,) = sampled.sample()
     assert alert.detail["name"] == "public.orders of shop/replview"
-    assert told.look() == []
+    assert sampled.sample() == []
     changed(relations[0])
-    assert told.look() == []
+    assert sampled.sample() == []
     assert Alert.objects.get().value_last == 2, "counted on while nobody has seen the first"
     Alert.objects.update(state="cleared")
-    assert told.look() == []
+    assert sampled.sample() == []
     changed(relations[0])
-    assert len(told.look()) == 1
+    assert len(sampled.sample()) == 1
 
 
-def test_loss_is_foretold_from_the_pace_of_the_last_minutes(told: Told) -> None:
+def test_loss_is_foretold_from_the_pace_of_the_last_minutes(sampled: Sampled) -> None:
     from django.db import connection
 
     from replview.store.models import SlotSample
@@ -299,45 +304,47 @@ def test_loss_is_foretold_from_the_pace_of_the_last_minutes(told: Told) -> None:
     only("time_to_loss", threshold=3600, clear_threshold=7200)
     for step in range(5):
         SlotSample.objects.create(
-            slot_id=told.slot.pk,
+            slot_id=sampled.slot.pk,
             sampled_at=START + dt.timedelta(seconds=10 * step),
             retained_wal_bytes=2 * GB + step * GB // 10,
         )
-    (alert,) = told.look(after=45, retained_wal_bytes=int(2.4 * GB), safe_wal_size=7 * GB)
+    (alert,) = sampled.sample(after=45, retained_wal_bytes=int(2.4 * GB), safe_wal_size=7 * GB)
     assert alert.message == (
         "shop/replview will be lost in about 11 min: retained WAL grows by 10 MB/s."
     )
-    assert states(told.look(retained_wal_bytes=0, safe_wal_size=10 * GB)) == [
+    assert states(sampled.sample(retained_wal_bytes=0, safe_wal_size=10 * GB)) == [
         ("time_to_loss", "cleared")
     ]
     assert Alert.objects.get().value_last == pytest.approx(700)
 
 
-def test_however_many_slots_the_queries_stay_few(told: Told, django_assert_max_num_queries) -> None:
-    told.look()
+def test_however_many_slots_the_queries_stay_few(
+    sampled: Sampled, django_assert_max_num_queries
+) -> None:
+    sampled.sample()
     for number in range(60):
-        told.other(f"slot_{number}")
+        sampled.other(f"slot_{number}")
     with django_assert_max_num_queries(40 + 2 * len(BUILT_IN)):
-        evaluate(told.now)
+        evaluate(sampled.now)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_second_evaluator_leaves_it_to_the_first(told: Told) -> None:
+def test_a_second_evaluator_leaves_it_to_the_first(sampled: Sampled) -> None:
     import threading
 
     from django.db import connection, transaction
 
-    told.look()
+    sampled.sample()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [EVALUATE_LOCK])
         found: list[list[Alert]] = []
 
         def run() -> None:
-            found.append(evaluate(told.now + dt.timedelta(hours=1)))
+            found.append(evaluate(sampled.now + dt.timedelta(hours=1)))
             connection.close()
 
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()
     assert found == [[]]
-    assert evaluate(told.now + dt.timedelta(hours=1)) != []
+    assert evaluate(sampled.now + dt.timedelta(hours=1)) != []

@@ -15,7 +15,7 @@ SELECT a.id, r.kind, r.name AS rule, s.name AS slot, a.state, a.fired_at, a.clea
   FROM alert a JOIN alert_rule r ON r.id = a.rule_id LEFT JOIN watched_slot s ON s.id = a.slot_id
  WHERE a.fired_at > %s AND r.kind = %s ORDER BY a.fired_at
 """
-_WISH = """
+_REQUEST = """
 INSERT INTO setting (name, value, changed_at, changed_by) VALUES (%s, %s, now(), 'a test')
     ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_at = now()
 """
@@ -50,11 +50,11 @@ class DemoStore:
         self.store.close()
         self.shop.close()
 
-    def wish(self, name: str, wanted: bool) -> datetime:
+    def request(self, name: str, wanted: bool) -> datetime:
         """Ask for a trouble or its end; when that was."""
         now = datetime.now(UTC)
         value = json.dumps({"wanted": wanted, "at": now.isoformat()})
-        self.store.execute(_WISH, (f"trouble.{name}", value))
+        self.store.execute(_REQUEST, (f"trouble.{name}", value))
         return now
 
     def state(self, name: str) -> tuple[str, datetime, str]:

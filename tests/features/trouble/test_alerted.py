@@ -74,7 +74,7 @@ def _wait_until_it_streams(demo: DemoStore) -> None:
 
 
 def test_a_schema_change_is_alerted_until_it_is_seen(demo: DemoStore) -> None:
-    asked = demo.wish("schema-change", wanted=True)
+    asked = demo.request("schema-change", wanted=True)
     there = demo.wait_for_state("schema-change", "on", asked, PATIENCE_SECONDS)
     [fired] = demo.wait_for_alerts("schema_change", asked, "firing", PATIENCE_SECONDS, None)
     seconds = (fired["fired_at"] - there).total_seconds()
@@ -82,16 +82,16 @@ def test_a_schema_change_is_alerted_until_it_is_seen(demo: DemoStore) -> None:
     assert seconds <= LIMIT_SECONDS
     assert "public.receipts" in fired["message"]
 
-    end_asked = demo.wish("schema-change", wanted=False)
+    end_asked = demo.request("schema-change", wanted=False)
     demo.wait_for_state("schema-change", "off", end_asked, PATIENCE_SECONDS)
     assert [row["state"] for row in demo.alerts("schema_change", asked)] == ["firing"]
 
 
 @pytest.mark.parametrize("names", ROUNDS, ids=" ".join)
 def test_it_is_alerted_and_cleared_in_time(demo: DemoStore, names: tuple[str, ...]) -> None:
-    asked = {name: demo.wish(name, wanted=True) for name in names}
+    asked = {name: demo.request(name, wanted=True) for name in names}
     to_alert = {name: _until_alerted(demo, name, asked[name]) for name in names}
-    end_asked = {name: demo.wish(name, wanted=False) for name in names}
+    end_asked = {name: demo.request(name, wanted=False) for name in names}
     to_clear = {name: _until_cleared(demo, name, asked[name], end_asked[name]) for name in names}
 
     for name in names:
