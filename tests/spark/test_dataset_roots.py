@@ -21,7 +21,7 @@ from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.targets import Target
 from replview.spark.history.activity import who_changed
-from replview.spark.history.datasets import Dataset
+from replview.spark.history.datasets import END, Dataset
 from replview.spark.history.snapshots import as_of, schema_versions
 from replview.spark.sessions import SparkProblem
 from replview.spark.snippets import snippets
@@ -185,7 +185,7 @@ def test_spark_reads_all_roots_as_one_table(
     rows = as_of(spark, dataset).frame.collect()
     assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
     assert sorted(row["n"] or "" for row in rows) == ["", "2026-11-20 07:57:11.5+00"]
-    first = dataset.changes(spark).where("_change_type = 'insert'").collect()
+    first = dataset.changes(spark, END).where("_change_type = 'insert'").collect()
     # What no decimal holds stood beside the column: as text it is in it.
     assert {row["id"]: row["n"] for row in first} == {1: "1.50", 2: "NaN", 3: None}
     assert not any(row["_pg_raw"] for row in first)

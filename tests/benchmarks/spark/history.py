@@ -60,7 +60,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         transaction_sizes,
         who_changed,
     )
-    from replview.spark.history.datasets import Dataset, Incarnation, Moment
+    from replview.spark.history.datasets import END, Dataset, Incarnation, Moment
     from replview.spark.history.reach import Span
     from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 
@@ -74,7 +74,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
 
     def scan(_: int) -> None:
         for table in incarnation.tables():
-            _drop(table.changes(spark))
+            _drop(table.changes(spark, END))
 
     return {
         "scan": scan,
