@@ -53,10 +53,11 @@ def lasting_connection() -> Iterator[None]:
 
 
 def keep_connections(seconds: int) -> None:
-    """In this process, a worker: threads that last keep theirs for so long."""
+    """In this process, a worker: threads that last keep theirs for so long, instead of a pool."""
     given: dict[str, Any] = connections.settings["default"]
+    options = {name: value for name, value in given["OPTIONS"].items() if name != "pool"}
     given |= {"CONN_MAX_AGE": seconds, "CONN_HEALTH_CHECKS": True}
-    given["OPTIONS"] = {**_LIVELINESS, **given["OPTIONS"]}
+    given["OPTIONS"] = {**_LIVELINESS, **options}
 
 
 #: Both ends notice a link that swallows packets: a receiver whose host vanished would else hold
