@@ -126,7 +126,7 @@ def addresses(page: Page, feeder: Feeder) -> dict[str, str]:
 
 
 def fill(feeder: Feeder, slot: Slot) -> int:
-    """A row's life, somebody who did it, messages, what is prepared; one transaction of it."""
+    """A row's history, somebody who did it, messages, what is prepared; one transaction of it."""
     order = {"id": "42", "customer_id": "7", "status": "new", "total": "128.40", "paid_at": None,
              "note": LONG, "channel": "web", "created_at": "2026-11-20 07:57:11+00"}  # fmt: skip
     paid = {**order, "status": "paid", "note": f"{LONG} Paid."}

@@ -316,7 +316,7 @@ def test_the_table_of_a_lost_worker_is_read_anew(source: SourceDatabase, record)
     assert len(recording.changes(taken)) == 90
 
 
-def test_a_new_life_of_the_slot_ends_it(source: SourceDatabase, record) -> None:
+def test_a_new_incarnation_of_the_slot_ends_it(source: SourceDatabase, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 50)")
     recording = record(source)
     baseline = asked(recording, "t", rows_per_second=20)
