@@ -205,7 +205,7 @@ class AlertsPage:
             return {
                 "level": Level.OK if self.rules_on else Level.UNKNOWN,
                 "title": "Nothing is firing." if self.rules_on else "No rule is on.",
-                "cause": f"{plural(self.rules_on, 'rule')} on, evaluated every two seconds."
+                "cause": f"{plural(self.rules_on, 'rule')} on, evaluated every five seconds."
                 if self.rules_on
                 else "No notification is sent.",
             }

@@ -8,6 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from replview.runtime import celery_settings
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Relation, Source, WatchedSlot
 from tests.features.alerts.conftest import GB, Sampled, sampled
@@ -42,7 +43,8 @@ def test_nothing_fires(signed_in, sampled: Sampled) -> None:
     sampled.sample()
     shown = page(signed_in, "/alerts/")
     assert "Nothing is firing." in shown
-    assert "17 rules on, evaluated every two seconds." in shown
+    assert "17 rules on, evaluated every five seconds." in shown
+    assert celery_settings.beat_schedule["do-chores"]["schedule"] == 5.0
 
 
 def test_what_fires_is_listed_worst_first_and_escaped(signed_in, firing: Sampled) -> None:
