@@ -12,6 +12,7 @@ from replview.store.models import MaskRule, Source
 from replview.store.read.mask_rules import LONGEST_PATTERN, NamedColumn, Rule
 from replview.store.write.access_record import note
 from replview.text.parsing import clean_text
+from replview.text.problem import CodedProblem
 
 _LONGEST_NOTE = 500
 _VERSIONS = """
@@ -24,12 +25,11 @@ _VERSIONS = """
 """
 
 
-class NotARule(ValueError):
-    """What was typed makes no rule; ``field`` names the box, the message says why."""
+class MaskProblem(CodedProblem, ValueError):
+    """What was typed makes no rule; ``field`` names the box."""
 
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
+    code_of_all = "bad_mask"
+    status = 400
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,18 +92,20 @@ def unsaved_rule(
     note: str = "",
     by: str = "",
 ) -> MaskRule:
-    """The rule these words make, not saved; no ``source`` is every one. Raises ``NotARule``."""
+    """The rule these words make, not saved; no ``source`` is every one. Raises ``MaskProblem``."""
     found = Source.objects.filter(name=source).first() if source else None
     if source and found is None:
-        raise NotARule("source", f"there is no source {source[:63]}")
+        raise MaskProblem(f"there is no source {source[:63]}", field="source")
     if when not in MaskRule.When.values:
-        raise NotARule("when", "choose where the values are taken away")
+        raise MaskProblem("choose where the values are taken away", field="when")
     patterns = {"table": table.strip() or "*", "column": column.strip() or "*"}
     for name, pattern in {**patterns, "type": type_name.strip()}.items():
         if len(pattern) > LONGEST_PATTERN:
-            raise NotARule(name, f"a pattern has at most {LONGEST_PATTERN} characters")
+            raise MaskProblem(f"a pattern has at most {LONGEST_PATTERN} characters", field=name)
     if not type_name.strip() and {*patterns["table"], *patterns["column"]} <= set("*."):
-        raise NotARule("column", "name a table, a column or a type: this would mask everything")
+        raise MaskProblem(
+            "name a table, a column or a type: this would mask everything", field="column"
+        )
     return MaskRule(
         source=found,
         table_pattern=patterns["table"],

@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from replview.access.mask_making import (
-    NotARule,
+    MaskProblem,
     add_rule,
     as_rule,
     matched_by,
@@ -33,7 +33,7 @@ from replview.store.read.mask_rules import NamedColumn, Rule, masked_by
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem
-from replview.store.read.value_filter import WhereError
+from replview.store.read.value_filter import WhereProblem
 from replview.store.read.visibility import MASKED
 from replview.store.retention.tidy import make_partitions
 from replview.ui.changes.change_blocks import blocks_of
@@ -103,9 +103,9 @@ def test_a_rule_is_of_its_source_and_ingest_outweighs_display() -> None:
 
 
 def test_what_masks_everything_is_refused(db) -> None:
-    with pytest.raises(NotARule, match="would mask everything"):
+    with pytest.raises(MaskProblem, match="would mask everything"):
         unsaved_rule(table="*.*", column="*", when="ingest")
-    with pytest.raises(NotARule, match="no source"):
+    with pytest.raises(MaskProblem, match="no source"):
         unsaved_rule(source="elsewhere", column="x", when="ingest")
 
 
@@ -184,7 +184,7 @@ def test_a_search_under_way_ends_where_its_column_is_masked(history: History) ->
     batches = ChangeScan(reading_session(), wanted, batching=Batching(1, 1)).batches()
     assert next(batches).found
     mask(column="status")
-    with pytest.raises(WhereError, match=r"status of public\.orders is masked"):
+    with pytest.raises(WhereProblem, match=r"status of public\.orders is masked"):
         list(batches)
 
 

@@ -7,7 +7,7 @@ from replview.store.models import Relation
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.history import (
-    CursorError,
+    CursorProblem,
     Mark,
     RowHistory,
     changed_columns,
@@ -244,5 +244,5 @@ def test_what_is_no_cursor_is_refused(shop) -> None:
     t = shop(TABLE).run("INSERT INTO t VALUES (1, 'x', 'y')")
     table = tables_named(reading_session(), t.slot, "t")
     for cursor in ("nonsense", "W10", "x" * 30_000):
-        with pytest.raises(CursorError):
+        with pytest.raises(CursorProblem):
             row_history(reading_session(), t.slot, table.relation.pk, {"id": "1"}, cursor=cursor)

@@ -14,7 +14,7 @@ from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import signed_hash
 from replview.store.read.transactions.transaction_filter import TransactionFilter
-from replview.store.read.value_filter import ValueFilter, WhereError
+from replview.store.read.value_filter import ValueFilter, WhereProblem
 from replview.store.retention.tidy import make_partitions
 from replview.store.sums.activity import roll
 from tests.store.history_rows import WHEN, History, insert
@@ -267,7 +267,7 @@ def test_what_cannot_be_asked_is_said(history, where, cause) -> None:
     history.orders.columns.append({"name": "n", "type": "integer"})
     if where.startswith("n "):
         history.orders.save()
-    with pytest.raises(WhereError, match=cause):
+    with pytest.raises(WhereProblem, match=cause):
         search(history, where)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereError
+from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
 
 ANY = None
 
@@ -71,7 +71,7 @@ def test_several_joined_by_and() -> None:
     ],
 )
 def test_what_is_not_understood_is_said(text, cause) -> None:
-    with pytest.raises(WhereError, match=cause):
+    with pytest.raises(WhereProblem, match=cause):
         ValueFilter.parse(text)
 
 
@@ -97,5 +97,5 @@ def test_what_is_written_is_read_back(conditions) -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_filter_or_an_error(text) -> None:
-    with suppress(WhereError):
+    with suppress(WhereProblem):
         ValueFilter.parse(text)

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from replview.store.models import AlertRule
 from replview.text.formats import NO_BREAK, UNITS, age_words, bytes_words
+from replview.text.problem import CodedProblem
 
 
 class Unit(StrEnum):
@@ -156,15 +157,18 @@ _SECONDS_LIMIT = 366 * 86400
 _BYTES_LIMIT = 1 << 60
 
 
-class AmountError(ValueError):
+class AmountProblem(CodedProblem, ValueError):
     """What was written is no amount of this unit; the text says what is."""
+
+    code_of_all = "bad_amount"
+    status = 400
 
 
 def parse_amount(text: str, unit: Unit) -> float:
-    """``10 GB`` in bytes, ``5 min`` in seconds, ``90 %`` as 0.9. Raises ``AmountError``."""
+    """``10 GB`` in bytes, ``5 min`` in seconds, ``90 %`` as 0.9. Raises ``AmountProblem``."""
     match = _AMOUNT.fullmatch(text)
     if match is None:
-        raise AmountError(_expected(unit))
+        raise AmountProblem(_expected(unit))
     number, word = float(match[1].replace(",", ".")), match[2].lower()
     if unit == Unit.SHARE:
         value = number if word == "" and number <= 1 else number / 100
@@ -177,7 +181,7 @@ def parse_amount(text: str, unit: Unit) -> float:
         value = number * _TIMES.get(word, 0)
         known = word in _TIMES and value <= _SECONDS_LIMIT
     if not known:
-        raise AmountError(_expected(unit))
+        raise AmountProblem(_expected(unit))
     return value
 
 

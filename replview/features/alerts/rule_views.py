@@ -14,7 +14,7 @@ from replview.access.guard import NeedsRole
 from replview.access.page import OF_RULE, OPERATOR, VIEWER, page
 from replview.access.rights import Role
 from replview.features.alerts.built_in import ensure, original, own_rule
-from replview.features.alerts.kinds import KINDS, AmountError, Unit, exact_words, parse_amount
+from replview.features.alerts.kinds import KINDS, AmountProblem, Unit, exact_words, parse_amount
 from replview.features.alerts.lines import out_of_reach, rule_rows
 from replview.features.alerts.trial import trial_view
 from replview.store.models import AlertRule, WatchedSlot
@@ -53,7 +53,7 @@ class AmountField(forms.CharField):
             return None
         try:
             return parse_amount(text, self.unit)
-        except AmountError as error:
+        except AmountProblem as error:
             raise forms.ValidationError(str(error)) from None
 
 

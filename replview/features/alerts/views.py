@@ -22,7 +22,7 @@ from replview.features.alerts.lines import AlertLine
 from replview.features.alerts.messages import announce
 from replview.features.alerts.page import find_line, read_alerts_page, wanted_of
 from replview.features.alerts.webhooks import (
-    NotAWebhook,
+    WebhookProblem,
     add_webhook,
     remove_webhook,
     send_test,
@@ -210,7 +210,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
                 allow_private=sent.get("allow_private") == "on",
                 severities=[AlertRule.Severity.NOW] if sent.get("only_now") == "on" else [],
             )
-        except NotAWebhook as error:
+        except WebhookProblem as error:
             page["values"] = {name: sent.get(name, "")[:200] for name in _SHOWN_AGAIN}
             page["errors"] = {error.field: str(error)}
             status = 422

@@ -193,12 +193,11 @@ _NAME_LIMIT = 100
 _SECRET_LIMIT = 200
 
 
-class NotAWebhook(ValueError):
+class WebhookProblem(CodedProblem, ValueError):
     """A webhook cannot be made of this; ``field`` says of which part."""
 
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(text)
-        self.field = field
+    code_of_all = "bad_webhook"
+    status = 400
 
 
 def add_webhook(
@@ -213,18 +212,18 @@ def add_webhook(
 ) -> tuple[Webhook, str]:
     """Make one; returns it and the secret that signs (made here where none is given).
 
-    Raises ``NotAWebhook``.
+    Raises ``WebhookProblem``.
     """
     name, secret = name.strip(), secret.strip()
     if not name or len(name) > _NAME_LIMIT:
-        raise NotAWebhook("name", f"Give it a name of at most {_NAME_LIMIT} characters")
+        raise WebhookProblem(f"Give it a name of at most {_NAME_LIMIT} characters", field="name")
     if Webhook.objects.filter(name=name).exists():
-        raise NotAWebhook("name", "There is a webhook of this name already")
+        raise WebhookProblem("There is a webhook of this name already", field="name")
     host = _checked(url, allow_private)
     if format not in Webhook.Format.values:
-        raise NotAWebhook("format", "Choose one of the formats")
+        raise WebhookProblem("Choose one of the formats", field="format")
     if len(secret) > _SECRET_LIMIT:
-        raise NotAWebhook("secret", f"At most {_SECRET_LIMIT} characters")
+        raise WebhookProblem(f"At most {_SECRET_LIMIT} characters", field="secret")
     chosen = [value for value in AlertRule.Severity.values if value in set(severities)]
     secret = secret or secrets.token_urlsafe(32)
     webhook = Webhook.objects.create(
@@ -268,11 +267,13 @@ def _checked(url: str, allow_private: bool) -> str:
     try:
         parts, host = parse_url(url), host_of(url)
     except Refused as error:
-        raise NotAWebhook("url", f"{str(error)[:1].upper()}{str(error)[1:]}") from None
+        raise WebhookProblem(f"{str(error)[:1].upper()}{str(error)[1:]}", field="url") from None
     try:
         public = is_public(parts.hostname or "")
     except ValueError:
         public = parts.hostname != "localhost"
     if not public and not allow_private:
-        raise NotAWebhook("url", "This is a private address: allow private addresses to use it")
+        raise WebhookProblem(
+            "This is a private address: allow private addresses to use it", field="url"
+        )
     return host

@@ -23,7 +23,7 @@ from replview.features.downloads.files import (
 from replview.store.models import Slot
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import Selection
-from replview.store.read.value_filter import WhereError
+from replview.store.read.value_filter import WhereProblem
 from replview.store.write.access_record import Action, note, searched_changes
 from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream
@@ -69,7 +69,7 @@ def _trouble(selection: Selection) -> str:
     """What is wrong with the conditions, before anything is sent."""
     try:
         check_where(reading_session(), selection.wanted)
-    except WhereError as error:
+    except WhereProblem as error:
         return str(error)
     return ""
 

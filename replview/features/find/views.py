@@ -21,7 +21,7 @@ from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.relation_shapes import VersionShape, shapes_named
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
-from replview.store.read.value_filter import WhereError
+from replview.store.read.value_filter import WhereProblem
 from replview.store.write.access_record import searched_changes
 from replview.text.addresses import find_url, row_url
 from replview.ui.changes.cells import Block, Cell
@@ -210,7 +210,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
             limit=PAGE_ROWS,
             budget_seconds=_BUDGET_SECONDS,
         )
-    except WhereError as error:
+    except WhereProblem as error:
         page.trouble = str(error)
         return page
     page.took_ms = round((time.monotonic() - started) * 1000)

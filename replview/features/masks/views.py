@@ -10,8 +10,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from replview.access.guard import require
 from replview.access.mask_making import (
+    MaskProblem,
     Matched,
-    NotARule,
     add_rule,
     all_rules,
     as_rule,
@@ -127,7 +127,7 @@ def masks(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             rule = _typed_rule(request, request.POST)
-        except NotARule as error:
+        except MaskProblem as error:
             return _show(request, request.POST, error)
         add_rule(rule, user=request.user)
         return redirect(f"{reverse('masks')}#mask-{rule.pk}")
@@ -143,7 +143,7 @@ def remove(request: HttpRequest, rule_id: int) -> HttpResponse:
     return redirect("masks")
 
 
-def _show(request: HttpRequest, typed: QueryDict, error: NotARule | None = None) -> HttpResponse:
+def _show(request: HttpRequest, typed: QueryDict, error: MaskProblem | None = None) -> HttpResponse:
     rules = [rule_view(rule) for rule in all_rules()]
     page: dict[str, Any] = {
         "rules": rules,
@@ -156,7 +156,7 @@ def _show(request: HttpRequest, typed: QueryDict, error: NotARule | None = None)
     if error is None and any(typed.get(box) for box in ("table", "column", "type")):
         try:
             page["preview"] = rule_view(_typed_rule(request, typed))
-        except NotARule as refused:
+        except MaskProblem as refused:
             error = refused
     if error is not None:
         page["errors"] = {error.field: str(error)}

@@ -21,7 +21,7 @@ from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.before_images import Before
-from replview.store.read.row_history.history import CursorError, Mark, RowHistory, history_of
+from replview.store.read.row_history.history import CursorProblem, Mark, RowHistory, history_of
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.rows import ChangeRow
@@ -208,7 +208,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
     read = partial(history_of, scan, limit=PAGE_CHANGES, actor=actor, column=column or None)
     try:
         history = read(cursor=cursor)
-    except CursorError:
+    except CursorProblem:
         # An address somebody cut short: it begins anew.
         cursor = None
         history = read()

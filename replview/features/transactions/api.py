@@ -21,7 +21,6 @@ from replview.store.read.changes.stream import PAGE, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.listing import Cursor, find_transactions
-from replview.store.read.value_filter import WhereError
 from replview.store.write.access_record import searched_changes, viewed_changes
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging, transaction_filter
@@ -135,16 +134,13 @@ def changes(
 ) -> dict[str, Any]:
     """The changes of one slot that match, newest first."""
     wanted, place = _wanted(words), _place(paging.cursor)
-    try:
-        found = find_changes(
-            reading_session(),
-            wanted,
-            cursor=place,
-            limit=paging.limit,
-            budget_seconds=BUDGET_SECONDS,
-        )
-    except WhereError as error:
-        raise BadRequest(str(error)) from None
+    found = find_changes(
+        reading_session(),
+        wanted,
+        cursor=place,
+        limit=paging.limit,
+        budget_seconds=BUDGET_SECONDS,
+    )
     searched_changes(wanted)
     viewed_changes(change for _, change in found.rows)
     records = RecordWriter(reading_session(), wanted.slot)
@@ -201,17 +197,14 @@ def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[st
     writer = RecordWriter(reading_session(), wanted.slot)
     found: list[Found] = []
     complete = True
-    try:
-        for batch in ChangeScan(
-            reading_session(), wanted, place=place, batching=Batching(PAGE, PAGE)
-        ).batches():
-            found += batch.found
-            place = batch.place
-            if len(found) > limit or time.monotonic() > deadline:
-                complete = False
-                break
-    except WhereError as error:
-        raise BadRequest(str(error)) from None
+    for batch in ChangeScan(
+        reading_session(), wanted, place=place, batching=Batching(PAGE, PAGE)
+    ).batches():
+        found += batch.found
+        place = batch.place
+        if len(found) > limit or time.monotonic() > deadline:
+            complete = False
+            break
     if len(found) > limit:
         row, change = found[limit - 1]
         number = writer.incarnation_number(row.incarnation_id)

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.features.alerts import built_in
-from replview.features.alerts.kinds import KINDS, AmountError, Unit, amount_words, parse_amount
+from replview.features.alerts.kinds import KINDS, Unit, amount_words, parse_amount
 from replview.features.alerts.lines import condition_words
 from replview.features.alerts.trial import try_rule
 from replview.management.instance import InstanceCommand, find_source, table_of
@@ -115,16 +115,13 @@ def _wanted(options: dict[str, Any]) -> AlertRule:
         rule = known.order_by("-built_in", "pk").first()
     if rule is None:
         raise CommandError(f"there is no rule {word}; see 'replview alert rules'")
-    try:
-        if options["threshold"]:
-            rule.threshold = parse_amount(options["threshold"], KINDS[rule.kind].unit)
-            rule.clear_threshold = None
-        if options["hold"]:
-            rule.hold_seconds = parse_amount(options["hold"], Unit.SECONDS)
-        if options["clear"]:
-            rule.clear_seconds = parse_amount(options["clear"], Unit.SECONDS)
-    except AmountError as error:
-        raise CommandError(str(error)) from None
+    if options["threshold"]:
+        rule.threshold = parse_amount(options["threshold"], KINDS[rule.kind].unit)
+        rule.clear_threshold = None
+    if options["hold"]:
+        rule.hold_seconds = parse_amount(options["hold"], Unit.SECONDS)
+    if options["clear"]:
+        rule.clear_seconds = parse_amount(options["clear"], Unit.SECONDS)
     if options["slot"]:
         rule.slot, rule.overrides_id = _slot(options["slot"]), rule.pk
     return rule

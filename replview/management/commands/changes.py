@@ -25,7 +25,6 @@ from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found, last_cursor
-from replview.store.read.value_filter import WhereError
 from replview.store.write.access_record import Action, note, searched_changes
 
 #: Between two looks for new transactions: one small read by primary key each.
@@ -62,19 +61,16 @@ class Command(InstanceCommand):
         """Write until the end, or with --follow until stopped."""
         slot = find_slot(options["slot"])
         selection = selection_of(slot, options)
-        try:
-            _check(selection, options)
-            _note(selection, options)
-            if options["format"] == "parquet":
-                self._parquet(selection, options)
-            elif options["output"]:
-                with _opened(options["output"]) as file:
-                    for line in _lines(selection, options):
-                        file.write(line or b"")
-            else:
-                self._stream(selection, options)
-        except WhereError as error:
-            raise CommandError(str(error)) from None
+        _check(selection, options)
+        _note(selection, options)
+        if options["format"] == "parquet":
+            self._parquet(selection, options)
+        elif options["output"]:
+            with _opened(options["output"]) as file:
+                for line in _lines(selection, options):
+                    file.write(line or b"")
+        else:
+            self._stream(selection, options)
 
     def _stream(self, selection: Selection, options: dict[str, Any]) -> None:
         """To standard output, each look's end flushed."""

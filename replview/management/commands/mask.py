@@ -7,7 +7,6 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.access.mask_making import (
-    NotARule,
     add_rule,
     all_rules,
     as_rule,
@@ -94,18 +93,15 @@ class Command(InstanceCommand):
 
 
 def _typed_rule(options: dict[str, Any]) -> MaskRule:
-    try:
-        return unsaved_rule(
-            source=options["source"],
-            table=options["table"],
-            column=options["column"],
-            type_name=options["type"],
-            when=options["when"],
-            note=options.get("note", ""),
-            by=f"command line ({command_user()})",
-        )
-    except NotARule as error:
-        raise CommandError(str(error)) from None
+    return unsaved_rule(
+        source=options["source"],
+        table=options["table"],
+        column=options["column"],
+        type_name=options["type"],
+        when=options["when"],
+        note=options.get("note", ""),
+        by=f"command line ({command_user()})",
+    )
 
 
 def _lines(rule: MaskRule) -> list[dict[str, str]]:

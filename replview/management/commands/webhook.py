@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.features.alerts.delivery import deliver_next
-from replview.features.alerts.webhooks import NotAWebhook, add_webhook, remove_webhook, send_test
+from replview.features.alerts.webhooks import add_webhook, remove_webhook, send_test
 from replview.management.instance import InstanceCommand, table_of
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.write.access_record import command_user
@@ -53,17 +53,14 @@ class Command(InstanceCommand):
             url = sys.stdin.readline()
         if not url.strip():
             raise CommandError(f"name its address with --url, or in {URL_VARIABLE}")
-        try:
-            webhook, secret = add_webhook(
-                options["name"],
-                url,
-                by=f"command line ({command_user()})",
-                format=options["format"],
-                allow_private=options["allow_private"],
-                severities=[AlertRule.Severity.NOW] if options["only_now"] else [],
-            )
-        except NotAWebhook as error:
-            raise CommandError(str(error)) from None
+        webhook, secret = add_webhook(
+            options["name"],
+            url,
+            by=f"command line ({command_user()})",
+            format=options["format"],
+            allow_private=options["allow_private"],
+            severities=[AlertRule.Severity.NOW] if options["only_now"] else [],
+        )
         self.say(secret)
         self.stderr.write(
             f"{webhook.name} ({webhook.host}) receives alerts from now on. The secret above "

@@ -19,6 +19,8 @@ single quotes (``''`` for one quote), column names with such in double quotes.
 import re
 from dataclasses import dataclass
 
+from replview.text.problem import CodedProblem
+
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "~")
 #: Longer text, or more conditions, is refused.
 LONGEST = 2000
@@ -36,8 +38,11 @@ _BARE = re.compile(r"((?:(?!\s+and\s).)*?)(?=\s+and\s|\s*$)", re.IGNORECASE | re
 _PLAIN_COLUMN = re.compile(r"[^\s=<>!~:\"'→]+")
 
 
-class WhereError(ValueError):
+class WhereProblem(CodedProblem, ValueError):
     """What was typed is not understood; the text says why, in a sentence."""
+
+    code_of_all = "bad_condition"
+    status = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +94,11 @@ class ValueFilter:
 
     @classmethod
     def parse(cls, text: str) -> "ValueFilter":
-        """From the words typed. Raises ``WhereError``."""
+        """From the words typed. Raises ``WhereProblem``."""
         if len(text) > LONGEST:
-            raise WhereError(f"a condition has at most {LONGEST} characters")
+            raise WhereProblem(f"a condition has at most {LONGEST} characters")
         if "\0" in text:
-            raise WhereError("no value in PostgreSQL holds a zero byte")
+            raise WhereProblem("no value in PostgreSQL holds a zero byte")
         if not text.strip():
             return cls()
         found = []
@@ -106,10 +111,12 @@ class ValueFilter:
             joined = _AND.match(text, position)
             if joined is None:
                 rest = text[position:].strip()
-                raise WhereError(f"conditions are joined by “and”: not understood from “{rest}” on")
+                raise WhereProblem(
+                    f"conditions are joined by “and”: not understood from “{rest}” on"
+                )
             position = joined.end()
         if len(found) > MOST_CONDITIONS:
-            raise WhereError(f"at most {MOST_CONDITIONS} conditions")
+            raise WhereProblem(f"at most {MOST_CONDITIONS} conditions")
         return cls(tuple(found))
 
     def __bool__(self) -> bool:
@@ -132,7 +139,7 @@ class ValueFilter:
 def _condition(text: str, position: int) -> tuple[Condition, int]:
     found = _COLUMN.match(text, position)
     if found is None:
-        raise WhereError(f"a column's name is missing at “{text[position:].strip()[:40]}”")
+        raise WhereProblem(f"a column's name is missing at “{text[position:].strip()[:40]}”")
     column = found[2] if found[1] is None else found[1].replace('""', '"')
     position = found.end()
     if state := _STATE.match(text, position):
@@ -141,7 +148,7 @@ def _condition(text: str, position: int) -> tuple[Condition, int]:
         return _transition(text, column, colon.end())
     comparison = _COMPARISON.match(text, position)
     if comparison is None:
-        raise WhereError(
+        raise WhereProblem(
             f"after {column} comes =, !=, <, <=, >, >=, ~, “is null”, “changed” or “: old -> new”; "
             "values that hold “and” stand in single quotes"
         )
@@ -149,7 +156,7 @@ def _condition(text: str, position: int) -> tuple[Condition, int]:
     value, position = _value(text, comparison.end(), _BARE, column)
     if value.text is None:
         if operator not in ("=", "!="):
-            raise WhereError(f"NULL is neither more nor less: write “{column} is null”")
+            raise WhereProblem(f"NULL is neither more nor less: write “{column} is null”")
         return Condition(column, "is null" if operator == "=" else "is not null"), position
     return Condition(column, operator, value), position
 
@@ -158,7 +165,7 @@ def _transition(text: str, column: str, position: int) -> tuple[Condition, int]:
     before, position = _side(text, position, _BARE_OLD, column)
     arrow = _ARROW.match(text, position)
     if arrow is None:
-        raise WhereError(f"write “{column}: old -> new”, where * stands for any value")
+        raise WhereProblem(f"write “{column}: old -> new”, where * stands for any value")
     after, position = _side(text, arrow.end(), _BARE, column)
     if before is None and after is None:
         return Condition(column, "changed"), position
@@ -178,8 +185,8 @@ def _value(text: str, position: int, bare: re.Pattern[str], column: str) -> tupl
         return Value(quoted[1].replace("''", "'")), quoted.end()
     found = bare.match(text, position)
     if found is None or not found[1]:
-        raise WhereError(f"a value is missing after {column}; an empty text is written ''")
+        raise WhereProblem(f"a value is missing after {column}; an empty text is written ''")
     if found[1].startswith("'"):
-        raise WhereError(f"the quote after {column} is not closed")
+        raise WhereProblem(f"the quote after {column} is not closed")
     word = found[1]
     return Value(None if word.lower() == "null" else word), found.end()

@@ -19,7 +19,7 @@ from typing import Any
 from replview.store.read.relation_shapes import VersionShape
 from replview.store.read.seen import pattern_of
 from replview.store.read.session import ReadSession
-from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereError
+from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
 
 _INTEGERS = {20, 21, 23, 26}
 _NUMBERS = {700, 701, 1700}
@@ -75,22 +75,22 @@ def predicate_for(
     """The conditions over changes of these shapes of tables; a shape without one of the columns
     has no match.
 
-    ``careful``: no value makes it fail. Raises ``WhereError`` where no shape has a column, or what
-    to compare with does not fit any type the column has.
+    ``careful``: no value makes it fail. Raises ``WhereProblem`` where no shape has a column, or
+    what to compare with does not fit any type the column has.
     """
     built = Predicate("")
     groups: dict[str, list[int]] = {}
-    trouble: WhereError | None = None
+    trouble: WhereProblem | None = None
     for shape in shapes:
         try:
             sql = _all_of(session, where, shape, built.parameters, careful)
-        except WhereError as error:
+        except WhereProblem as error:
             trouble = error
             continue
         if sql is not None:
             groups.setdefault(sql, []).append(shape.id)
     if not groups:
-        raise trouble or WhereError(_no_column(where, shapes))
+        raise trouble or WhereProblem(_no_column(where, shapes))
     covered = sum(len(ids) for ids in groups.values()) == len(shapes)
     if len(groups) == 1 and covered:
         built.sql = next(iter(groups))
@@ -236,7 +236,7 @@ class _Builder:
         except InvalidOperation:
             number = False
         if known and not number:
-            raise WhereError(f"{self.condition.column} holds numbers, and {value} is none")
+            raise WhereProblem(f"{self.condition.column} holds numbers, and {value} is none")
         return number
 
 
@@ -258,7 +258,7 @@ def _moment(column: str, value: str) -> str:
     try:
         found = dt.datetime.fromisoformat(value)
     except ValueError:
-        raise WhereError(
+        raise WhereProblem(
             f"{column} holds times: write one like 2026-11-20 or 2026-11-20 07:57, not {value}"
         ) from None
     return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).isoformat()

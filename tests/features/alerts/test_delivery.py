@@ -15,8 +15,8 @@ from replview.features.alerts.delivery import deliver_due, deliver_next, pause_a
 from replview.features.alerts.evaluation import evaluate
 from replview.features.alerts.messages import announce
 from replview.features.alerts.webhooks import (
-    NotAWebhook,
     Refused,
+    WebhookProblem,
     add_webhook,
     is_public,
     post,
@@ -163,7 +163,7 @@ def test_public_ones_are_not(address: str) -> None:
 
 
 def test_a_private_address_is_not_called_unless_allowed(db, hook: Hook) -> None:
-    with pytest.raises(NotAWebhook, match="private address"):
+    with pytest.raises(WebhookProblem, match="private address"):
         add(hook, allow_private=False)
     for url in (hook.url, hook.url.replace("127.0.0.1", "localhost")):
         with pytest.raises(Refused, match="no public address"):
@@ -203,7 +203,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to(hook: Hook, monkey
      "http://x.example/a b", "http://x.example/\r\nX: y", "file:///etc/passwd", "javascript:1"],
 )  # fmt: skip
 def test_what_is_no_webhooks_address(db, url: str) -> None:
-    with pytest.raises(NotAWebhook) as refused:
+    with pytest.raises(WebhookProblem) as refused:
         add_webhook("ops", url, by="alice")
     assert refused.value.field == "url"
 

@@ -17,7 +17,7 @@ from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, Transaction
 from replview.store.read.seen import seen_change
 from replview.store.read.session import ReadSession, array_text
 from replview.store.read.transactions.transaction_filter import OPERATIONS
-from replview.store.read.value_filter import WhereError
+from replview.store.read.value_filter import WhereProblem
 from replview.store.read.value_sql import Predicate, predicate_for
 
 #: Bytes of pgoutput that a read may span: what it holds at once grows with them.
@@ -152,7 +152,7 @@ class ChangeReader:
         relation_ids: list[int] | None,
         batching: Batching,
     ) -> None:
-        """Raises ``WhereError`` where the conditions fit no table."""
+        """Raises ``WhereProblem`` where the conditions fit no table."""
         self._session = session
         self._wanted = wanted
         self._batching = batching
@@ -181,13 +181,13 @@ class ChangeReader:
         enough: Enough | None = None,
     ) -> tuple[list[ChangeRow], int]:
         """The wanted changes in no order, and of how many nobody knows whether they are wanted;
-        where there are enough, only the first of them. Raises ``WhereError`` where what is asked
+        where there are enough, only the first of them. Raises ``WhereProblem`` where what is asked
         for was masked or hidden meanwhile.
         """
         if self._predicate is None:
             return self._read(ids, first_seq, last_seq, enough)
         if len(searchable(self._session, self._wanted)) < len(self._asked_about):
-            raise WhereError("rights were changed meanwhile: search again")
+            raise WhereProblem("rights were changed meanwhile: search again")
         try:
             # A savepoint, where somebody else's transaction is around it.
             with self._session.savepoint():

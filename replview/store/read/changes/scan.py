@@ -63,7 +63,7 @@ class ChangeScan:
     _relation_ids: list[int] | None = None
 
     def batches(self) -> Iterator[Batch]:
-        """The scan, step by step. Raises ``WhereError`` for conditions that fit no table."""
+        """The scan, step by step. Raises ``WhereProblem`` for conditions that fit no table."""
         self._relation_ids = self.wanted.relation_ids(self._session)
         if self._relation_ids == []:
             return

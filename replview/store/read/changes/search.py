@@ -52,7 +52,7 @@ def find_changes(
     budget_seconds: float = 1.0,
 ) -> FoundChanges:
     """The newest changes that match; ``cursor`` is where an earlier search stopped. Raises
-    ``WhereError`` for a condition that fits no table.
+    ``WhereProblem`` for a condition that fits no table.
     """
     started = time.monotonic()
     first = _FIRST_READ if wanted.where else min(max(limit * 2, 100), _FIRST_READ)
@@ -115,6 +115,6 @@ class _Search:
 
 
 def check_where(session: ReadSession, wanted: WantedChanges) -> None:
-    """Raises ``WhereError`` where the conditions fit none of the tables; reads no change."""
+    """Raises ``WhereProblem`` where the conditions fit none of the tables; reads no change."""
     if wanted.where and (relation_ids := wanted.relation_ids(session)) != []:
         ChangeReader(session, wanted, relation_ids, Batching())

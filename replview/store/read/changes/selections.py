@@ -79,7 +79,7 @@ class Selection:
         return cls(wanted=wanted, table=table, key=key)
 
     def found(self, session: ReadSession) -> Iterator[Found]:
-        """Its changes in the order of history. Raises ``WhereError``."""
+        """Its changes in the order of history. Raises ``WhereProblem``."""
         if self.table is not None and self.key is not None:
             yield from self._of_row(session, self.table, self.key)
             return

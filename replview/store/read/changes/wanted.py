@@ -15,7 +15,7 @@ from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import Conditions, conditions_of
 from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
-from replview.store.read.value_filter import ValueFilter, WhereError
+from replview.store.read.value_filter import ValueFilter, WhereProblem
 from replview.store.read.visibility import NO_RIGHT
 
 #: States whose changes count and have a place in history.
@@ -48,7 +48,7 @@ class WantedChanges:
         trouble = f"not understood: {', '.join(wanted.misread)}" if wanted.misread else ""
         try:
             where = ValueFilter.parse(str(given.get("where") or ""))
-        except WhereError as error:
+        except WhereProblem as error:
             where, trouble = ValueFilter(), str(error)
         number = str(given.get("transaction") or "")
         identifier = int(number) if _NUMBER.fullmatch(number) else None
@@ -92,7 +92,7 @@ class WantedChanges:
 def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape]:
     """The shapes of tables whose values may be searched for what is asked.
 
-    Raises ``WhereError`` where a column that is asked for is masked, and where all tables are
+    Raises ``WhereProblem`` where a column that is asked for is masked, and where all tables are
     hidden: a search that left them out in silence would seem to say that there is nothing.
     """
     shapes, visibility = wanted.shapes(session), session.visibility
@@ -102,13 +102,13 @@ def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape
     seen = [shape for shape in shapes if not visibility.hides(shape.relation_id)]
     if shapes and (not seen or (wanted.filter.tables and len(seen) < len(shapes))):
         hidden = next(shape for shape in shapes if visibility.hides(shape.relation_id))
-        raise WhereError(f"you have {NO_RIGHT} of {hidden.schema}.{hidden.table}")
+        raise WhereProblem(f"you have {NO_RIGHT} of {hidden.schema}.{hidden.table}")
     for shape in seen:
         masked = visibility.masked(shape.relation_id).intersection(wanted.where.columns)
         if masked & {str(column["name"]) for column in shape.columns}:
             name = f"{min(masked)} of {shape.schema}.{shape.table}"
             more = "" if wanted.filter.tables else "; name the tables to search"
-            raise WhereError(f"{name} is masked: nobody can look for its values{more}")
+            raise WhereProblem(f"{name} is masked: nobody can look for its values{more}")
     return seen
 
 

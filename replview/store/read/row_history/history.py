@@ -20,13 +20,17 @@ from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.rows import OPEN_END, Slot, Step, signed_hash
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
+from replview.text.problem import CodedProblem
 
 #: Characters; a longer one is none of ours.
 _LONGEST = 20_000
 
 
-class CursorError(ValueError):
+class CursorProblem(CodedProblem, ValueError):
     """What was given as a cursor is none, or none of this row."""
+
+    code_of_all = "bad_cursor"
+    status = 400
 
 
 def cursor_text(scan: BackwardScan, step: Step, chains: Sequence[KeyChain]) -> str:
@@ -48,11 +52,11 @@ def _raw(chain: KeyChain, step: Step) -> tuple[int, int]:
 def parse_cursor(
     cursor: str | None, scan: BackwardScan
 ) -> tuple[At, tuple[int, int] | None, list[KeyChain]]:
-    """What a cursor says; without one, the newest change. Raises ``CursorError``."""
+    """What a cursor says; without one, the newest change. Raises ``CursorProblem``."""
     if not cursor:
         return END, None, []
     if len(cursor) > _LONGEST:
-        raise CursorError("too long for a cursor")
+        raise CursorProblem("too long for a cursor")
     by_number = {each.number: each for each in scan.incarnations}
     try:
         document = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
@@ -71,7 +75,7 @@ def parse_cursor(
             chains.append(chain)
         return _place(at), (_number(raw[0]), int(raw[1]) % (1 << 31)), chains
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, binascii.Error):
-        raise CursorError("not understood as a cursor") from None
+        raise CursorProblem("not understood as a cursor") from None
 
 
 def _place(values: Any) -> At:
@@ -141,7 +145,7 @@ def row_history(
 ) -> RowHistory:
     """One page of a row's history; ``actor`` empty: nobody was named.
 
-    Raises ``LookupError`` where the slot has no such table, ``CursorError`` where ``cursor`` is
+    Raises ``LookupError`` where the slot has no such table, ``CursorProblem`` where ``cursor`` is
     none of ours.
     """
     table = table_of(session, slot, relation_id)
