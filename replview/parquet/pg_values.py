@@ -11,7 +11,7 @@ import decimal
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from typing import Any
 
 import orjson
@@ -22,11 +22,16 @@ import pyarrow.compute as pc
 FIRST_US = -62_135_596_800_000_000
 LAST_US = 253_402_300_799_999_999
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (what is counted from it has its offset taken off)
-_TRUE, _FALSE = {"t", "true"}, {"f", "false"}
+_TRUTHS = {"t": True, "true": True, "f": False, "false": False}
 # An offset with seconds, as zones had before 1900: Arrow reads none.
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?"
 )
+_ELEMENT = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"|([^",{}\\\s][^",{}\\]*)', re.DOTALL)
+_ARRAY = re.compile(
+    r'\{(?:(?:"[^"\\]*(?:\\.[^"\\]*)*"|[^",{}\\\s][^",{}\\]*)(?:,(?!\})|(?=\})))*\}', re.DOTALL
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _PLAIN = re.compile(r'[^\s{}",\\]+')
 #: The shortest digits of a float stand without an exponent below ten to this power.
 _FLOAT_DIGITS = {pa.float32(): 6, pa.float64(): 15}
@@ -62,13 +67,13 @@ def _convert_texts(texts: Sequence[str | None], arrow: pa.DataType) -> Converted
     if pa.types.is_list(arrow):
         return _lists(texts, arrow)
     if pa.types.is_boolean(arrow):
-        return _one_by_one(texts, arrow, _boolean)
+        return _one_by_one(texts, arrow, _TRUTHS.get)
     if pa.types.is_binary(arrow):
         return _one_by_one(texts, arrow, _bytes)
     try:
         array = pa.array(texts, pa.string()).cast(arrow)
     except pa.ArrowInvalid:
-        return _one_by_one(texts, arrow, _scalar(arrow))
+        return _one_by_one(texts, arrow, partial(_scalar, arrow))
     return _in_range(texts, array)
 
 
@@ -87,18 +92,10 @@ def _in_range(texts: Sequence[str | None], array: pa.Array) -> Converted:
 def _one_by_one(
     texts: Sequence[str | None], arrow: pa.DataType, read: Callable[[str], Any]
 ) -> Converted:
-    values: list[Any] = []
-    raw: dict[int, str] = {}
-    for place, text in enumerate(texts):
-        value = None if text is None else read(text)
-        if text is not None and value is None:
-            raw[place] = text
-        values.append(value)
+    values = [None if text is None else read(text) for text in texts]
+    lost = [n for n, value in enumerate(values) if value is None]
+    raw = {n: text for n in lost if (text := texts[n]) is not None}
     return Converted(pa.array(values, arrow), raw)
-
-
-def _boolean(text: str) -> bool | None:
-    return True if text in _TRUE else False if text in _FALSE else None
 
 
 def _bytes(text: str) -> bytes | None:
@@ -109,20 +106,15 @@ def _bytes(text: str) -> bytes | None:
         return None
 
 
-def _scalar(arrow: pa.DataType) -> Callable[[str], Any]:
-    """Reads one value as Arrow does; None where it does not fit."""
-
-    def read(text: str) -> Any:
-        odd = _odd_offset(text) if pa.types.is_timestamp(arrow) and arrow.tz else None
-        if odd is not None:
-            return odd
-        try:
-            scalar = pa.array([text], pa.string()).cast(arrow)
-        except pa.ArrowInvalid:
-            return None
-        return None if _in_range([text], scalar).raw else scalar[0].as_py()
-
-    return read
+def _scalar(arrow: pa.DataType, text: str) -> Any:
+    """One value as Arrow reads it; None where it does not fit."""
+    if pa.types.is_timestamp(arrow) and arrow.tz and (odd := _odd_offset(text)) is not None:
+        return odd
+    try:
+        scalar = pa.array([text], pa.string()).cast(arrow)
+    except pa.ArrowInvalid:
+        return None
+    return None if _in_range([text], scalar).raw else scalar[0].as_py()
 
 
 def _odd_offset(text: str) -> dt.datetime | None:
@@ -131,12 +123,11 @@ def _odd_offset(text: str) -> dt.datetime | None:
     if found is None or found[5] is None:
         return None
     offset = dt.timedelta(hours=int(found[3]), minutes=int(found[4]), seconds=int(found[5]))
-    moment = dt.datetime.fromisoformat(found[1])
+    moment = dt.datetime.fromisoformat(found[1]).replace(tzinfo=dt.UTC)
     try:
-        moment = moment - offset if found[2] == "+" else moment + offset
+        return moment - offset if found[2] == "+" else moment + offset
     except OverflowError:
         return None
-    return moment.replace(tzinfo=dt.UTC)
 
 
 def _lists(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
@@ -162,33 +153,14 @@ def _lists(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
     return Converted(array, raw)
 
 
-_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\\s][^",{}\\]*)', re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-
-
 def parse_array(text: str) -> list[str | None] | None:
     """``{1,NULL,"a,b"}``; None for more dimensions, bounds of its own, or another form."""
-    if not (text.startswith("{") and text.endswith("}")):
+    if _ARRAY.fullmatch(text) is None:
         return None
-    inside = text[1:-1]
-    if not inside:
-        return []
-    found: list[str | None] = []
-    position = 0
-    while True:
-        element = _ELEMENT.match(inside, position)
-        if element is None:
-            return None
-        if element[1] is not None:
-            found.append(_ESCAPE.sub(r"\1", element[1]))
-        else:
-            found.append(None if element[2] == "NULL" else element[2])
-        position = element.end()
-        if position == len(inside):
-            return found
-        if inside[position] != ",":
-            return None
-        position += 1
+    return [
+        (None if plain == "NULL" else plain) if plain else _ESCAPE.sub(r"\1", quoted)
+        for quoted, plain in _ELEMENT.findall(text)
+    ]
 
 
 def pg_text(value: Any, kind: pa.DataType) -> str | None:
@@ -259,12 +231,6 @@ def _float(value: float, kind: pa.DataType) -> str:
 _SMALL = 64
 
 
-@cache
-def _truths() -> tuple[pa.Array, pa.Array]:
-    """What true and false are written as. (Made late: the first array imports pandas, too.)"""
-    return pa.array(["t", "true"]), pa.array(["f", "false"])
-
-
 def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
     """An array of texts as one of this type; what does not fit is null, its text among ``raw``."""
     if pa.types.is_string(arrow):
@@ -280,18 +246,17 @@ def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
         return convert(texts.to_pylist(), arrow)
     half = len(texts) // 2
     low, high = convert_array(texts.slice(0, half), arrow), convert_array(texts.slice(half), arrow)
-    raw = {**low.raw, **{half + place: text for place, text in high.raw.items()}}
+    raw = low.raw | {half + place: text for place, text in high.raw.items()}
     return Converted(pa.concat_arrays([low.array, high.array]), raw)
 
 
 def _cast(texts: pa.Array, arrow: pa.DataType) -> Any:
     """The whole array cast; None where something does not fit."""
     if pa.types.is_boolean(arrow):
-        true, false = (pc.is_in(texts, value_set=each) for each in _truths())
-        known = pc.or_(pc.or_(true, false), pc.is_null(texts))
-        if not pc.all(known).as_py():
+        places = pc.index_in(texts, value_set=pa.array([*_TRUTHS]))
+        if places.null_count > texts.null_count:
             return None
-        return pc.if_else(texts.is_valid(), true, pa.scalar(None, pa.bool_()))
+        return pa.array([*_TRUTHS.values()]).take(places)
     try:
         found = texts.cast(arrow)
     except pa.ArrowInvalid:

@@ -8,6 +8,7 @@ are those that Spark, pandas and DuckDB read alike.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import orjson
@@ -40,8 +41,7 @@ _BY_NAME: dict[str, pa.DataType] = {
 }  # fmt: skip
 _NUMERIC_NAME = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,\s*(-?\d+))?\))?$")
 _PRECISION = re.compile(r"\(\d+\)")
-_WHOLE_NUMBERS = (pa.int16(), pa.int32(), pa.int64())
-#: Digits of each of them.
+#: Whole numbers, each wider than the one before → their digits.
 _DIGITS = {pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 
 
@@ -66,20 +66,14 @@ def map_column(column: Mapping[str, Any]) -> Mapped:
         return Mapped(pa.string())
     if oid in _TEXT_ARRAYS:
         return Mapped(pa.list_(pa.string()), _ARRAY_NOTE)
-    element = _ELEMENTS.get(oid)
-    if element is not None:
-        return _array_of(_map_scalar(element, name.removesuffix("[]"), typmod))
-    if name.endswith("[]"):
-        return _array_of(_map_scalar(0, name.removesuffix("[]"), typmod))
+    if oid in _ELEMENTS or name.endswith("[]"):
+        element = _map_scalar(_ELEMENTS.get(oid, 0), name.removesuffix("[]"), typmod)
+        return Mapped(pa.list_(element.arrow), _ARRAY_NOTE)
     return _map_scalar(oid, name, typmod)
 
 
 _ARRAY_NOTE = "arrays of more than one dimension: null, their text in _pg_raw"
 _TIME_NOTE = "infinity, BC and years beyond 9999: null, their text in _pg_raw"
-
-
-def _array_of(element: Mapped) -> Mapped:
-    return Mapped(pa.list_(element.arrow), _ARRAY_NOTE)
 
 
 def _map_scalar(oid: int, name: str, typmod: int) -> Mapped:
@@ -117,11 +111,7 @@ def numeric_modifier(typmod: int) -> tuple[int | None, int]:
 
 def widened(types: Iterable[pa.DataType]) -> pa.DataType:
     """One type that holds every value of all of these; text where no other does."""
-    found = list(dict.fromkeys(types))
-    result = found[0]
-    for other in found[1:]:
-        result = _widened(result, other)
-    return result
+    return reduce(_widened, dict.fromkeys(types))
 
 
 def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -129,21 +119,19 @@ def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(_widened(one.value_type, other.value_type))
-    if one in _WHOLE_NUMBERS and other in _WHOLE_NUMBERS:
-        return max(one, other, key=_WHOLE_NUMBERS.index)
+    if one in _DIGITS and other in _DIGITS:
+        return max(one, other, key=_DIGITS.__getitem__)
     if {one, other} == {pa.float32(), pa.float64()}:
         # The shortest text of a float4 is another number as a float8.
         return pa.string()
-    if all(pa.types.is_decimal(kind) or kind in _WHOLE_NUMBERS for kind in (one, other)):
-        whole = max(_whole_digits(kind) for kind in (one, other))
-        scale = max(0 if kind in _WHOLE_NUMBERS else kind.scale for kind in (one, other))
-        if whole + scale <= _MOST_DIGITS:
-            return pa.decimal128(whole + scale, scale)
+    if all(pa.types.is_decimal(kind) or kind in _DIGITS for kind in (one, other)):
+        scales = [0 if kind in _DIGITS else kind.scale for kind in (one, other)]
+        # Digits before the point, and all of a whole number.
+        whole = max(_DIGITS.get(one) or one.precision - one.scale,
+                    _DIGITS.get(other) or other.precision - other.scale)  # fmt: skip
+        if whole + max(scales) <= _MOST_DIGITS:
+            return pa.decimal128(whole + max(scales), max(scales))
     return pa.string()
-
-
-def _whole_digits(kind: pa.DataType) -> int:
-    return _DIGITS[kind] if kind in _WHOLE_NUMBERS else kind.precision - kind.scale
 
 
 #: What stands beside a table's own columns.

@@ -76,11 +76,8 @@ class Narrowing:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """What ``to_json`` told of."""
-        values: dict[str, Any] = {
-            name: tuple(value) if name in _LISTS else value for name, value in document.items()
-        }
-        return cls(**values)
+        values: dict[str, Any] = dict(document)
+        return cls(**values | {name: tuple(values[name]) for name in _LISTS if name in values})
 
 
 NOT_NARROWED = Narrowing()
@@ -121,11 +118,10 @@ class Slice:
     narrowed: Narrowing = field(default_factory=Narrowing)
 
     def masked_of(self, table: str) -> tuple[str, ...]:
-        """The masked columns of a table, ``schema.table``."""
+        """Of a table, ``schema.table``."""
         return dict(self.masked).get(table, ())
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         document = _document(self)
         # Absent where nothing is masked or asked: such slices are those of earlier versions.
         more = {
@@ -136,7 +132,6 @@ class Slice:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The slice that ``to_json`` told of."""
         values = dict(document)
         for name in ("since", "until"):
             if values.get(name) is not None:
@@ -164,12 +159,11 @@ class TableVersion:
     replica_identity: str = "DEFAULT"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         return _document(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The shape that ``to_json`` told of; a file's tells no ``id``, which is 0 then."""
+        """A file's shape tells no ``id``, which is 0 then."""
         lists = {name: tuple(document[name]) for name in ("columns", "key_columns")}
         return cls(**{"id": 0, **document, **lists})
 
@@ -208,16 +202,13 @@ class SliceTable:
         return table_schema(self.columns, self.name, numbers)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {**_document(self), "versions": [version.to_json() for version in self.versions]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The table that ``to_json`` told of."""
         versions = tuple(map(TableVersion.from_json, document["versions"]))
         only = document.get("only")
-        values = {**document, "versions": versions, "only": None if only is None else tuple(only)}
-        return cls(**values)
+        return cls(**{**document, "versions": versions, "only": only and tuple(only)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,17 +224,14 @@ class Range:
     last_lsn: int | None = None
     #: With ``by_day``: only transactions committed on this day (UTC); None: of no known time.
     commit_date: dt.date | None = None
-    by_day: bool = field(default=False)
+    by_day: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         return _document(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The range that ``to_json`` told of."""
-        values = dict(document)
-        values["after"], values["through"] = tuple(document["after"]), tuple(document["through"])
-        if document.get("commit_date") is not None:
-            values["commit_date"] = dt.date.fromisoformat(document["commit_date"])
+        values = {**document, **{name: tuple(document[name]) for name in ("after", "through")}}
+        if values.get("commit_date") is not None:
+            values["commit_date"] = dt.date.fromisoformat(values["commit_date"])
         return cls(**values)

@@ -99,10 +99,6 @@ def _parsed(data: bytes, fields: Mapping[str, pa.DataType]) -> pa.RecordBatch:
     return batch
 
 
-#: The number of rows, and the columns.
-_Values = tuple[int, Sequence[bytes | None]]
-
-
 def group_batches(
     connection: Connection,
     groups: Iterator[Group],
@@ -170,7 +166,7 @@ class _PackedGroups:
         if self._cells is not None:
             return rows, partial(self._cells.batch, rows, values)
         if fit(values, self._fields, rows):
-            return rows, partial(_batch, rows, values, self._fields)
+            return rows, lambda: pa.record_batch(unpacked(values, self._fields, rows))
         return rows, None
 
     def close(self) -> None:
@@ -189,19 +185,16 @@ class _PackedGroups:
         _send(self._server, whole.as_bytes(self._connection))
 
 
-def _batch(rows: int, values: Sequence[bytes | None], fields: Fields) -> pa.RecordBatch:
-    arrays = unpacked(values, fields, rows)
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-
-
 def _send(server: PGconn, statement: bytes) -> None:
     server.send_query_params(statement, None, result_format=Format.BINARY)
     while server.flush():
         select.select([], [server.socket], [])
 
 
-def _answer(server: PGconn) -> _Values:
-    """The one row. libpq would hold Python's lock while it waits: it is asked when it need not."""
+def _answer(server: PGconn) -> tuple[int, Sequence[bytes | None]]:
+    """The number of rows, and the columns. libpq would hold Python's lock while it waits: it is
+    asked when it need not.
+    """
     found: list[bytes | None] = []
     failed = None
     while True:

@@ -40,14 +40,13 @@ Marks = dict[str, dict[int, tuple[str | None, str | None]]]
 
 
 class Beside:
-    """A connection of its own, made when it is first needed: the other one is in a COPY."""
+    """A connection of its own, made at first need: the other one is in a COPY."""
 
     def __init__(self, connection: Connection) -> None:
         self._info = connection.info
         self._made: Connection | None = None
 
     def connection(self) -> Connection:
-        """The same each time."""
         if self._made is None:
             self._made = psycopg.connect(
                 self._info.dsn, password=self._info.password, autocommit=True
@@ -57,7 +56,6 @@ class Beside:
         return self._made
 
     def close(self) -> None:
-        """Close it, if it was made."""
         if self._made is not None:
             self._made.close()
 
@@ -126,19 +124,13 @@ def portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return
     start = size = 0
     for place, image in enumerate(images.to_pylist()):
-        longer = _characters_aside(image) if image is not None else 0
+        values = orjson.loads(image).values() if image else ()
+        longer = sum(int(v[ASIDE]) for v in values if isinstance(v, dict) and ASIDE in v)
         if size and longer and size + longer > _PORTION:
             yield batch.slice(start, place - start)
             start, size = place, 0
         size += longer
     yield batch.slice(start)
-
-
-def _characters_aside(image: str) -> int:
-    values: dict[str, Any] = orjson.loads(image)
-    return sum(
-        int(value[ASIDE]) for value in values.values() if isinstance(value, dict) and ASIDE in value
-    )
 
 
 #: What the query tells besides: 0 nothing, 1 the row before may be worked out, 2 and if it cannot

@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from psycopg import sql
@@ -60,7 +60,7 @@ _ONE_BY_ONE = """
 _EDGES = """
     SELECT max(seq), sum(weight)::bigint, count(*)
     FROM (SELECT seq, weight, sum(weight) OVER (ORDER BY seq) AS upto
-          FROM (SELECT c.seq, {weight} AS weight FROM change c
+          FROM (SELECT c.seq, CASE WHEN c.op = 'U' THEN {double} ELSE 1 END AS weight FROM change c
                 WHERE c.transaction_id = {id} AND {relations} AND c.op::text = ANY({codes})
                   AND {not_aborted}) AS counted) AS placed
     GROUP BY width_bucket(upto - 1, {offsets}::numeric[]) ORDER BY 1
@@ -193,14 +193,9 @@ def _split(
     found: list[_Piece] = []
     before = 0
     for piece in pieces:
-        ends = range(before * number // total + 1, number)
-        offsets = []
-        for end in ends:
-            offset = total * end // number - before
-            if offset >= piece.weight:
-                break
-            if offset > 0:
-                offsets.append(offset)
+        last = min(number, -(-(before + piece.weight) * number // total))
+        ends = range(before * number // total + 1, last)
+        offsets = [at for end in ends if (at := total * end // number - before) > 0]
         if piece.large_id is not None and offsets:
             found += _parts_of(connection, counting, piece, offsets)
         else:
@@ -212,9 +207,8 @@ def _split(
 def _parts_of(
     connection: Connection, counting: _Counting, piece: _Piece, offsets: Sequence[int]
 ) -> list[_Piece]:
-    double = sql.SQL("CASE WHEN c.op = 'U' THEN {} ELSE 1 END").format(counting.update_weight)
     query = sql.SQL(_EDGES).format(
-        weight=double,
+        double=counting.update_weight,
         id=piece.large_id,
         relations=of_relations(counting.relation_ids),
         codes=operation_codes(counting.operations),
@@ -225,11 +219,10 @@ def _parts_of(
     after = 0
     for last, weight, changes in connection.execute(query):
         found.append(
-            _Piece(
-                piece.day, piece.first, piece.last, int(weight), int(changes),
-                piece.first_lsn, piece.last_lsn, piece.large_id, after, last,
+            replace(
+                piece, weight=int(weight), changes=int(changes), after_seq=after, through_seq=last
             )
-        )  # fmt: skip
+        )
         after = last
     return found or [piece]
 

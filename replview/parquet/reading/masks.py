@@ -4,6 +4,7 @@ A masked value is taken out by the server's SELECT already, and stands in a row 
 masked before it was stored.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,9 +15,11 @@ from replview.parquet.slices import Masked, Slice
 from replview.store.read.session import ReadSession
 
 _SHAPES = """
-    SELECT r.id, ARRAY[r.schema || '.' || r."table", v.schema || '.' || v."table"]
+    SELECT r.id, array_agg(DISTINCT n.name)
     FROM slot_incarnation i JOIN relation r ON r.slot_id = i.slot_id
-    JOIN relation_version v ON v.relation_id = r.id WHERE i.id = %s
+    JOIN relation_version v ON v.relation_id = r.id,
+    LATERAL (VALUES (r.schema || '.' || r."table"), (v.schema || '.' || v."table")) AS n (name)
+    WHERE i.id = %s GROUP BY r.id ORDER BY r.id
 """
 _THERE = "SELECT to_regclass('public.mask_rule') IS NOT NULL"
 
@@ -42,9 +45,7 @@ def rules_of(connection: Connection, incarnation: int) -> dict[str, set[str]]:
     visibility = ReadSession(connection).visibility
     if visibility.open:
         return {}
-    named: dict[int, set[str]] = {}
-    for relation, names in connection.execute(_SHAPES, [incarnation]):
-        named.setdefault(relation, set()).update(names)
+    named: dict[int, list[str]] = dict(connection.execute(_SHAPES, [incarnation]).fetchall())
     visibility.learn(named)
     found: dict[str, set[str]] = {}
     for relation, names in named.items():
@@ -69,22 +70,14 @@ def masked_images(connection: Connection, part: Slice, image: sql.Composable) ->
     """The same over changes of all tables: each by its own masks."""
     if not part.masked:
         return image
-    branches = [
-        sql.SQL("WHEN {} THEN {}").format(relation, masked_image(image, columns))
-        for relation, columns in _relations(connection, part).items()
-    ]
+    branches = []
+    for relation, names in connection.execute(_SHAPES, [part.incarnation_id]):
+        if columns := sorted({column for name in names for column in part.masked_of(name)}):
+            masked = masked_image(image, columns)
+            branches.append(sql.SQL("WHEN {} THEN {}").format(relation, masked))
     if not branches:
         return image
     return sql.SQL("CASE c.relation_id {} ELSE {} END").format(sql.SQL(" ").join(branches), image)
-
-
-def _relations(connection: Connection, part: Slice) -> dict[int, list[str]]:
-    """The store's identifiers of the tables that are masked."""
-    masked, found = dict(part.masked), dict[int, set[str]]()
-    for relation, names in connection.execute(_SHAPES, [part.incarnation_id]):
-        for name in names:
-            found.setdefault(relation, set()).update(masked.get(name, ()))
-    return {relation: sorted(columns) for relation, columns in found.items() if columns}
 
 
 def asked_masks(text: str) -> Masked | None:
@@ -92,8 +85,6 @@ def asked_masks(text: str) -> Masked | None:
 
     Raises ``StoreProblem``.
     """
-    import json
-
     words = text.strip()
     if words.lower() in ("", "rules"):
         return None

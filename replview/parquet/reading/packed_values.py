@@ -35,14 +35,12 @@ class Fixed:
     offset: int = 0
 
     def packed(self, value: sql.Composable) -> sql.Composed:
-        """The aggregate."""
         least = rf"'\x80{'00' * (array(self.code).itemsize - 1)}'"
         return sql.SQL(f"string_agg(coalesce({self.send}, {least}::bytea), ''::bytea)").format(
             value
         )
 
     def unpacked(self, data: bytes, rows: int) -> Any:
-        """The array."""
         numbers = array(self.code, data)
         bits = 8 * numbers.itemsize - 1
         if sys.byteorder == "little":
@@ -77,7 +75,7 @@ class Texts:
     arrow: pa.DataType = field(default_factory=pa.string)
 
     def packed(self, value: sql.Composable, there: sql.Composable | None = None) -> sql.Composed:
-        """The aggregate; ``there`` tells a null that is one from a value that is absent."""
+        """``there`` tells a null that is one from a value that is absent."""
         null: sql.Composable
         null, absent, unit = (
             sql.SQL(self.sign.format(each[0])) for each in (self.null, self.absent, self.unit)
@@ -97,7 +95,6 @@ class Texts:
         return data is not None and (data.startswith(sign) or self.unit + sign in data)
 
     def unpacked(self, data: bytes, rows: int) -> Any:
-        """The array."""
         return self.with_absent(data)[0] if rows else pa.nulls(0, self.arrow)
 
     def with_absent(self, data: bytes) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from psycopg import sql
@@ -48,8 +49,7 @@ _BASELINES = """
     SELECT min(t.commit_seq), max(t.commit_seq)
     FROM baseline b JOIN transaction t ON t.id = b.transaction_id
     WHERE t.incarnation_id = %s AND t.state = 'snapshot'
-      AND t.commit_lsn >= coalesce(%s::pg_lsn, '0/0')
-      AND (%s::pg_lsn IS NULL OR t.commit_lsn <= %s::pg_lsn)
+      AND t.commit_lsn BETWEEN coalesce(%s::pg_lsn, '0/0') AND coalesce(%s::pg_lsn, t.commit_lsn)
 """
 
 
@@ -117,11 +117,10 @@ def _incarnation(
             "the store has several slots", f"name one with source and slot; there are {names}"
         )
     incarnations = [row for row in found if row[2] is not None]
-    chosen = [
-        row for row in incarnations if (row[4] if incarnation is None else row[3] == incarnation)
-    ]
-    if not chosen and incarnation is None:
-        chosen = incarnations[-1:]
+    if incarnation is None:
+        chosen = [row for row in incarnations if row[4]] or incarnations[-1:]
+    else:
+        chosen = [row for row in incarnations if row[3] == incarnation]
     if not chosen:
         name = f"{slots[0][0]}/{slots[0][1]}"
         if incarnation is None:
@@ -135,7 +134,7 @@ def _incarnation(
 
 def _no_slot(source: str | None, slot: str | None, names: list[str]) -> StoreProblem:
     names = list(dict.fromkeys(names))
-    wanted = "/".join(part for part in (source, slot) if part)
+    wanted = "/".join(filter(None, (source, slot)))
     if not names:
         return StoreProblem("the store has no slots", "add a source and a slot in replview first")
     hint = f"{did_you_mean(wanted, names)}name one with source and slot; there are {_some(names)}"
@@ -152,14 +151,11 @@ def _narrowed(
     from_lsn: int | None, to_lsn: int | None,
 ) -> tuple[int, int]:  # fmt: skip
     """The commit_seqs between which every transaction of these LSNs is."""
-    narrow_first = (
-        first if from_lsn is None else _before(connection, incarnation_id, first, last, from_lsn)
-    )
-    narrow_last = (
-        last if to_lsn is None else _before(connection, incarnation_id, first, last, to_lsn + 1)
-    )
+    before = partial(_before, connection, incarnation_id, first, last)
+    narrow_first = first if from_lsn is None else before(from_lsn)
+    narrow_last = last if to_lsn is None else before(to_lsn + 1)
     texts = [None if lsn is None else lsn_text(lsn) for lsn in (from_lsn, to_lsn)]
-    row = connection.execute(_BASELINES, [incarnation_id, texts[0], texts[1], texts[1]]).fetchone()
+    row = connection.execute(_BASELINES, [incarnation_id, *texts]).fetchone()
     if row and row[0] is not None:
         narrow_first = max(first, min(narrow_first, row[0] - 1))
         narrow_last = min(last, max(narrow_last, row[1]))
@@ -300,10 +296,8 @@ def _all_versions(
     found: dict[int, list[tuple[int, str, str, TableVersion]]] = {}
     for row in connection.execute(_VERSIONS, [list(ids)]):
         relation, oid, schema, table, identifier, number, columns, key, identity = row
-        version = TableVersion(
-            id=identifier, number=number, columns=tuple(columns), key_columns=tuple(key),
-            replica_identity=identity,
-        )  # fmt: skip
+        version = TableVersion(id=identifier, number=number, columns=tuple(columns),
+                               key_columns=tuple(key), replica_identity=identity)  # fmt: skip
         found.setdefault(relation, []).append((oid, schema, table, version))
     return found
 
@@ -321,10 +315,10 @@ def described(connection: Connection, part: Slice, ids: Sequence[int]) -> list[S
     # The one shape that a table ever had is the slice's, too.
     several = [relation for relation, shapes in versions.items() if len(shapes) > 1]
     seen = _seen(connection, part, several)
-    found = []
-    for relation, shapes in versions.items():
-        there = [shape for shape in shapes if relation not in several or shape[3].id in seen]
-        found.append(_table_of(relation, there or shapes[-1:]))
+    found = [
+        _table_of(relation, [shape for shape in shapes if shape[3].id in seen] or shapes[-1:])
+        for relation, shapes in versions.items()
+    ]
     return sorted(found, key=lambda table: (table.schema, table.table, table.oid))
 
 
@@ -340,11 +334,8 @@ def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = Non
     of its columns those named. Not counted.
     """
     ids = relation_ids(connection, part) or []
-    found = _all_versions(connection, ids)
-    if len(found) != 1:
-        # Dropped and made anew: the newest.
-        found = dict(list(found.items())[-1:])
-    [(relation, shapes)] = found.items()
+    # Of one dropped and made anew the newest.
+    [(relation, shapes)] = list(_all_versions(connection, ids).items())[-1:]
     made = _table_of(relation, shapes)
     if only is None:
         return made

@@ -72,14 +72,11 @@ def row_images(
     masked = part.masked_of(table.name)
     derived = part.before == "derived"
     codes = operation_codes(wanted_operations(part, rows=True))
+    never = sql.SQL(", 0 AS derivable" if derived else "")
     parts = {
         "kind": sql.SQL("i.kind") if before else _KIND,
         "image": masked_image(sql.SQL("i.image") if before else _IMAGE, masked),
-        "may_derive": sql.SQL("")
-        if not derived
-        else _MAY_DERIVE
-        if before
-        else sql.SQL(", 0 AS derivable"),
+        "may_derive": _MAY_DERIVE if derived and before else never,
     }
     parts = {name: written_once(connection, each) for name, each in parts.items()}
     two = _LOOKED_FOR if derived else _SENT

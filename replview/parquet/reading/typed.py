@@ -36,8 +36,6 @@ from replview.parquet.reading.typed_query import (
 from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
 from replview.parquet.slices import Range, Slice, SliceTable
 
-_NO_NAMES: list[str] = []
-
 
 def read_typed(
     connection: Connection, part: Slice, table: SliceTable, within: Range | None = None
@@ -108,9 +106,7 @@ def _own(batch: pa.RecordBatch, of: Any, group: Group, table: SliceTable) -> dic
         "_xid": of_rows("xid"),
         "_seq": batch.column("seq"),
         "_actor": of_rows("actor"),
-        "_relation_version": numbers.take(
-            pc.index_in(batch.column("version_id"), value_set=versions)
-        ),
+        "_relation_version": numbers.take(pc.index_in(batch.column("version_id"), versions)),
         "_derived": batch.column(DERIVED)
         if DERIVED in batch.schema.names
         else pa.repeat(pa.scalar(False), batch.num_rows),
@@ -125,7 +121,7 @@ def _name_lists(texts: pa.Array, columns: Sequence[Column]) -> pa.Array:
         for text in coded.dictionary.to_pylist()
     ]
     places = pc.add(pc.fill_null(coded.indices, -1), 1)
-    return pa.array([_NO_NAMES, *lists], pa.list_(pa.string())).take(places)
+    return pa.array([[], *lists], pa.list_(pa.string())).take(places)
 
 
 def _raw_maps(raws: dict[int, list[tuple[str, str]]], rows: int) -> pa.Array:
@@ -134,12 +130,5 @@ def _raw_maps(raws: dict[int, list[tuple[str, str]]], rows: int) -> pa.Array:
         nothing = pa.array([], pa.string())
         offsets = pa.repeat(pa.scalar(0, pa.int32()), rows + 1)
         return pa.MapArray.from_arrays(offsets, nothing, nothing)
-    ends, names, texts = [0], [], []
-    for place in range(rows):
-        for name, text in raws.get(place, ()):
-            names.append(name)
-            texts.append(text)
-        ends.append(len(names))
-    return pa.MapArray.from_arrays(
-        pa.array(ends, pa.int32()), pa.array(names, pa.string()), pa.array(texts, pa.string())
-    )
+    maps = [raws.get(place, ()) for place in range(rows)]
+    return pa.array(maps, pa.map_(pa.string(), pa.string()))

@@ -5,7 +5,7 @@ its value's place: such rows carry what tells it. (A mark that stands in a numbe
 itself away where it is read.)
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,20 +118,13 @@ def _missing(
     """The numbers of columns that a row of its version has and that were not sent, each with a
     comma.
     """
+    case = sql.SQL("CASE WHEN y.{} IS NULL AND {}NOT coalesce(y.v ? {}, false) THEN {} END")
     cases = []
     for number, (column, place) in enumerate(zip(columns, places, strict=True)):
-        found = having(table, column)
-        there = sql.SQL("y.version_id = ANY({}::bigint[]) AND ").format(found)
-        cases.append(
-            sql.SQL(
-                "CASE WHEN y.{} IS NULL AND {}NOT coalesce(y.v ? {}, false) THEN {} END"
-            ).format(
-                place,
-                there if len(found) < len(table.versions) else sql.SQL(""),
-                column.source_name,
-                f"{number},",
-            )
-        )
+        there: sql.Composable = sql.SQL("")
+        if len(found := having(table, column)) < len(table.versions):
+            there = sql.SQL("y.version_id = ANY({}::bigint[]) AND ").format(found)
+        cases.append(case.format(place, there, column.source_name, f"{number},"))
     parts = [
         sql.SQL("concat({})").format(sql.SQL(", ").join(cases[start : start + _ARGUMENTS]))
         for start in range(0, len(cases), _ARGUMENTS)
@@ -169,47 +162,32 @@ class Cells:
         cells = [_cell(each, kind) for each, kind in zip(table.columns, kinds, strict=True)]
         packed = written_once(connection, sql.SQL(", ").join([packing(own), *cells]))
         there = [having(table, column) for column in table.columns]
-        return cls(
-            lambda group: _CELLS.format(packed, images(group)),
-            own,
-            kinds,
-            [None if len(each) == len(table.versions) else each for each in there],
-        )
+        versions = [None if len(each) == len(table.versions) else each for each in there]
+        return cls(lambda group: _CELLS.format(packed, images(group)), own, kinds, versions)
 
     def suffice(self, rows: int, values: Sequence[bytes | None]) -> bool:
         """Whether these are no rows to look at more closely: odd numbers, or what may be marks."""
         return all(
             kind.fits(data, rows) and (kind is PLAIN or not kind.begins(data, _MARK))
-            for data, kind in zip(values, (*self._own_texts(), *self.columns), strict=True)
-            if kind is not None
+            for data, kind in zip(values, (*self.own.values(), *self.columns), strict=True)
+            if isinstance(kind, Texts)
         )
 
-    def _own_texts(self) -> Iterator[Texts | None]:
-        for each in self.own.values():
-            yield each if isinstance(each, Texts) else None
-
     def batch(self, rows: int, values: Sequence[bytes | None]) -> pa.RecordBatch:
-        """The rows."""
         made = unpacked(values[: len(self.own)], self.own, rows)
         places: Any = None
         cells: dict[str, Any] = {}
-        for number, (data, kind) in enumerate(
-            zip(values[len(self.own) :], self.columns, strict=True)
-        ):
+        told = zip(values[len(self.own) :], self.columns, self.versions, strict=True)
+        for number, (data, kind, versions) in enumerate(told):
             cells[f"x{number}"], absent = kind.with_absent(data or b"")
-            versions = self.versions[number]
             if absent is not None and versions is not None:
                 of = pc.is_in(made["version_id"], value_set=pa.array(versions, pa.int64()))
                 absent = pc.and_(absent, of)
             if absent is not None:
                 bit = pc.if_else(absent, pa.scalar(1 << number), pa.scalar(0))
                 places = bit if places is None else pc.bit_wise_or(places, bit)
-        made |= {
-            "missing": _missing_of(places, rows),
-            "marked": pa.nulls(rows, pa.string()),
-            **cells,
-        }
-        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+        made |= {"missing": _missing_of(places, rows), "marked": pa.nulls(rows, pa.string())}
+        return pa.record_batch(made | cells)
 
 
 def _cell(column: Column, kind: Texts) -> sql.Composed:

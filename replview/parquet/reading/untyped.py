@@ -1,13 +1,13 @@
 """Change records as they are (values as JSON), transactions, and events."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
+from psycopg.rows import dict_row
 
 from replview.parquet.reading.batches import copied
 from replview.parquet.reading.connecting import Connection
@@ -45,10 +45,12 @@ _QUERY = """
     FROM {changes} WHERE {where} ORDER BY {order}, c.seq
 """
 _SHAPES = """
-    SELECT v.id, v.number, v.schema, v."table", r.oid
+    SELECT v.id, v.number AS version, v.schema, v."table", r.oid AS relation_oid
     FROM relation_version v JOIN relation r ON r.id = v.relation_id
     JOIN slot_incarnation i ON i.slot_id = r.slot_id WHERE i.id = %s ORDER BY v.id
 """
+_SHAPE = pa.schema([("id", pa.int64()), *map(UNTYPED.field, (
+    "version", "schema", "table", "relation_oid"))])  # fmt: skip
 #: Transactions of a read: a context may have 64 kB, and the server's memory holds them all.
 _PAGE = 4096
 _TRANSACTIONS = """
@@ -57,32 +59,6 @@ _TRANSACTIONS = """
         ORDER BY t.commit_seq LIMIT {page}
     ) AS packed
 """
-
-
-@dataclass(frozen=True, slots=True)
-class _Shapes:
-    """Every version of the slot's tables."""
-
-    ids: pa.Array
-    columns: dict[str, pa.Array]
-
-    @classmethod
-    def read(cls, connection: Connection, part: Slice) -> "_Shapes":
-        rows = connection.execute(_SHAPES, [part.incarnation_id]).fetchall()
-        ids, numbers, schemas, tables, oids = zip(*rows, strict=True) if rows else [()] * 5
-        return cls(
-            pa.array(ids, pa.int64()),
-            {
-                "version": pa.array(numbers, pa.int32()),
-                "schema": pa.array(schemas, pa.string()),
-                "table": pa.array(tables, pa.string()),
-                "relation_oid": pa.array(oids, pa.int64()),
-            },
-        )
-
-    def of(self, version_ids: pa.Array) -> dict[str, pa.Array]:
-        places = pc.index_in(version_ids, value_set=self.ids)
-        return {name: values.take(places) for name, values in self.columns.items()}
 
 
 def read_untyped(
@@ -96,7 +72,8 @@ def _records(
     connection: Connection, part: Slice, within: Range | None, operations: Sequence[str],
     having: sql.Composable = sql.SQL("true"),  # noqa: B008 (a constant)
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    shapes = _Shapes.read(connection, part)
+    rows = connection.cursor(row_factory=dict_row).execute(_SHAPES, [part.incarnation_id])
+    shapes = pa.RecordBatch.from_pylist(rows.fetchall(), _SHAPE)
     ids = relation_ids(connection, part)
     codes = operation_codes(operations)
     old, new = (
@@ -113,15 +90,17 @@ def _records(
 
 
 def _record_batch(
-    batch: pa.RecordBatch, group: Group, shapes: _Shapes, part: Slice
+    batch: pa.RecordBatch, group: Group, shapes: pa.RecordBatch, part: Slice
 ) -> pa.RecordBatch:
+    """``shapes``: every version of the slot's tables."""
     rows = group.rows
     batch, of = placed(batch, group)
-    columns: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
-    columns |= {
-        name: rows[name].combine_chunks().take(of) for name in ("commit_seq", "xid", "actor")
+    shapes = shapes.take(pc.index_in(batch.column("version_id"), value_set=shapes.column("id")))
+    columns: dict[str, Any] = {
+        name: each.column(name) for each in (shapes, batch) for name in each.schema.names
     }
-    columns |= shapes.of(batch.column("version_id"))
+    for name in ("commit_seq", "xid", "actor"):
+        columns[name] = rows[name].combine_chunks().take(of)
     versions = rows["commit_version"].combine_chunks()
     lsns = [None if each is None else lsn_text(each) for each in versions.to_pylist()]
     columns["_commit_version"] = versions.take(of)
@@ -144,12 +123,8 @@ def read_events(
         return
     having = sql.SQL("(t.truncates > 0 OR t.messages > 0 OR t.state = 'message')")
     for batch in _records(connection, part, within, operations, having):
-        lines = []
-        for line in batch.to_pylist():
-            lines.append({**line, **_event(line["new"])})
-        yield pa.RecordBatch.from_pylist(
-            [{item.name: line.get(item.name) for item in EVENTS} for line in lines], EVENTS
-        )
+        lines = [{**line, **_event(line["new"])} for line in batch.to_pylist()]
+        yield pa.RecordBatch.from_pylist(lines, EVENTS)
 
 
 def _event(text: str | None) -> dict[str, Any]:
