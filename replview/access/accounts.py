@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.contrib.sessions.models import Session
@@ -34,7 +34,7 @@ class AccountProblem(CodedProblem):
 
 
 @transaction.atomic
-def create_account(name: str, role: Role | None, password: str | None) -> Any:
+def create_account(name: str, role: Role | None, password: str | None) -> User:
     """A new account; without a password it signs in by single sign-on alone.
 
     Raises ``AccountProblem``.
@@ -60,7 +60,7 @@ def create_account(name: str, role: Role | None, password: str | None) -> Any:
     return user
 
 
-def check_password(password: str, user: Any = None) -> None:
+def check_password(password: str, user: User | None = None) -> None:
     """Raises ``AccountProblem`` where the policy refuses the password."""
     try:
         validate_password(password, user)
@@ -69,7 +69,7 @@ def check_password(password: str, user: Any = None) -> None:
 
 
 @transaction.atomic
-def change_role(user: Any, role: Role | None) -> None:
+def change_role(user: User, role: Role | None) -> None:
     """Give the account this role alone. Raises ``AccountProblem`` for the last admin."""
     if role is not Role.ADMIN:
         _not_the_last_admin(user)
@@ -83,7 +83,7 @@ def change_role(user: Any, role: Role | None) -> None:
 
 
 @transaction.atomic
-def close_account(user: Any) -> None:
+def close_account(user: User) -> None:
     """Nobody signs in with it any more, nor do its tokens. Raises ``AccountProblem``."""
     _not_the_last_admin(user)
     user.is_active = False
@@ -93,7 +93,7 @@ def close_account(user: Any) -> None:
     _note("account closed", user)
 
 
-def open_account(user: Any) -> None:
+def open_account(user: User) -> None:
     """It may be used again, with the role and the grants it had."""
     user.is_active = True
     user.save(update_fields=["is_active"])
@@ -102,7 +102,7 @@ def open_account(user: Any) -> None:
 
 
 @transaction.atomic
-def change_password(user: Any, password: str) -> None:
+def change_password(user: User, password: str) -> None:
     """A new password; whoever signed in with the old one is signed out. Raises
     ``AccountProblem``.
     """
@@ -113,14 +113,14 @@ def change_password(user: Any, password: str) -> None:
     _note("password changed", user)
 
 
-def sign_out(user: Any) -> int:
+def sign_out(user: User) -> int:
     """End every session of the account; returns how many there were."""
     ended = _end_sessions(user)
     _note("signed out everywhere", user, sessions=ended)
     return ended
 
 
-def sessions_of(user: Any) -> list[Session]:
+def sessions_of(user: User) -> list[Session]:
     """The sessions in which the account is signed in."""
     alive = Session.objects.filter(expire_date__gt=timezone.now())
     return [row for row in alive if row.get_decoded().get("_auth_user_id") == str(user.pk)]
@@ -174,7 +174,7 @@ def read_patterns(tables: Sequence[str]) -> list[str]:
     return [] if "*" in found else found
 
 
-def _not_the_last_admin(user: Any) -> None:
+def _not_the_last_admin(user: User) -> None:
     # Of two admins who close each other at once the second waits here, and sees it then.
     found = list(admins().values_list("pk", flat=True))
     rows = get_user_model()._default_manager.select_for_update().filter(pk__in=found)
@@ -183,14 +183,14 @@ def _not_the_last_admin(user: Any) -> None:
         raise AccountProblem(f"{user.get_username()} is the last admin: make another one first")
 
 
-def _end_sessions(user: Any) -> int:
+def _end_sessions(user: User) -> int:
     found = sessions_of(user)
     for row in found:
         row.delete()
     return len(found)
 
 
-def _note(act: str, user: Any, **more: Any) -> None:
+def _note(act: str, user: User, **more: Any) -> None:
     name = user.get_username()
     note(_CHANGED, subject=f"account {name}", details={"act": act, "account": name, **more})
 
@@ -220,7 +220,7 @@ def is_good(code: str) -> bool:
     return _row(code) is not None and not admins().exists()
 
 
-def first_admin(code: str, name: str, password: str) -> Any:
+def first_admin(code: str, name: str, password: str) -> User | None:
     """The admin, or None where the code is not good. Raises ``AccountProblem``."""
     with transaction.atomic():
         _one_at_a_time()

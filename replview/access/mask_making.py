@@ -8,6 +8,7 @@ import orjson
 from django.db import connection, transaction
 
 from replview.access import visibility
+from replview.access.rights import Visitor
 from replview.store.models import MaskRule, Source
 from replview.store.read.mask_rules import LONGEST_PATTERN, NamedColumn, Rule
 from replview.store.write.access_record import note
@@ -117,7 +118,7 @@ def unsaved_rule(
     )
 
 
-def add_rule(rule: MaskRule, *, user: Any = None) -> MaskRule:
+def add_rule(rule: MaskRule, *, user: Visitor = None) -> MaskRule:
     """Save it: it is obeyed at once, by receivers with the next thing they store."""
     with transaction.atomic():
         rule.save()
@@ -126,7 +127,7 @@ def add_rule(rule: MaskRule, *, user: Any = None) -> MaskRule:
     return rule
 
 
-def remove_rule(rule: MaskRule, *, user: Any = None) -> None:
+def remove_rule(rule: MaskRule, *, user: Visitor = None) -> None:
     """Remove it: what it hid on display is seen again, what it took away at ingest never."""
     with transaction.atomic():
         _note("mask rule removed", rule, user)
@@ -147,7 +148,7 @@ def all_rules() -> Sequence[MaskRule]:
     return list(MaskRule.objects.select_related("source"))
 
 
-def _note(what: str, rule: MaskRule, user: Any) -> None:
+def _note(what: str, rule: MaskRule, user: Visitor) -> None:
     note(
         "changed_settings",
         user=user,

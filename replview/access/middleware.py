@@ -16,7 +16,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
-from replview.access.rights import visible_sources
+from replview.access.rights import Visitor, visible_sources
 from replview.access.visibility import use_visibility, visibility_of
 from replview.store.models.seen import only_of
 from replview.store.write.access_record import Via, Visit, settle, use_visit
@@ -50,7 +50,7 @@ def within(context: Callable[[HttpRequest], AbstractContextManager[Any]]) -> Cal
     return middleware
 
 
-def _user_of(request: HttpRequest) -> Any:
+def _user_of(request: HttpRequest) -> Visitor:
     return getattr(request, "user", None)
 
 
@@ -98,7 +98,7 @@ def visit_of(request: HttpRequest) -> Visit:
     )
 
 
-def _signed_in(request: HttpRequest) -> Any:
+def _signed_in(request: HttpRequest) -> Visitor:
     user = _user_of(request)
     return user if user is not None and user.is_authenticated else None
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
+from replview.access.rights import Visitor
 from replview.store.models import AccessRecord
 from replview.store.read.changes.records import utc_text
 from replview.store.write.access_record import Action, note
@@ -146,7 +147,7 @@ def forgettable(before: dt.date) -> Forgotten:
     return Forgotten(tuple(month for month, _ in months), sum(_count(name) for _, name in months))
 
 
-def forget(before: dt.date, *, user: Any = None) -> Forgotten:
+def forget(before: dt.date, *, user: Visitor = None) -> Forgotten:
     """Drop the whole months before a date; that is recorded too. None of this month goes."""
     with transaction.atomic():
         gone = forgettable(min(before, dt.datetime.now(dt.UTC).date()))

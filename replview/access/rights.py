@@ -18,11 +18,15 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.backends import ModelBackend
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import AnonymousUser, Group, User
 from django.db import models
 from django.db.models.expressions import RawSQL
+from django.http import HttpRequest
 
 from replview.store.models import Grant, Source
+
+#: Whoever asks: an account, nobody that has signed in, or nobody at all.
+Visitor = User | AnonymousUser | None
 
 #: Rights that were read longer ago are read again.
 FRESH_SECONDS = 5.0
@@ -90,7 +94,7 @@ def users_with_rights() -> models.QuerySet[Any]:
     return get_user_model()._default_manager.annotate(read_rights=rights, read_rules=rules)
 
 
-def rights_of(user: Any) -> Rights:
+def rights_of(user: Visitor) -> Rights:
     """What this account may; nothing where nobody has signed in or the account is closed."""
     if user is None or not user.is_authenticated or not user.is_active:
         return NOTHING
@@ -102,19 +106,26 @@ def rights_of(user: Any) -> Rights:
     return known
 
 
-def forget_rights(user: Any) -> None:
+def account_of(request: HttpRequest) -> User:
+    """The account, on a page for those who have signed in."""
+    user = request.user
+    assert isinstance(user, User)
+    return user
+
+
+def forget_rights(user: User) -> None:
     """Read them anew the next time: they have changed."""
     for name in (_ATTRIBUTE, "read_rights"):
         if name in user.__dict__:
             delattr(user, name)
 
 
-def role_of(user: Any) -> Role | None:
+def role_of(user: Visitor) -> Role | None:
     """The account's role; None: it has none, and may nothing."""
     return rights_of(user).role
 
 
-def may(user: Any, role: Role, source_id: int | None = None) -> bool:
+def may(user: Visitor, role: Role, source_id: int | None = None) -> bool:
     """Whether the account has the role, and a grant on the source where one is named."""
     has = role_of(user)
     if has is None or has < role:
@@ -122,7 +133,7 @@ def may(user: Any, role: Role, source_id: int | None = None) -> bool:
     return source_id is None or sees_source(user, source_id)
 
 
-def visible_sources(user: Any) -> frozenset[int] | None:
+def visible_sources(user: Visitor) -> frozenset[int] | None:
     """Ids of the sources the account may see; None: all of them."""
     rights = rights_of(user)
     if rights.role is None:
@@ -132,13 +143,13 @@ def visible_sources(user: Any) -> frozenset[int] | None:
     return frozenset(source for source, _ in rights.grants if source is not None)
 
 
-def sees_source(user: Any, source_id: int | None) -> bool:
+def sees_source(user: Visitor, source_id: int | None) -> bool:
     """Whether the source is one of those; of something without a source: whether all are."""
     visible = visible_sources(user)
     return visible is None or source_id in visible
 
 
-def table_patterns(user: Any) -> Mapping[int, tuple[str, ...]] | None:
+def table_patterns(user: Visitor) -> Mapping[int, tuple[str, ...]] | None:
     """Patterns of the tables whose rows the account may see, by source; None: all of all.
 
     A source that is absent has none. ``*`` is every table.
@@ -168,7 +179,7 @@ def ensure_roles() -> dict[Role, Group]:
     return groups
 
 
-def set_role(user: Any, role: Role | None) -> None:
+def set_role(user: User, role: Role | None) -> None:
     """Make it the account's one role, or take every role away."""
     groups = ensure_roles()
     user.groups.remove(*[group for other, group in groups.items() if other is not role])
@@ -192,7 +203,7 @@ def _patterns(
     return tuple(dict.fromkeys(pattern for tables in found for pattern in tables))
 
 
-def _first(user: Any) -> Rights:
+def _first(user: User | AnonymousUser) -> Rights:
     """By what the object already knows, where it does."""
     if user.is_superuser:
         return Rights(Role.ADMIN)
@@ -200,7 +211,7 @@ def _first(user: Any) -> Rights:
     return _again(user) if found is None else _read(found)
 
 
-def _again(user: Any) -> Rights:
+def _again(user: User | AnonymousUser) -> Rights:
     row = users_with_rights().filter(pk=user.pk).values_list("read_rights", flat=True)
     return _read(row.first() or {})
 
@@ -219,7 +230,7 @@ def _read(found: Mapping[str, Any]) -> Rights:
 class RightsBackend(ModelBackend):
     """Names and passwords, as Django checks them; accounts are loaded with their rights."""
 
-    def get_user(self, user_id: Any) -> Any:
+    def get_user(self, user_id: int) -> User | None:
         """The account of a session; None where it is gone or closed."""
         user = users_with_rights().filter(pk=user_id).first()
         return user if user is not None and self.user_can_authenticate(user) else None

@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
 from replview.access.page import page_of
+from replview.access.rights import Visitor
 from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text
 
@@ -51,7 +52,7 @@ def _by_itself(request: HttpRequest) -> bool:
 
 
 @receiver(user_logged_in, dispatch_uid="replview.session_policy")
-def _signed_in(sender: Any, request: HttpRequest, user: Any, **kwargs: Any) -> None:
+def _signed_in(sender: Any, request: HttpRequest, user: Visitor, **kwargs: Any) -> None:
     begin(request.session)
     note(Action.SIGNED_IN, user=user)
 
@@ -70,7 +71,7 @@ def _refused(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
 
 
 @receiver(user_logged_out, dispatch_uid="replview.access.signed_out")
-def _signed_out(sender: Any, user: Any, **_: Any) -> None:
+def _signed_out(sender: Any, user: Visitor, **_: Any) -> None:
     if user is not None:
         note(Action.SIGNED_OUT, user=user)
 

@@ -8,7 +8,7 @@ import datetime as dt
 import hashlib
 import secrets
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.db.models import Q
 from django.utils import timezone
 
@@ -40,7 +40,7 @@ class ScopeRefused(CodedProblem):
     code_of_all = "refused_scope"
 
 
-def check_scope(user: AbstractBaseUser, scope: str) -> None:
+def check_scope(user: User, scope: str) -> None:
     """Raises ``ScopeRefused`` where the scope exceeds what the user may."""
     role, needed = role_of(user), NEEDED[Scope(scope)]
     if role is None or role < needed:
@@ -50,7 +50,7 @@ def check_scope(user: AbstractBaseUser, scope: str) -> None:
         raise ScopeRefused("metrics tell of every source, and this account sees some of them")
 
 
-def scopes_for(user: AbstractBaseUser) -> list[Scope]:
+def scopes_for(user: User) -> list[Scope]:
     """Those that the user may have."""
     found = []
     for scope in Scope:
@@ -76,7 +76,7 @@ def may_read_metrics(row: ApiToken) -> bool:
 
 
 def make_token(
-    user: AbstractBaseUser, name: str, *, days: int | None = None, scope: str = Scope.READ
+    user: User, name: str, *, days: int | None = None, scope: str = Scope.READ
 ) -> tuple[str, ApiToken]:
     """A new token for this user, and its row; ``days``: how long it is good for.
 

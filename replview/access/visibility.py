@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from replview.access import rights
+from replview.access.rights import Visitor
 from replview.store.django_session import DjangoSession, nobodys, rows
 from replview.store.read.mask_rules import Rule, rules_of_rows
 from replview.store.read.visibility import Grants, Visibility, read_rules
@@ -23,27 +23,27 @@ def reading_session() -> DjangoSession:
     return DjangoSession(current_visibility())
 
 
-def visibility_for(user: Any) -> Visibility:
+def visibility_for(user: Visitor) -> Visibility:
     """What this user may see; nothing is read before it is asked."""
     return visibility_of(lambda: user)
 
 
-def visibility_of(user: Callable[[], Any]) -> Visibility:
+def visibility_of(user: Callable[[], Visitor]) -> Visibility:
     """The same of whoever that is once it is asked: the API knows only when the token is read."""
     return Visibility(rows, lambda: _grants_of(user()))
 
 
-def _grants_of(user: Any) -> Grants:
+def _grants_of(user: Visitor) -> Grants:
     sources, patterns = rights.visible_sources(user), rights.table_patterns(user)
     return Grants(sources, patterns, _rules_for(user))
 
 
-def _rules_for(user: Any) -> tuple[Rule, ...]:
+def _rules_for(user: Visitor) -> tuple[Rule, ...]:
     """The rules: those that came with the account, when they are asked for the first time."""
     read = getattr(user, "read_rules", None)
     if read is None:
         return read_rules(rows)
-    user.read_rules = None
+    setattr(user, "read_rules", None)  # noqa: B010 (an annotation of ``users_with_rights``)
     return rules_of_rows(read)
 
 

@@ -13,6 +13,7 @@ import datetime as dt
 import secrets
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db.models import Q
 from django.utils import timezone
 
@@ -41,7 +42,7 @@ def watch_name() -> str:
     return f"replview_watch_{secrets.token_hex(4)}"
 
 
-def begin_for(user: Any, source: Source) -> SourceDraft:
+def begin_for(user: User, source: Source) -> SourceDraft:
     """A draft of a slot on a source that is there: its address is not copied."""
     return SourceDraft.objects.create(
         user=user,
@@ -62,13 +63,13 @@ def source_for(draft: SourceDraft) -> Source:
     return Source(name=draft.answers.get("name", ""), **address)
 
 
-def find(user: Any, draft_id: int) -> SourceDraft | None:
+def find(user: User, draft_id: int) -> SourceDraft | None:
     """A draft of this user's that has not expired."""
     found = SourceDraft.objects.select_related("source", "slot__source")
     return found.filter(_lasting(), pk=draft_id, user=user).first()
 
 
-def unfinished(user: Any) -> list[SourceDraft]:
+def unfinished(user: User) -> list[SourceDraft]:
     """What the user began and did not end, the newest first."""
     states = [State.OPEN, State.FAILED, State.WAITING, State.RUNNING]
     return list(SourceDraft.objects.filter(_lasting(), user=user, state__in=states)

@@ -17,6 +17,7 @@ import orjson
 from channels.auth import get_user
 from channels.db import DatabaseSyncToAsync, database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.contrib.auth.models import User
 from django.urls import URLPattern, path
 
 from replview.access.page import OPERATOR, VIEWER, page
@@ -137,7 +138,7 @@ class WatchSocket(JSONSocket):
                     )
 
 
-def _seen_exports(user: Any, identifiers: list[int]) -> list[int]:
+def _seen_exports(user: User, identifiers: list[int]) -> list[int]:
     with only_of(lambda: visible_sources(user)):
         found = set(Export.objects.filter(pk__in=identifiers).values_list("pk", flat=True))
     return [one for one in identifiers if one in found]
@@ -341,7 +342,7 @@ async def note_opened(scope: dict[str, Any], slot: Slot) -> None:
     await _note_in_thread(user, address, slot)
 
 
-def _note(user: Any, address: str, slot: Slot) -> None:
+def _note(user: User, address: str, slot: Slot) -> None:
     if not is_new((Action.VIEWED_ROWS, user.pk, address, "live", slot.pk)):
         return
     with use_visit(Visit(lambda: user, via=Via.SOCKET, address=address, page=lambda: "live")):

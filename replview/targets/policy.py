@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
 
-from replview.access.rights import Role, may
+from replview.access.rights import Role, Visitor, may
 from replview.store import instance_settings
 from replview.text.problem import CodedProblem
 
@@ -149,7 +149,7 @@ def default_target(part: "Slice") -> str:
     return f"{encoded(part.source)}-{encoded(part.slot)}-{slice_digest(part)[:8]}"
 
 
-def may_choose_anywhere(user: object) -> bool:
+def may_choose_anywhere(user: Visitor) -> bool:
     """Whether somebody may write elsewhere than into the instance's folder: admins may."""
     return may(user, Role.ADMIN)
 

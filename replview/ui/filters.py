@@ -7,13 +7,13 @@ A page that has them passes ``saved_filters(request, "find")`` as ``saved`` and 
 
 from dataclasses import dataclass
 
-from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from replview.access.page import VIEWER, page
+from replview.access.rights import account_of
 from replview.store.models import SavedFilter
 from replview.store.read.transactions.transaction_filter import (
     NO_ORIGIN,
@@ -127,7 +127,7 @@ class Saved:
 def saved_filters(request: HttpRequest, page: str) -> Saved:
     """The signed-in person's filters of a page, and the one that is set now."""
     query = filter_query(request.GET)
-    found = SavedFilter.objects.filter(user=_user(request), page=page)[:_MOST]
+    found = SavedFilter.objects.filter(user=account_of(request), page=page)[:_MOST]
     choices = [
         SavedChoice(one.pk, one.name, f"{reverse(page)}?{one.query}", one.query == query)
         for one in found
@@ -153,11 +153,11 @@ def save(request: HttpRequest, page: str) -> HttpResponse:
         raise Http404(f"filters of {page[:40]!r} cannot be saved")
     query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
     name = Params(request.POST).text("name", 100)
-    mine = SavedFilter.objects.filter(user=_user(request), page=page)
+    mine = SavedFilter.objects.filter(user=account_of(request), page=page)
     room = mine.count() < _MOST or mine.filter(name=name).exists()
     if name and query and room:
         SavedFilter.objects.update_or_create(
-            user=_user(request), page=page, name=name, defaults={"query": query}
+            user=account_of(request), page=page, name=name, defaults={"query": query}
         )
     return redirect(f"{reverse(page)}?{query}")
 
@@ -166,14 +166,8 @@ def save(request: HttpRequest, page: str) -> HttpResponse:
 @require_POST
 def delete(request: HttpRequest, filter_id: int) -> HttpResponse:
     """Forget one of one's own filters; the page stays as it was."""
-    mine = get_object_or_404(SavedFilter, pk=filter_id, user=_user(request))
+    mine = get_object_or_404(SavedFilter, pk=filter_id, user=account_of(request))
     query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
     page = mine.page
     mine.delete()
     return redirect(f"{reverse(page)}?{query}")
-
-
-def _user(request: HttpRequest) -> User:
-    user = request.user
-    assert isinstance(user, User), "every page is for people who have signed in"
-    return user

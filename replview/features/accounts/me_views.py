@@ -21,7 +21,7 @@ from django.views.decorators.http import require_GET, require_POST
 from replview.access import accounts, session_policy
 from replview.access.accounts import AccountProblem
 from replview.access.page import SIGNED_IN, VIEWER, page
-from replview.access.rights import role_of, table_patterns, visible_sources
+from replview.access.rights import account_of, role_of, table_patterns, visible_sources
 from replview.access.tokens import ScopeRefused, make_token, scopes_for
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
@@ -121,7 +121,7 @@ def me(request: HttpRequest) -> HttpResponse:
 @require_POST
 def password(request: HttpRequest) -> HttpResponse:
     """A new password; every other session is signed out."""
-    user: Any = request.user
+    user = account_of(request)
     until = locked_until(request, user.get_username())
     # A try counts as one at the login does: a session that was taken guesses no more often.
     if until is None and not _is_present(request, request.POST.get("old", "")):
@@ -145,7 +145,7 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 def _is_present(request: HttpRequest, typed: str) -> bool:
-    user: Any = request.user
+    user = account_of(request)
     return authenticate(request, username=user.get_username(), password=typed) is not None
 
 
@@ -153,7 +153,7 @@ def _is_present(request: HttpRequest, typed: str) -> bool:
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End every session, this one too."""
-    accounts.sign_out(request.user)
+    accounts.sign_out(account_of(request))
     # It is gone with the rest: nothing of it is to be saved.
     request.session.flush()
     return redirect("login")
@@ -164,7 +164,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @require_POST
 def new_token(request: HttpRequest) -> HttpResponse:
     """A token, shown in the answer, once."""
-    user: Any = request.user
+    user = account_of(request)
     sent = Params(request.POST)
     name = sent.text("name", 100)
     days, scope = sent.text("days"), request.POST.get("scope", "")
@@ -198,7 +198,7 @@ def new_token(request: HttpRequest) -> HttpResponse:
 @require_POST
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     """Good for nothing, at once."""
-    user: Any = request.user
+    user = account_of(request)
     row = get_object_or_404(user.api_tokens, pk=token_id, revoked_at=None)
     row.revoked_at = timezone.now()
     row.save(update_fields=["revoked_at"])
@@ -213,7 +213,7 @@ def _show(
     made: ApiToken | None = None,
     token: str = "",
 ) -> HttpResponse:
-    user: Any = request.user
+    user = account_of(request)
     role = role_of(user)
     seen = visible_sources(user)
     page = {

@@ -5,7 +5,7 @@ from typing import Any
 from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model, login
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -100,7 +100,7 @@ def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
 def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
     """Forget its failed logins."""
 
-    def forget(user: Any) -> None:
+    def forget(user: User) -> None:
         AccessAttempt.objects.filter(username=user.get_username()).delete()
         note("changed_settings", subject=f"account {user}", details={"act": "unlocked"})
 
@@ -112,7 +112,7 @@ def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
 def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpResponse:
     """Make one of its tokens good for nothing."""
 
-    def revoke(user: Any) -> None:
+    def revoke(user: User) -> None:
         found = ApiToken.objects.filter(pk=token_id, user=user, revoked_at=None)
         row = found.first()
         if row is None:
@@ -171,7 +171,7 @@ def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
 
 
 def _show(
-    request: HttpRequest, user: Any, *, problem: AccountProblem | None = None
+    request: HttpRequest, user: User, *, problem: AccountProblem | None = None
 ) -> HttpResponse:
     role = role_of(user) if user.is_active else None
     groups = list(user.groups.values_list("name", flat=True))
@@ -195,7 +195,7 @@ def _show(
     return render(request, "accounts/account.html", page, status=422 if problem else 200)
 
 
-def _find(user_id: int) -> Any:
+def _find(user_id: int) -> User:
     return get_object_or_404(get_user_model(), pk=user_id)
 
 
@@ -212,7 +212,7 @@ def _rows() -> list[dict[str, Any]]:
     return [{"user": user, "role": _role_words(user)} for user in found]
 
 
-def _role_words(user: Any) -> str:
+def _role_words(user: User) -> str:
     role = role_of(user) if user.is_active else None
     return role.word if role else ""
 

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from replview.access.rights import account_of
 from replview.catalog.problems import SourceProblem
 from replview.jobs import drafts
 from replview.store.dsn import place_of
@@ -140,7 +141,7 @@ def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResp
     def decorate(view: View) -> Callable[[HttpRequest, int], HttpResponse]:
         @wraps(view)
         def seen(request: HttpRequest, draft_id: int) -> HttpResponse:
-            draft = drafts.find(request.user, draft_id)
+            draft = drafts.find(account_of(request), draft_id)
             if draft is None:
                 return gone()
             if draft.state not in drafts.CHANGEABLE:

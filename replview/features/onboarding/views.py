@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from replview.access.guard import require
 from replview.access.page import ADMIN, OF_SOURCE, OPERATOR, page
-from replview.access.rights import Role
+from replview.access.rights import Role, account_of
 from replview.catalog.connections import Connection, reading
 from replview.catalog.doctor_checks import problem
 from replview.catalog.server import read_server_facts
@@ -67,7 +67,7 @@ Kind, State = SourceDraft.Kind, SourceDraft.State
 def start(request: HttpRequest) -> HttpResponse:
     """Three ways to begin, and what was begun before."""
     begun = [(draft, steps.KINDS[Kind(draft.kind)], _goes_on(draft))
-             for draft in drafts.unfinished(request.user)]  # fmt: skip
+             for draft in drafts.unfinished(account_of(request))]  # fmt: skip
     notice = next((word for word in ("expired", "left", "remains") if word in request.GET), "")
     page = {"begun": begun, "notice": notice, "may_add": True}
     return render(request, "onboarding/start.html", page)
@@ -85,8 +85,7 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
         raise Http404(f"there is no way to begin that is called {kind!r}")
     if name := request.GET.get("source", ""):
         return _begin_for(request, kind, name)
-    assert request.user.is_authenticated  # the page has a role
-    draft = SourceDraft(user=request.user, kind=kind)
+    draft = SourceDraft(user=account_of(request), kind=kind)
     if request.method == "POST":
         form = read_form(request.POST)
         if _connect(form, draft):
@@ -101,7 +100,7 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
     """The address again; what depends on it is asked for anew where it changes."""
-    draft = drafts.find(request.user, draft_id)
+    draft = drafts.find(account_of(request), draft_id)
     if draft is None or draft.source_id is not None:
         return gone()
     if draft.state not in drafts.CHANGEABLE:
@@ -162,7 +161,7 @@ def _begin_for(request: HttpRequest, kind: str, name: str) -> HttpResponse:
     if request.method != "POST":
         page = {**page_of(kind, "connection"), "source": source}
         return render(request, "onboarding/known.html", page)
-    draft = drafts.begin_for(request.user, source)
+    draft = drafts.begin_for(account_of(request), source)
     return redirect("draft-check", draft.pk)
 
 
@@ -177,7 +176,7 @@ def _goes_on(draft: SourceDraft) -> str:
 @require_GET
 def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
     """What is being carried out, step by step; then the live page, or what went wrong."""
-    draft = drafts.find(request.user, draft_id)
+    draft = drafts.find(account_of(request), draft_id)
     if draft is None:
         return gone()
     htmx = request.headers.get("HX-Request") == "true"
@@ -193,7 +192,7 @@ def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
 @require_POST
 def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
     """Forget it; what is being carried out is taken back, a watch ends."""
-    draft = drafts.find(request.user, draft_id)
+    draft = drafts.find(account_of(request), draft_id)
     if draft is None or drafts.drop(draft):
         # What could not be taken back was told with its statements.
         remains = draft is not None and bool(draft.undo)

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from ninja import Field, Router, Schema
@@ -152,7 +153,7 @@ class RemoveAsked(Asked):
 router = Router(tags=["managing"])
 
 
-def acting(request: HttpRequest) -> Any | None:
+def acting(request: HttpRequest) -> User | None:
     """A browser's session that shows its CSRF token: a page elsewhere cannot have it act."""
     if not request.user.is_authenticated:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.core.management.base import CommandError
 
 from replview.access import accounts
@@ -133,7 +133,7 @@ def _read_password(options: dict[str, Any]) -> str:
     return password
 
 
-def _find(name: str) -> Any:
+def _find(name: str) -> User:
     user = get_user_model()._default_manager.filter(username=name).first()
     if user is None:
         raise CommandError(f"there is no account {name}; see 'replview account list'")
@@ -153,7 +153,7 @@ def _holder(options: dict[str, Any], *, make: bool) -> Any:
     return group
 
 
-def _facts(user: Any) -> dict[str, str]:
+def _facts(user: User) -> dict[str, str]:
     role = role_of(user)
     last = user.last_login
     return {

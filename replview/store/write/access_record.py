@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import orjson
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 
 from replview.store.models import AccessRecord
@@ -89,7 +91,7 @@ def current_visit() -> Visit | None:
 def note(
     action: str,
     *,
-    user: Any = None,
+    user: AbstractBaseUser | AnonymousUser | str | None = None,
     subject: str = "",
     source_id: int | None = None,
     relation_id: int | None = None,
@@ -251,7 +253,7 @@ def command_user() -> str:
         return "unknown"
 
 
-def _names(user: Any) -> tuple[int | None, str]:
+def _names(user: AbstractBaseUser | AnonymousUser | str | None) -> tuple[int | None, str]:
     if user is None or isinstance(user, str):
         return None, user or ""
     return user.pk, user.get_username()

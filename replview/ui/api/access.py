@@ -6,7 +6,7 @@ scope allows is judged with the table of roles, by ``replview.access.guard``.
 
 from typing import Any
 
-from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
@@ -46,7 +46,7 @@ def token_of(request: HttpRequest) -> ApiToken | None:
     return row
 
 
-def _user_of(request: HttpRequest) -> Any:
+def _user_of(request: HttpRequest) -> User | AnonymousUser:
     row = token_of(request)
     return AnonymousUser() if row is None else row.user
 
@@ -54,13 +54,13 @@ def _user_of(request: HttpRequest) -> Any:
 class Token(HttpBearer):
     """``Authorization: Bearer rv_…``; see ``replview token create``."""
 
-    def authenticate(self, request: HttpRequest, token: str) -> Any | None:
+    def authenticate(self, request: HttpRequest, token: str) -> User | None:
         """The token's user, or None."""
         row = token_of(request)
         return None if row is None else row.user
 
 
-def signed_in(request: HttpRequest) -> Any | None:
+def signed_in(request: HttpRequest) -> User | None:
     """A browser's session: every call here reads, so no forged request can do harm."""
     return request.user if request.user.is_authenticated else None
 
