@@ -212,7 +212,7 @@ class RowReader:
         )
 
 
-def _column(name: Any, type_name: Any, type_oid: Any) -> SentColumn:
+def _column(name: object, type_name: object, type_oid: object) -> SentColumn:
     if not isinstance(name, str) or not isinstance(type_name, str | None):
         raise refused("names of columns and types as text")
     oid = 0 if type_oid is None else _number(type_oid)
@@ -310,7 +310,7 @@ def refused(expected: str) -> ProtocolError:
     return ProtocolError(KIND, None, expected)
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     if isinstance(value, str) and len(value) <= 20 and value.isascii():
         digits = value.removeprefix("-")
         if digits.isdigit():

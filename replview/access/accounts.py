@@ -128,7 +128,7 @@ def sessions_of(user: User) -> list[Session]:
 
 @transaction.atomic
 def give_grant(
-    holder: Any, source: Source | None, tables: Sequence[str] = (), *, by: str = ""
+    holder: object, source: Source | None, tables: Sequence[str] = (), *, by: str = ""
 ) -> Grant:
     """Let an account, or a group, see the source (None: every one) and these tables of it.
 

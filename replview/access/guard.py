@@ -43,7 +43,7 @@ def require(request: HttpRequest, role: Role, source: Source | int | None = None
         raise NeedsRole(role if has is not None else None)
 
 
-def forbidden(request: HttpRequest, exception: Any = None) -> HttpResponse:
+def forbidden(request: HttpRequest, exception: object = None) -> HttpResponse:
     """The answer to a refusal: which role it needs, which one has, and who can give it."""
     role = getattr(exception, "role", None)
     why = getattr(exception, "why", "")
@@ -79,7 +79,7 @@ class AllowedMiddleware(MiddlewareMixin):
     """Refuses by what ``@page`` says of the view."""
 
     def process_view(
-        self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]
+        self, request: HttpRequest, view: object, args: object, kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """None: go on."""
         match = request.resolver_match

@@ -163,5 +163,5 @@ def _note(what: str, rule: MaskRule, user: Visitor) -> None:
     )
 
 
-def _loaded(value: Any) -> Any:
+def _loaded(value: object) -> Any:
     return orjson.loads(value) if isinstance(value, str) else value

@@ -109,7 +109,7 @@ def page(
     return mark
 
 
-def page_of(view: Any, method: str = "GET") -> Page | None:
+def page_of(view: object, method: str = "GET") -> Page | None:
     """What ``@page`` says of a view; None: it has none, so that nobody may open it."""
     facts = getattr(view, "replview_page", None)
     # The API answers several methods at one address, each by a function of its own.

@@ -183,7 +183,7 @@ def _conflicts(facts: Mapping[str, Any]) -> str:
     return ", ".join(words) or "none"
 
 
-def _moment(value: Any) -> datetime | None:
+def _moment(value: object) -> datetime | None:
     try:
         return parse_datetime(value) if isinstance(value, str) else None
     except ValueError:

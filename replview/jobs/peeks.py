@@ -92,7 +92,7 @@ def _storable(result: dict[str, Any]) -> dict[str, Any]:
     return cleaned
 
 
-def _without_nul(value: Any) -> Any:
+def _without_nul(value: object) -> Any:
     if isinstance(value, str):
         return value.replace("\0", "�")
     if isinstance(value, dict):

@@ -100,7 +100,7 @@ class LiveFilter:
         return self.ops == OPERATIONS and not self.tables
 
 
-def _names(words: Any) -> frozenset[str]:
+def _names(words: object) -> frozenset[str]:
     parts = words.split(",") if isinstance(words, str) else words or ()
     if not isinstance(parts, list | tuple):
         return frozenset()

@@ -364,7 +364,7 @@ async def keep_watched(slot_id: int, user_id: int | None) -> None:
         await asyncio.sleep(SAW_SECONDS)
 
 
-def _socket(route: str, consumer: Any) -> URLPattern:
+def _socket(route: str, consumer: object) -> URLPattern:
     return path(route, guarded(consumer))  # type: ignore[arg-type]
 
 

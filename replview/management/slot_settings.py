@@ -66,7 +66,7 @@ def budget_request(options: dict[str, Any]) -> dict[str, Any]:
     return asked
 
 
-def add_set(actions: Any) -> ArgumentParser:
+def add_set(actions: object) -> ArgumentParser:
     """The action and its options."""
     about = "change its WAL budget, what comes first there, its heartbeat, what it keeps"
     parser = add_slot_action(actions, "set", about)
@@ -182,7 +182,7 @@ def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
     return keeping
 
 
-def add_interface(actions: Any) -> ArgumentParser:
+def add_interface(actions: object) -> ArgumentParser:
     """The action and its options."""
     about = "read it through a replication connection, or through SQL functions"
     parser = add_slot_action(actions, "interface", about)

@@ -163,7 +163,7 @@ def parse_array(text: str) -> list[str | None] | None:
     ]
 
 
-def pg_text(value: Any, kind: pa.DataType) -> str | None:
+def pg_text(value: object, kind: pa.DataType) -> str | None:
     """A value as ``to_pylist()`` gives it, in the server's text; None stays."""
     if value is None or isinstance(value, str):
         return value
@@ -184,7 +184,7 @@ def pg_text(value: Any, kind: pa.DataType) -> str | None:
     return str(value)
 
 
-def _element(value: Any, kind: pa.DataType) -> str:
+def _element(value: object, kind: pa.DataType) -> str:
     text = pg_text(value, kind)
     if text is None:
         return "NULL"

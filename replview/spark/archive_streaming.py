@@ -13,7 +13,7 @@ them, and moves its mark.
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -88,7 +88,7 @@ class _Increments:
     """Writes each batch: of the frame nothing is read, its offsets tell which slices it is."""
 
     def __init__(
-        self, target: Target, slot: str, dsn: str | None, checkpoint: str, spark: Any
+        self, target: Target, slot: str, dsn: str | None, checkpoint: str, spark: object
     ) -> None:
         self._target, self._slot, self._dsn = target, slot, dsn
         self._checkpoint = checkpoint

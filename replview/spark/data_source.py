@@ -231,7 +231,7 @@ def _by_lsn(part: Slice, each: Filter, value: int) -> Slice:
     )
 
 
-def _by_time(part: Slice, each: Filter, value: Any) -> Slice:
+def _by_time(part: Slice, each: Filter, value: object) -> Slice:
     if not isinstance(value, dt.datetime) or value.tzinfo is None:
         return part
     since, until = part.since, part.until

@@ -155,7 +155,7 @@ def _lacking() -> SparkProblem:
     )
 
 
-def by_connect(session: Any) -> bool:
+def by_connect(session: object) -> bool:
     """Whether it is one of Spark Connect: it knows queries alone, no RDDs and no JVM."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 

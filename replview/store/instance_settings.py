@@ -24,7 +24,7 @@ _WRITE = """
 _FORGET = "DELETE FROM setting WHERE name = %s"
 
 
-def read(name: str, default: Any) -> Any:
+def read(name: str, default: object) -> Any:
     """What was chosen, or the default."""
     with connection.cursor() as cursor:
         found = cursor.execute(_READ, [name]).fetchone()

@@ -135,7 +135,7 @@ def detail_of(detail: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     ]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):

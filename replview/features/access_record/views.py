@@ -233,7 +233,7 @@ class AccessPage:
         return [("CSV", self.wanted.file_url("csv")), ("JSON lines", self.wanted.file_url("jsonl"))]
 
 
-def _fact(name: str, value: Any) -> str:
+def _fact(name: str, value: object) -> str:
     word = name.replace("_", " ")
     if value is None or value == [] or value == "" or value is False:
         return ""
@@ -274,7 +274,7 @@ def csv_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
     yield _taken(buffer)
 
 
-def _safe(value: Any) -> Any:
+def _safe(value: object) -> Any:
     if value is None:
         return ""
     return f"'{value}" if isinstance(value, str) and value.startswith(_RISKY) else value

@@ -358,7 +358,7 @@ def _flat(context: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield key[:80], _short(value)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = "null" if value is None else str(value)
     return text if len(text) <= 120 else f"{text[:119]}…"
 

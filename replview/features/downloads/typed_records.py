@@ -148,7 +148,7 @@ def _encoded(name: str) -> str:
     return quote(name, safe="").replace(".", "%2E")
 
 
-def _spool_line(spool: IO[bytes], value: Any) -> None:
+def _spool_line(spool: IO[bytes], value: object) -> None:
     spool.write(orjson.dumps(value) + b"\n")
 
 

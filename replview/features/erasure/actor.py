@@ -113,7 +113,7 @@ def _incarnations(slot: Slot) -> list[int]:
     return list(SlotIncarnation.objects.filter(slot=slot).values_list("pk", flat=True))
 
 
-def renamed(value: Any, name: str, new: str) -> Any:
+def renamed(value: object, name: str, new: str) -> Any:
     """A document without the name, wherever it is a text or a part of one."""
     if isinstance(value, str):
         return value.replace(name, new)

@@ -216,7 +216,7 @@ def _names(schema: pa.Schema) -> dict[str, str]:
     return {file: source for source, file in file_columns(schema).items()}
 
 
-def _cell(value: Any) -> str | None:
+def _cell(value: object) -> str | None:
     if value is None:
         return None
     text = value.hex() if isinstance(value, bytes) else str(value)

@@ -144,7 +144,7 @@ def _bounded(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**result, "rows": rows}
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> Any:
     """Lists and maps as text; long text cut."""
     if isinstance(value, list | dict):
         value = orjson.dumps(value).decode()

@@ -198,7 +198,7 @@ def cells_of(
     return [_linked(columns, *both, slot, table, key) for both in zip(rows, found, strict=True)]
 
 
-def text_of(value: Any) -> str | None:
+def text_of(value: object) -> str | None:
     """A value as text, cut where it is long."""
     if value is None:
         return None
@@ -214,7 +214,7 @@ def _are_numbers(values: Sequence[Any]) -> bool:
     return bool(there) and all(type(value) in (int, float) for value in there)
 
 
-def _cell(value: Any, number: bool) -> Cell:
+def _cell(value: object, number: bool) -> Cell:
     text = text_of(value)
     return Cell("null", unknown=True, number=number) if text is None else Cell(text, number=number)
 
@@ -262,5 +262,5 @@ def _linked(
     ]
 
 
-def _is_plain(part: Any) -> bool:
+def _is_plain(part: object) -> bool:
     return isinstance(part, str) and not _TIME.match(part) and len(part) <= _LONGEST

@@ -130,7 +130,7 @@ def _heartbeat(form: OptionForm) -> int | None:
     return seconds
 
 
-def _choice(option: Option, asked: Any) -> str:
+def _choice(option: Option, asked: object) -> str:
     """What was asked for, where it can be had; else what is usual."""
     text = {True: "yes", False: "no"}.get(asked, asked) if isinstance(asked, bool) else asked
     known = [value for value, _, _ in option.choices]

@@ -112,7 +112,7 @@ class Found:
         return f"The look ended at its bound of {bound}{place}: what comes after was not looked at."
 
 
-def moment(value: Any) -> datetime | None:
+def moment(value: object) -> datetime | None:
     """A time as the result spells it."""
     if not isinstance(value, str):
         return None
@@ -224,7 +224,7 @@ def _row(change: Mapping[str, Any], number: int) -> ChangeRow:
     )
 
 
-def _image(value: Any) -> dict[str, Any] | None:
+def _image(value: object) -> dict[str, Any] | None:
     return dict(value) if isinstance(value, Mapping) else None
 
 

@@ -134,14 +134,14 @@ def obvious_state(version: Version | None, values: Mapping[str, Any]) -> str:
     return ""
 
 
-def short(value: Any) -> Cell:
+def short(value: object) -> Cell:
     """A value as a line has room for it."""
     if isinstance(value, str) and len(value) > _VALUE:
         return Cell(f"{value[:_VALUE]}…", length=len(value))
     return cell(value, "new")
 
 
-def differs(one: Any, other: Any) -> bool | None:
+def differs(one: object, other: object) -> bool | None:
     """Whether two values differ; None: unknown."""
     same = same_value(one, other)
     return None if same is None else not same

@@ -206,7 +206,7 @@ def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str
     return columns
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """In JSON's types: moments as text; names as reported, without what JSONB refuses."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}

@@ -234,7 +234,7 @@ def _row(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def add_actions(actions: Any) -> list[ArgumentParser]:
+def add_actions(actions: object) -> list[ArgumentParser]:
     """The actions and their options."""
     parsers = {}
     for name, text in (

@@ -41,7 +41,7 @@ _WORDS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held
 Wanted = dict[str, Any] | None
 
 
-def take_alerts(value: Any) -> dict[str, Wanted]:
+def take_alerts(value: object) -> dict[str, Wanted]:
     """The table ``alerts`` of a slot. Raises ``ValueError`` with what is allowed."""
     if not isinstance(value, Mapping):
         raise ValueError('it must be a table such as { lag_look = "5min", inactive = false }')
@@ -58,7 +58,7 @@ def take_alerts(value: Any) -> dict[str, Wanted]:
     return found
 
 
-def _take_rule(kind: Kind, given: Any) -> Wanted:
+def _take_rule(kind: Kind, given: object) -> Wanted:
     if given == INHERIT:
         return None
     if isinstance(given, bool):
@@ -78,7 +78,7 @@ def _take_rule(kind: Kind, given: Any) -> Wanted:
     return found
 
 
-def _take_field(kind: Kind, key: str, value: Any) -> Any:
+def _take_field(kind: Kind, key: str, value: object) -> Any:
     if key == "on":
         if not isinstance(value, bool):
             raise ValueError("on is true or false")

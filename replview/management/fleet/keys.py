@@ -17,38 +17,38 @@ from replview.store.retention.policy import check as check_keeping
 Take = Callable[[Any], Any]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError("it must be a text in quotes")
     return value.strip()
 
 
-def _yes_or_no(value: Any) -> bool:
+def _yes_or_no(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("it must be true or false")
     return value
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
         raise ValueError('it must be a list of texts, such as ["public.orders"]')
     return tuple(dict.fromkeys(value))
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _names(value: object) -> tuple[str, ...]:
     if not (found := _texts(value)):
         raise ValueError("it must name at least one; leave the key out otherwise")
     return found
 
 
-def _patterns(value: Any) -> tuple[str, ...]:
+def _patterns(value: object) -> tuple[str, ...]:
     for one in (found := _names(value)):
         if not all(one.split(".")):
             raise ValueError(f"{one!r} is no table: write schema.table, where * is anything")
     return found
 
 
-def _dotted(value: Any) -> tuple[str, ...]:
+def _dotted(value: object) -> tuple[str, ...]:
     for one in (found := _patterns(value)):
         if "." not in one and one != "*":
             raise ValueError(f"{one!r} is no table: write schema.table, as in public.*")
@@ -58,11 +58,11 @@ def _dotted(value: Any) -> tuple[str, ...]:
         raise ValueError(str(problem)) from None
 
 
-def _except(value: Any) -> tuple[str, ...]:
+def _except(value: object) -> tuple[str, ...]:
     return _patterns(value) if value else ()
 
 
-def _columns(value: Any) -> tuple[str, ...]:
+def _columns(value: object) -> tuple[str, ...]:
     for one in (found := _texts(value)):
         if len(parts := one.split(".")) < 2 or not all(parts):
             raise ValueError(
@@ -72,7 +72,7 @@ def _columns(value: Any) -> tuple[str, ...]:
 
 
 def _one_of(*allowed: str) -> Take:
-    def take(value: Any) -> str:
+    def take(value: object) -> str:
         if value not in allowed:
             raise ValueError(f"it must be one of {', '.join(allowed)}")
         return str(value)
@@ -80,13 +80,13 @@ def _one_of(*allowed: str) -> Take:
     return take
 
 
-def _budget(value: Any) -> int | None:
+def _budget(value: object) -> int | None:
     if not isinstance(value, str):
         raise ValueError('it must be a text such as "10GB"')
     return parse_budget(value)
 
 
-def _heartbeat(value: Any) -> int | None:
+def _heartbeat(value: object) -> int | None:
     least, most = HEARTBEAT_BOUNDS
     if value is False or value == "none":
         return None
@@ -95,7 +95,7 @@ def _heartbeat(value: Any) -> int | None:
     return value
 
 
-def _options(value: Any) -> dict[str, str]:
+def _options(value: object) -> dict[str, str]:
     allowed = "; ".join(f"{key} = {' or '.join(words)}" for key, words in PLUGIN_OPTIONS.items())
     if not isinstance(value, Mapping):
         raise ValueError(f'it must be a table such as {{ streaming = "parallel" }}: {allowed}')
@@ -110,13 +110,13 @@ def _options(value: Any) -> dict[str, str]:
     return found
 
 
-def _slot_name(value: Any) -> str:
+def _slot_name(value: object) -> str:
     if fault := slot_name_fault(found := _text(value)):
         raise ValueError(fault)
     return found
 
 
-def _password(value: Any) -> str:
+def _password(value: object) -> str:
     """``{ env = "NAME" }`` or ``{ file = "/path" }``, as ``Source.password_ref``."""
     hint = 'write { env = "NAME" } or { file = "/run/secrets/name" }: no secret stands in the file'
     if not isinstance(value, Mapping) or len(value) != 1:
@@ -131,7 +131,7 @@ def _password(value: Any) -> str:
     return f"{kind}:{place}"
 
 
-def _keep_for(value: Any) -> int | None:
+def _keep_for(value: object) -> int | None:
     """Days; as ``Slot.keep_for_days``."""
     if value in ("none", False):
         return None
@@ -142,7 +142,7 @@ def _keep_for(value: Any) -> int | None:
     return int(found[1])
 
 
-def _keep_at_most(value: Any) -> int | None:
+def _keep_at_most(value: object) -> int | None:
     """Bytes; as ``Slot.keep_at_most_bytes``."""
     if value in ("none", False):
         return None

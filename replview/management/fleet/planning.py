@@ -115,7 +115,7 @@ def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
     return item
 
 
-def _give(holder: Any, source_name: str, tables: list[str]) -> None:
+def _give(holder: object, source_name: str, tables: list[str]) -> None:
     source = Source.objects.get(name=source_name) if source_name else None
     give_grant(holder, source, tables, by=BY)
 

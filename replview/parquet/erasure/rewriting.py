@@ -146,7 +146,7 @@ def _renamed(group: pa.Table, column: str, wanted: FileErasure) -> tuple[pa.Tabl
     return _set(group, column, pc.if_else(hit, alias, values)), int(done)
 
 
-def _set(group: pa.Table, name: str, values: Any) -> pa.Table:
+def _set(group: pa.Table, name: str, values: object) -> pa.Table:
     place = group.schema.get_field_index(name)
     return group.set_column(place, group.schema.field(place), values)
 

@@ -197,7 +197,7 @@ def _cell(column: Column, kind: Texts) -> sql.Composed:
     )
 
 
-def _missing_of(places: Any, rows: int) -> Any:
+def _missing_of(places: object, rows: int) -> Any:
     """Bits as the numbers of columns, each with a comma."""
     if places is None:
         return pa.nulls(rows, pa.string())

@@ -133,7 +133,7 @@ def shown_rows(result: Result, limit: int) -> tuple[list[str], list[list[Any]], 
     return list(result.frame.columns), rows, len(found) > limit
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """As JSON can have it, nothing rounded: numbers beyond JavaScript's as text, too."""
     if isinstance(value, dt.datetime):
         return value.isoformat(" ")
@@ -150,7 +150,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "∅"
     text = value if isinstance(value, str) else (

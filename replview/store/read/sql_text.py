@@ -4,7 +4,6 @@ Pure: nothing is executed here. The statements are for people to copy.
 """
 
 import re
-from typing import Any
 
 #: Key words that cannot stand as a name without quotes (all that are not "unreserved").
 #: Source: PostgreSQL 18, pg_get_keywords().
@@ -82,7 +81,7 @@ def base_type(type_name: str | None) -> str:
     return re.sub(r"\s*\([^)]*\)", "", type_name or "")
 
 
-def literal(value: Any, type_name: str | None = None) -> str:
+def literal(value: object, type_name: str | None = None) -> str:
     """A value as the server wrote it, as a constant of its column's type.
 
     Numbers and booleans stand bare; everything else is a string that takes the column's type where
@@ -100,7 +99,7 @@ def literal(value: Any, type_name: str | None = None) -> str:
     return string(text).lstrip()
 
 
-def equals(name: str, value: Any, type_name: str | None, *, key: bool = False) -> str:
+def equals(name: str, value: object, type_name: str | None, *, key: bool = False) -> str:
     """A condition that a column has this value; a ``key`` column has an index, so it has ``=``."""
     column = identifier(name)
     if value is None:

@@ -54,7 +54,7 @@ class ColumnLine:
         return sizes[0] > _BESIDE[0] or sizes[1] > _BESIDE[1]
 
 
-def cell(value: Any, side: str, *, derived: bool = False, json: bool = False) -> Cell:
+def cell(value: object, side: str, *, derived: bool = False, json: bool = False) -> Cell:
     """A value of ``old`` or ``new``: the server's text, NULL, or a marked form in words.
 
     ``json`` asks for a JSON document by line.

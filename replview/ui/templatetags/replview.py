@@ -102,7 +102,7 @@ def chip(word: str, kind: str = "fact") -> SafeString:
 
 
 @register.simple_tag
-def copy(value: Any, name: str = "", plain: bool = False, cut: bool = False) -> SafeString:
+def copy(value: object, name: str = "", plain: bool = False, cut: bool = False) -> SafeString:
     """A value that copies on click; ``cut`` shows its end where the place is short."""
     return copy_html(value, name, plain=plain, cut=cut)
 
@@ -224,7 +224,7 @@ def remedy(text: str) -> Remedy:
 
 
 @register.filter
-def option(value: Any) -> str:
+def option(value: object) -> str:
     """An option of pgoutput as START_REPLICATION spells it: ``on``, ``off``, ``4``."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
@@ -258,7 +258,7 @@ def slot_page(slot: Slot) -> str:
 # (``needs``).
 
 
-def lacking(context: Any, name: str, method: str) -> Role | None:
+def lacking(context: object, name: str, method: str) -> Role | None:
     """The role that the address asks for and this account has not; None: it may."""
     page = page_named(name, method)
     if page is None:

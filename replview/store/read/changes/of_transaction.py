@@ -259,7 +259,7 @@ def _change_rows(session: ReadSession, sql: str, parameters: dict[str, Any]) -> 
     return found
 
 
-def _json(text: Any) -> Any:
+def _json(text: object) -> Any:
     return orjson.loads(text) if isinstance(text, str) else text
 
 

@@ -212,7 +212,7 @@ def _taken(buffer: io.StringIO) -> bytes:
     return text.encode()
 
 
-def _cell(value: Any) -> str | int:
+def _cell(value: object) -> str | int:
     if value is None:
         return ""
     if isinstance(value, bool):

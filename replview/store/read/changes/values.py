@@ -30,7 +30,7 @@ def cut_sql(image: str, *, look_into: int, characters: int, head: int) -> str:
         ELSE e.value END) FROM jsonb_each({image}) e) END"""  # noqa: S608 (of constants)
 
 
-def mark_of(value: Any) -> str:
+def mark_of(value: object) -> str:
     """Why a value cannot be written as text; empty where it can."""
     if not isinstance(value, Mapping) or "$cut" in value:
         return ""
@@ -45,7 +45,7 @@ def erased_words(value: Mapping[str, Any]) -> str:
     return f"erased on {day}" if day else "erased"
 
 
-def same_value(before: Any, after: Any) -> bool | None:
+def same_value(before: object, after: object) -> bool | None:
     """Whether two stored values are one; None where that cannot be told."""
     marked = [value for value in (before, after) if isinstance(value, Mapping)]
     if not marked:
@@ -63,7 +63,7 @@ def same_value(before: Any, after: Any) -> bool | None:
     return bool(before == after)
 
 
-def _digest(value: Any) -> tuple[int, str] | None:
+def _digest(value: object) -> tuple[int, str] | None:
     """Length and MD5 of a value, cut or whole."""
     if isinstance(value, str):
         return len(value), hashlib.md5(value.encode(), usedforsecurity=False).hexdigest()

@@ -142,7 +142,7 @@ def read_time(text: str, now: dt.datetime | None = None) -> dt.datetime | None:
         return None
 
 
-def _clean(word: Any) -> str:
+def _clean(word: object) -> str:
     """A word as text; a list is taken as its members with commas."""
     if isinstance(word, list | tuple | set | frozenset):
         word = ",".join(str(part) for part in word)
@@ -161,7 +161,7 @@ def _lsn(text: str) -> LSN | None:
         return None
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value) if value else ""
