@@ -41,7 +41,7 @@ def _refuse_constant(word: str) -> NoReturn:
 _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_refuse_constant)
 
 
-def read_object(text: str) -> dict[str, Any]:
+def read_object(text: str) -> dict[str, object]:
     """The object that is all of ``text``; numbers come as ``str``, as strings do.
 
     Raises ``ProtocolError`` if it is none.

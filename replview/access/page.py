@@ -74,7 +74,7 @@ class Page:
         """What it asks of whoever comes with this method."""
         return self.role if self.change is None or method in SAFE_METHODS else self.change
 
-    def check_words(self, words: Mapping[str, Any]) -> None:
+    def check_words(self, words: Mapping[str, object]) -> None:
         """Raise ``Http404`` for what is not visible, and for a word that the page does not name."""
         for word, value in words.items():
             if word not in self.of:
@@ -132,7 +132,7 @@ def navigation() -> Iterator[tuple[str, Nav]]:
 
 
 @lru_cache(1)
-def _views() -> dict[str, Any]:
+def _views() -> dict[str, object]:
     """The views of all addresses, by full name."""
     return dict(_walk(get_resolver().url_patterns, ""))
 

@@ -45,7 +45,7 @@ _MAX_NAME = 150
 _discovered: dict[str, tuple[float, dict[str, Any]]] = {}
 
 
-def discovered() -> dict[str, Any]:
+def discovered() -> dict[str, object]:
     """What the provider tells of itself, asked once an hour; raises ``RequestException``."""
     issuer = settings.OIDC_ISSUER
     until, found = _discovered.get(issuer, (0.0, {}))
@@ -92,7 +92,7 @@ class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
             return None
         return super().authenticate(request, **kwargs)
 
-    def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
+    def verify_token(self, token: str, **kwargs: Any) -> dict[str, object]:
         """The token's claims: signed, for us, from the provider."""
         try:
             claims: dict[str, Any] = super().verify_token(token, **kwargs)

@@ -65,7 +65,7 @@ def shown_words(row: Export) -> dict[str, str]:
     return {name: text for name, text in row.words.items() if name not in hidden}
 
 
-def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, Any]:
+def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, object]:
     """The same of its slice, or of the one that its manifest tells."""
     if not withholds_text(row) or not part.get("narrowed"):
         return part

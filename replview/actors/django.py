@@ -140,7 +140,9 @@ def user_name(request: Any) -> str | None:
     return user.get_username() if user is not None and user.is_authenticated else None
 
 
-def request_document(request: Any, of_request: Callable[[Any], Any] = user_name) -> dict[str, Any]:
+def request_document(
+    request: Any, of_request: Callable[[Any], Any] = user_name
+) -> dict[str, object]:
     """The message of a request: the actor if there is one, method, path and request id."""
     document: dict[str, Any] = {"method": request.method, "path": request.path}
     if request_id := request.headers.get("X-Request-ID"):
@@ -266,7 +268,7 @@ class Watch:
             self.forget()
 
 
-def message_sql(document: Mapping[str, Any]) -> str:
+def message_sql(document: Mapping[str, object]) -> str:
     """The statement; the content goes as hexadecimal digits, which nothing needs to quote."""
     cut = {
         str(key): value[:MAX_CHARACTERS] if isinstance(value, str) else value

@@ -121,7 +121,7 @@ def _engine(target: Any) -> Any:
 class _Said:
     """What a transaction has said: the message, and the savepoints made since."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Mapping[str, object]) -> None:
         self.document = document
         self.since: set[str] = set()
 
@@ -195,7 +195,7 @@ class _Hook:
                 _cannot_say("its role may not send messages, or this is a standby")
         return able
 
-    def _say(self, conn: Any, document: Mapping[str, Any]) -> None:
+    def _say(self, conn: Any, document: Mapping[str, object]) -> None:
         """Send the message into the transaction; in autocommit mode into one that is made for it
         and the statement.
         """
@@ -241,7 +241,7 @@ def _run(conn: Any, statement: str) -> Any:
         cursor.close()
 
 
-def message_sql(document: Mapping[str, Any]) -> str:
+def message_sql(document: Mapping[str, object]) -> str:
     """The statement; the content goes as hexadecimal digits, which nothing needs to quote."""
     cut = {
         str(key): value[:MAX_CHARACTERS] if isinstance(value, str) else value

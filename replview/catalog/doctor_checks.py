@@ -5,7 +5,6 @@ settings, free slots, output plugins and rights; in tables and publications.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from replview.catalog.connections import Connection, Query
 from replview.catalog.naming import literal, quoted, some_of
@@ -40,7 +39,7 @@ class Finding:
     #: As in ``Problem``.
     field: str = ""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """``{"grade", "code", "message", "remedy"}``."""
         return {"grade": self.grade, "code": self.code, "message": self.message,
                 "remedy": self.remedy}  # fmt: skip

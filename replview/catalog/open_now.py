@@ -146,7 +146,7 @@ def _holders(
     )
 
 
-def _horizon(slot: dict[str, Any]) -> dict[str, Any]:
+def _horizon(slot: dict[str, Any]) -> dict[str, object]:
     """What a slot keeps, as ``holders.SLOT_HORIZONS`` tells it."""
     horizon = {name: slot.get(name) for name in holders.HORIZON_COLUMNS}
     for name in ("catalog_xmin", "xmin"):

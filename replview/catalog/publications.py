@@ -267,7 +267,7 @@ def read_subscriptions(
     return {found["subname"]: _facts(found) for found in row[0]}
 
 
-def _facts(found: dict[str, Any]) -> dict[str, Any]:
+def _facts(found: dict[str, Any]) -> dict[str, object]:
     workers = [
         {name: value for name, value in worker.items() if name not in ("subid", "subname")}
         for worker in found.pop("workers") or ()

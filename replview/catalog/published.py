@@ -109,7 +109,7 @@ def publication_facts(
     published: dict[tuple[str, str], Published],
     tables: Iterable[TableFacts],
     server_version: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """As ``PublicationLook.facts`` keeps it."""
     through_leaves = {known.root for known in published.values() if known.root}
     through_root = {f"{schema}.{name}" for schema, name in published}

@@ -148,7 +148,7 @@ def read_stat_replication(connection: Connection) -> dict[int, dict[str, Any]]:
     return {row["pid"]: plain(row) for row in STAT_REPLICATION.rows(connection)}
 
 
-def plain(row: dict[str, Any]) -> dict[str, Any]:
+def plain(row: dict[str, Any]) -> dict[str, object]:
     """A row in JSON's types: intervals in seconds under a name that says so, the rest as text."""
     result: dict[str, Any] = {}
     for name, value in row.items():

@@ -104,7 +104,7 @@ def loss_seconds(
     return None if left is None else max(left, 0) / growth
 
 
-def lost_reason(facts: Mapping[str, Any], server_version: int | None = None) -> str:
+def lost_reason(facts: Mapping[str, object], server_version: int | None = None) -> str:
     """``invalidation_reason``, or what an older server says in its place; empty: not lost.
 
     17 names the reason. 16 tells only whether a recovery conflict was it (``conflicting``), and

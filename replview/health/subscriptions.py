@@ -71,7 +71,7 @@ def view_of(source: Source, row: WatchedSubscription, now: datetime) -> Subscrip
 
 
 def _health(
-    name: str, facts: Mapping[str, Any], seen_at: datetime, now: datetime
+    name: str, facts: Mapping[str, object], seen_at: datetime, now: datetime
 ) -> tuple[Health, str]:
     """The state, and what is to be run."""
     if now - seen_at > STALE_AFTER:
@@ -103,14 +103,14 @@ def _health(
     return _running(facts, now), ""
 
 
-def _disabled_by_an_error(facts: Mapping[str, Any]) -> str:
+def _disabled_by_an_error(facts: Mapping[str, object]) -> str:
     """A sentence where that is how it was disabled, as far as can be told."""
     if facts.get("subdisableonerr") is True and (errors := _counted(facts)):
         return f"It is disabled on an error (disable_on_error), and had {errors}. "
     return ""
 
 
-def _failing(facts: Mapping[str, Any], now: datetime) -> Health | None:
+def _failing(facts: Mapping[str, object], now: datetime) -> Health | None:
     """Whether it failed lately, though its worker may be up again for the next try."""
     failed = _moment(facts.get("failed_at"))
     if failed is None or now - failed > FAILING_FOR:
@@ -124,7 +124,7 @@ def _failing(facts: Mapping[str, Any], now: datetime) -> Health | None:
     )
 
 
-def _running(facts: Mapping[str, Any], now: datetime) -> Health:
+def _running(facts: Mapping[str, object], now: datetime) -> Health:
     heard = _moment(facts.get("last_msg_receipt_time"))
     if heard is not None and now - heard > SILENT_AFTER:
         return Health(
@@ -143,7 +143,7 @@ def _running(facts: Mapping[str, Any], now: datetime) -> Health:
     return Health(level=Level.OK, title="Applies as it receives.")
 
 
-def _to_confirm(facts: Mapping[str, Any]) -> int | None:
+def _to_confirm(facts: Mapping[str, object]) -> int | None:
     """What was received and is not yet reported to the publisher as applied."""
     received, reported = facts.get("received_lsn"), facts.get("latest_end_lsn")
     if not received or not reported:
@@ -154,13 +154,13 @@ def _to_confirm(facts: Mapping[str, Any]) -> int | None:
         return None
 
 
-def _errors(facts: Mapping[str, Any]) -> str:
+def _errors(facts: Mapping[str, object]) -> str:
     """Of applying and of copying tables, since its statistics were reset."""
     known = any(isinstance(facts.get(f"{what}_error_count"), int) for what in ("apply", "sync"))
     return (_counted(facts) or "none") if known else ""
 
 
-def _counted(facts: Mapping[str, Any]) -> str:
+def _counted(facts: Mapping[str, object]) -> str:
     """``3 apply errors``; empty: none, or not reported."""
     counts = {what: facts.get(f"{what}_error_count") for what in ("apply", "sync")}
     return ", ".join(
@@ -170,7 +170,7 @@ def _counted(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _conflicts(facts: Mapping[str, Any]) -> str:
+def _conflicts(facts: Mapping[str, object]) -> str:
     """By kind, of 18 and later: ``3 insert exists``."""
     conflicts = {name: value for name, value in facts.items() if name.startswith("confl_")}
     if not conflicts:

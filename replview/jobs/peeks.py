@@ -78,7 +78,7 @@ def delete_old() -> int:
     return old.delete()[0]
 
 
-def _storable(result: dict[str, Any]) -> dict[str, Any]:
+def _storable(result: dict[str, Any]) -> dict[str, object]:
     """Within JSONB's limits: no NUL in a text, and not too large."""
     if len(orjson.dumps(result)) > RESULT_LIMIT_BYTES:
         unknown = [*result.get("unknown", []), _TOLD]

@@ -78,7 +78,7 @@ class Wake:
             open_changed=self.open_changed or later.open_changed,
         )
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self) -> dict[str, object]:
         """As the channel layer carries it."""
         if self.kind == SAMPLE:
             return {"type": WAKE, "kind": SAMPLE, "source": self.source_id}

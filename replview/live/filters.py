@@ -6,7 +6,6 @@ The same words stand in the page's address and in the socket's messages: ``table
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from replview.live.reading import Summary
 from replview.text.parsing import clean_text
@@ -38,7 +37,7 @@ class LiveFilter:
     states: frozenset[str] = frozenset()
 
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> "LiveFilter":
+    def from_words(cls, words: Mapping[str, object]) -> "LiveFilter":
         """From an address's parameters or a socket's message; what is unknown is left out."""
         ops = str(words.get("ops") or OPERATIONS).upper()
         return cls(

@@ -102,7 +102,7 @@ def only_messages(rows: Iterable[TransactionRow]) -> list[int]:
     return [row.id for row in rows if row.messages and not row.relations]
 
 
-def marker(event: EventRow) -> dict[str, Any]:
+def marker(event: EventRow) -> dict[str, object]:
     """A line of the slot's log as a row among the transactions."""
     return {
         "id": f"event-{event.id}",
@@ -188,7 +188,7 @@ class Names:
         self._known.clear()
 
 
-def slot_facts(slot: Slot) -> dict[str, Any]:
+def slot_facts(slot: Slot) -> dict[str, object]:
     """A slot's state as the page's sentence needs it."""
     return {
         "id": slot.pk,

@@ -83,7 +83,7 @@ class Mailbox:
         """Set what only its latest state matters of."""
         self._latest.update(states)
 
-    def take(self, rows: int = BATCH_ROWS) -> dict[str, Any]:
+    def take(self, rows: int = BATCH_ROWS) -> dict[str, object]:
         """The next batch: the oldest rows, and whatever else waits."""
         batch: dict[str, Any] = {**self._latest}
         taken = [self._rows.popleft() for _ in range(min(rows, len(self._rows)))]

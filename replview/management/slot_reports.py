@@ -159,7 +159,7 @@ def _choose(place: Place, source: Source, name: str) -> SlotFacts:
 
 def _options(
     place: Place, slot: SlotFacts, source: Source, publications: list[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What the plugin must be told."""
     if slot.plugin != "pgoutput":
         if publications:

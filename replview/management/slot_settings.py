@@ -52,7 +52,7 @@ def add_budget_options(parser: ArgumentParser) -> None:
                         "when nothing was committed for so long")  # fmt: skip
 
 
-def budget_request(options: dict[str, Any]) -> dict[str, Any]:
+def budget_request(options: dict[str, Any]) -> dict[str, object]:
     """The options as fields of a ``SlotRequest``. Raises ``SourceProblem`` for what is no size."""
     asked: dict[str, Any] = {"protect": options["protect"] or ""}
     if options["wal_budget"] is not None:
@@ -93,7 +93,7 @@ def change(command: PlainCommand, options: dict[str, Any]) -> None:
         command.say(heartbeat_line(slot.heartbeat_seconds))
 
 
-def _changes_of(slot: Slot, options: dict[str, Any]) -> dict[str, Any]:
+def _changes_of(slot: Slot, options: dict[str, Any]) -> dict[str, object]:
     """The options as values of the slot's fields. Raises ``CommandError`` for what cannot be."""
     changed: dict[str, Any] = {}
     if options["wal_budget"] is not None:

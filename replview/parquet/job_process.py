@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import orjson
 import psycopg
@@ -30,7 +29,7 @@ def begin(arguments: list[str] | None) -> tuple[Path, threading.Event]:
     return Path(path), stopped
 
 
-def say(line: Mapping[str, Any]) -> None:
+def say(line: Mapping[str, object]) -> None:
     """One line of standard output."""
     sys.stdout.write(orjson.dumps(line).decode() + "\n")
     sys.stdout.flush()

@@ -44,7 +44,7 @@ def peek(
     options: Mapping[str, Any],
     max_changes: int,
     max_seconds: float,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What waits in the slot. ``options``: ``{"publications": […]}`` for pgoutput,
     ``{"format_version": 1}`` for wal2json.
 

@@ -29,7 +29,7 @@ VALUE_CHARACTERS = 500
 _OP_NAMES = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message"}
 
 
-def change_record(transaction: OpenTransaction, change: Change) -> dict[str, Any]:
+def change_record(transaction: OpenTransaction, change: Change) -> dict[str, object]:
     """One change of a transaction, in the one JSON form of a change; what is not known is null."""
     commit_us = transaction.commit_time_us
     record = _record(change.op)
@@ -67,7 +67,7 @@ def change_record(transaction: OpenTransaction, change: Change) -> dict[str, Any
     }
 
 
-def message_record(event: StandaloneMessage) -> dict[str, Any]:
+def message_record(event: StandaloneMessage) -> dict[str, object]:
     """A message outside any transaction."""
     return _record("M") | {"seq": 1, "lsn": _lsn(event.message.lsn)} | _message(event.message)
 
@@ -77,7 +77,7 @@ def utc_text(moment: dt.datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _record(op: str) -> dict[str, Any]:
+def _record(op: str) -> dict[str, object]:
     names = (
         "slot incarnation commit_seq xid gid commit_lsn end_lsn commit_time origin actor context "
         "seq lsn subxid"
@@ -88,7 +88,7 @@ def _record(op: str) -> dict[str, Any]:
     return record | {"not_sent": []}
 
 
-def _message(message: LogicalMessage) -> dict[str, Any]:
+def _message(message: LogicalMessage) -> dict[str, object]:
     fields: dict[str, Any] = {"prefix": message.prefix}
     try:
         fields["content"] = _cut(message.content.decode())
@@ -199,7 +199,7 @@ class Findings:
         """It was cut off: by ``changes`` or by ``seconds``."""
         self.stopped_by, self.complete = bound, False
 
-    def result(self, plugin: str, *, seconds: float) -> dict[str, Any]:
+    def result(self, plugin: str, *, seconds: float) -> dict[str, object]:
         """All of it, in JSON's types."""
         waiting = [item for item in self._waiting if item.state]
         committed = [item for item in waiting if item.state == "committed"]
@@ -318,7 +318,7 @@ class Findings:
         ]
 
 
-def _listed(item: Waiting) -> dict[str, Any]:
+def _listed(item: Waiting) -> dict[str, object]:
     when = None if item.commit_time_us is None else datetime_from_us(item.commit_time_us)
     return {
         "xid": item.xid,

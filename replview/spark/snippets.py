@@ -60,7 +60,7 @@ def readable(roots: Sequence[Root]) -> list[Root]:
     return [each for each in roots if _agree(_names(each[1]), own)]
 
 
-def one_document(roots: Sequence[Root]) -> dict[str, Any]:
+def one_document(roots: Sequence[Root]) -> dict[str, object]:
     """What a schema of all roots would publish: the last one's columns, then earlier ones'."""
     last = roots[-1][1]
     types = _types(roots)
@@ -193,7 +193,7 @@ class Snippet:
 
 def snippets(
     folder: str,
-    document: Mapping[str, Any],
+    document: Mapping[str, object],
     destination: str = "copy_of_table",
     *,
     before: Sequence[Root] = (),

@@ -83,13 +83,13 @@ def read_failover_settings(sources: Iterable[int]) -> dict[int, Mapping[str, Any
     return {pk: value for pk, value in rows if isinstance(value, dict)}
 
 
-def waits_for_none(settings: Mapping[str, Any]) -> bool | None:
+def waits_for_none(settings: Mapping[str, object]) -> bool | None:
     """Whether a primary's ``synchronized_standby_slots`` is empty; None is unknown."""
     value = settings.get("synchronized_standby_slots")
     return None if value is None else not str(value).strip()
 
 
-def lacking_settings(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def lacking_settings(settings: Mapping[str, object]) -> tuple[str, ...]:
     """The settings of a standby without which no slot is synced; what is unknown is not lacking."""
     lacking = [
         name
@@ -103,7 +103,9 @@ def lacking_settings(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(lacking)
 
 
-def _on_standby(source: Source, twin: WatchedSlot | None, settings: Mapping[str, Any]) -> OnStandby:
+def _on_standby(
+    source: Source, twin: WatchedSlot | None, settings: Mapping[str, object]
+) -> OnStandby:
     lacking = lacking_settings(settings)
     if (source.server_version or 0) < FIRST_VERSION or source.problem_code:
         return OnStandby(standby=source.name, ready=None, why="unknown")

@@ -141,12 +141,12 @@ def forget_gone(before: dt.datetime, temporary_before: dt.datetime) -> int:
     return doomed.delete()[0]
 
 
-def digest_of(facts: Mapping[str, Any]) -> str:
+def digest_of(facts: Mapping[str, object]) -> str:
     """SHA-256 by which two looks are told to have found the same."""
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def store_publication_look(slot: Slot, facts: Mapping[str, Any], at: dt.datetime) -> bool:
+def store_publication_look(slot: Slot, facts: Mapping[str, object], at: dt.datetime) -> bool:
     """Keep what a look found: a new row where something differs; returns whether it did."""
     digest = digest_of(facts)
     latest = PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").only("digest")

@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from django.conf import settings
@@ -159,7 +158,7 @@ def _several(value: object) -> list[str]:
     return [] if not value else [one.strip() for one in str(value).split(",")]
 
 
-def _with_service(parts: Mapping[str, Any]) -> dict[str, Any]:
+def _with_service(parts: Mapping[str, object]) -> dict[str, object]:
     """With what its service adds; what is given itself comes first, as in libpq."""
     name = parts.get("service") or os.environ.get("PGSERVICE")
     if not name:
@@ -173,7 +172,7 @@ def _with_service(parts: Mapping[str, Any]) -> dict[str, Any]:
     raise DSNError("its service is in no service file of this user")
 
 
-def _service_files(parts: Mapping[str, Any]) -> list[Path]:
+def _service_files(parts: Mapping[str, object]) -> list[Path]:
     """Where libpq looks, in its order."""
     own = parts.get("servicefile") or os.environ.get("PGSERVICEFILE")
     shared = os.environ.get("PGSYSCONFDIR")
@@ -198,7 +197,7 @@ def _service_in(path: Path, name: str) -> dict[str, str] | None:
     return {key: value or "" for key, value in parser.items(name)}
 
 
-def _parts(conninfo: str) -> dict[str, Any]:
+def _parts(conninfo: str) -> dict[str, object]:
     try:
         return dict(libpq.conninfo_to_dict(conninfo))
     except psycopg.ProgrammingError:

@@ -118,7 +118,7 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
 
 
 def read_row(
-    slot: Slot, oids: Sequence[int], key: Mapping[str, str | None], words: Mapping[str, Any],
+    slot: Slot, oids: Sequence[int], key: Mapping[str, str | None], words: Mapping[str, object],
     address: str,
 ) -> ArchivedRow:  # fmt: skip
     """A row's changes in one incarnation, the newest first; then of the one before it."""

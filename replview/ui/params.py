@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import DataError
 from django.db.models import F
@@ -57,7 +56,7 @@ def scope_to(request: HttpRequest, slot: Slot | str) -> None:
 class Params:
     """The words of an address or of a form; what cannot be meant is as if it were not given."""
 
-    def __init__(self, words: Mapping[str, Any]) -> None:
+    def __init__(self, words: Mapping[str, object]) -> None:
         self._words = words
 
     def text(self, name: str, most: int | None = 200, *, strip: bool = True) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
@@ -77,7 +76,7 @@ class Start:
         return f"{self.table.relation.table if self.table else ''} {shown}"
 
 
-def read_start(slot: Slot, words: Mapping[str, Any]) -> Start:
+def read_start(slot: Slot, words: Mapping[str, object]) -> Start:
     """The row that these words (an address's) name, or why there is none."""
     start = Start(slot, Params(words).text("table", 300))
     tables = list(Relation.objects.filter(slot=slot).order_by("schema", "table")[:_OFFERED])
@@ -100,7 +99,7 @@ def read_start(slot: Slot, words: Mapping[str, Any]) -> Start:
     return start
 
 
-def _read_key(start: Start, words: Mapping[str, Any]) -> None:
+def _read_key(start: Start, words: Mapping[str, object]) -> None:
     assert start.table is not None
     columns = start.table.key_columns
     if not columns:

@@ -43,7 +43,7 @@ class BoundedRequests:
         body = _Body(receive, self._most_bytes, self._patience_seconds)
         begun = False
 
-        async def watch(message: Mapping[str, Any]) -> None:
+        async def watch(message: Mapping[str, object]) -> None:
             nonlocal begun
             if body.refused:
                 return  # what was refused is answered below
@@ -65,7 +65,7 @@ class _Body:
         self._whole = False
         self.refused: tuple[int, bytes] | None = None
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self) -> dict[str, object]:
         """The next piece; to who reads it, a request that is refused is one that went away."""
         if self._whole:
             return await self._receive()
@@ -81,7 +81,7 @@ class _Body:
                 return self._refuse(413, b"The request is too large.")
         return message
 
-    def _refuse(self, status: int, text: bytes) -> dict[str, Any]:
+    def _refuse(self, status: int, text: bytes) -> dict[str, object]:
         self.refused = status, text
         return {"type": "http.disconnect"}
 

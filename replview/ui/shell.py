@@ -96,7 +96,7 @@ def no_slot(
     return render(request, "ui/no_slot.html", page)
 
 
-def shell(request: HttpRequest) -> dict[str, Any]:
+def shell(request: HttpRequest) -> dict[str, object]:
     """The context processor; nothing is read for pages before the login."""
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
@@ -105,7 +105,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     return {"shell": SimpleLazyObject(lambda: build_shell(request)), "may": may}
 
 
-def build_shell(request: HttpRequest) -> dict[str, Any]:
+def build_shell(request: HttpRequest) -> dict[str, object]:
     """Navigation, tabs, scope and health, for the templates in ``shell/``."""
     fleet, asked = fleet_of(request), request.GET.get("slot", "")
     role = role_of(request.user)
@@ -189,7 +189,7 @@ def _entry_of(request: HttpRequest) -> str:
 
 def _scope(
     request: HttpRequest, fleet: Fleet, slot: SlotView | None, other: OtherView | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All sources stay on their page; a source leads to its block, a slot to its stream, or from
     a page of one slot to the same of another.
     """

@@ -73,7 +73,7 @@ class Plan:
             )
 
 
-def json_of(plan: Plan) -> dict[str, Any]:
+def json_of(plan: Plan) -> dict[str, object]:
     """For programs."""
     refusal = plan.refusal
     return {

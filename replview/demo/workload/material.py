@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import uuid
 from dataclasses import dataclass
-from typing import Any
 
 FIRST_NAMES = (
     "Ada", "Bruno", "Carla", "Dmitri", "Elif", "Farid", "Greta", "Henry", "Ines", "Jonas",
@@ -101,7 +100,7 @@ def random_ip(rng: random.Random) -> str:
     return f"{rng.choice(('192.0.2', '198.51.100', '203.0.113'))}.{rng.randint(1, 254)}"
 
 
-def new_customer(rng: random.Random, material: Material) -> dict[str, Any]:
+def new_customer(rng: random.Random, material: Material) -> dict[str, object]:
     """A customer's values, by column. The mailbox is numbered: addresses are unique."""
     person = rng.choice(material.people)
     return {
@@ -117,7 +116,7 @@ def new_customer(rng: random.Random, material: Material) -> dict[str, Any]:
     }
 
 
-def new_shipping(rng: random.Random, address: dict[str, str]) -> dict[str, Any]:
+def new_shipping(rng: random.Random, address: dict[str, str]) -> dict[str, object]:
     """The shipping document of a new order: nested, and later changed in a few places."""
     return {
         "address": address,

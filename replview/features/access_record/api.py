@@ -39,7 +39,7 @@ class AccessOut(Schema):
 
 @page(role=ADMIN, record=(Action.VIEWED_ACCESS_RECORD,))
 @router.get("/access", response=AccessOut, summary="Who did what, when, from where")
-def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, Any]:
+def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, object]:
     """Append-only, the newest first; asking for it is recorded too."""
     if words.action and words.action not in Action.values:
         raise BadRequest(f"there is no action {words.action!r}", ", ".join(Action.values))

@@ -64,7 +64,7 @@ def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
 class SignIn(LoginView):
     """Name and password; who failed too often is told when to try again."""
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+    def get_context_data(self, **kwargs: Any) -> dict[str, object]:
         """What else the page shows."""
         return {
             **super().get_context_data(**kwargs),

@@ -32,7 +32,7 @@ def actors(
     since: dt.date | None = None,
     until: dt.date | None = None,
     sort: QueryEx[str, P(pattern=f"^({'|'.join(SORTS)})$")] = "last",
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Who changed something in a slot's record, whole days (UTC), the greatest first; an empty
     `actor` stands for nobody named. At most 1,000; narrow it with `q`.
     """
@@ -56,7 +56,7 @@ def actor(
     slot: str = "",
     since: dt.date | None = None,
     until: dt.date | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What somebody changed, by table and by day; `actor=` (empty): what nobody named changed."""
     found = slot_named(slot)
     span = span_of(found.pk, since, until)
@@ -83,7 +83,7 @@ def actor(
     }
 
 
-def _actor(one: ActorSum) -> dict[str, Any]:
+def _actor(one: ActorSum) -> dict[str, object]:
     """``claimed`` and ``stamped``: transactions in which the name is known so well."""
     return {
         "actor": one.actor,

@@ -346,7 +346,7 @@ def context_lines(contexts: Iterable[Mapping[str, Any]]) -> list[ContextLine]:
     return lines
 
 
-def _flat(context: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _flat(context: Mapping[str, object]) -> Iterable[tuple[str, str]]:
     for key, value in context.items():
         # What begins with $ is the record's own, and other stamps are told apart.
         if key[:1] == "$" or key == "other_stamps":

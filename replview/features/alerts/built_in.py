@@ -15,7 +15,7 @@ _GB = float(1 << 30)
 
 def _rule(
     key: str, name: str, kind: str, severity: str, threshold: float | None = None, **more: float
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "key": key, "name": name, "kind": kind, "severity": severity, "threshold": threshold, **more
     }  # fmt: skip

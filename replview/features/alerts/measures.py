@@ -64,7 +64,7 @@ def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
         )
 
 
-def _detail(kind: str, row: WatchedSlot, seen: Observation) -> dict[str, Any]:
+def _detail(kind: str, row: WatchedSlot, seen: Observation) -> dict[str, object]:
     retained = seen.number("retained_wal_bytes")
     if kind == _K.RETAINED_SHARE:
         return {"retained_wal_bytes": retained, "limit_bytes": share_limit_bytes(row)}

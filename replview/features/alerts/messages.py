@@ -156,7 +156,7 @@ def sentence_of(delivery: Delivery) -> str:
     return messages.cleared_sentence(alert) if delivery.event == messages.CLEARED else alert.message
 
 
-def _alert(alert: Alert) -> dict[str, Any]:
+def _alert(alert: Alert) -> dict[str, object]:
     was = alert.rule_was
     kind = KINDS.get(str(was.get("kind")))
     return {

@@ -191,7 +191,7 @@ class AlertsPage:
         return self.evaluated_at is None or self.now - self.evaluated_at > _EVALUATED_WITHIN
 
     @property
-    def sentence(self) -> dict[str, Any]:
+    def sentence(self) -> dict[str, object]:
         """State, cause, next step."""
         if self.silent and self.rules_on:
             since = f"for {age_words(self.now - self.evaluated_at)}" if self.evaluated_at else "yet"

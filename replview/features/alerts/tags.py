@@ -16,7 +16,7 @@ _SHOWN = 5
 
 
 @register.inclusion_tag("alerts/_strip.html")
-def alerts_strip() -> dict[str, Any]:
+def alerts_strip() -> dict[str, object]:
     """``{% alerts_strip %}``: what fires, worst first, then what was cleared today; two queries."""
     now = timezone.now()
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -102,7 +102,7 @@ def log_path() -> Path:
     return Path(settings.DATA_DIR) / "archive-logs" / "archive.log"
 
 
-def _slice(step: Step) -> dict[str, Any]:
+def _slice(step: Step) -> dict[str, object]:
     """As ``parquet.slices.Slice`` reads it: a worker that archives nothing loads no pyarrow."""
     return {
         "source": step.source,

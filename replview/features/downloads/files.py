@@ -139,7 +139,7 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
         typed.close()
 
 
-def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, Any]:
+def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, object]:
     """A line of a slice's transactions."""
     names = ("commit_seq", "xid", "gid", "state", "origin", "actor", "actor_grade", "context",
              "first_lsn", "commit_lsn", "end_lsn", "inserts", "updates", "deletes", "truncates",

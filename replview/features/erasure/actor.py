@@ -165,7 +165,7 @@ def slice_anew(row: Export, changed: Callable[[dict[str, Any]], dict[str, Any]])
     row.save(update_fields=["slice", "words", "result"])
 
 
-def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, Any]:
+def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, object]:
     """Where it names the actor; its source, slot and tables may be called so, too."""
     actors = [new if each == name else each for each in part.get("actors") or []]
     narrowed = dict(part.get("narrowed") or {})

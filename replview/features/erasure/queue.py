@@ -182,13 +182,13 @@ def request(erasure_request: ErasureRequest, *, by: str, how: str) -> Erasure:
     return made
 
 
-def plan_of(row: Erasure) -> dict[str, Any]:
+def plan_of(row: Erasure) -> dict[str, object]:
     """Keys and spans. Raises ``SecretKeyChanged``."""
     plan: dict[str, Any] = orjson.loads(unseal(row.sealed_plan))
     return plan
 
 
-def keep_plan(row: Erasure, plan: Mapping[str, Any]) -> bool:
+def keep_plan(row: Erasure, plan: Mapping[str, object]) -> bool:
     """Sealed; False where another has the act."""
     return rows.beat(row, sealed_plan=seal(orjson.dumps(plan).decode()))
 

@@ -288,7 +288,7 @@ def _text(part: dict[str, Any] | None) -> str:
     return str(((part or {}).get("narrowed") or {}).get("text") or "")
 
 
-def _cleared(part: dict[str, Any], texts: Collection[str], new: str) -> dict[str, Any]:
+def _cleared(part: dict[str, Any], texts: Collection[str], new: str) -> dict[str, object]:
     if _text(part) not in texts:
         return part
     return {**part, "narrowed": {**part["narrowed"], "text": new}}

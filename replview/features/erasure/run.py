@@ -128,7 +128,7 @@ class Act:
         if not erasing.keep_plan(self.row, self.plan):
             raise Stopped
 
-    def look(self) -> dict[str, Any]:
+    def look(self) -> dict[str, object]:
         """Counted, nothing changed; of roots it is told in ``roots``."""
         tally, eraser = Tally(), self._eraser()
         texts = related_rows.texts_of(self.slot)
@@ -152,7 +152,7 @@ class Act:
             reach(root, lambda url=url, root=root: self._look_into(url, root))  # type: ignore[misc]
         return {**tally.to_json(), "beside": {name: n for name, n in beside.items() if n}}
 
-    def erase_store(self) -> dict[str, Any]:
+    def erase_store(self) -> dict[str, object]:
         """The record, and what stands beside it."""
         tally, eraser = Tally(), self._eraser()
         beside, searching = self.beside.found(), related_rows.searching_filters(self.slot)

@@ -104,7 +104,7 @@ class ExportOut(Schema):
 
 @page(role=OPERATOR)
 @router.get("/exports/estimate", response=EstimateOut, summary="What an export would take")
-def estimate(request: HttpRequest, words: Query[SliceWords]) -> dict[str, Any]:
+def estimate(request: HttpRequest, words: Query[SliceWords]) -> dict[str, object]:
     """Rows counted, bytes and seconds estimated; nothing is written."""
     try:
         read_policy().check()
@@ -153,7 +153,7 @@ def all_exports(
 
 @page(role=OPERATOR, of={"export_id": Export}, exports=True)
 @router.get("/exports/{int:export_id}", response=ExportOut, summary="One export")
-def one(request: HttpRequest, export_id: int) -> dict[str, Any]:
+def one(request: HttpRequest, export_id: int) -> dict[str, object]:
     """How far it is, then its files."""
     return export_json(_found(export_id))
 
@@ -162,7 +162,7 @@ def one(request: HttpRequest, export_id: int) -> dict[str, Any]:
 @router.delete(
     "/exports/{int:export_id}", response=ExportOut, auth=Token(), summary="Cancel an export"
 )
-def cancel(request: HttpRequest, export_id: int) -> dict[str, Any]:
+def cancel(request: HttpRequest, export_id: int) -> dict[str, object]:
     """Give it up; its record stays, and what it had written is deleted again."""
     row = _found(export_id)
     if row.requested_by != request.user.get_username() and not may(request.user, Role.ADMIN):
@@ -173,7 +173,7 @@ def cancel(request: HttpRequest, export_id: int) -> dict[str, Any]:
     return export_json(_found(export_id))
 
 
-def export_json(row: Export, *, whole: bool = True) -> dict[str, Any]:
+def export_json(row: Export, *, whole: bool = True) -> dict[str, object]:
     """As the API tells it."""
     result = row.result
     if result and "slice" in result:

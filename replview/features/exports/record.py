@@ -143,7 +143,7 @@ def _width(row: Export) -> int | None:
     return round(1000 * min(row.rows / row.total_rows, 1))
 
 
-def _dataset_name(file: Mapping[str, Any]) -> str:
+def _dataset_name(file: Mapping[str, object]) -> str:
     """The folder's own name, as the table is called."""
     return decoded(str(file.get("dataset") or "unknown").rpartition("/")[2])
 

@@ -165,7 +165,7 @@ class ExportRequest:
 
 def read_export_request(
     slot: Slot,
-    words: Mapping[str, Any],
+    words: Mapping[str, object],
     *,
     name: str = "",
     since_last: bool = False,
@@ -280,7 +280,7 @@ def nothing_words(export_request: ExportRequest) -> tuple[str, str]:
     return "the slice is empty", "Widen the time or LSN range"
 
 
-def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[str, Any]:
+def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[str, object]:
     """Which incarnation, and from which place in it."""
     if transaction_id is not None:
         row = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
@@ -318,7 +318,7 @@ def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
-def _given(words: Mapping[str, Any], name: str) -> bool:
+def _given(words: Mapping[str, object], name: str) -> bool:
     if name == "key":
         return any(words[word] for word in words if word == "key" or word.startswith("key."))
     return bool(words.get(name))

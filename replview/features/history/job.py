@@ -139,7 +139,7 @@ def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
     return False
 
 
-def _bounded(result: Mapping[str, Any]) -> dict[str, Any]:
+def _bounded(result: Mapping[str, Any]) -> dict[str, object]:
     rows = [[_cell(value) for value in row] for row in result["rows"][:ROWS_KEPT]]
     return {**result, "rows": rows}
 

@@ -209,7 +209,7 @@ def text_of(value: object) -> str | None:
 _SPAN = ("since", "until", "from_lsn", "to_lsn")
 
 
-def _are_numbers(values: Sequence[Any]) -> bool:
+def _are_numbers(values: Sequence[object]) -> bool:
     there = [value for value in values if value is not None]
     return bool(there) and all(type(value) in (int, float) for value in there)
 
@@ -246,7 +246,7 @@ def _counted(
 
 
 def _linked(
-    columns: Sequence[str], values: Sequence[Any], cells: list[Cell], slot: Slot, table: str,
+    columns: Sequence[str], values: Sequence[object], cells: list[Cell], slot: Slot, table: str,
     key: Sequence[str],
 ) -> list[Cell]:  # fmt: skip
     """The row's key leads to its history, where it is what the record has."""

@@ -40,7 +40,7 @@ class InFlightQuery:
     chosen: int | None = None
 
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> "InFlightQuery":
+    def from_words(cls, words: Mapping[str, object]) -> "InFlightQuery":
         """From an address's parameters; what is not understood is left out."""
         asked = Params(words)
         return cls(

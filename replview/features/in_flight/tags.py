@@ -59,7 +59,7 @@ def age_of(moment: datetime) -> SafeString:
 
 
 @register.inclusion_tag("ui/components/lifecycle.html")
-def lifecycle(drawn: Lifecycle | None) -> dict[str, Any]:
+def lifecycle(drawn: Lifecycle | None) -> dict[str, object]:
     """The small drawing of a lifecycle."""
     return {"lifecycle": drawn}
 

@@ -226,7 +226,7 @@ def ended(request: HttpRequest) -> HttpResponse:
     return render(request, "in_flight/ended.html", page)
 
 
-def _page(content: InFlight) -> dict[str, Any]:
+def _page(content: InFlight) -> dict[str, object]:
     scope: Scope = content.scope
     return {
         "content": content,
@@ -264,7 +264,7 @@ def _sources(content: InFlight) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _chosen(chosen: Chosen) -> dict[str, Any]:
+def _chosen(chosen: Chosen) -> dict[str, object]:
     """The drawer of one, with its first changes."""
     row = find_transaction(chosen.transaction.pk)
     return {"chosen": chosen, **changes_page(row, read_slot(row))}

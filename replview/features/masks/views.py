@@ -90,7 +90,7 @@ def _table(found: Matched) -> MatchedTable:
     return MatchedTable(found, columns[:_COLUMNS_SHOWN], max(len(columns) - _COLUMNS_SHOWN, 0))
 
 
-def sentence(rules: list[RuleView]) -> dict[str, Any]:
+def sentence(rules: list[RuleView]) -> dict[str, object]:
     """What is masked at all."""
     if not rules:
         return {

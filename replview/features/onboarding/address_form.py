@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from replview.acts import sources
 from replview.catalog.connections import reading
@@ -105,7 +104,7 @@ class AddressForm:
         return {**kept, "how": self.how}
 
 
-def read_form(sent: Mapping[str, Any], former: AddressForm | None = None) -> AddressForm:
+def read_form(sent: Mapping[str, object], former: AddressForm | None = None) -> AddressForm:
     """What was sent; errors that need no server are said already."""
     params = Params(sent)
     form = AddressForm({name: params.text(name, _LONGEST) for name in _TEXTS})

@@ -181,7 +181,7 @@ def go_on(draft: SourceDraft, name: str, **answers: Any) -> HttpResponse:
     return redirect(after(draft, name))
 
 
-def page_of(kind: str, name: str, draft: SourceDraft | None = None) -> dict[str, Any]:
+def page_of(kind: str, name: str, draft: SourceDraft | None = None) -> dict[str, object]:
     """What the page of every step shows."""
     words = KINDS[SourceDraft.Kind(kind)]
     page = {

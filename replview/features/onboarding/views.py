@@ -240,7 +240,7 @@ def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     return render(request, "onboarding/tables.html", page, status=status)
 
 
-def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, Any]:
+def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, object]:
     """Rules for columns of tables that are still chosen; none were asked for: nothing."""
     rules = draft.answers.get("columns")
     if not rules or chosen["through"] == table_choice.PUBLICATIONS:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.core.cache import cache
 from django.db.models import F
@@ -154,7 +153,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     return render(request, "overview/now.html" if htmx else "overview/overview.html", page)
 
 
-def _sentence(fleet: Fleet) -> dict[str, Any]:
+def _sentence(fleet: Fleet) -> dict[str, object]:
     """Whether something must be done, and where."""
     worst, total = fleet.sources[0], len(fleet.sources)
     same = sum(1 for source in fleet.sources if source.level == worst.level)
@@ -190,7 +189,7 @@ def _sentence(fleet: Fleet) -> dict[str, Any]:
     return {"level": worst.level, "title": title, "cause": first, "next": step, **action}
 
 
-def _alerts_sentence(alerts: AlertCounts, cause: str) -> dict[str, Any]:
+def _alerts_sentence(alerts: AlertCounts, cause: str) -> dict[str, object]:
     """The sources are well, and yet there is something to do: a schema that changed, say."""
     count = alerts.now or alerts.firing
     verb = "needs" if count == 1 else "need"
@@ -218,7 +217,7 @@ def _open_rows(fleet: Fleet) -> list[OpenRow]:
     return sorted(rows, key=lambda row: row.since)
 
 
-def _events(fleet: Fleet) -> dict[str, Any]:
+def _events(fleet: Fleet) -> dict[str, object]:
     """The newest lines of the slots' logs, and how many there were in a day."""
     slots = [view.slot.pk for view in fleet.slots]
     week, day = (fleet.now - timedelta(days=days) for days in (7, 1))
@@ -229,7 +228,7 @@ def _events(fleet: Fleet) -> dict[str, Any]:
     }
 
 
-def _history(fleet: Fleet) -> dict[str, Any]:
+def _history(fleet: Fleet) -> dict[str, object]:
     """A sparkline a source, of the slot that retains most."""
     key = f"overview-history-{hash(frozenset(view.slot.pk for view in fleet.slots))}"
     drawn: tuple[timedelta, dict[int, dict[int, int]]] | None = cache.get(key)

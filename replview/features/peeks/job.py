@@ -51,7 +51,9 @@ def _fail(peek: SlotPeek, trouble: SourceProblem) -> None:
     peeks.rows.fail(peek, trouble.cause, trouble.remedy, problem_code=trouble.code)
 
 
-def without_masked(result: dict[str, Any], source: Source, *, ingest_alone: bool) -> dict[str, Any]:
+def without_masked(
+    result: dict[str, Any], source: Source, *, ingest_alone: bool
+) -> dict[str, object]:
     """What a look found without masked values: at ingest, since they are not to be kept, or any.
     As in the record, what is masked under one name that a table had is masked under all.
     """

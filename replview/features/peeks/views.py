@@ -190,7 +190,7 @@ def peek(request: HttpRequest, peek_id: int) -> HttpResponse:
     return render(request, "peeks/found.html", _result(row))
 
 
-def _progress(row: SlotPeek) -> dict[str, Any]:
+def _progress(row: SlotPeek) -> dict[str, object]:
     now = timezone.now()
     since = row.started_at or row.requested_at
     seconds = max((now - since).total_seconds(), 0)
@@ -206,7 +206,7 @@ def _again(row: SlotPeek) -> str:
     return f"{address}?{urlencode(bounds)}"
 
 
-def _result(row: SlotPeek) -> dict[str, Any]:
+def _result(row: SlotPeek) -> dict[str, object]:
     found = Found(row.result or {})
     tables = [(table, counts_words(table)) for table in found.tables]
     return {

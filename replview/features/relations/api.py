@@ -17,7 +17,7 @@ router = Router(tags=["relations"])
 
 @page(role=VIEWER)
 @router.get("/relations", response=dict[str, Any], summary="All tables of a slot")
-def relations(request: HttpRequest, slot: str = "") -> dict[str, Any]:
+def relations(request: HttpRequest, slot: str = "") -> dict[str, object]:
     """Every table in the slot's stream, with its last change and how often it changed."""
     found = slot_named(slot)
     sums = sums_of_slot(found.pk)
@@ -57,7 +57,7 @@ def relations(request: HttpRequest, slot: str = "") -> dict[str, Any]:
 
 @page(role=VIEWER, of={"relation_id": Relation})
 @router.get("/relations/{int:relation_id}", response=dict[str, Any], summary="A schema's history")
-def relation(request: HttpRequest, relation_id: int) -> dict[str, Any]:
+def relation(request: HttpRequest, relation_id: int) -> dict[str, object]:
     """Every version of a table seen in its slot's stream, newest first."""
     found = None
     if relation_id < 1 << 63:
@@ -76,7 +76,7 @@ def relation(request: HttpRequest, relation_id: int) -> dict[str, Any]:
     }
 
 
-def _version(one: VersionHistory, *, current: bool) -> dict[str, Any]:
+def _version(one: VersionHistory, *, current: bool) -> dict[str, object]:
     version, counts = one.version, one.counts
     return {
         "version": version.number,
@@ -94,7 +94,7 @@ def _version(one: VersionHistory, *, current: bool) -> dict[str, Any]:
     }
 
 
-def _period(period: Period) -> dict[str, Any]:
+def _period(period: Period) -> dict[str, object]:
     """A time in which a version was in force; it was noticed with the first change under it."""
     return {
         "lsn": period.lsn or (period.found.first_lsn if period.found else None),

@@ -83,14 +83,14 @@ def _find(relation_id: int) -> Relation:
     return get_object_or_404(rows, pk=relation_id)
 
 
-def _evidence(row: Relation) -> dict[str, Any]:
+def _evidence(row: Relation) -> dict[str, object]:
     return {
         "coverage": coverage_of(reading_session(), row.slot, table=(row.schema, row.table)),
         "cost": full_cost(schema_history(row)),
     }
 
 
-def _now(row: Relation, page: SchemaPage) -> dict[str, Any]:
+def _now(row: Relation, page: SchemaPage) -> dict[str, object]:
     shapes = [shape_of(v.version) for v in page.history.versions]
     left_out = page.published.unpublished_columns if page.published else ()
     return {"now": read_source_now(row.slot.source, row, shapes, left_out)}

@@ -1,7 +1,6 @@
 """The store: how large it is, when it is full, what each slot keeps of its record."""
 
 from datetime import date
-from typing import Any
 
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
@@ -45,7 +44,7 @@ class StoreOut(Schema):
 
 @page(role=VIEWER)
 @router.get("/store", response=StoreOut, summary="The store's size and forecast")
-def store(request: HttpRequest) -> dict[str, Any]:
+def store(request: HttpRequest) -> dict[str, object]:
     """How large the store is, when it is full, and what each slot keeps."""
     found = forecast()
     budget, protect = store_size.chosen()
@@ -64,7 +63,7 @@ def store(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _kept(forecast: SlotForecast) -> dict[str, Any]:
+def _kept(forecast: SlotForecast) -> dict[str, object]:
     days = days_of(forecast.slot.pk)
     return {
         "slot": str(forecast.slot),

@@ -70,7 +70,7 @@ def rows(
     slot: str = "",
     actor: str | None = None,
     column: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Every change of one row, newest first, across moves of its key and versions of its table.
 
     `key`: `42`, `id=42`, or `a=1, b=2`. `actor`: only theirs; `?`: of nobody named.
@@ -104,7 +104,7 @@ def rows(
 @router.get("/rows/as-of", response=RowOut, summary="A row at a moment")
 def as_of(
     request: HttpRequest, table: str, key: str, slot: str = "", at: str = "", lsn: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The row after everything that had committed by `at` (an ISO time, or an age like `2h`), or
     at or before `lsn`; without either: now. What the record cannot tell is in `unknown`.
     """
@@ -147,7 +147,7 @@ def _row(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | N
         raise BadRequest(str(problem), "write key=42, key=id=42 or key=a=1, b=2") from None
 
 
-def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[str, Any]:
+def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[str, object]:
     relation = table.relation
     return {
         "slot": str(slot),
@@ -157,7 +157,7 @@ def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[
     }
 
 
-def _entry(entry: Entry, table: TableRows) -> dict[str, Any]:
+def _entry(entry: Entry, table: TableRows) -> dict[str, object]:
     """One change of the row; ``before_kind`` says how ``before`` is known."""
     step, version = entry.step, table.shapes.versions.get(entry.step.version_id)
     return {

@@ -85,7 +85,11 @@ class AsOf:
 
 
 def read_as_of(
-    scan: BackwardScan, start: Start, words: Mapping[str, Any], now: RowState, history: RowHistory
+    scan: BackwardScan,
+    start: Start,
+    words: Mapping[str, object],
+    now: RowState,
+    history: RowHistory,
 ) -> AsOf:
     """The row as of the moment that the address names (``as_of``, ``before``)."""
     found = AsOf(now=now, typed=clean_text(words.get("as_of"), 64))

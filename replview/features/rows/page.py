@@ -4,7 +4,6 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -177,7 +176,7 @@ class Page:
 class _Address:
     """The page's own address, with some of its words changed."""
 
-    def __init__(self, slot: Slot, start: Start, words: Mapping[str, Any]) -> None:
+    def __init__(self, slot: Slot, start: Start, words: Mapping[str, object]) -> None:
         given = {name: str(words[name]) for name in _KEPT if words.get(name)}
         key = {f"key.{n}": "" if v is None else v for n, v in (start.key or {}).items()}
         self.row = {"slot": str(slot), "table": start.name, **key}
@@ -195,7 +194,7 @@ class _Address:
 _KEPT = ("as_of", "before", "column", "cursor")
 
 
-def read_page(slot: Slot, start: Start, words: Mapping[str, Any]) -> Page:
+def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
     """The page of a row."""
     assert start.table is not None
     assert start.key is not None

@@ -123,7 +123,7 @@ def most_telling(names: Iterable[str], types: Mapping[str, str]) -> str:
     return min(names, key=rank, default="")
 
 
-def obvious_state(version: Version | None, values: Mapping[str, Any]) -> str:
+def obvious_state(version: Version | None, values: Mapping[str, object]) -> str:
     """``paid``: what the row is, where a column says so plainly; else empty."""
     if version is None:
         return ""

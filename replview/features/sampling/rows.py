@@ -191,7 +191,7 @@ def slot_facts(states: SlotStates, name: str) -> dict[str, Any] | None:
     return {key: plain(value) for key, value in facts.items()}
 
 
-def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str, Any]:
+def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str, object]:
     """A sample's columns; of a slot that is not there, all but the position is unknown."""
     lsn = states.current_lsn
     columns: dict[str, Any] = {"current_lsn": None if lsn is None else str(lsn)}

@@ -158,7 +158,7 @@ def store_look(
 
 def _holders(
     found: Holders, facts: ServerFacts, counters: dict[str, dict[str, Any]], ours: set[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What is told of the source's own slots (replview's), and of all else that holds."""
     slots = None
     if found.slots is not None:
@@ -233,7 +233,7 @@ def store(source: Source, seen: Seen | SourceProblem, took_seconds: float) -> So
     return None
 
 
-def _itself(seen: Seen) -> dict[str, Any]:
+def _itself(seen: Seen) -> dict[str, object]:
     """The source's own sample."""
     return {
         "reachable": True,
@@ -248,7 +248,7 @@ def _itself(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _facts(facts: ServerFacts) -> dict[str, Any]:
+def _facts(facts: ServerFacts) -> dict[str, object]:
     """The source's row; an identity that may not be read is left as it was."""
     columns: dict[str, Any] = {
         "server_version": facts.version,

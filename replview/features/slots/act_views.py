@@ -193,7 +193,7 @@ def show_or_do(
     return redirect("managed")
 
 
-def _choices(slot: Slot, search: str, chosen: set[str]) -> dict[str, Any]:
+def _choices(slot: Slot, search: str, chosen: set[str]) -> dict[str, object]:
     """The source's tables for the form: those of the search, and those that are chosen."""
     found = tables_of(slot)
     if not found.own:

@@ -5,7 +5,6 @@ WAL against its limit, in words and as a chart.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.urls import reverse
 from django.utils import timezone
@@ -138,7 +137,7 @@ class SlotCharts:
 
 def server_side(
     server: ServerSlot | None, slot: Slot | None, reading: Reading, now: datetime
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """For the templates; nothing is known of a slot that no look has found yet."""
     if server is None:
         return {"server": None, "server_facts": [], "failover": Failover(), "steps": [], "held": "",

@@ -272,7 +272,7 @@ def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -
     return render(request, "slots/watched_now.html" if htmx else "slots/watched.html", page)
 
 
-def _incarnations(row: Slot) -> dict[str, Any]:
+def _incarnations(row: Slot) -> dict[str, object]:
     """The present incarnation first."""
     found = list(SlotIncarnation.objects.filter(slot=row).order_by("-number")[:_INCARNATIONS_READ])
     incarnations = [
@@ -288,7 +288,7 @@ def _incarnations(row: Slot) -> dict[str, Any]:
     }
 
 
-def _log(request: HttpRequest, row: Slot) -> dict[str, Any]:
+def _log(request: HttpRequest, row: Slot) -> dict[str, object]:
     kinds = list(dict.fromkeys(kind for kind in request.GET.getlist("kind") if kind))
     kinds = [clean_text(kind, 60, strip=False) for kind in kinds[:_KINDS_ASKED]]
     start = _start(request, row)

@@ -174,7 +174,7 @@ def _slots_of(source: Source) -> list[Slot]:
     return list(found.exclude(desired=Slot.Desired.REMOVING).order_by("name"))
 
 
-def _typed_address(request: HttpRequest) -> dict[str, Any]:
+def _typed_address(request: HttpRequest) -> dict[str, object]:
     return {
         "dsn": _text(request, "dsn"),
         "password_ref": _text(request, "password_ref", 1000),

@@ -186,7 +186,7 @@ def source(request: HttpRequest, name: str) -> dict[str, Any]:
 @acts("/slots/{source_name}/{slot_name}/start", summary="Receive a slot")
 def start_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """One that its source no longer has is created anew first."""
     slot = _slot(request, source_name, slot_name)
     return _act(request, asked, lambda: receiving.plan_start(slot),
@@ -197,7 +197,7 @@ def start_slot(
 @acts("/slots/{source_name}/{slot_name}/stop", summary="Stop receiving a slot")
 def stop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """It stays on its source and holds WAL."""
     slot = _slot(request, source_name, slot_name)
     return _act(request, asked, lambda: receiving.plan_stop(slot),
@@ -211,7 +211,7 @@ def stop_slot(
 )
 def change_slot_tables(
     request: HttpRequest, source_name: str, slot_name: str, asked: TablesAsked
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """In one transaction; the rows that are there already need a baseline."""
     slot = _slot(request, source_name, slot_name)
     return _act(
@@ -229,7 +229,7 @@ def change_slot_tables(
 )
 def change_slot_columns(
     request: HttpRequest, source_name: str, slot_name: str, asked: ColumnsAsked
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Kept, masked, or left out: at the source where its publication is ours; an admin's to do."""
     slot = _slot(request, source_name, slot_name, Role.ADMIN)
     named = NamedColumns(keep=asked.keep, mask=asked.mask, exclude=asked.exclude)
@@ -241,7 +241,7 @@ def change_slot_columns(
 @acts("/slots/{source_name}/{slot_name}/adopt", summary="Take over a slot that somebody else made")
 def adopt_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: AdoptAsked
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Nobody may read it; `confirm` is the slot's name."""
     row = _source(request, source_name, Role.OPERATOR)
     return _act(
@@ -256,7 +256,7 @@ def adopt_slot(
 @acts("/slots/{source_name}/{slot_name}/drop", summary="Drop a slot of replview's")
 def drop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: DropAsked
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """With its publications; its record is kept or deleted; `confirm` is the slot's name."""
     slot = _slot(request, source_name, slot_name)
     keep, leave = asked.record == "keep", asked.leave_on_source
@@ -270,7 +270,9 @@ def drop_slot(
 
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/credentials", summary="Change the credentials of a source")
-def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked) -> dict[str, Any]:
+def change_credentials(
+    request: HttpRequest, name: str, asked: CredentialsAsked
+) -> dict[str, object]:
     """Tried first on the same server and database; then sealed."""
     row = _source(request, name, Role.ADMIN)
     new = Credentials(dsn=asked.dsn, user=asked.user, password=asked.password,
@@ -281,7 +283,7 @@ def change_credentials(request: HttpRequest, name: str, asked: CredentialsAsked)
 
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/move", summary="Move a source to another address")
-def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, Any]:
+def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, object]:
     """Another cluster than before: `confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
     tried: list[Move] = []
@@ -297,7 +299,7 @@ def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[st
 
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/rename", summary="Rename a source")
-def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any]:
+def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, object]:
     """Its record stays."""
     row = _source(request, name, Role.ADMIN)
     return _act(request, asked, lambda: plan_rename(row, asked.name),
@@ -306,7 +308,7 @@ def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, Any
 
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/remove", summary="Remove a source")
-def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, Any]:
+def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, object]:
     """`confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
     slots, leave = asked.with_slots, asked.leave_on_source
@@ -323,7 +325,7 @@ def _act(
     asked: Asked | None,
     plan: Callable[[], Plan],
     do: Callable[[str], object],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Plan it; do it unless it was only asked for."""
     asked = asked or Asked()
     try:
@@ -353,7 +355,7 @@ def _slot(
     return slot_named(f"{source_name}/{slot_name}")
 
 
-def _facts(row: Source) -> dict[str, Any]:
+def _facts(row: Source) -> dict[str, object]:
     return {
         "name": row.name,
         "conninfo": row.conninfo,

@@ -47,7 +47,7 @@ def transactions(
     words: Query[FilterWords],
     paging: Query[Paging],
     backwards: QueryEx[bool, P(description="the page before the cursor, not behind it")] = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All transactions that pass the filter, in whatever state, newest first."""
     wanted = transaction_filter(words)
     if wanted.slot:
@@ -75,7 +75,7 @@ def transactions(
 
 @page(role=VIEWER, of={"transaction_id": Transaction})
 @router.get("/transactions/{int:transaction_id}", response=dict[str, Any], summary="One of them")
-def transaction(request: HttpRequest, transaction_id: int) -> dict[str, Any]:
+def transaction(request: HttpRequest, transaction_id: int) -> dict[str, object]:
     """One transaction by its `id`: its states and times, who, and what it touched."""
     row, slot, number = find_one(transaction_id)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
@@ -131,7 +131,7 @@ class ChangesOut(Schema):
 @router.get("/changes", tags=["changes"], response=ChangesOut, summary="Find changes")
 def changes(
     request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The changes of one slot that match, newest first."""
     wanted, place = _wanted(words), _place(paging.cursor)
     found = find_changes(
@@ -158,7 +158,7 @@ def changes(
 @router.get("/history", tags=["changes"], response=ChangesOut, summary="Follow changes in order")
 def follow(
     request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The changes of one slot that match, oldest first, in the order of their commits.
 
     Give `next` back as `cursor` to go on; at the end it is where later changes will begin.
@@ -175,7 +175,7 @@ def follow(
 )
 def changes_of_transaction(
     request: HttpRequest, transaction_id: int, words: Query[ChangeWords], paging: Query[Paging]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What one committed transaction changed, in its own order."""
     row, slot, number = find_one(transaction_id)
     if row.commit_seq is None:
@@ -191,7 +191,7 @@ def changes_of_transaction(
     return {**answer, "coverage": coverage_json(slot)}
 
 
-def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[str, Any]:
+def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[str, object]:
     """A page in the order of history, as far as the time of one answer goes."""
     deadline = time.monotonic() + BUDGET_SECONDS
     writer = RecordWriter(reading_session(), wanted.slot)
@@ -237,7 +237,7 @@ def _place(text: str) -> Place | None:
     return place
 
 
-def _coverage(wanted: WantedChanges) -> dict[str, Any]:
+def _coverage(wanted: WantedChanges) -> dict[str, object]:
     """Of the slot, and of the table where the filter names one."""
     tables = wanted.filter.tables
     named = tables[0].partition(".") if len(tables) == 1 else ("", "", "")

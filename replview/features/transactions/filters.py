@@ -32,7 +32,7 @@ class Shown:
     before: int | None = None
 
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> Self:
+    def from_words(cls, words: Mapping[str, object]) -> Self:
         """From an address's parameters; what is not understood is left out."""
         asked = Params(words)
         at = asked.number("at", digits=9)

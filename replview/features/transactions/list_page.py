@@ -192,7 +192,7 @@ def list_url(wanted: TransactionFilter, **changes: str) -> str:
     return f"{reverse('transactions')}{'?' if query else ''}{query}"
 
 
-def place_of(words: Mapping[str, Any], slot: str) -> Place:
+def place_of(words: Mapping[str, object], slot: str) -> Place:
     """Where the list begins: at a cursor, at what was jumped to, else at the newest."""
     text = str(words.get("cursor") or "")
     if text == "first":
@@ -264,7 +264,7 @@ def read_page(words: QueryDict, slot: Slot | None, several: bool) -> Transaction
     return page
 
 
-def _operation(wanted: TransactionFilter, letter: str) -> dict[str, Any]:
+def _operation(wanted: TransactionFilter, letter: str) -> dict[str, object]:
     """A letter of the segment: pressing the first leaves it alone, pressing more adds them."""
     everything = wanted.ops == OPERATIONS
     chosen = "" if everything else wanted.ops

@@ -60,7 +60,7 @@ class Changes:
     whole: bool = False
 
 
-def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str, Any]:
+def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str, object]:
     """The page's content."""
     shown = Shown.from_words(request.GET)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
@@ -100,7 +100,7 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
     }
 
 
-def _choices(shown: Shown, letters: str) -> dict[str, Any]:
+def _choices(shown: Shown, letters: str) -> dict[str, object]:
     """How the changes may be shown otherwise, each with its address."""
     return {
         "ops": [(letter, letter in (shown.ops or letters),

@@ -4,7 +4,6 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
@@ -163,7 +162,7 @@ class Card:
         return age_words(max(trouble.ends_at - self.now, dt.timedelta(0)))
 
 
-def build_page() -> dict[str, Any]:
+def build_page() -> dict[str, object]:
     """What the templates need."""
     now = timezone.now()
     known = troubles.read()

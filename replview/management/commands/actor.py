@@ -178,7 +178,7 @@ class Status:
     #: Tables without the trigger.
     unstamped: tuple[str, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """For programs."""
         return {
             "installed": self.stamp.owner is not None,

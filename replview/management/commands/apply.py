@@ -199,7 +199,7 @@ def done_lines(plan: FleetPlan) -> Iterator[str]:
     yield f"{done} done" + (f", {failed} not done" if failed else "")
 
 
-def json_of(plan: FleetPlan, path: Path, *, applied: bool) -> dict[str, Any]:
+def json_of(plan: FleetPlan, path: Path, *, applied: bool) -> dict[str, object]:
     """For programs; the same facts."""
     return {
         "file": str(path),
@@ -228,7 +228,7 @@ def _lines(item: Item) -> Iterator[str]:
         yield f"      note: {sentence}"
 
 
-def _facts(item: Item) -> dict[str, Any]:
+def _facts(item: Item) -> dict[str, object]:
     trouble = item.trouble
     return {
         "kind": item.kind,

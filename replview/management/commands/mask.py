@@ -117,7 +117,7 @@ def _lines(rule: MaskRule) -> list[dict[str, str]]:
     ]
 
 
-def _facts(rule: MaskRule) -> dict[str, Any]:
+def _facts(rule: MaskRule) -> dict[str, object]:
     found = matched_by(as_rule(rule))
     return {
         "number": rule.pk,

@@ -187,7 +187,7 @@ def plan_for(conninfo: str, request: SlotRequest) -> SlotPlan:
         return make_plan(connection, request)
 
 
-def parse_options(texts: list[str]) -> dict[str, Any]:
+def parse_options(texts: list[str]) -> dict[str, object]:
     """``NAME=VALUE`` as ``Slot.options``. Raises ``CommandError`` with what is allowed."""
     found: dict[str, Any] = {}
     for text in texts:
@@ -201,7 +201,7 @@ def parse_options(texts: list[str]) -> dict[str, Any]:
     return found
 
 
-def _facts(slot: Slot) -> dict[str, Any]:
+def _facts(slot: Slot) -> dict[str, object]:
     removing = slot.desired == Slot.Desired.REMOVING
     return {
         "source": slot.source.name,

@@ -100,7 +100,7 @@ class Command(InstanceCommand):
             self.say(table_of([heading] + [_row(facts) for facts in sources]))
 
 
-def _facts(source: Source) -> dict[str, Any]:
+def _facts(source: Source) -> dict[str, object]:
     version = source.server_version
     return {
         "name": source.name,

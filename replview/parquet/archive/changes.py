@@ -113,7 +113,7 @@ def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:
 def _image(
     row: Mapping[str, Any], names: Mapping[str, str], kinds: Mapping[str, pa.DataType],
     columns: Iterable[Mapping[str, Any]],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, object]:  # fmt: skip
     """Column → text, None for NULL, or a mark."""
     absent, raw = set(row["_not_sent"] or ()), row["_pg_raw"] or {}
     image: dict[str, Any] = {}

@@ -35,7 +35,7 @@ log = logging.getLogger("replview.archive")
 PROBLEM, STOPPED = 1, 3
 
 
-def count(target: Target, manifest: Manifest) -> dict[str, Any]:
+def count(target: Target, manifest: Manifest) -> dict[str, object]:
     """``transactions``, and ``changes``: ``[[the table's oid or null, operation, number], …]``.
 
     Reads one column of each file. Raises ``TargetProblem`` where one is missing or broken.
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
+def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, object]:
     wanted, target = Slice.from_json(job["slice"]), Target.of(job["target"])
     log.info("%s/%s, %s…%s", wanted.source, wanted.slot, wanted.after_seq + 1, wanted.through_seq)
     manifest = write_next(wanted, target, dsn=None, cancelled=stopped.is_set)

@@ -227,7 +227,7 @@ class Derivation:
 
     def _line(
         self, batch: pa.RecordBatch, place: int, past: Before, version_id: int
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """A row as the query would have given it."""
         line = {name: batch.column(name)[place].as_py() for name in ("id", "seq", "lsn", "kind")}
         line |= {"version_id": version_id, "derivable": 0}
@@ -252,7 +252,7 @@ class Derivation:
         return line
 
 
-def _with_origins(past: Before, image: Mapping[str, Any]) -> str:
+def _with_origins(past: Before, image: Mapping[str, object]) -> str:
     """The row with where each value that is kept aside belongs."""
     found = {
         name: {**value, ORIGIN: list(past.origins[name])}

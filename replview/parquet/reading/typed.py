@@ -88,7 +88,7 @@ def _typed(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> dict[str, Any]:
+def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> dict[str, object]:
     """What stands beside the table's own columns."""
     rows = group.rows
     versions = pa.array([version.id for version in table.versions], pa.int64())

@@ -70,7 +70,7 @@ def table_document(
     table: SliceTable,
     before: Mapping[str, Any] | None,
     follows: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What a table's dataset publishes, with a slice more in it; ``follows``: of a new root, which
     one it goes on from, and why. Raises ``Incompatible``.
     """
@@ -113,7 +113,7 @@ def document_oids(document: Mapping[str, Any]) -> list[int]:
     return [int(oid) for oid in table.get("oids") or [table["oid"]]]
 
 
-def fixed_document(kind: str) -> dict[str, Any]:
+def fixed_document(kind: str) -> dict[str, object]:
     """What the datasets of transactions and of events publish."""
     schema = {"transactions": TRANSACTIONS, "events": EVENTS}[kind]
     return {
@@ -129,7 +129,7 @@ def _key(columns: Sequence[Column], key: Sequence[str]) -> list[str]:
     return [names[each] for each in key if each in names]
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: Column) -> dict[str, object]:
     return {
         "name": column.name,
         "type": spark_type(column.arrow),
@@ -139,7 +139,7 @@ def _column(column: Column) -> dict[str, Any]:
     }
 
 
-def _field(field: pa.Field) -> dict[str, Any]:
+def _field(field: pa.Field) -> dict[str, object]:
     return {"name": field.name, "type": spark_type(field.type)}
 
 

@@ -131,7 +131,7 @@ def _by_fsspec(url: str, scheme: str) -> Address:
     return Address(url, pa_fs.PyFileSystem(pa_fs.FSSpecHandler(opened)), path.rstrip("/"), kind)
 
 
-def _options(fsspec: Any, protocol: str, url: str) -> dict[str, Any]:
+def _options(fsspec: Any, protocol: str, url: str) -> dict[str, object]:
     """What the address itself tells the connector, such as its host."""
     options = fsspec.get_filesystem_class(protocol)._get_kwargs_from_urls(
         f"{protocol}{url[url.index(':') :]}"

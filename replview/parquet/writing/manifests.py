@@ -123,7 +123,7 @@ def _rows(files: Sequence[tuple[Part, Written]], kind: str, *, changes: bool = F
 
 def _table(
     table: SliceTable, folders: Mapping[int, str], files: Sequence[tuple[Part, Written]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     of_it = [w for part, w in files if part.relation_id == table.relation_id]
     return {
         "dataset": folders[table.relation_id],
@@ -137,7 +137,7 @@ def _table(
     }
 
 
-def _file(part: Part, written: Written) -> dict[str, Any]:
+def _file(part: Part, written: Written) -> dict[str, object]:
     day = part.within.commit_date
     return {
         **asdict(written),

@@ -96,7 +96,7 @@ class Target:
             except FileNotFoundError:
                 return None
 
-    def write_json(self, path: str, document: Mapping[str, Any]) -> None:
+    def write_json(self, path: str, document: Mapping[str, object]) -> None:
         """The same, of a document for people too."""
         self.write_bytes(path, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
 

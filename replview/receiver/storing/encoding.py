@@ -225,7 +225,7 @@ def _hashed(plan: TablePlan, values: list[Any], fallback: list[Any] | None) -> b
     return pack_hash(8, _digest(SEPARATOR.join(texts).encode()))
 
 
-def message_document(message: LogicalMessage) -> dict[str, Any]:
+def message_document(message: LogicalMessage) -> dict[str, object]:
     """A logical message as ``new`` keeps it; its content is text only where it can be."""
     document: dict[str, Any] = {"prefix": message.prefix}
     try:

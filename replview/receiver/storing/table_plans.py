@@ -72,7 +72,7 @@ class TablePlan:
         for name in self.dropped:
             del row[name]
 
-    def document(self, values: Sequence[Any]) -> dict[str, Any]:
+    def document(self, values: Sequence[object]) -> dict[str, Any]:
         """Column → value without the columns that were not sent or must not be kept."""
         row = dict(zip(self.names, values, strict=True))
         if self.has_rules:

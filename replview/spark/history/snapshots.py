@@ -64,7 +64,7 @@ def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result
     return Result(chosen, not reasons, tuple(reasons), _details(dataset, reach, version))
 
 
-def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str, Any]:
+def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str, object]:
     """What else is worth saying of a snapshot."""
     base = reach.base
     return {

@@ -252,7 +252,7 @@ def coverage_of(
 
 def _extent_parameters(
     slot: Slot, table: tuple[str, str] | None, since: dt.datetime | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The parameters of ``_EXTENT``."""
     schema, name = table or ("", "")
     return {

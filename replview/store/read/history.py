@@ -165,7 +165,7 @@ def relation_names(session: ReadSession, ids: Collection[int]) -> dict[int, tupl
     return {row[0]: (row[1], row[2]) for row in session.rows(sql, [list(ids)])} if ids else {}
 
 
-def _events(session: ReadSession, sql: str, parameters: Sequence[Any]) -> list[EventRow]:
+def _events(session: ReadSession, sql: str, parameters: Sequence[object]) -> list[EventRow]:
     found = []
     for row in session.rows(sql, parameters):
         values = list(row)

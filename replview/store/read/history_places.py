@@ -7,7 +7,6 @@ at which it was stored, and one without a commit LSN that of its record.
 
 import datetime as dt
 from dataclasses import dataclass
-from typing import Any
 
 from decoder.scalars import LSN
 from replview.store.read.rows import Incarnation
@@ -112,7 +111,7 @@ def first_seqs_from_lsn(session: ReadSession, slot: str, lsn: LSN) -> dict[int, 
     return {incarnation: seq for incarnation, seq in found if seq is not None}
 
 
-def scope(session: ReadSession, slot: str) -> dict[str, Any]:
+def scope(session: ReadSession, slot: str) -> dict[str, object]:
     """Which incarnations a statement is about, as its parameters."""
     source, _, name = slot.rpartition("/")
     return {"slot": slot, "source": source, "name": name, "seen": session.source_ids()}

@@ -136,7 +136,7 @@ def masked_image(
     }
 
 
-def _message_shown(message: Mapping[str, Any] | None) -> dict[str, Any]:
+def _message_shown(message: Mapping[str, Any] | None) -> dict[str, object]:
     return {name: message[name] for name in _MESSAGE_SHOWN if message and name in message}
 
 

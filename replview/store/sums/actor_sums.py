@@ -305,7 +305,7 @@ def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
     return _ACTIVITY.format(parts=filled)
 
 
-def _parameters(span: Span, **more: Any) -> dict[str, Any]:
+def _parameters(span: Span, **more: Any) -> dict[str, object]:
     return {
         "incarnations": [incarnation for incarnation, _ in span.incarnations],
         "after": [after for _, after in span.incarnations],

@@ -1,7 +1,5 @@
 """The words of a filter, as the API takes them: those of the pages' addresses."""
 
-from typing import Any
-
 from ninja import Field, Schema
 
 from replview.store.read.transactions.transaction_filter import TransactionFilter
@@ -36,7 +34,7 @@ class FilterWords(Schema):
         "", description="commits at or before it, of the slot's present incarnation"
     )
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, object]:
         """The words that were given."""
         return {name: value for name, value in self.dict().items() if value}
 

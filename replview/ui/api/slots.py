@@ -50,7 +50,7 @@ def slots(request: HttpRequest) -> list[dict[str, Any]]:
     return [_facts(slot) for slot in found.order_by("source__name", "name")]
 
 
-def _facts(slot: Slot) -> dict[str, Any]:
+def _facts(slot: Slot) -> dict[str, object]:
     incarnation = slot.incarnation
     return {
         "slot": str(slot),
@@ -93,12 +93,12 @@ def slot_named(name: str) -> Slot:
 @router.get(
     "/coverage", tags=["coverage"], response=dict[str, Any], summary="What the record covers"
 )
-def coverage(request: HttpRequest, slot: str = "", table: str = "") -> dict[str, Any]:
+def coverage(request: HttpRequest, slot: str = "", table: str = "") -> dict[str, object]:
     """Since when a slot's record is whole, its gaps, and what of a table is not published."""
     return coverage_json(slot_named(slot), table_named(table) if table else None)
 
 
-def coverage_json(slot: SlotOnRecord, table: tuple[str, str] | None = None) -> dict[str, Any]:
+def coverage_json(slot: SlotOnRecord, table: tuple[str, str] | None = None) -> dict[str, object]:
     """The coverage of a slot's record, of one table in it where one is named.
 
     "No change" may be said of a time between ``whole_since`` and ``stored_until``, and of no other.
@@ -125,7 +125,7 @@ def table_named(name: str) -> tuple[str, str]:
     return schema, table
 
 
-def _gap(gap: Gap) -> dict[str, Any]:
+def _gap(gap: Gap) -> dict[str, object]:
     return {
         "kind": gap.kind,
         "from_time": utc_text(gap.from_time),
@@ -136,7 +136,7 @@ def _gap(gap: Gap) -> dict[str, Any]:
     }
 
 
-def _table(table: TableCoverage) -> dict[str, Any]:
+def _table(table: TableCoverage) -> dict[str, object]:
     done = table.baseline
     return {
         "schema": table.schema,

@@ -89,7 +89,7 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
     _bound(block, sheet)
 
 
-def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[str, Any]:
+def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[str, object]:
     sent_old = change.old or {}
     if change.old_kind == "O":
         block.before, block.before_from = "sent", f"replica identity {change.replica_identity}"
@@ -154,8 +154,8 @@ def fill_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) 
 
 
 def _before_of_delete(
-    block: Block, change: ChangeRow, image: Mapping[str, Any], previous: Any
-) -> dict[str, Any]:
+    block: Block, change: ChangeRow, image: Mapping[str, object], previous: Any
+) -> dict[str, object]:
     if change.old_kind == "O":
         block.before, block.before_from = "sent", f"replica identity {change.replica_identity}"
         return dict(image)
@@ -248,7 +248,7 @@ def _block(change: ChangeRow, previous: Any, sheet: Sheet) -> Block:
     return block
 
 
-def _fill_hidden(block: Block, message: Mapping[str, Any]) -> None:
+def _fill_hidden(block: Block, message: Mapping[str, object]) -> None:
     """That something changed, not what."""
     block.words = f"you have {NO_RIGHT}"
     if block.op == "M":
@@ -272,7 +272,7 @@ def _fill_key(block: Block, change: ChangeRow) -> None:
         block.key_values = whole
 
 
-def _fill_message(block: Block, message: Mapping[str, Any]) -> None:
+def _fill_message(block: Block, message: Mapping[str, object]) -> None:
     block.table = str(message.get("prefix", ""))
     content = message.get("content")
     if content is None and "content_base64" in message:
@@ -288,7 +288,7 @@ def _fill_message(block: Block, message: Mapping[str, Any]) -> None:
     block.words = f"{kind}, {bytes_words(size)}"
 
 
-def _fill_truncate(block: Block, how: Mapping[str, Any]) -> None:
+def _fill_truncate(block: Block, how: Mapping[str, object]) -> None:
     words = ["every row removed; the server does not say which or how many"]
     if how.get("cascade"):
         words.append("CASCADE")

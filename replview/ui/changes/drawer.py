@@ -1,7 +1,5 @@
 """A transaction by its number, and its first changes, as the drawers of several pages show them."""
 
-from typing import Any
-
 from django.http import Http404
 
 from replview.access.visibility import reading_session
@@ -38,7 +36,7 @@ def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
     return incarnation.slot
 
 
-def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> dict[str, Any]:
+def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> dict[str, object]:
     """The context of a list of changes, those behind the change ``after``."""
     # Those the slot keeps though they were rolled back are shown, and marked.
     kept = bool(row.aborted_changes) and slot.keep_aborted

@@ -183,7 +183,7 @@ class Chart:
     #: Its x axis is time.
     timed: bool = True
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """As the page is sent it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -241,7 +241,7 @@ def chart(
     )
 
 
-def _layout(marks: Axis, levels: Sequence[Level]) -> dict[str, Any]:
+def _layout(marks: Axis, levels: Sequence[Level]) -> dict[str, object]:
     """Plotly's layout: an axis from zero, a second one for what spans the whole height."""
     return {
         "margin": dict(MARGIN),
@@ -273,7 +273,7 @@ def _highest(lines: Sequence[ChartLine]) -> float:
     return max((v for line in lines for v in line.values if v is not None), default=0.0)
 
 
-def _trace(line: ChartLine, unit: str) -> dict[str, Any]:
+def _trace(line: ChartLine, unit: str) -> dict[str, object]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines",
@@ -289,7 +289,7 @@ def _trace(line: ChartLine, unit: str) -> dict[str, Any]:
     return trace
 
 
-def _hatched(stretch: Stretch) -> dict[str, Any]:
+def _hatched(stretch: Stretch) -> dict[str, object]:
     """A stretch of which nothing is known."""
     return {
         "type": "scatter",
@@ -305,14 +305,14 @@ def _hatched(stretch: Stretch) -> dict[str, Any]:
     }
 
 
-def _level_line(level: Level) -> dict[str, Any]:
+def _level_line(level: Level) -> dict[str, object]:
     return {
         "type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": level.value,
         "y1": level.value, "line": {"dash": "dash", "width": 1.5}, "name": level.ink,
     }  # fmt: skip
 
 
-def _level_words(level: Level) -> dict[str, Any]:
+def _level_words(level: Level) -> dict[str, object]:
     return {
         "text": level.words, "xref": "paper", "x": 0.01, "xanchor": "left", "yref": "y",
         "y": level.value, "yanchor": "top", "showarrow": False, "name": level.ink,

@@ -94,7 +94,7 @@ def record_url(source: Source) -> str:
 
 
 @register.inclusion_tag("acts/_slot_ways.html", takes_context=True)
-def slot_ways(context: dict[str, Any], slot: Slot) -> dict[str, Any]:
+def slot_ways(context: dict[str, Any], slot: Slot) -> dict[str, object]:
     """What may be done to a slot by who looks at its page."""
     request = context.get("request")
     user = getattr(request, "user", None)

@@ -134,7 +134,7 @@ def ago(moment: datetime) -> SafeString:
 @register.inclusion_tag("ui/components/figure.html")
 def figure(
     label: str, number: str | None, rest: str = "", main: bool = False, danger: bool = False
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """One of the figures in a strip; ``number`` None says unknown."""
     return {"label": label, "number": number, "rest": rest, "main": main, "danger": danger}
 

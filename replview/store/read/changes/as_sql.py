@@ -110,7 +110,7 @@ def _hidden(change: ChangeRow) -> str:
     return f"you have {NO_RIGHT} of {change.schema}.{change.table}"
 
 
-def _unknown_before(change: ChangeRow, known: Mapping[str, Any]) -> str:
+def _unknown_before(change: ChangeRow, known: Mapping[str, object]) -> str:
     """What is missing of the old row."""
     new = change.new or {}
     if change.op == "D":
@@ -129,7 +129,7 @@ def _unknown_before(change: ChangeRow, known: Mapping[str, Any]) -> str:
     return _unwritable(marked)
 
 
-def _unwritable(image: Mapping[str, Any]) -> str:
+def _unwritable(image: Mapping[str, object]) -> str:
     for name, value in image.items():
         if words := mark_of(value):
             return (
@@ -140,7 +140,7 @@ def _unwritable(image: Mapping[str, Any]) -> str:
     return ""
 
 
-def _known_before(change: ChangeRow, before: Before | None) -> dict[str, Any]:
+def _known_before(change: ChangeRow, before: Before | None) -> dict[str, object]:
     """The old row as far as it is known; what the server sent outweighs what was derived."""
     sent = change.old or {}
     if change.old_kind == "O" or before is None:
@@ -170,7 +170,7 @@ def _list(names: list[str]) -> str:
     return f"{text} {'is' if len(names) == 1 else 'are'}"
 
 
-def _insert(change: ChangeRow, table: str, image: Mapping[str, Any]) -> str:
+def _insert(change: ChangeRow, table: str, image: Mapping[str, object]) -> str:
     types = _types(change)
     names = [name for name in (_names(change) or list(image)) if name in image]
     left_out = [name for name in _names(change) if name not in image]
@@ -180,7 +180,7 @@ def _insert(change: ChangeRow, table: str, image: Mapping[str, Any]) -> str:
     return f"{_UNKNOWABLE}\n{text}INSERT INTO {table} ({columns}) {_OVERRIDING}\nVALUES ({values});"
 
 
-def _changed(change: ChangeRow, known: Mapping[str, Any]) -> list[str]:
+def _changed(change: ChangeRow, known: Mapping[str, object]) -> list[str]:
     """Columns of an update that differ, or of which nobody knows."""
     new = change.new or {}
     return [
@@ -205,14 +205,14 @@ def _update(change: ChangeRow, table: str, before: Before | None, where: str) ->
     return Statement(f"UPDATE {table}\nSET {sets}\nWHERE {where};")
 
 
-def _assignments(change: ChangeRow, image: Mapping[str, Any], names: list[str]) -> str:
+def _assignments(change: ChangeRow, image: Mapping[str, object], names: list[str]) -> str:
     types = _types(change)
     return ", ".join(f"{identifier(n)} = {literal(image[n], types.get(n))}" for n in names)
 
 
 def _where(
     change: ChangeRow,
-    image: Mapping[str, Any],
+    image: Mapping[str, object],
     *,
     after: bool,
     before: Mapping[str, Any] | None = None,

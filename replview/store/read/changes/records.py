@@ -128,7 +128,7 @@ _COUNTS = ("insert", "update", "delete", "truncate")
 
 def transaction_json(
     row: TransactionRow, names: Mapping[int, tuple[str, str]], slot: str, incarnation: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """One transaction; ``names``: ``{relation id: (schema, table)}``.
 
     LSNs as PostgreSQL writes them, times in UTC by the source's clock but for ``received_at`` and
@@ -170,7 +170,7 @@ def transaction_json(
 
 def _table(
     relation_id: int, counts: list[int], names: Mapping[int, tuple[str, str]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     schema, table = names.get(relation_id, (None, None))
     return {
         "relation": relation_id,

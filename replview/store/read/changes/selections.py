@@ -7,7 +7,7 @@ What downloads and the command line write. The words are those of ``WantedChange
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
 from replview.store.read.changes.scan import ChangeScan, Found
@@ -57,7 +57,7 @@ class Selection:
     trouble: str = ""
 
     @classmethod
-    def from_words(cls, session: ReadSession, slot: Slot, words: Mapping[str, Any]) -> Self:
+    def from_words(cls, session: ReadSession, slot: Slot, words: Mapping[str, object]) -> Self:
         """From an address's parameters or a command's options; never raises."""
         wanted = WantedChanges.from_words(slot, words)
         pairs = {name[4:]: str(words[name]) for name in words if name.startswith("key.")}

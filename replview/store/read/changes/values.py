@@ -6,7 +6,6 @@ value cut, ``{"$cut": characters, "$head": beginning, "$md5": of the whole}``.
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 #: What a marked value means, where it cannot be written as text.
 MARKS = {
@@ -39,7 +38,7 @@ def mark_of(value: object) -> str:
     return next((words for mark, words in MARKS.items() if mark in value), "in an unknown form")
 
 
-def erased_words(value: Mapping[str, Any]) -> str:
+def erased_words(value: Mapping[str, object]) -> str:
     """``erased on 2026-11-22``."""
     day = value.get("$on")
     return f"erased on {day}" if day else "erased"

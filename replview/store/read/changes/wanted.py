@@ -40,7 +40,7 @@ class WantedChanges:
     )
 
     @classmethod
-    def from_words(cls, slot: Slot, words: Mapping[str, Any]) -> Self:
+    def from_words(cls, slot: Slot, words: Mapping[str, object]) -> Self:
         """From an address's parameters or a command's options; never raises."""
         given = dict(words.items())
         tables = ",".join(str(given[name]) for name in ("tables", "table") if given.get(name))

@@ -295,7 +295,7 @@ class _State:
             return False, "not created"
         return True, why
 
-    def _sent_by(self, following: Step, last: Step | None) -> dict[str, Any]:
+    def _sent_by(self, following: Step, last: Step | None) -> dict[str, object]:
         """What the next change sent of the old row: so it must have been."""
         sent = following.old or {}
         if following.old_kind == "K" or not sent:
@@ -311,7 +311,7 @@ class _State:
         return self._shapes.versions.get(step.version_id) if step is not None else None
 
     def _unknown(
-        self, version: Version | None, values: Mapping[str, Any], known: Known, why: str
+        self, version: Version | None, values: Mapping[str, object], known: Known, why: str
     ) -> dict[str, str]:
         """Why each column without a value is unknown."""
         reason = why or ("not sent" if known.last is not None else "no earlier change")

@@ -87,7 +87,7 @@ class Replay:
             return "derived", Known(True, {**found.values, **sent}, found.last)
         return ("key" if sent else "unknown"), Known(True, sent, found.last, found.why)
 
-    def _of_version(self, values: Mapping[str, Any], step: Step) -> dict[str, Any]:
+    def _of_version(self, values: Mapping[str, object], step: Step) -> dict[str, object]:
         version = self._shapes.versions.get(step.version_id)
         names = version.kinds() if version else {}
         return {name: value for name, value in values.items() if name in names}

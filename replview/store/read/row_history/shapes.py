@@ -72,7 +72,7 @@ class Shapes:
         version = self.versions.get(step.version_id)
         return None if version is None else key_values(version.key_columns, *images)
 
-    def outliving(self, values: Mapping[str, Any], step: Step, later: Step) -> dict[str, Any]:
+    def outliving(self, values: Mapping[str, object], step: Step, later: Step) -> dict[str, object]:
         """Of a row's values after ``step`` those that must still be so before ``later``.
 
         A column that was dropped, renamed or given another type in between is another column, or

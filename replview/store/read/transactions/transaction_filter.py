@@ -63,7 +63,7 @@ class TransactionFilter:
     misread: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> Self:
+    def from_words(cls, words: Mapping[str, object]) -> Self:
         """From an address's parameters or a command's options."""
         given = {name: _clean(words.get(name)) for name in WORDS}
         read: dict[str, Any] = {
