@@ -13,6 +13,7 @@ from replview.acts.publications import (
     look_at_publications,
     made_by_us,
     plan_alteration,
+    remaining_slots,
     run_together,
     texts_of,
 )
@@ -203,7 +204,6 @@ class _Found:
 
     @property
     def statements(self) -> list[sql.Composed]:
-        """On the source."""
         return self.changes.statements
 
 
@@ -256,12 +256,11 @@ def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
     rules = wanted.rules(connection, slot) if isinstance(wanted, NamedColumns) else wanted
-    others = Slot.objects.filter(source=slot.source).exclude(desired=Slot.Desired.REMOVING)
     left_out = {
         table_parts(table): frozenset(c for c, rule in of_table.items() if rule == DROP)
         for table, of_table in rules.items()
     }
-    readers = {one.name: one.publications for one in others}
+    readers = {one.name: one.publications for one in remaining_slots(slot.source)}
     changes = plan_column_changes(connection, made_by_us(slot), readers, left_out)
     kept = _kept(slot, rules)
     if not changes.statements and kept.rules == slot.column_rules:
@@ -286,44 +285,27 @@ def _kept(slot: Slot, wanted: Rules) -> _Kept:
 
 
 def _consequences(slot: Slot, changes: ColumnChanges, kept: _Kept) -> list[str]:
-    found = []
-    if changes.statements:
-        found.append("The statements run in one transaction: all of them, or none.")
-    if changes.unsent:
-        found.append(f"The source sends {some_of(changes.unsent)} no more: the record shows these "
-                     "columns as not sent from then on.")  # fmt: skip
-    if changes.sent:
-        found.append(f"The source sends {some_of(changes.sent)} again, from the next change of a "
-                     "row on; what was not sent stays unknown.")  # fmt: skip
-    if changes.listed:
-        found.append(
-            f"{some_of(changes.listed)} is published by a list of its columns: one that is added "
-            "to the table later is not sent until it is chosen here."
-        )
-    found += [
-        f"The source goes on sending {some_of(names)}, for {why}; replview keeps nothing of it."
-        for why, names in changes.still_sent.items()
-        if names
-    ]
-    if kept.masked:
-        found.append(f"Of {some_of(kept.masked)} only that there was a value is kept from now on.")
-    if kept.whole:
-        found.append(f"{some_of(kept.whole)} is kept as it comes from now on.")
-    if kept.masked or kept.dropped:
-        found.append("What is stored already stays as it is: erase it, or hide it by a mask rule.")
-    if shared := _shared(slot, changes):
-        found.append(f"Slot {some_of(shared)} reads the same publication: it holds for it, too.")
-    found.append("The receiver connects anew within two seconds; nothing is lost.")
-    return found
-
-
-def _shared(slot: Slot, changes: ColumnChanges) -> list[str]:
-    others = Slot.objects.filter(source=slot.source).exclude(pk=slot.pk)
-    return [
-        one.name
-        for one in others.exclude(desired=Slot.Desired.REMOVING)
-        if set(one.publications) & set(changes.altered)
-    ]
+    others = remaining_slots(slot.source).exclude(pk=slot.pk)
+    shared = [one.name for one in others if set(one.publications) & set(changes.altered)]
+    sentences = [
+        (changes.statements, "The statements run in one transaction: all of them, or none."),
+        (changes.unsent, f"The source sends {some_of(changes.unsent)} no more: the record shows "
+         "these columns as not sent from then on."),
+        (changes.sent, f"The source sends {some_of(changes.sent)} again, from the next change of "
+         "a row on; what was not sent stays unknown."),
+        (changes.listed, f"{some_of(changes.listed)} is published by a list of its columns: one "
+         "that is added to the table later is not sent until it is chosen here."),
+        *((names, f"The source goes on sending {some_of(names)}, for {why}; replview keeps "
+           "nothing of it.") for why, names in changes.still_sent.items()),
+        (kept.masked, f"Of {some_of(kept.masked)} only that there was a value is kept from now "
+         "on."),
+        (kept.whole, f"{some_of(kept.whole)} is kept as it comes from now on."),
+        (kept.masked or kept.dropped, "What is stored already stays as it is: erase it, or hide "
+         "it by a mask rule."),
+        (shared, f"Slot {some_of(shared)} reads the same publication: it holds for it, too."),
+        (True, "The receiver connects anew within two seconds; nothing is lost."),
+    ]  # fmt: skip
+    return [sentence for holds, sentence in sentences if holds]
 
 
 #: What is wrong with the choice, not with reaching the source.

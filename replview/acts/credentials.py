@@ -11,6 +11,7 @@ from django.utils import timezone
 from psycopg import conninfo as libpq
 
 from replview.acts.noting import log_slot, note_source
+from replview.acts.publications import remaining_slots
 from replview.catalog.connections import reading
 from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem, explain
@@ -77,11 +78,7 @@ def try_address(
 
 def needs_walsender(source: Source) -> bool:
     """Whether any of its slots is read through a replication connection."""
-    return bool(
-        Slot.objects.filter(source=source, interface=Slot.Interface.WALSENDER)
-        .exclude(desired=Slot.Desired.REMOVING)
-        .exists()
-    )
+    return remaining_slots(source).filter(interface=Slot.Interface.WALSENDER).exists()
 
 
 def check_same_place(source: Source, tried: Tried) -> None:
@@ -136,7 +133,6 @@ class Credentials:
 
     @property
     def given(self) -> bool:
-        """Whether anything is new."""
         return bool(self.dsn or self.user or self.password or self.password_ref)
 
 
@@ -199,7 +195,7 @@ def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
 def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -> None:
     """Who changed the address when, in the source's row, its slots' logs and the record."""
     Source.objects.filter(pk=source.pk).update(credentials_at=timezone.now(), credentials_by=by)
-    for slot in Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING):
+    for slot in remaining_slots(source):
         log_slot(slot, act, message, by=by)
     note_source(source, act, by=by, **detail)
 
@@ -212,7 +208,6 @@ def candidate_of(source: Source, dsn: str, password_ref: str = "") -> Source:
 
 
 def _candidate(source: Source, new: Credentials) -> Source:
-    """The source as it would be. Raises ``DSNError``."""
     if not new.given:
         raise DSNError("nothing is new: give a password, where it is kept, or a DSN")
     if new.password and new.password_ref:

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from replview.acts.noting import note_slot
-from replview.acts.publications import made_by_us, read_definitions
+from replview.acts.publications import made_by_us, read_definitions, remaining_slots
 from replview.acts.receiving import silent
 from replview.catalog.connections import connected
 from replview.catalog.plan.plan import Plan, Say, Statement, drop
@@ -48,8 +48,7 @@ class Drops:
 
 def drops_of(slot: Slot) -> Drops:
     """As the store knows it."""
-    others = Slot.objects.filter(source=slot.source).exclude(pk=slot.pk)
-    others = others.exclude(desired=Slot.Desired.REMOVING)
+    others = remaining_slots(slot.source).exclude(pk=slot.pk)
     read = {name for names in others.values_list("publications", flat=True) for name in names}
     made = made_by_us(slot)
     return Drops(
@@ -62,15 +61,12 @@ def drops_of(slot: Slot) -> Drops:
 def plan_drop(slot: Slot, *, keep_record: bool = False, leave_on_source: bool = False) -> Plan:
     """What would run, and what becomes of the record. Nothing is asked of the source."""
     drops = drops_of(slot)
-    statements = tuple(
-        Statement(sql=statement.as_string(None), needs=needs, costs=costs)
-        for statement in drops.statements(slot)
-        for needs, costs in [_needs_and_costs(statement)]
-    )
+    statements = [] if leave_on_source else drops.statements(slot)
+    record = f"Drop {slot} and keep its" if keep_record else f"Remove {slot} with its"
     return Plan(
-        title=_title(slot, keep_record=keep_record),
+        title=f"{record} record",
         on=slot.source.name,
-        statements=() if leave_on_source else statements,
+        statements=tuple(_as_shown(statement) for statement in statements),
         consequences=tuple(
             _consequences(slot, drops, keep_record=keep_record, leave_on_source=leave_on_source)
         ),
@@ -96,10 +92,7 @@ def drop_slot(
     statements = [one.as_string(None) for one in drops.statements(slot)]
     definitions: list[dict[str, str]] = []
     if statements and not leave_on_source:
-        conninfo = full_conninfo(slot.source)
-        definitions = _read_definitions(slot, drops, conninfo)
-        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
-        _drop_on_source(slot, drops, conninfo, say)
+        definitions = _drop_on_source(slot, drops, say)
     detail = {"statements": [] if leave_on_source else statements}
     if keep_record:
         give_up(slot, by)
@@ -111,39 +104,28 @@ def drop_slot(
     note_slot(slot, "drop", words, by=by, **detail, record="deleted")
 
 
-def _read_definitions(slot: Slot, drops: Drops, conninfo: str) -> list[dict[str, str]]:
-    """How to make its publications again; and whether the source can be reached at all."""
+def _drop_on_source(slot: Slot, drops: Drops, say: Say) -> list[dict[str, str]]:
+    """Stop it and drop what is ours there; returns how to make its publications again."""
+    conninfo = full_conninfo(slot.source)
+    what = "Nothing was changed"
     try:
+        # So it is known, too, whether the source can be reached at all.
         with connected(conninfo) as connection:
-            return read_definitions(connection, drops.publications)
-    except psycopg.Error as error:
-        raise _not_dropped(slot, drops, conninfo, error, "Nothing was changed") from None
-
-
-def _drop_on_source(slot: Slot, drops: Drops, conninfo: str, say: Say) -> None:
-    """Drop what is ours there."""
-    try:
+            definitions = read_definitions(connection, drops.publications)
+        Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
+        what = "The slot is stopped, nothing else was changed here"
         there = _wait_for_release(slot, conninfo, say) if drops.slot else False
         drop(conninfo, drops.statements(slot, there=there))
+        return definitions
     except psycopg.Error as error:
-        what = "The slot is stopped, nothing else was changed here"
-        raise _not_dropped(slot, drops, conninfo, error, what) from None
-
-
-def _not_dropped(
-    slot: Slot, drops: Drops, conninfo: str, error: psycopg.Error, what: str
-) -> SourceProblem:
-    if error.sqlstate:
-        cause = first_line(error)
-    else:
-        cause = explain(error, conninfo).cause
-    left = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
-    return SourceProblem(
-        "not_dropped",
-        f"{cause}. {what}",
-        f"Try again, or only forget it here and run on the source yourself: {left}",
-        "leave_on_source",
-    )
+        cause = first_line(error) if error.sqlstate else explain(error, conninfo).cause
+        left = "; ".join(statement.as_string(None) for statement in drops.statements(slot))
+        raise SourceProblem(
+            "not_dropped",
+            f"{cause}. {what}",
+            f"Try again, or only forget it here and run on the source yourself: {left}",
+            "leave_on_source",
+        ) from None
 
 
 def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
@@ -165,12 +147,6 @@ def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
                 say("waiting until the receiver lets the slot go")
                 announced = True
             time.sleep(0.2)
-
-
-def _title(slot: Slot, *, keep_record: bool) -> str:
-    if keep_record:
-        return f"Drop {slot} and keep its record"
-    return f"Remove {slot} with its record"
 
 
 def _consequences(
@@ -228,13 +204,13 @@ def _refusal(slot: Slot, *, keep_record: bool) -> SourceProblem | None:
     return None
 
 
-def _needs_and_costs(statement: sql.Composed) -> tuple[str, str]:
-    if "pg_drop_replication_slot" in statement.as_string(None):
-        return (
-            "REPLICATION (or a role that grants it)",
-            "nothing: it frees the WAL and the catalog rows that the slot held",
-        )
-    return (
-        "ownership of the publication",
-        "a moment's exclusive lock on the publication; subscriptions that read it fail from then",
-    )
+def _as_shown(statement: sql.Composed) -> Statement:
+    text = statement.as_string(None)
+    if "pg_drop_replication_slot" in text:
+        needs = "REPLICATION (or a role that grants it)"
+        costs = "nothing: it frees the WAL and the catalog rows that the slot held"
+    else:
+        needs = "ownership of the publication"
+        costs = "a moment's exclusive lock on the publication; subscriptions that read it fail " \
+            "from then"  # fmt: skip
+    return Statement(sql=text, needs=needs, costs=costs)

@@ -14,6 +14,7 @@ from replview.acts.credentials import (
     try_address,
     write_down,
 )
+from replview.acts.publications import remaining_slots
 from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem
 from replview.receiver.incarnation import GAPS, SystemIdentity, new_incarnation
@@ -22,7 +23,7 @@ from replview.store.models import Slot, Source
 from replview.store.write.incarnations import SlotRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SlotOutcome:
     """What becomes of one slot."""
 
@@ -65,13 +66,8 @@ def identity_of(tried: Tried) -> SystemIdentity:
     return SystemIdentity(server.system_identifier or "", server.timeline or 0, LSN(0))
 
 
-def outcome_of(row: SlotRow, tried: Tried) -> SlotOutcome:
-    """As ``receiver.incarnation`` will decide, if nothing changes until it connects."""
-    word, sentence = _outcome(row, tried)
-    return SlotOutcome(name=row.name, word=word, sentence=sentence)
-
-
 def _outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
+    """As ``receiver.incarnation`` will decide, if nothing changes until it connects."""
     name, facts = row.name, tried.slots.get(row.name)
     if facts is None:
         return "missing", (
@@ -203,13 +199,8 @@ def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool)
 
 
 def _plan(source: Source, candidate: Source) -> Move:
-    slots = list(
-        Slot.objects.filter(source=source, temporary=False)
-        .exclude(desired=Slot.Desired.REMOVING)
-        .select_related("incarnation")
-        .order_by("name")
-    )
-    rows = [row_of(slot) for slot in slots]
+    slots = remaining_slots(source).filter(temporary=False).select_related("incarnation")
+    rows = [row_of(slot) for slot in slots.order_by("name")]
     timelines = frozenset(row.timeline for row in rows if row.timeline is not None)
     conninfo = full_conninfo(candidate)
     if candidate.sealed_password and candidate.sealed_password == source.sealed_password:
@@ -219,7 +210,7 @@ def _plan(source: Source, candidate: Source) -> Move:
     if tried.replication is not None:
         raise tried.replication.anew()
     kind = _kind(source, tried)
-    outcomes = tuple(outcome_of(row, tried) for row in rows)
+    outcomes = tuple(SlotOutcome(row.name, *_outcome(row, tried)) for row in rows)
     act = Plan(
         title=f"Move {source} to another address",
         on=source.name,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import psycopg
+from django.db.models import QuerySet
 from psycopg import sql
 
 from replview.catalog.connections import Connection, reading, writing
@@ -32,7 +33,7 @@ class Alteration(Protocol):
 
     @property
     def statements(self) -> Sequence[sql.Composed]:
-        """In this order, in one transaction."""
+        """To run in this order, in one transaction."""
 
 
 Found = TypeVar("Found")
@@ -84,10 +85,19 @@ def run_together(slot: Slot, found: Alteration) -> None:
             with connection.transaction():
                 for statement in found.statements:
                     connection.execute(statement)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise SourceProblem("missing_right", first_line(error), f"It needs {_NEEDS}") from None
+        except psycopg.errors.LockNotAvailable:
+            raise SourceProblem(
+                "locked",
+                "a table is locked by VACUUM, ANALYZE or ALTER TABLE",
+                "Try again when it has ended; nothing was changed",
+            ) from None
         except psycopg.Error as error:
             if error.sqlstate is None:
                 raise
-            raise _trouble(error) from None
+            what = "Nothing was changed; try again"
+            raise SourceProblem("failed", first_line(error), what) from None
 
 
 def texts_of(found: Alteration) -> list[str]:
@@ -95,33 +105,20 @@ def texts_of(found: Alteration) -> list[str]:
     return [statement.as_string(None) for statement in found.statements]
 
 
-def _trouble(error: psycopg.Error) -> SourceProblem:
-    """In the server's own words."""
-    message = first_line(error)
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return SourceProblem("missing_right", message, f"It needs {_NEEDS}")
-    if isinstance(error, psycopg.errors.LockNotAvailable):
-        return SourceProblem(
-            "locked",
-            "a table is locked by VACUUM, ANALYZE or ALTER TABLE",
-            "Try again when it has ended; nothing was changed",
-        )
-    return SourceProblem("failed", message, "Nothing was changed; try again")
-
-
 #: A source that has not answered by then is cut off.
 DEADLINE_SECONDS = 10.0
+
+
+def remaining_slots(source: Source) -> QuerySet[Slot]:
+    """The slots of a source that are not being removed."""
+    return Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
 
 
 def look_at_publications(source: Source) -> int:
     """Look once for all slots of a source that read publications; returns how many looks told
     something new. A source that cannot be reached is left to ``sample``, which says so.
     """
-    slots = [
-        slot
-        for slot in Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
-        if slot.plugin == "pgoutput"
-    ]
+    slots = list(remaining_slots(source).filter(plugin="pgoutput"))
     if not slots:
         return 0
     try:
@@ -169,14 +166,11 @@ def read_definitions(connection: Connection, names: Iterable[str]) -> list[dict[
 
 def definition(connection: Connection, publication: Publication) -> str:
     """``CREATE PUBLICATION …`` as the publication is now."""
-    name = sql.Identifier(publication.name)
+    statement = sql.SQL("CREATE PUBLICATION {}").format(sql.Identifier(publication.name))
     if publication.all_tables:
-        statement = sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name)
-    else:
-        members = read_members(connection, publication.name)
-        statement = sql.SQL("CREATE PUBLICATION {}").format(name)
-        if members:
-            statement += sql.SQL(" FOR {}").format(items_of(members))
+        statement += sql.SQL(" FOR ALL TABLES")
+    elif members := read_members(connection, publication.name):
+        statement += sql.SQL(" FOR {}").format(items_of(members))
     done = {
         "insert": publication.inserts,
         "update": publication.updates,
@@ -202,22 +196,18 @@ def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
         return []
     there = {publication.name for publication in read_publications(connection)}
     return [
-        _remade_step(one["name"], one["create"])
+        Statement(
+            # Composed by us when the publication was dropped, and kept in the store since.
+            sql=one["create"],
+            undo=drop_publication(one["name"]),
+            needs="CREATE on the database, and ownership of the tables",
+            costs=TABLES_COST,
+            kind="publication",
+            name=one["name"],
+        )
         for one in event.detail["dropped_publications"]
         if one["name"] in slot.publications and one["name"] not in there
     ]
-
-
-def _remade_step(name: str, create: str) -> Statement:
-    return Statement(
-        # Composed by us when the publication was dropped, and kept in the store since.
-        sql=create,
-        undo=drop_publication(name),
-        needs="CREATE on the database, and ownership of the tables",
-        costs=TABLES_COST,
-        kind="publication",
-        name=name,
-    )
 
 
 _DEADLINE_SECONDS = 6.0
@@ -257,7 +247,7 @@ def publications_of(source: Source) -> list[PublicationView]:
     """Ours first. Raises ``SourceProblem`` and what a DSN may raise."""
     with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         found = read_publications(connection)
-    slots = Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
+    slots = remaining_slots(source)
     made = {name for slot in slots for name in made_by_us(slot)}
     views = [
         PublicationView(

@@ -34,13 +34,12 @@ def silent(line: str) -> None:
 def plan_stop(slot: Slot) -> Plan:
     """To receive no more: the slot stays on its source, and goes on holding WAL."""
     title = f"Stop receiving {slot}"
-    if (refusal := _unchangeable(slot)) is not None:
+    refusal = _unchangeable(slot)
+    if refusal is None and slot.desired == Slot.Desired.STOPPED:
+        cause = f"slot {slot} is stopped already"
+        refusal = SourceProblem("stopped", cause, "Start it, or drop it")
+    if refusal is not None:
         return Plan(title=title, on=slot.source.name, refusal=refusal)
-    if slot.desired == Slot.Desired.STOPPED:
-        already = SourceProblem(
-            "stopped", f"slot {slot} is stopped already", "Start it, or drop it"
-        )
-        return Plan(title=title, on=slot.source.name, refusal=already)
     return Plan(
         title=title,
         on=slot.source.name,
@@ -58,9 +57,8 @@ def stop(slot: Slot, *, by: str) -> None:
     if (refusal := _unchangeable(slot)) is not None:
         raise refusal.anew()
     wanted = Slot.objects.filter(pk=slot.pk).exclude(desired=Slot.Desired.STOPPED)
-    if not wanted.update(desired=Slot.Desired.STOPPED):
-        return
-    note_slot(slot, "stop", "Receiving was stopped.", by=by)
+    if wanted.update(desired=Slot.Desired.STOPPED):
+        note_slot(slot, "stop", "Receiving was stopped.", by=by)
 
 
 def plan_start(slot: Slot) -> Plan:
@@ -84,10 +82,9 @@ def plan_start(slot: Slot) -> Plan:
             ),
         )
     if slot.desired == Slot.Desired.RUNNING and slot.problem_code not in GONE:
-        started = SourceProblem(
-            "started", f"slot {slot} is being received already", "Stop it first"
-        )
-        return Plan(title=title, on=slot.source.name, refusal=started)
+        cause = f"slot {slot} is being received already"
+        refusal = SourceProblem("started", cause, "Stop it first")
+        return Plan(title=title, on=slot.source.name, refusal=refusal)
     return Plan(
         title=title,
         on=slot.source.name,
@@ -125,7 +122,9 @@ def _anew(slot: Slot) -> SlotPlan | None:
     """
     if slot.problem_code not in GONE or slot.plugin != "pgoutput":
         return None
-    made = _as_made(slot)
+    events = SlotEvent.objects.filter(slot=slot, kind__in=["created", "adopted"])
+    event = events.order_by("-pk").first()
+    made = event.detail if event else {}
     request = SlotRequest(
         slot_name=slot.name,
         publications=tuple(slot.publications),
@@ -145,18 +144,10 @@ def _anew(slot: Slot) -> SlotPlan | None:
         return None
 
 
-def _as_made(slot: Slot) -> dict[str, object]:
-    """What the log says of how it was made."""
-    found = SlotEvent.objects.filter(slot=slot, kind__in=["created", "adopted"]).order_by("-pk")
-    event = found.first()
-    return {} if event is None else event.detail
-
-
 def _unchangeable(slot: Slot) -> SourceProblem | None:
     if slot.desired == Slot.Desired.REMOVING:
-        return SourceProblem(
-            "removing", f"slot {slot} is being removed", "Add it anew when it is gone"
-        )
+        cause = f"slot {slot} is being removed"
+        return SourceProblem("removing", cause, "Add it anew when it is gone")
     if slot.temporary:
         return SourceProblem(
             "temporary",
@@ -268,9 +259,8 @@ def _plan_adoption(
                 "Stop that reader for good first: a slot has one",
             )
         if found.wal_status == "lost" or found.invalidation_reason:
-            raise SourceProblem(
-                "slot_lost", f"slot {name} is lost: it can never be read again", "Drop it"
-            )
+            cause = f"slot {name} is lost: it can never be read again"
+            raise SourceProblem("slot_lost", cause, "Drop it")
         if found.plugin == "pgoutput" and not publications:
             raise SourceProblem(
                 "no_publications",

@@ -1,8 +1,7 @@
 """Making a slot, on the source and in the store together: for commands, pages and ``apply``."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from django.db import DatabaseError, transaction
@@ -55,8 +54,11 @@ def make_slot(
     slot = Slot(interface=interface, options=options, keep_aborted=keep_aborted, desired=desired)
     intention = intentions.begin(source, plan.slot_name, plan.position, draft)
     noting = _noting(intention, on_step)
-    with _ended_on_error(intention):
+    try:
         done = carry_out(conninfo, plan, say, stop=stop, on_step=noting)
+    except BaseException as error:
+        _came_to_nothing(intention, error)
+        raise
     try:
         _store(slot, source, plan, intention, draft)
     except BaseException as error:
@@ -67,16 +69,6 @@ def make_slot(
     look_at_publications(source)
     announce(PROPOSE_RECEIVERS)
     return slot
-
-
-@contextmanager
-def _ended_on_error(intention: SlotIntention) -> Iterator[None]:
-    """Where the statements fail, the intention ends with them."""
-    try:
-        yield
-    except BaseException as error:
-        _came_to_nothing(intention, error)
-        raise
 
 
 def _store(
@@ -161,7 +153,7 @@ def record_made(slot: Slot, plan: SlotPlan) -> None:
     SlotEvent.objects.create(
         slot=slot,
         kind="created" if plan.owned else "adopted",
-        message="The slot was created." if plan.owned else "The slot was adopted as it is.",
+        message=f"The slot was {'created' if plan.owned else 'adopted as it is'}.",
         detail={
             "statements": [str(step) for step in plan.statements],
             "made_publications": list(plan.made_publications),

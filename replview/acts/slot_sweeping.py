@@ -80,11 +80,6 @@ def end_making(connection: Connection, name: str, create: str) -> bool:
     return found is None
 
 
-def publication_left(connection: Connection, name: str) -> bool:
-    """Whether there is such a publication, and it is this role's."""
-    return bool(PUBLICATION.rows(connection, name))
-
-
 def _find(connection: Connection, name: str) -> SlotFacts | None:
     return next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
 
@@ -174,14 +169,13 @@ class _Sweep:
             return slot_left(self._connection, name, one["create"], after, self._database)
         if one["name"] in self._read:
             return TAKEN
-        return IDLE if publication_left(self._connection, one["name"]) else ABSENT
+        return IDLE if PUBLICATION.rows(self._connection, one["name"]) else ABSENT
 
     def _take_back(self, one: dict[str, str], state: str) -> bool:
         """Whether it is gone."""
         try:
             if state == BEING_MADE:
-                gone = end_making(self._connection, one["name"], one["create"])
-                if not gone:
+                if not end_making(self._connection, one["name"], one["create"]):
                     return False
             else:
                 # Composed by psycopg when the step was planned.
@@ -201,9 +195,9 @@ def _tell_draft(intention: SlotIntention) -> None:
     # Of another attempt something may be left, too.
     rows = intentions.of_draft(intention.draft)
     left = [one["undo"] for row in rows for one in row.begun]
-    columns = {"undo": left} if left else {"undo": left, "problem_remedy": "Try again"}
+    remedy = {} if left else {"problem_remedy": "Try again"}
     failed = SourceDraft.objects.filter(pk=intention.draft.pk, state=SourceDraft.State.FAILED)
-    failed.update(**columns)
+    failed.update(undo=left, **remedy)
 
 
 #: What a lost process left is taken back. No worker waits for a source that does not answer.

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from replview.acts.dropping import drop_slot, plan_drop
 from replview.acts.noting import log_slot, note_source
+from replview.acts.publications import remaining_slots
 from replview.acts.receiving import silent
 from replview.catalog.plan.plan import Plan, Say
 from replview.catalog.problems import SourceProblem
@@ -86,7 +87,7 @@ def rename_source(source: Source, name: str, *, by: str) -> Source:
     except IntegrityError:
         source.name = former
         raise _taken(name) from None
-    for slot in Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING):
+    for slot in remaining_slots(source):
         log_slot(slot, "rename", f"The source {former} is called {name} now.", by=by, former=former)
     note_source(source, "rename", by=by, former=former)
     return source
@@ -191,11 +192,8 @@ def check_new_name(name: str) -> None:
 
 
 def _taken(name: str) -> SourceProblem:
-    return SourceProblem(
-        "name_taken",
-        f"there is already a source {name}",
-        "Remove it first, or choose another name",
-    )
+    remedy = "Remove it first, or choose another name"
+    return SourceProblem("name_taken", f"there is already a source {name}", remedy)
 
 
 def _rename_in_filters(former: str, name: str) -> None:

@@ -39,7 +39,7 @@ def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = 
         slot,
         f"Change the tables of {slot}",
         lambda connection: _changes(connection, slot, add, remove),
-        lambda changes: _consequences(slot, changes),
+        _consequences,
         _REFUSALS,
     )
 
@@ -96,42 +96,25 @@ def _check(slot: Slot, changes: Changes) -> None:
         )
 
 
-def _consequences(slot: Slot, changes: Changes) -> list[str]:
-    found = ["The statements run in one transaction: all of them, or none."]
-    if changes.joining:
-        found.append(
-            f"Changes of {some_of(changes.joining)} are recorded from then on. The rows that are "
-            "there already are not in the record: take a baseline afterwards."
-        )
-    if changes.inserts_only:
-        found.append(
-            f"Of {some_of(changes.inserts_only)} only inserts and truncations are published: "
-            "without a usable replica identity (a primary key, or REPLICA IDENTITY FULL or USING "
-            "INDEX) the application's own UPDATE and DELETE would fail."
-        )
-    if changes.whole_now:
-        found.append(
-            f"{some_of(changes.whole_now)} has a usable replica identity by now: its updates and "
-            "deletes are published, too."
-        )
-    if changes.leaving:
-        found.append(
-            f"Changes of {some_of(changes.leaving)} are recorded no more. What is recorded stays; "
-            "its history says from when on it is blind."
-        )
-    if changes.already:
-        found.append(f"{some_of(changes.already)} is published already: nothing changes for it.")
-    if changes.via_root_now:
-        found.append(
-            "Partitions come under the name of their root from then on, those that are published "
-            f"by {some_of(changes.via_root_now)} already, too."
-        )
-    if changes.new_publications:
-        found.append(
-            f"The slot reads {some_of(changes.new_publications)} as soon as its stream has come "
-            "that far: the receiver connects anew then, and loses nothing."
-        )
-    return found
+def _consequences(changes: Changes) -> list[str]:
+    sentences = [
+        (changes.joining, "Changes of {} are recorded from then on. The rows that are there "
+         "already are not in the record: take a baseline afterwards."),
+        (changes.inserts_only, "Of {} only inserts and truncations are published: without a usable "
+         "replica identity (a primary key, or REPLICA IDENTITY FULL or USING INDEX) the "
+         "application's own UPDATE and DELETE would fail."),
+        (changes.whole_now, "{} has a usable replica identity by now: its updates and deletes are "
+         "published, too."),
+        (changes.leaving, "Changes of {} are recorded no more. What is recorded stays; its history "
+         "says from when on it is blind."),
+        (changes.already, "{} is published already: nothing changes for it."),
+        (changes.via_root_now, "Partitions come under the name of their root from then on, those "
+         "that are published by {} already, too."),
+        (changes.new_publications, "The slot reads {} as soon as its stream has come that far: the "
+         "receiver connects anew then, and loses nothing."),
+    ]  # fmt: skip
+    found = [sentence.format(some_of(names)) for names, sentence in sentences if names]
+    return ["The statements run in one transaction: all of them, or none.", *found]
 
 
 def _write_down(slot: Slot, changes: Changes, by: str) -> None:
@@ -246,25 +229,20 @@ def tables_of(slot: Slot) -> TableChoices:
                 published[key] = "all" if published.get(key) == "all" else word
     return TableChoices(
         tables=tuple(
-            _choice(table, tables, published.get(table.key, ""))
+            TableChoice(
+                name=table.text,
+                published=published.get(table.key, ""),
+                usable=(usable := fully_usable(table, tables)),
+                reason="" if usable else _reason(table),
+                mend="" if usable else _mend(table),
+                estimated_rows=table.estimated_rows,
+                partitioned=table.partitioned,
+                owned=table.owned,
+            )
             for table in tables
             if table.parent is None or table.key in published
         ),
         own=tuple(one.name for one in own),
-    )
-
-
-def _choice(table: TableFacts, tables: list[TableFacts], published: str) -> TableChoice:
-    usable = fully_usable(table, tables)
-    return TableChoice(
-        name=table.text,
-        published=published,
-        usable=usable,
-        reason="" if usable else _reason(table),
-        mend="" if usable else _mend(table),
-        estimated_rows=table.estimated_rows,
-        partitioned=table.partitioned,
-        owned=table.owned,
     )
 
 
