@@ -16,8 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from replview.features.alerts import messages
-from replview.features.alerts.messages import body_of, id_of
+from replview.features.alerts.messages import TEST, body_of, id_of
 from replview.features.alerts.webhooks import Refused, post
 from replview.store.connecting import orm_connection
 from replview.store.models import Delivery
@@ -47,22 +46,17 @@ ANY_DUE = """
 """
 
 
-def due_deliveries(now: dt.datetime, *, whatever: str) -> QuerySet[Delivery]:
-    """Those to be tried now. Deliveries of a webhook that is switched off wait; the event
-    ``whatever`` does not.
-    """
+def due_deliveries(now: dt.datetime) -> QuerySet[Delivery]:
+    """Those to be tried now. Of a webhook that is switched off all but a test wait."""
     waiting = Delivery.objects.filter(delivered_at=None, given_up_at=None, next_try_at__lte=now)
-    return waiting.filter(Q(webhook__enabled=True) | Q(event=whatever))
+    return waiting.filter(Q(webhook__enabled=True) | Q(event=TEST))
 
 
 def claim_delivery(due: QuerySet[Delivery], until: dt.datetime) -> Delivery | None:
     """Take the first that nobody else holds, and let nobody else take it until then."""
     with transaction.atomic():
-        found = (
-            due.select_for_update(skip_locked=True, of=("self",))
-            .order_by("next_try_at", "pk")
-            .first()
-        )
+        unheld = due.select_for_update(skip_locked=True, of=("self",))
+        found = unheld.order_by("next_try_at", "pk").first()
         if found is None:
             return None
         found.attempts += 1
@@ -77,7 +71,7 @@ def claim_delivery(due: QuerySet[Delivery], until: dt.datetime) -> Delivery | No
 def deliver_due() -> list[Future[None]]:
     """Begin to deliver all that is due; returns at once."""
     now = dt.datetime.now(dt.UTC)
-    webhooks = set(due_deliveries(now, whatever=messages.TEST).values_list("webhook_id", flat=True))
+    webhooks = set(due_deliveries(now).values_list("webhook_id", flat=True))
     begun = []
     for webhook_id in webhooks:
         with _lock:
@@ -91,16 +85,14 @@ def deliver_due() -> list[Future[None]]:
 def deliver_next(webhook_id: int, now: dt.datetime | None = None) -> Delivery | None:
     """Try the webhook's first delivery that is due; None: none is."""
     now = now or dt.datetime.now(dt.UTC)
-    delivery = claim_delivery(
-        due_deliveries(now, whatever=messages.TEST).filter(webhook_id=webhook_id), now + _CLAIM
-    )
+    delivery = claim_delivery(due_deliveries(now).filter(webhook_id=webhook_id), now + _CLAIM)
     if delivery is None:
         return None
     problem, status = try_once(delivery)
     delivery.status, delivery.problem = status, problem
     if not problem:
         delivery.delivered_at, delivery.next_try_at = now, None
-    elif now - delivery.created_at >= GIVE_UP_AFTER or delivery.event == messages.TEST:
+    elif now - delivery.created_at >= GIVE_UP_AFTER or delivery.event == TEST:
         # A test that fails is seen by whoever asked for it.
         delivery.given_up_at, delivery.next_try_at = now, None
         log.warning("webhook %s: a delivery is given up: %s", delivery.webhook.pk, problem)
@@ -120,12 +112,10 @@ def try_once(delivery: Delivery) -> tuple[str, int | None]:
     """Why it did not arrive (empty: it did), and the status it was answered with."""
     webhook = delivery.webhook
     try:
-        url = unseal(webhook.sealed_url)
-        secret = unseal(webhook.sealed_secret) if webhook.sealed_secret else ""
         status = post(
-            url,
+            unseal(webhook.sealed_url),
             body_of(delivery),
-            secret=secret,
+            secret=unseal(webhook.sealed_secret) if webhook.sealed_secret else "",
             delivery_id=id_of(delivery),
             allow_private=webhook.allow_private,
         )
@@ -143,9 +133,8 @@ def try_once(delivery: Delivery) -> tuple[str, int | None]:
         return f"the connection failed ({type(error).__name__})", None
     if 200 <= status < 300:
         return "", status
-    if 300 <= status < 400:
-        return f"answered {status}: redirects are not followed", status
-    return f"answered {status}", status
+    why = ": redirects are not followed" if 300 <= status < 400 else ""
+    return f"answered {status}{why}", status
 
 
 def _deliver_to(webhook_id: int) -> None:

@@ -24,7 +24,6 @@ from replview.store.models import Alert, AlertRule
 
 
 def holds(rule: AlertRule, value: float) -> bool:
-    """Whether the rule's condition holds."""
     if rule.threshold is None:
         return value >= 1
     return value < rule.threshold if kind_of(rule).below else value >= rule.threshold
@@ -40,7 +39,6 @@ def is_over(rule: AlertRule, value: float) -> bool:
 
 
 def worse(rule: AlertRule, one: float | None, other: float | None) -> float | None:
-    """The worse of two values."""
     known = [value for value in (one, other) if value is not None]
     if not known:
         return None
@@ -145,7 +143,7 @@ def evaluate(now: dt.datetime | None = None) -> list[Alert]:
         if not mine:
             return []
         try:
-            with apart():
+            with transaction.atomic():
                 changed = _evaluate(now, each=nullcontext)
         except Exception:
             # Once more, each by itself: a rule that fails is left out.
@@ -169,16 +167,11 @@ def one_evaluator() -> Iterator[bool]:
         yield bool(mine)
 
 
-def apart() -> AbstractContextManager[None]:
-    """What fails inside is undone alone."""
-    return transaction.atomic()
-
-
 @contextmanager
 def _apart_and_logged(rule: AlertRule) -> Iterator[None]:
-    """The others are evaluated; this one is tried again next time."""
+    """What fails is undone alone: the others are evaluated, this one is tried again next time."""
     try:
-        with apart():
+        with transaction.atomic():
             yield
     except Exception:
         log.exception("alert rule %s cannot be evaluated", rule.pk)
@@ -187,11 +180,10 @@ def _apart_and_logged(rule: AlertRule) -> Iterator[None]:
 def _rules() -> list[AlertRule]:
     """All, those among them that come with replview."""
     rows = AlertRule.objects.select_related("slot")
-    rules = list(rows)
-    if {rule.key for rule in rules} >= built_in.KEYS:
-        return rules
-    built_in.ensure()
-    return list(rows.all())
+    if not {rule.key for rule in rows} >= built_in.KEYS:
+        built_in.ensure()
+        rows = rows.all()
+    return list(rows)
 
 
 def _evaluate(
@@ -229,7 +221,9 @@ def _one_rule(
         return _end_all(known, now)
     if kind_of(rule).event:
         begun, further = schema_changes.schema_changes(rule, others, now)
-        return _store(begun, further, [alert for alert in begun if _describe(alert, rule)], now)
+        for alert in begun:
+            _describe(alert, rule)
+        return _store(begun, further, begun, now)
     run = _RuleRun(rule, now, precedence)
     by_subject = {alert.subject: alert for alert in known}
     for measured in measures.of(rule, others):
@@ -266,7 +260,9 @@ class _RuleRun:
             self.moved.append(alert)
         else:
             return
-        _describe_subject(alert, measured)
+        alert.source_id, alert.slot_id = measured.source_id, measured.slot_id
+        if alert.state != _State.CLEARED:  # of a cleared one, what it was about while it fired
+            alert.detail = {"name": measured.name, **measured.detail}
         if alert.state == _State.FIRING and before == _State.PENDING:
             value = _finite(measured.value)
             alert.message = fired_message(self.rule, measured.name, value, measured.detail)
@@ -296,28 +292,14 @@ def _step(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -
     return before != (alert.state, alert.value_last, alert.over_since)
 
 
-def _describe_subject(alert: Alert, measured: Measured) -> None:
-    alert.source_id, alert.slot_id = measured.source_id, measured.slot_id
-    if alert.state != _State.CLEARED:  # of a cleared one, what it was about while it fired
-        alert.detail = {"name": measured.name, **measured.detail}
-
-
-def _describe(alert: Alert, rule: AlertRule) -> bool:
+def _describe(alert: Alert, rule: AlertRule) -> None:
     """Keep the rule as it is now: it may be changed while the alert is open."""
-    alert.rule_was = {
-        "name": rule.name,
-        "kind": rule.kind,
-        "severity": rule.severity,
-        "threshold": rule.threshold,
-        "clear_threshold": rule.clear_threshold,
-        "hold_seconds": rule.hold_seconds,
-        "clear_seconds": rule.clear_seconds,
-    }
-    return True
+    names = ("name", "kind", "severity", "threshold", "clear_threshold", "hold_seconds",
+             "clear_seconds")  # fmt: skip
+    alert.rule_was = {name: getattr(rule, name) for name in names}
 
 
 def _end_all(known: list[Alert], now: dt.datetime) -> list[Alert]:
-    """The rule was switched off."""
     changed = []
     for alert in known:
         if alert.state == _State.FIRING:

@@ -143,7 +143,6 @@ KINDS: dict[str, Kind] = {
 
 
 def kind_of(rule: AlertRule) -> Kind:
-    """Of a rule."""
     return KINDS[rule.kind]
 
 
@@ -168,7 +167,7 @@ def parse_amount(text: str, unit: Unit) -> float:
     """``10 GB`` in bytes, ``5 min`` in seconds, ``90 %`` as 0.9. Raises ``AmountProblem``."""
     match = _AMOUNT.fullmatch(text)
     if match is None:
-        raise AmountProblem(_expected(unit))
+        raise AmountProblem(_EXPECTED[unit])
     number, word = float(match[1].replace(",", ".")), match[2].lower()
     if unit == Unit.SHARE:
         value = number if word == "" and number <= 1 else number / 100
@@ -181,7 +180,7 @@ def parse_amount(text: str, unit: Unit) -> float:
         value = number * _TIMES.get(word, 0)
         known = word in _TIMES and value <= _SECONDS_LIMIT
     if not known:
-        raise AmountProblem(_expected(unit))
+        raise AmountProblem(_EXPECTED[unit])
     return value
 
 
@@ -220,10 +219,9 @@ def _figure(number: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _expected(unit: Unit) -> str:
-    return {
-        Unit.SHARE: "Write a share between 0 and 100 %, like 90 %",
-        Unit.BYTES: "Write a size with its unit, like 10 GB",
-        Unit.SECONDS: "Write a length of time with its unit, like 30 s, 5 min or 6 h",
-        Unit.YES_NO: "This kind has no threshold",
-    }[unit]
+_EXPECTED = {
+    Unit.SHARE: "Write a share between 0 and 100 %, like 90 %",
+    Unit.BYTES: "Write a size with its unit, like 10 GB",
+    Unit.SECONDS: "Write a length of time with its unit, like 30 s, 5 min or 6 h",
+    Unit.YES_NO: "This kind has no threshold",
+}

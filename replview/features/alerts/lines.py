@@ -20,6 +20,10 @@ _AROUND = dt.timedelta(minutes=10)
 _ON_CHARTS = (Unit.BYTES, Unit.SHARE, Unit.SECONDS)
 
 
+#: What an alert keeps and its page says elsewhere.
+_NOT_DETAILS = ("name", "relation", "event", "version", "over_because", "quarantine")
+
+
 @dataclass(frozen=True, slots=True)
 class AlertLine:
     """One alert."""
@@ -29,7 +33,6 @@ class AlertLine:
 
     @property
     def kind(self) -> Kind:
-        """What was measured."""
         return KINDS[self.alert.rule.kind]
 
     @property
@@ -44,12 +47,10 @@ class AlertLine:
 
     @property
     def url(self) -> str:
-        """Its own page."""
         return reverse("alert", args=[self.alert.pk])
 
     @property
     def firing(self) -> bool:
-        """Whether it is not over yet."""
         return self.alert.state == Alert.State.FIRING
 
     @property
@@ -71,12 +72,10 @@ class AlertLine:
 
     @property
     def worst(self) -> str:
-        """The worst value."""
         return self._words(self.alert.value_worst)
 
     @property
     def last(self) -> str:
-        """The last value."""
         return self._words(self.alert.value_last)
 
     @property
@@ -142,7 +141,6 @@ class AlertLine:
 
     @property
     def relation_url(self) -> str:
-        """The table's schema history."""
         relation = self.alert.detail.get("relation")
         return reverse("relation", args=[relation]) if isinstance(relation, int) else ""
 
@@ -151,27 +149,21 @@ class AlertLine:
         """Further values of that moment."""
         shown = []
         for name, value in self.alert.detail.items():
-            if name in ("name", "relation", "event", "version", "over_because", "quarantine"):
+            if name in _NOT_DETAILS or value in (None, "", [], {}):
                 continue
-            if value in (None, "", [], {}):
-                continue
-            unit = None
-            if name.endswith("_bytes"):
-                name, unit = name.removesuffix("_bytes"), Unit.BYTES
-            elif name.endswith("_bytes_per_second"):
-                name, unit = name.removesuffix("_bytes_per_second"), Unit.BYTES
-                shown.append((name, f"{amount_words(float(value), unit)}/s"))
-                continue
-            text = amount_words(float(value), unit) if unit else _moment(str(value))
-            shown.append((name, text[:200]))
-        return [(name.replace("_", " "), text) for name, text in shown]
+            what, is_bytes, per_second = name.partition("_bytes")
+            if is_bytes:
+                text = amount_words(float(value), Unit.BYTES) + ("/s" if per_second else "")
+            else:
+                text = _moment(str(value))[:200]
+            shown.append((what.replace("_", " "), text))
+        return shown
 
     def _words(self, value: float | None) -> str:
         return amount_words(value, self.kind.unit).replace(" ", NO_BREAK)
 
 
 def _moment(text: str) -> str:
-    """A moment as a page writes it; anything else as it is."""
     try:
         at = dt.datetime.fromisoformat(text)
     except ValueError:
@@ -189,12 +181,10 @@ class RuleRow:
 
     @property
     def kind(self) -> Kind:
-        """What is measured."""
         return KINDS[self.rule.kind]
 
     @property
     def level(self) -> Level:
-        """How urgent."""
         return Level.NOW if self.rule.severity == AlertRule.Severity.NOW else Level.LOOK
 
     @property

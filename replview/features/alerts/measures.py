@@ -20,7 +20,7 @@ from replview.health.conditions import (
     share_limit_bytes,
 )
 from replview.store.instance_settings import read
-from replview.store.models import AlertRule, Quarantine, Slot, Source, SourceLook, WatchedSlot
+from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSlot
 from replview.store.slot_control import DROPPED
 
 _K = AlertRule.Kind
@@ -126,36 +126,30 @@ def _of_slot(row: WatchedSlot, value: float | None, **more: Any) -> Measured:
     )
 
 
-def prepared_age(snapshot: Snapshot) -> Iterator[Measured]:
-    """Seconds since the oldest prepared transaction was prepared; 0: there is none."""
-    for source in snapshot.servers:
-        rows = _rows(snapshot, source, "prepared")
-        ages = [(_age(snapshot, row.get("prepared_at")), row) for row in rows or []]
-        known = [(age, row) for age, row in ages if age is not None]
-        if not known:
-            yield _of_source(source, None if rows is None or rows else 0.0)
-            continue
-        age, oldest = max(known, key=lambda pair: pair[0])
-        detail = {name: oldest.get(name) for name in ("gid", "owner", "database")}
-        yield _of_source(source, age, detail={**detail, "prepared": len(rows or [])})
-
-
-def long_transaction(snapshot: Snapshot) -> Iterator[Measured]:
-    """Seconds since the oldest running transaction began; 0: there is none.
+def of_oldest(
+    part: str, began: str, names: tuple[str, ...], snapshot: Snapshot
+) -> Iterator[Measured]:
+    """Seconds since the oldest of a look's ``prepared`` or ``running`` transactions was prepared
+    or began; 0: there is none.
 
     A role that may not see others' sessions does not learn when they began: then only those it
     may see count, and none of them shows that all is well.
     """
     for source in snapshot.servers:
-        rows = _rows(snapshot, source, "running")
-        ages = [(_age(snapshot, row.get("xact_started_at")), row) for row in rows or []]
-        known = [(age, row) for age, row in ages if age is not None]
+        look = snapshot.looks.get(source.pk)
+        fresh = look is not None and snapshot.fresh(look.looked_at)
+        rows: list[dict[str, Any]] | None = getattr(look, part) if fresh else None
+        known = [
+            (dt.datetime.fromisoformat(row[began]), row) for row in rows or () if row.get(began)
+        ]
         if not known:
             yield _of_source(source, None if rows is None or rows else 0.0)
             continue
-        age, oldest = max(known, key=lambda pair: pair[0])
-        names = ("pid", "role", "application_name", "database", "state")
-        yield _of_source(source, age, detail={name: oldest.get(name) for name in names})
+        since, oldest = min(known, key=lambda pair: pair[0])
+        detail = {name: oldest.get(name) for name in names}
+        if part == "prepared":
+            detail["prepared"] = len(rows or ())
+        yield _of_source(source, max((snapshot.now - since).total_seconds(), 0.0), detail=detail)
 
 
 def source_unreachable(snapshot: Snapshot) -> Iterator[Measured]:
@@ -169,20 +163,6 @@ def source_unreachable(snapshot: Snapshot) -> Iterator[Measured]:
             since = reached.get(source.pk, source.created_at)
             value = max((snapshot.now - since).total_seconds(), 0.0)
         yield _of_source(source, value, detail={"problem": source.problem_code})
-
-
-def _rows(snapshot: Snapshot, source: Source, name: str) -> list[dict[str, Any]] | None:
-    look: SourceLook | None = snapshot.looks.get(source.pk)
-    if look is None or not snapshot.fresh(look.looked_at):
-        return None
-    rows: list[dict[str, Any]] | None = getattr(look, name)
-    return rows
-
-
-def _age(snapshot: Snapshot, moment: str | None) -> float | None:
-    if not moment:
-        return None
-    return max((snapshot.now - dt.datetime.fromisoformat(moment)).total_seconds(), 0.0)
 
 
 def _of_source(source: Source, value: float | None, **more: Any) -> Measured:
@@ -229,7 +209,9 @@ def store_size(snapshot: Snapshot) -> Iterator[Measured]:
     budget = read("store.budget_bytes", None)
     if isinstance(budget, bool) or not isinstance(budget, int | float) or budget <= 0:
         return
-    size = _store_bytes()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_database_size(current_database())")
+        (size,) = cursor.fetchone()
     detail = {"store_bytes": size, "budget_bytes": budget}
     yield Measured(subject="store", value=size / budget, name="The store", detail=detail)
 
@@ -246,14 +228,6 @@ def _of_our_slot(slot: Slot, value: float | None, **more: Any) -> Measured:
     )
 
 
-def _store_bytes() -> int:
-    """What the store's database occupies."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_database_size(current_database())")
-        (size,) = cursor.fetchone()
-    return int(size)
-
-
 _MEASURES: dict[str, Callable[[Snapshot], Iterator[Measured]]] = {
     **{kind: partial(of_slots, kind) for kind in MEASURES},
     _K.SLOT_LOST: slot_lost,
@@ -261,10 +235,13 @@ _MEASURES: dict[str, Callable[[Snapshot], Iterator[Measured]]] = {
     _K.RECEIVER_DOWN: receiver_down,
     _K.POISON_CHANGE: poison_change,
     _K.STORE_SIZE: store_size,
-    _K.PREPARED_AGE: prepared_age,
-    _K.LONG_TRANSACTION: long_transaction,
+    _K.PREPARED_AGE: partial(of_oldest, "prepared", "prepared_at", ("gid", "owner", "database")),
+    _K.LONG_TRANSACTION: partial(
+        of_oldest, "running", "xact_started_at",
+        ("pid", "role", "application_name", "database", "state"),
+    ),
     _K.SOURCE_UNREACHABLE: source_unreachable,
-}
+}  # fmt: skip
 
 
 @dataclass
@@ -277,16 +254,12 @@ class Measures:
     def of(self, rule: AlertRule, overridden: set[int]) -> list[Measured]:
         """What concerns this rule: not the slots that have a rule of their own instead."""
         if rule.kind not in self._found:
-            found = _MEASURES[rule.kind](self.snapshot)
-            self._found[rule.kind] = [self._named_fully(measured) for measured in found]
-        measured_of_kind = self._found[rule.kind]
+            measured = _MEASURES[rule.kind](self.snapshot)
+            self._found[rule.kind] = [self._named_fully(one) for one in measured]
+        found = self._found[rule.kind]
         if rule.slot_id is not None:
-            return [measured for measured in measured_of_kind if measured.slot_id == rule.slot_id]
-        return [
-            measured
-            for measured in measured_of_kind
-            if measured.slot_id not in overridden and not measured.only_own_rule
-        ]
+            return [one for one in found if one.slot_id == rule.slot_id]
+        return [one for one in found if one.slot_id not in overridden and not one.only_own_rule]
 
     def _named_fully(self, measured: Measured) -> Measured:
         """A slot that several sources lead to is named with all of its names."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from replview.features.alerts import messages
 from replview.features.alerts.kinds import KINDS, Unit, amount_words, kind_of
 from replview.store.models import Alert, AlertRule, Delivery, Slot, SlotEvent, Webhook
 
@@ -28,13 +27,16 @@ _LOST = {
 def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[str, Any]) -> str:
     """What holds, in one sentence."""
     amount = amount_words(value, kind_of(rule).unit)
+    reason = str(detail.get("reason") or "")
     return {
         _K.RETAINED_WAL: f"{name} retains {amount} of WAL, and nothing limits it.",
-        _K.RETAINED_SHARE: _share(name, amount, detail),
+        _K.RETAINED_SHARE: f"{name} retains {amount} of what it may"
+        f"{_of(detail, 'retained_wal_bytes', 'limit_bytes')}.",
         _K.TIME_TO_LOSS: f"{name} will be lost in about {amount}{_pace(detail)}.",
         _K.LAG: f"{name} lags by {amount}.",
         _K.RECEIVER_DOWN: f"{name} has had no working receiver for {amount}{_problem(detail)}.",
-        _K.SLOT_LOST: f"{name} is lost: {_lost(detail)}.",
+        _K.SLOT_LOST: f"{name} is lost: "
+        f"{_LOST.get(reason, reason or 'the server does not say why')}.",
         _K.SLOT_INACTIVE: f"Nobody has read {name} for {amount}.",
         _K.PREPARED_AGE: f"A prepared transaction on {name} has been open for {amount}.",
         _K.LONG_TRANSACTION: f"A transaction on {name} has been running for {amount}.",
@@ -47,23 +49,21 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
     }[_K(rule.kind)]
 
 
-def cleared_message(alert: Alert, *, why: str = "") -> str:
-    """That it is over, how long it lasted, and its worst."""
+def cleared_sentence(alert: Alert) -> str:
+    """That it is over, its worst, and why it is over or, where that is its own end, after how
+    long.
+    """
     began, ended = alert.fired_at or alert.began_at, alert.cleared_at
     seconds = (ended - began).total_seconds() if ended is not None else None
-    lasted = amount_words(seconds, Unit.SECONDS)
+    because = alert.detail.get("over_because")
+    why = f"because {because}" if because else f"after {amount_words(seconds, Unit.SECONDS)}"
     kind = kind_of(alert.rule)
     name = str(alert.rule_was.get("name") or alert.rule.name)
     worst = ""
     if kind.unit != Unit.YES_NO and alert.value_worst is not None:
         worst = f", at worst {amount_words(alert.value_worst, kind.unit)}"
     what = alert.detail.get("name", "")
-    return f"{name}, {what}: over {why or f'after {lasted}'}{worst}."
-
-
-def _share(name: str, amount: str, detail: dict[str, Any]) -> str:
-    return f"{name} retains {amount} of what it may" \
-        f"{_of(detail, 'retained_wal_bytes', 'limit_bytes')}."  # fmt: skip
+    return f"{name}, {what}: over {why}{worst}."
 
 
 def _of(detail: dict[str, Any], part: str, whole: str) -> str:
@@ -83,11 +83,6 @@ def _problem(detail: dict[str, Any]) -> str:
     return f" ({problem})" if problem else ""
 
 
-def _lost(detail: dict[str, Any]) -> str:
-    reason = str(detail.get("reason") or "")
-    return _LOST.get(reason, reason or "the server does not say why")
-
-
 FIRED, CLEARED, TEST = "fired", "cleared", "test"
 
 
@@ -101,12 +96,6 @@ def announce(alert: Alert, now: dt.datetime) -> None:
         if not webhook.severities or severity in webhook.severities
     )
     _log(alert, event, now)
-
-
-def cleared_sentence(alert: Alert) -> str:
-    """That it is over, and why where that is not its own end."""
-    because = alert.detail.get("over_because")
-    return cleared_message(alert, why=f"because {because}" if because else "")
 
 
 def _log(alert: Alert, event: str, now: dt.datetime) -> None:
@@ -153,7 +142,7 @@ def sentence_of(delivery: Delivery) -> str:
     alert = delivery.alert
     if alert is None:
         return "A test message from replview: this webhook works."
-    return messages.cleared_sentence(alert) if delivery.event == messages.CLEARED else alert.message
+    return cleared_sentence(alert) if delivery.event == CLEARED else alert.message
 
 
 def _alert(alert: Alert) -> dict[str, object]:
@@ -186,7 +175,7 @@ def _slack_text(delivery: Delivery) -> str:
     if delivery.alert is None:
         return text
     was = delivery.alert.rule_was
-    if delivery.event == messages.CLEARED:
+    if delivery.event == CLEARED:
         return f":white_check_mark: {text}"
     if was.get("severity") == "now":
         return f":rotating_light: *Needs you now*: {text}"

@@ -39,7 +39,6 @@ class AlertsQuery:
 
     @property
     def filtered(self) -> bool:
-        """Whether anything narrows the list besides the time."""
         return bool(self.rule or self.kind or self.source or self.slot)
 
     def url(self, **changed: Any) -> str:
@@ -135,18 +134,12 @@ class AlertsPage:
         return self.wanted.url(after=(last.fired_at.isoformat(), last.pk))
 
     @property
-    def first_url(self) -> str:
-        """The history from its newest on."""
-        return self.wanted.url()
-
-    @property
     def clear_url(self) -> str:
         """Without filters."""
         return AlertsQuery(range=self.wanted.range).url()
 
     @property
     def all_url(self) -> str:
-        """Over all of the time."""
         return self.wanted.url(range="all")
 
     @property
@@ -182,7 +175,6 @@ class AlertsPage:
 
     @property
     def unseen(self) -> bool:
-        """Whether nobody has seen one of those that fire."""
         return any(line.alert.seen_at is None for line in self.firing)
 
     @property

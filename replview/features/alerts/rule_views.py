@@ -91,7 +91,6 @@ class RuleForm(forms.Form):
             self.fields["tables"] = forms.CharField(required=False)
 
     def amounts(self) -> list[forms.BoundField]:
-        """The fields that are amounts."""
         return [each for each in self if isinstance(each.field, AmountField)]
 
     def clean_tables(self) -> list[str]:
@@ -189,13 +188,9 @@ def change(request: HttpRequest, rule_id: int) -> HttpResponse:
         note(Action.CHANGED_SETTINGS, subject=f"alert rule {found.name}: deleted")
         found.delete()
     elif action == "reset" and (came := original(found)):
-        plain: dict[str, Any] = {
-            "clear_threshold": None,
-            "hold_seconds": 0,
-            "clear_seconds": 0,
-            "tables": [],
-        }
-        for name, value in {**plain, **came}.items():
+        unset: dict[str, Any] = {"clear_threshold": None, "tables": []}
+        unset |= {"hold_seconds": 0, "clear_seconds": 0}
+        for name, value in {**unset, **came}.items():
             setattr(found, name, value)
         return _save(request, found)
     return redirect("alert-rules")
@@ -224,9 +219,8 @@ def _show(request: HttpRequest, form: RuleForm, *, status: int = 200) -> HttpRes
         if form.kind.per_slot and found.slot_id is None:
             taken = [own.slot_id for own in page["own"]]
             slots = WatchedSlot.objects.filter(gone_at=None).exclude(pk__in=taken)
-            page["slots"] = slots.select_related("source").order_by("source__name", "name")[
-                :_SLOTS_OFFERED
-            ]
+            slots = slots.select_related("source").order_by("source__name", "name")
+            page["slots"] = slots[:_SLOTS_OFFERED]
     return render(request, "alerts/rule.html", page, status=status)
 
 

@@ -4,7 +4,7 @@ One alert a table stays open until somebody has seen it; further changes meanwhi
 """
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from replview.store.models import Alert, AlertRule, Relation, Slot, SlotEvent, WatchedSlot
@@ -33,7 +33,7 @@ def schema_changes(
     further: dict[str, Alert] = {}
     for line in lines:
         relation, slot_id = relations.get(line.detail["relation_id"]), ids.get(line.slot_id)
-        if relation is None or not _concerned(rule, relation, slot_id, overridden):
+        if relation is None or slot_id in overridden or not matches(rule.tables, str(relation)):
             continue
         subject = f"relation:{relation.pk}"
         known = open_alerts.get(subject)
@@ -61,16 +61,9 @@ def _new_alert(rule: AlertRule, relation: Relation, slot_id: int | None, line: S
     )
 
 
-def matches(tables: Iterable[str], name: str) -> bool:
+def matches(tables: Collection[str], name: str) -> bool:
     """Whether ``schema.table`` is one of these patterns; none: every table."""
-    patterns = list(tables)
-    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _concerned(
-    rule: AlertRule, relation: Relation, slot_id: int | None, overridden: set[int]
-) -> bool:
-    return matches(rule.tables, str(relation)) and slot_id not in overridden
+    return not tables or any(fnmatchcase(name, pattern) for pattern in tables)
 
 
 def _new_lines(rule: AlertRule, now: dt.datetime) -> list[SlotEvent]:
@@ -86,9 +79,8 @@ def _new_lines(rule: AlertRule, now: dt.datetime) -> list[SlotEvent]:
         return []
     latest: dict[int, int] = {}
     subjects = {f"relation:{line.detail['relation_id']}" for line in found}
-    for detail in Alert.objects.filter(rule=rule, subject__in=subjects).values_list(
-        "detail", flat=True
-    ):
+    alerts = Alert.objects.filter(rule=rule, subject__in=subjects)
+    for detail in alerts.values_list("detail", flat=True):
         relation = detail.get("relation", 0)
         latest[relation] = max(latest.get(relation, 0), detail.get("event", 0))
     found.sort(key=lambda line: line.pk)

@@ -46,51 +46,16 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def wal_growth(
-    slot_ids: Collection[int], now: dt.datetime, window: dt.timedelta, least: dt.timedelta
-) -> dict[int, float]:
-    """Bytes a second by which retained WAL has grown over ``window``, by the slot's id; absent:
-    the samples do not span ``least``.
-    """
-    parameters: dict[str, Any] = {
-        "now": now,
-        "since": now - window,
-        "least": least,
-        "slots": list(slot_ids),
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_GROWTH, parameters)
-        return dict(cursor.fetchall())
-
-
 def past_samples(
     slot_ids: Collection[int], since: dt.datetime, until: dt.datetime, apart: dt.timedelta
 ) -> Iterator[dict[str, Any]]:
     """Samples of these slots, oldest first of each, thinned out to one in ``apart``."""
-    parameters: dict[str, Any] = {
-        "bin": apart,
-        "since": since,
-        "until": until,
-        "slots": list(slot_ids),
-    }
+    parameters: dict[str, Any] = {"bin": apart, "since": since, "until": until}
+    parameters["slots"] = list(slot_ids)
     with connection.cursor() as cursor:
         cursor.execute(_PAST, parameters)
         for values in cursor:
             yield dict(zip(_COLUMNS, values, strict=True))
-
-
-def last_reached(source_ids: Collection[int], since: dt.datetime) -> dict[int, dt.datetime]:
-    """When these sources last reported their state; absent: not since then."""
-    found: dict[int, dt.datetime] = {}
-    samples = SourceSample.objects.filter(
-        source_id__in=source_ids, reachable=True, sampled_at__gt=since
-    )
-    sampled = samples.values_list("source_id").annotate(last=Max("sampled_at"))
-    slots = WatchedSlot.objects.filter(source_id__in=source_ids, last_seen_at__gt=since)
-    seen = slots.values_list("source_id").annotate(last=Max("last_seen_at"))
-    for source_id, last in [*sampled, *seen]:
-        found[source_id] = max(last, found.get(source_id, last))
-    return found
 
 
 #: How long ago a source may last have answered for us to say when that was.
@@ -137,7 +102,6 @@ class Snapshot:
 
     @cached_property
     def sources(self) -> list[Source]:
-        """All sources."""
         return list(Source.objects.all())
 
     @cached_property
@@ -152,9 +116,25 @@ class Snapshot:
         return {look.source_id: look for look in SourceLook.objects.all()}
 
     def growth(self, slot_ids: Collection[int]) -> dict[int, float]:
-        """Bytes a second by which retained WAL has grown, of those slots where it is known."""
-        return wal_growth(slot_ids, self.now, GROWTH_WINDOW, GROWTH_LEAST)
+        """Bytes a second by which retained WAL has grown over ``GROWTH_WINDOW``, by the slot's id;
+        absent: the samples do not span ``GROWTH_LEAST``.
+        """
+        parameters: dict[str, Any] = {"now": self.now, "since": self.now - GROWTH_WINDOW}
+        parameters |= {"least": GROWTH_LEAST, "slots": list(slot_ids)}
+        with connection.cursor() as cursor:
+            cursor.execute(_GROWTH, parameters)
+            return dict(cursor.fetchall())
 
     def reached_at(self, source_ids: list[int]) -> dict[int, dt.datetime]:
         """When these sources last reported their state; absent: not within a week."""
-        return last_reached(source_ids, self.now - _REACHED_WITHIN)
+        since = self.now - _REACHED_WITHIN
+        samples = SourceSample.objects.filter(
+            source_id__in=source_ids, reachable=True, sampled_at__gt=since
+        )
+        sampled = samples.values_list("source_id").annotate(last=Max("sampled_at"))
+        slots = WatchedSlot.objects.filter(source_id__in=source_ids, last_seen_at__gt=since)
+        seen = slots.values_list("source_id").annotate(last=Max("last_seen_at"))
+        found: dict[int, dt.datetime] = {}
+        for source_id, last in [*sampled, *seen]:
+            found[source_id] = max(last, found.get(source_id, last))
+        return found

@@ -42,7 +42,6 @@ class Series:
     """What was measured of one subject, oldest first."""
 
     name: str
-    slot_id: int | None = None
     points: list[Point] = field(default_factory=list)
 
 
@@ -53,9 +52,8 @@ def read_past(
     if rule.kind in _OF_SOURCES:
         return _sources(_OF_SOURCES[AlertRule.Kind(rule.kind)], since, until)
     slots = WatchedSlot.objects.select_related("source", "slot").exclude(pk__in=list(overridden))
-    if rule.slot_id is not None:
+    if own_rule := rule.slot_id is not None:
         slots = slots.filter(pk=rule.slot_id)
-    own_rule = rule.slot_id is not None
     rows = [row for row in slots if concerns(rule.kind, row, own_rule=own_rule)]
     return _slots(_OF_SLOTS[rule.kind], rows, since, until)
 
@@ -71,7 +69,6 @@ def _slots(
     return [
         Series(
             f"{slot.source.name}/{slot.name}",
-            slot.pk,
             [(seen.at, measure(slot, seen)) for seen in _observations(by_slot[slot.pk])],
         )
         for slot in slots
@@ -111,17 +108,14 @@ def _sources(column: str, since: dt.datetime, until: dt.datetime) -> list[Series
     names = dict(Source.objects.values_list("pk", "name"))
     found = {pk: Series(name) for pk, name in names.items()}
     silent: dict[int, dt.datetime] = {}
-    for sample in SourceSample.objects.filter(
-        sampled_at__gte=since, sampled_at__lte=until
-    ).order_by("sampled_at"):
-        series = found.get(sample.source_id)
-        if series is None:
-            continue
+    samples = SourceSample.objects.filter(sampled_at__gte=since, sampled_at__lte=until)
+    for sample in samples.filter(source_id__in=found).order_by("sampled_at"):
         if column == "":
-            series.points.append((sample.sampled_at, _silent_for(silent, sample)))
-            continue
-        oldest, count = getattr(sample, f"oldest_{column}_seconds"), getattr(sample, column)
-        series.points.append((sample.sampled_at, 0.0 if count == 0 else oldest))
+            value = _silent_for(silent, sample)
+        else:
+            none = getattr(sample, column) == 0
+            value = 0.0 if none else getattr(sample, f"oldest_{column}_seconds")
+        found[sample.source_id].points.append((sample.sampled_at, value))
     return [series for series in found.values() if series.points]
 
 
@@ -159,7 +153,6 @@ class Episode:
     #: None: it would still be firing.
     cleared_at: dt.datetime | None
     worst: float | None
-    slot_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +222,6 @@ def _episode(series: Series, alert: Alert) -> Episode:
         fired_at=alert.fired_at,
         cleared_at=alert.cleared_at,
         worst=_finite(alert.value_worst),
-        slot_id=series.slot_id,
     )
 
 
@@ -253,9 +245,8 @@ def _schema_changes(rule: AlertRule, since: dt.datetime, until: dt.datetime) -> 
         kind="schema", at__gt=since, at__lte=until, slot__isnull=False
     ).order_by("-at")[:_LINES_READ]
     numbers = {line.detail.get("relation_id") for line in lines}
-    tables = Relation.objects.select_related("slot__source").in_bulk(
-        [number for number in numbers if isinstance(number, int)]
-    )
+    numbers = {number for number in numbers if isinstance(number, int)}
+    tables = Relation.objects.select_related("slot__source").in_bulk(numbers)
     for line in lines:
         table = tables.get(line.detail.get("relation_id"))
         if table is not None and matches(rule.tables, str(table)):
@@ -284,15 +275,6 @@ _POINTS = 720
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeLine:
-    """One time it would have fired."""
-
-    episode: Episode
-    duration: str
-    worst: str
-
-
-@dataclass(frozen=True, slots=True)
 class Drawing:
     """Coordinates in a box of WIDTH by HEIGHT."""
 
@@ -305,31 +287,24 @@ class Drawing:
     height: int = HEIGHT
 
 
-@dataclass(frozen=True, slots=True)
-class TrialView:
-    """What trying gave, in words."""
-
-    trial: Trial
-    lines: list[EpisodeLine]
-    more: int
-    sentence: str
-    drawing: Drawing | None
-
-
-def trial_view(rule: AlertRule) -> TrialView:
-    """Try the rule, and say what came of it."""
+def trial_view(rule: AlertRule) -> dict[str, Any]:
+    """Try the rule, and say what came of it, for the template."""
     trial, unit = try_rule(rule), KINDS[rule.kind].unit
     lines = [
-        EpisodeLine(
-            episode,
-            "" if episode.cleared_at is None else age_words(episode.cleared_at - episode.fired_at),
-            "" if unit == Unit.YES_NO else amount_words(episode.worst, unit),
-        )
-        for episode in trial.episodes[:EPISODES_SHOWN]
+        {
+            "episode": one,
+            "duration": "" if one.cleared_at is None else age_words(one.cleared_at - one.fired_at),
+            "worst": "" if unit == Unit.YES_NO else amount_words(one.worst, unit),
+        }
+        for one in trial.episodes[:EPISODES_SHOWN]
     ]
-    more = max(len(trial.episodes) - EPISODES_SHOWN, 0)
-    drawing = _draw(rule, trial) if unit != Unit.YES_NO and trial.points else None
-    return TrialView(trial, lines, more, _sentence(rule, trial), drawing)
+    return {
+        "trial": trial,
+        "lines": lines,
+        "more": max(len(trial.episodes) - EPISODES_SHOWN, 0),
+        "sentence": _sentence(rule, trial),
+        "drawing": _draw(rule, trial) if unit != Unit.YES_NO and trial.points else None,
+    }
 
 
 def _sentence(rule: AlertRule, trial: Trial) -> str:

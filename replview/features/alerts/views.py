@@ -117,9 +117,8 @@ _held: tuple[int, Fleet] | None = None
 def shell_health(request: HttpRequest) -> HttpResponse:
     """The header's health of the scope, with the navigation's counts and the news beside it."""
     request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
-    return render(
-        request, "ui/shell/health_now.html", {"shell": build_shell(request), "news": read_news()}
-    )
+    page = {"shell": build_shell(request), "news": read_news()}
+    return render(request, "ui/shell/health_now.html", page)
 
 
 def read_shared_fleet() -> Fleet:
@@ -168,23 +167,21 @@ def _read(now: dt.datetime) -> list[News]:
     since = now - dt.timedelta(seconds=_NEWS_SECONDS)
     lately = Q(fired_at__gte=since) | Q(cleared_at__gte=since, fired_at__isnull=False)
     rows = Alert.objects.filter(lately).select_related("rule", "source", "slot").order_by("-pk")
-    found = [_news(AlertLine(row, now)) for row in rows[:_MOST_NEWS]]
+    found = []
+    for row in rows[:_MOST_NEWS]:
+        line = AlertLine(row, now)
+        at = None if line.firing else row.cleared_at
+        found.append(
+            News(
+                key=f"{row.pk}-{row.state}",
+                at=at or row.fired_at or now,
+                level=str(line.level),
+                over=not line.firing,
+                words=line.over_sentence or line.sentence,
+                url=line.url,
+            )
+        )
     return sorted(found, key=lambda one: one.at)
-
-
-def _news(line: AlertLine) -> News:
-    alert = line.alert
-    over = not line.firing
-    at = alert.cleared_at if over and alert.cleared_at else alert.fired_at
-    assert at is not None
-    return News(
-        key=f"{alert.pk}-{alert.state}",
-        at=at,
-        level=str(line.level),
-        over=over,
-        words=line.over_sentence or line.sentence,
-        url=line.url,
-    )
 
 
 _LAST_DELIVERIES = 50
@@ -234,15 +231,10 @@ def change(request: HttpRequest, webhook_id: int) -> HttpResponse:
 
 
 def _listed() -> dict[str, object]:
-    rows = list(Webhook.objects.all())
-    last: dict[int, Delivery] = {
-        delivery.webhook_id: delivery
-        for delivery in Delivery.objects.filter(attempts__gt=0)
-        .order_by("webhook_id", "-pk")
-        .distinct("webhook_id")
-    }
+    tried = Delivery.objects.filter(attempts__gt=0).order_by("webhook_id", "-pk")
+    last = {one.webhook_id: one for one in tried.distinct("webhook_id")}
     deliveries = Delivery.objects.select_related("webhook", "alert").order_by("-pk")
     return {
-        "rows": [(row, last.get(row.pk)) for row in rows],
+        "rows": [(row, last.get(row.pk)) for row in Webhook.objects.all()],
         "deliveries": list(deliveries[:_LAST_DELIVERIES]),
     }

@@ -128,7 +128,6 @@ class FindPage:
 
     @property
     def narrowed(self) -> bool:
-        """Something beyond the slot is asked for."""
         return bool(self.words.keys() - {"slot"})
 
     @property
@@ -145,14 +144,10 @@ class FindPage:
         offered = []
         for letter, name in OPERATIONS_MANY.items():
             on = letter in now
-            ops = (
-                now.replace(letter, "")
-                if on and now != "IUDTMS"
-                else letter
-                if on
-                else now + letter
-            )
-            offered.append({"letter": letter, "name": name, "on": on, "url": self._url(ops=ops)})
+            # Of all of them, the one that is chosen remains alone.
+            without = letter if now == "IUDTMS" else now.replace(letter, "")
+            url = self._url(ops=without if on else now + letter)
+            offered.append({"letter": letter, "name": name, "on": on, "url": url})
         return offered
 
     def examples(self) -> list[tuple[str, str, str]]:
@@ -192,11 +187,15 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
         words=words,
         tables=_tables(slot),
         columns=columns_in(wanted.shapes(reading_session())) if wanted.filter.tables else [],
-        trouble=wanted.trouble or _missing(wanted),
+        trouble=wanted.trouble,
     )
     if given.get("where") and not wanted.where:
         # What was not understood stays in its box.
         page.words["where"] = given["where"][:2000]
+    if wanted.where and not wanted.filter.tables and not wanted.filter.since:
+        page.trouble = page.trouble or (
+            "all tables are searched only within a time: choose a table, or say since when"
+        )
     if page.trouble:
         return page
     cursor = Place.parse(given.get("cursor", ""))
@@ -204,12 +203,9 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
     started = time.monotonic()
     try:
         page.found = find_changes(
-            reading_session(),
-            wanted,
-            cursor=cursor,
-            limit=PAGE_ROWS,
+            reading_session(), wanted, cursor=cursor, limit=PAGE_ROWS,
             budget_seconds=_BUDGET_SECONDS,
-        )
+        )  # fmt: skip
     except WhereProblem as error:
         page.trouble = str(error)
         return page
@@ -217,12 +213,6 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
     page.lines = _lines(page.found, wanted)
     page.coverage = _coverage(wanted)
     return page
-
-
-def _missing(wanted: WantedChanges) -> str:
-    if wanted.where and not wanted.filter.tables and not wanted.filter.since:
-        return "all tables are searched only within a time: choose a table, or say since when"
-    return ""
 
 
 def _coverage(wanted: WantedChanges) -> Coverage:
@@ -243,13 +233,8 @@ def _tables(slot: Slot) -> list[str]:
     return list(dict.fromkeys(f"{schema}.{table}" for schema, table in names))
 
 
-def columns_of(slot: Slot, tables: Sequence[str]) -> list[tuple[str, str]]:
-    """Names and types in the newest shape, then those that older shapes had."""
-    return columns_in(shapes_named(reading_session(), slot, tables))
-
-
 def columns_in(shapes: Sequence[VersionShape]) -> list[tuple[str, str]]:
-    """The same of shapes that were read already."""
+    """Names and types in the newest shape, then those that older shapes had."""
     found: dict[str, str] = {}
     for shape in sorted(shapes, key=lambda shape: (shape.relation_id, shape.number), reverse=True):
         for column in shape.columns:
@@ -258,22 +243,18 @@ def columns_in(shapes: Sequence[VersionShape]) -> list[tuple[str, str]]:
 
 
 def _lines(found: FoundChanges, wanted: WantedChanges) -> list[FoundLine]:
-    rows, slot, columns = found.rows, wanted.slot, wanted.where.columns
-    blocks = blocks_of([change for _, change in rows], before=_before(found, wanted))
-    lines = []
-    for (row, change), block in zip(rows, blocks, strict=True):
-        moved = _moved(block, columns)
-        lines.append(
-            FoundLine(
-                row=row,
-                change=change,
-                block=block,
-                slot=str(slot),
-                moved=moved[:_MOST_MOVED],
-                more=max(len(moved) - _MOST_MOVED, 0),
-            )
+    blocks = blocks_of([change for _, change in found.rows], before=_before(found, wanted))
+    return [
+        FoundLine(
+            row=row,
+            change=change,
+            block=block,
+            slot=str(wanted.slot),
+            moved=(moved := _moved(block, wanted.where.columns))[:_MOST_MOVED],
+            more=max(len(moved) - _MOST_MOVED, 0),
         )
-    return lines
+        for (row, change), block in zip(found.rows, blocks, strict=True)
+    ]
 
 
 def _before(found: FoundChanges, wanted: WantedChanges) -> dict[tuple[int, int], Before]:
@@ -334,4 +315,5 @@ def columns(request: HttpRequest) -> HttpResponse:
     """``{"columns": [[name, type]]}`` of one table, to be offered while a condition is typed."""
     slot = slot_asked_for(request.GET.get("slot", ""))
     table = Params(request.GET).text("table", strip=False)
-    return JsonResponse({"columns": columns_of(slot, [table]) if slot and table else []})
+    shapes = shapes_named(reading_session(), slot, [table]) if slot and table else []
+    return JsonResponse({"columns": columns_in(shapes)})
