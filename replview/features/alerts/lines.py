@@ -16,8 +16,6 @@ from replview.text.formats import NO_BREAK, age_words
 
 #: Of the lag charts: shown before an alert began and after it was over.
 _AROUND = dt.timedelta(minutes=10)
-#: Of these, the lag charts of the slot say how it came.
-_ON_CHARTS = (Unit.BYTES, Unit.SHARE, Unit.SECONDS)
 
 
 #: What an alert keeps and its page says elsewhere.

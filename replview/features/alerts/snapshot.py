@@ -113,7 +113,7 @@ class Snapshot:
     @cached_property
     def looks(self) -> dict[int, SourceLook]:
         """The last look at each source, by its id."""
-        return {look.source_id: look for look in SourceLook.objects.all()}
+        return SourceLook.objects.in_bulk()
 
     def growth(self, slot_ids: Collection[int]) -> dict[int, float]:
         """Bytes a second by which retained WAL has grown over ``GROWTH_WINDOW``, by the slot's id;

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from replview.features.in_flight.queries import OpenWanted
-from replview.store.models import Slot
 from replview.text.formats import NO_BREAK, age_words
 from replview.ui.params import Params
 
@@ -85,19 +84,13 @@ class InFlightQuery:
     @property
     def more_url(self) -> str | None:
         """The same with more rows; None where no more are drawn."""
-        return (
-            self.url(rows=min(self.rows + _MORE_ROWS, _ROWS_MAX)) if self.rows < _ROWS_MAX else None
-        )
+        more = min(self.rows + _MORE_ROWS, _ROWS_MAX)
+        return self.url(rows=more) if more > self.rows else None
 
     @property
     def clear_url(self) -> str:
         """The same without what narrows it."""
         return self.url(state="", older="", q="")
-
-    @property
-    def older_words(self) -> str:
-        """``5 min``."""
-        return age_words(self.older_seconds)
 
     def states(self) -> list[tuple[str, str, bool]]:
         """Word, address, whether it is the one: for the menu."""
@@ -114,12 +107,6 @@ class InFlightQuery:
              self.url(older=age or "", rows=""), age == self.older_seconds)
             for age in ages
         ]  # fmt: skip
-
-    def let_through(self, slot: Slot) -> bool:
-        """Whether the slot is in view."""
-        return (not self.source or slot.source.name == self.source) and (
-            not self.slot or str(slot) == self.slot
-        )
 
     def wanted(self, incarnations: list[int], now: datetime, *, whole: bool = False) -> OpenWanted:
         """What to read; ``whole`` leaves out what narrows it."""

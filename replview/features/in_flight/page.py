@@ -17,7 +17,7 @@ from replview.features.in_flight.rows import ElsewhereRow, EndedRow, InFlightRow
 from replview.health.holding import Holding, holding_of
 from replview.health.open_transactions import OpenRow, touched_by
 from replview.health.source_state import SourceState, pairs
-from replview.store.models import Slot, Transaction
+from replview.store.models import Slot, SourceLook, Transaction
 from replview.store.read.history import relation_names, transitions_of
 from replview.ui.changes.stages import lifecycle_of
 
@@ -56,10 +56,11 @@ class Rates:
                 elapsed = at - first_at
                 known = elapsed >= _LEAST_SECONDS
                 rates[identifier] = max(changes - first, 0) / elapsed if known else None
-            for identifier in [
-                i for i, readings in self._seen.items() if at - readings[-1][0] > _FORGET_SECONDS
-            ]:
-                del self._seen[identifier]
+            self._seen = {
+                identifier: readings
+                for identifier, readings in self._seen.items()
+                if at - readings[-1][0] <= _FORGET_SECONDS
+            }
         return rates
 
 
@@ -104,11 +105,9 @@ class Scope:
 
     @property
     def incarnations(self) -> list[int]:
-        """The present incarnations of the slots in view."""
         return [slot.incarnation_id for slot in self.slots if slot.incarnation_id is not None]
 
     def source_state(self, slot: Slot) -> SourceState:
-        """What the slot's source reported."""
         return self.source_states[slot.source_id]
 
     def slot_of(self, row: Transaction) -> Slot:
@@ -152,14 +151,17 @@ class InFlight:
 def read_scope(filters: InFlightQuery) -> Scope:
     """The slots in view; 404 where the address names one there is not."""
     now = timezone.now()
-    known = list(
-        Slot.objects.exclude(desired=Slot.Desired.REMOVING).select_related("source", "incarnation")
-    )
-    slots = [slot for slot in known if filters.let_through(slot)]
+    rows = Slot.objects.exclude(desired=Slot.Desired.REMOVING)
+    known = list(rows.select_related("source", "incarnation"))
+    slots = [
+        slot
+        for slot in known
+        if filters.source in ("", slot.source.name) and filters.slot in ("", str(slot))
+    ]
     if not slots and (filters.source or filters.slot):
         raise Http404(f"there is no {filters.slot or filters.source!r}")
     sources = {slot.source_id for slot in slots}
-    found = store.looks_of(sources)
+    found = SourceLook.objects.in_bulk(sources)
     source_states = {source: SourceState(found.get(source), now) for source in sources}
     return Scope(now=now, slots=slots, all_slots=known, source_states=source_states)
 
@@ -262,16 +264,17 @@ def _read_elsewhere(page: InFlight) -> None:
         known = store.known_prepared(lifecycles, list(pairs(source_state)))
         unknown = [row for row in source_state.prepared if (row["gid"], row["xid"]) not in known]
         found = elsewhere_rows(slots[0].source, slots, unknown, source_state.slots, scope.now)
-        page.elsewhere += [row for row in found if _asked_for(row, filters)]
+        text = filters.text.casefold()
+        page.elsewhere += [
+            row
+            for row in found
+            if row.age is not None
+            and row.age.total_seconds() >= filters.older_seconds
+            and (not text or text in row.gid.casefold() or text == str(row.xid))
+        ]
     page.elsewhere.sort(key=lambda row: (row.prepared_at is None, row.prepared_at))
     page.more_elsewhere = max(len(page.elsewhere) - filters.rows, 0)
     page.elsewhere = page.elsewhere[: filters.rows]
-
-
-def _asked_for(row: ElsewhereRow, filters: InFlightQuery) -> bool:
-    old = row.age is not None and row.age.total_seconds() >= filters.older_seconds
-    text = filters.text.casefold()
-    return old and (not text or text in row.gid.casefold() or text == str(row.xid))
 
 
 def _read_ended(page: InFlight, wanted: store.OpenWanted) -> None:

@@ -14,13 +14,7 @@ from django.db.models import Case, Count, F, Min, Q, QuerySet, Sum, When
 from django.db.models.functions import Coalesce
 
 from decoder.scalars import LSN
-from replview.store.models import (
-    AbortedSubtransaction,
-    Relation,
-    Slot,
-    SourceLook,
-    Transaction,
-)
+from replview.store.models import AbortedSubtransaction, Relation, Slot, Transaction
 from replview.text.parsing import whole_number
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
@@ -50,11 +44,8 @@ class OpenWanted:
 
     def open(self) -> "QuerySet[Transaction]":
         """The open ones, each with ``since``."""
-        states: tuple[str, ...] = OPEN_STATES
-        if self.state == "streaming":
-            states = ("receiving", "streaming")
-        elif self.state == "prepared":
-            states = ("prepared",)
+        of_state = {"streaming": ("receiving", "streaming"), "prepared": ("prepared",)}
+        states = of_state.get(self.state, OPEN_STATES)
         # The index of open transactions covers all of them; its condition is repeated for it.
         found = Transaction.objects.filter(
             state__in=states, incarnation_id__in=list(self.incarnations)
@@ -91,7 +82,7 @@ class OpenWanted:
         return found | Q(relations__has_any_keys=keys) if keys else found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OpenTotal:
     """What is open of one incarnation in one state."""
 
@@ -113,19 +104,13 @@ def open_totals(wanted: OpenWanted) -> list[OpenTotal]:
         .values_list("incarnation_id", "state", "count", "oldest", "first")
         .order_by()
     )
-    return [
-        OpenTotal(
-            incarnation_id=incarnation, state=state, count=count, oldest=oldest, first_lsn=first
-        )
-        for incarnation, state, count, oldest, first in rows
-    ]
+    return [OpenTotal(*row) for row in rows]
 
 
 def open_rows(wanted: OpenWanted, *, prepared: bool, limit: int) -> list[Transaction]:
     """Those prepared, or those streaming or being received, the oldest first."""
-    found = wanted.open().filter(state="prepared") if prepared else wanted.open()
-    if not prepared:
-        found = found.exclude(state="prepared")
+    is_prepared = Q(state="prepared")
+    found = wanted.open().filter(is_prepared if prepared else ~is_prepared)
     return list(found.order_by(SINCE, "id")[:limit])
 
 
@@ -198,11 +183,6 @@ def changes_are_kept(row: Transaction, slot: Slot) -> bool:
         transaction_id=row.pk, subxid=row.xid or 0, swept=True
     )
     return slot.keep_aborted or not gone.exists()
-
-
-def looks_of(source_ids: Collection[int]) -> dict[int, SourceLook]:
-    """What holds each source back, as last looked at."""
-    return {look.source_id: look for look in SourceLook.objects.filter(source__in=source_ids)}
 
 
 def known_prepared(

@@ -37,7 +37,6 @@ class InFlightRow:
 
     @property
     def transaction(self) -> Transaction:
-        """Its row in the store."""
         return self.row.transaction
 
     @property
@@ -67,12 +66,10 @@ class ElsewhereRow:
 
     @property
     def age(self) -> timedelta | None:
-        """Since it was prepared."""
         return None if self.prepared_at is None else max(self.now - self.prepared_at, timedelta(0))
 
     @property
     def bar(self) -> float:
-        """The age bar's length."""
         return bar_of(self.age or timedelta(0))
 
     @property

@@ -39,13 +39,10 @@ def sentence_of(page: InFlight) -> Sentence:
                         rest="No slot is known.", next="add a source and a slot.")  # fmt: skip
     worst = _worst(page)
     if worst is None:
-        quiet = "No transaction waits, and none holds WAL or vacuum."
-        return Sentence(
-            level=Level.IDLE,
-            title="Nothing matches." if page.whole.open else "Nothing is in flight.",
-            says="none",
-            rest=_hidden(page) or quiet,
-        )
+        title, rest = "Nothing is in flight.", "No transaction waits, and none holds WAL or vacuum."
+        if hidden := page.whole.open:
+            title, rest = "Nothing matches.", f"{plural(hidden, 'transaction')} not shown."
+        return Sentence(level=Level.IDLE, title=title, says="none", rest=rest)
     if isinstance(worst, ElsewhereRow):
         made = _of_elsewhere(worst)
     elif worst.row.prepared:
@@ -69,11 +66,6 @@ def _title(numbers: Numbers, elsewhere: int) -> str:
     if len(parts) == 1:
         return f"{parts[0]}."
     return f"{sum(counts.values()):,} open: {', '.join(parts)}."
-
-
-def _hidden(page: InFlight) -> str:
-    """Some are open, but none of them passes the filters."""
-    return f"{plural(page.whole.open, 'transaction')} not shown." if page.whole.open else ""
 
 
 def _worst(page: InFlight) -> InFlightRow | ElsewhereRow | None:
@@ -147,11 +139,8 @@ def database_of(one: InFlightRow) -> str:
 
 def work_mem_words(scope: Scope) -> str:
     """``64 MB on this source``; of several sources the range; empty where unknown."""
-    known = {
-        source_state.work_mem_bytes
-        for source_state in scope.source_states.values()
-        if source_state.work_mem_bytes is not None
-    }
+    found = {one.work_mem_bytes for one in scope.source_states.values()}
+    known = [size for size in found if size is not None]
     if not known:
         return ""
     low, high = min(known), max(known)

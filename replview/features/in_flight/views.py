@@ -80,7 +80,6 @@ class Chosen:
 
     @property
     def owner(self) -> str:
-        """The role that prepared it."""
         found = (self.open.on_source.found if self.open else None) or {}
         return str(found.get("owner") or found.get("role") or "")
 
@@ -133,12 +132,11 @@ def _read_open(made: Chosen, scope: Scope) -> None:
     first = store.first_open([row.incarnation_id]).get(row.incarnation_id)
     made.holding = holding_of(made.slot, source_state, scope.now, first)
     made.blocked = _blocked(made, source_state)
-    prepared_there = "gid" in (one.on_source.found or {})
+    found = one.on_source.found or {}
     if row.state == "prepared" and row.gid and one.on_source.word != "gone":
         made.statements = ends_of_prepared(row.gid, plural(one.row.changes, "change"))
-    elif prepared_there:
-        gid = str((one.on_source.found or {})["gid"])
-        made.statements = ends_of_prepared(gid, "changes")
+    elif "gid" in found:
+        made.statements = ends_of_prepared(str(found["gid"]), "changes")
     elif made.session:
         made.statements = (end_of_session(row, made.session["pid"]),)
 
@@ -228,19 +226,13 @@ def ended(request: HttpRequest) -> HttpResponse:
 
 def _page(content: InFlight) -> dict[str, object]:
     scope: Scope = content.scope
+    looked_at = [one.looked_at for one in scope.source_states.values() if one.looked_at]
     return {
         "content": content,
         "filters": content.filters,
         "sentence": sentence_of(content),
         "work_mem": work_mem_words(scope),
-        "looked_at": max(
-            (
-                source_state.looked_at
-                for source_state in scope.source_states.values()
-                if source_state.looked_at
-            ),
-            default=None,
-        ),
+        "looked_at": max(looked_at, default=None),
         "sources": _sources(content),
     }
 
@@ -280,6 +272,6 @@ def _before(cursor: str) -> tuple[datetime, int] | None:
     at, _, identifier = cursor.partition("-")
     if not (at.isdigit() and identifier.isdigit() and len(at) < 18 and len(identifier) < 19):
         return None
-    return datetime.fromtimestamp(int(at) // 1_000_000, UTC).replace(
-        microsecond=int(at) % 1_000_000
-    ), int(identifier)
+    seconds, microseconds = divmod(int(at), 1_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
+    return moment, int(identifier)

@@ -17,12 +17,11 @@ from replview.features.lag.figures import (
     transaction_sizes,
 )
 from replview.features.lag.page import LagSlot
-from replview.features.lag.series import Series, read_series
+from replview.features.lag.series import MINUTE, Series, SlotSeries, read_series, step_of
 from replview.ui.charts.figure import Chart, SlotValues
 
 #: What is told by name; the others are one.
 _MOST_TABLES = 8
-_STEPS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400)
 
 _INCARNATIONS = "SELECT id FROM slot_incarnation WHERE slot_id = %(slot)s"
 
@@ -66,9 +65,7 @@ class TableRates:
 def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.datetime) -> TableRates:
     """``by`` is ``changes`` or ``bytes``; any other raises ``KeyError``."""
     value = _VALUES[by]
-    seconds = (until - since).total_seconds()
-    least = seconds / (_POINTS - 2)
-    step = next((one for one in _STEPS if one >= least), int(-(-least // 86400)) * 86400)
+    step = step_of(until - since, MINUTE, _POINTS)
     words: dict[str, Any] = {"slot": slot_id, "since": since, "until": until, "step": step}
     with connection.cursor() as cursor:
         cursor.execute(_BUSIEST.format(value=value), words)
@@ -128,9 +125,7 @@ def _fields(key: str, *, several: bool) -> tuple[str, ...]:
 
 
 def _values(slot: LagSlot, series: Series) -> SlotValues:
-    found = series.slots.get(slot.sample_id)
-    if found is None:
-        return SlotValues(name=slot.name, times=[], values={})
+    found = series.slots.get(slot.sample_id, SlotSeries())
     times = [round(seconds * 1000) for seconds in found.times]
     return SlotValues(name=slot.name, times=times, values=found.values)
 
@@ -156,9 +151,7 @@ def _chart(
     if key == "sizes":
         return transaction_sizes(read_transaction_sizes(own.pk, since, until) if own else {})
     by = "bytes" if key == "table-bytes" else "changes"
-    if own is None:
-        return table_rates([], [], by=by)
-    rates = read_table_rates(own.pk, by, since, until)
+    rates = read_table_rates(own.pk, by, since, until) if own else TableRates()
     times = [round(seconds * 1000) for seconds in rates.times]
     return table_rates(times, rates.tables, by=by)
 

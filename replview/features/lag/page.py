@@ -1,7 +1,7 @@
 """The lag page around its charts: its slots, its sentence, its choices, what happened when."""
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,6 @@ from django.db.models import F, Q
 
 from replview.health.fleet import Fleet, SlotView
 from replview.health.states import urgency
-from replview.health.watched import OtherView
 from replview.store.models import Alert, Slot, SlotEvent, Source, SourceSample, WatchedSlot
 from replview.text.formats import plural
 from replview.ui.charts.query import CHARTS, RANGES, LagQuery
@@ -54,33 +53,25 @@ def find_lag_slots(names: Sequence[str]) -> list[LagSlot]:
     wanted = Q()
     for source, slot in pairs:
         wanted |= Q(source__name=source, name=slot)
-    found: dict[tuple[str, str], LagSlot] = {}
-    for one in (*_watched(wanted), *_ours(wanted)):
-        found.setdefault((one.source.name, one.slot_name), one)
+    # Before their server was first looked at, ours are known only by the store.
+    ours = [
+        LagSlot(sample_id=row.pk, source=row.source, slot_name=row.name, slot=row)
+        for row in Slot.objects.filter(wanted).select_related("source")
+    ]
+    watched = [
+        LagSlot(sample_id=row.pk, source=row.source, slot_name=row.name, slot=row.slot)
+        for row in WatchedSlot.objects.filter(wanted).select_related("source", "slot")
+    ]
+    found = {(one.source.name, one.slot_name): one for one in (*ours, *watched)}
     return [found[pair] for pair in pairs if pair in found]
-
-
-def _watched(wanted: Q) -> Iterable[LagSlot]:
-    for row in WatchedSlot.objects.filter(wanted).select_related("source", "slot"):
-        yield LagSlot(sample_id=row.pk, source=row.source, slot_name=row.name, slot=row.slot)
-
-
-def _ours(wanted: Q) -> Iterable[LagSlot]:
-    """Before their server was first looked at, ours are known only here."""
-    for row in Slot.objects.filter(wanted).select_related("source"):
-        yield LagSlot(sample_id=row.pk, source=row.source, slot_name=row.name, slot=row)
 
 
 def first_slot() -> str:
     """The one to begin with: ours that was read last, else any that is watched; empty: none."""
-    own = Slot.objects.select_related("source").order_by(
-        F("heartbeat_at").desc(nulls_last=True), "id"
-    )
-    for slot in own[:1]:
-        return str(slot)
-    for row in WatchedSlot.objects.filter(gone_at=None).select_related("source")[:1]:
-        return str(row)
-    return ""
+    by_heartbeat = F("heartbeat_at").desc(nulls_last=True)
+    own = Slot.objects.select_related("source").order_by(by_heartbeat, "id").first()
+    watched = WatchedSlot.objects.filter(gone_at=None).select_related("source")
+    return str(own or next(iter(watched[:1]), ""))
 
 
 def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> dict[str, Any]:
@@ -96,7 +87,8 @@ def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> dict[st
         "missing": missing,
         "sentence": _sentence(slots, fleet),
         "ranges": [
-            (word, label, query.url(range=word, **{"from": "", "to": ""}), _is_on(query, word))
+            (word, label, query.url(range=word, **{"from": "", "to": ""}),
+             query.range == word and not (query.since or query.until))
             for word, (label, _) in RANGES.items()
         ],
         "range_label": RANGES[query.range][0],
@@ -106,11 +98,7 @@ def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> dict[st
         "own": next((slot.name for slot in slots if slot.slot), ""),
         "most_slots": MOST_SLOTS,
         "data_query": query.words(table=""),
-    }
-
-
-def _is_on(query: LagQuery, word: str) -> bool:
-    return query.range == word and not (query.since or query.until)
+    }  # fmt: skip
 
 
 def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> dict[str, Any]:
@@ -125,23 +113,17 @@ def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> dict[str, Any]:
         return {"level": "unknown", "title": f"{name}: nothing is known of now.",
                 "cause": "It is gone, or was never looked at."}  # fmt: skip
     chosen = min(views, key=lambda view: urgency(view.health))
-    words: dict[str, Any] = {
+    title = chosen.health.title
+    if len(slots) > 1:
+        name = "" if chosen.name in title else f"{chosen.full_name}: "
+        title = f"Worst of {len(slots)}: {name}{title}"
+    return {
         "level": chosen.level,
-        "title": _title(chosen, len(slots)),
+        "title": title,
         "cause": chosen.health.cause,
         "next": chosen.health.next_step,
         "url": chosen.url,
     }
-    return words
-
-
-def _title(view: SlotView | OtherView, slots: int) -> str:
-    """Of several slots it says which one."""
-    title = view.health.title
-    if slots == 1:
-        return title
-    name = "" if view.name in title else f"{view.full_name}: "
-    return f"Worst of {slots}: {name}{title}"
 
 
 def _choices(fleet: Fleet, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -194,10 +176,8 @@ def read_events(
         for event in found.order_by("-at")[:_MOST_EVENTS]
     ]
     others = {slot.sample_id: slot.name for slot in slots if slot.slot is None}
-    alerts = Alert.objects.filter(
-        slot_id__in=others, fired_at__gte=since, fired_at__lt=until
-    ).order_by("-fired_at")[:_MOST_EVENTS]
-    for alert in alerts:
+    alerts = Alert.objects.filter(slot_id__in=others, fired_at__gte=since, fired_at__lt=until)
+    for alert in alerts.order_by("-fired_at")[:_MOST_EVENTS]:
         if alert.fired_at is not None and alert.slot_id is not None:
             name = others[alert.slot_id] if several else ""
             events.append(_event(alert.fired_at, "alert", alert.message, name))
@@ -221,7 +201,7 @@ def read_checkpoints(
         checkpointed_at__gte=since, checkpointed_at__lt=until,
     )  # fmt: skip
     pairs = seen.values_list("source_id", "checkpointed_at").distinct()
-    found = {(source_id, at) for source_id, at in pairs if at is not None}
+    found = {(at, source_id) for source_id, at in pairs if at is not None}
     if len(found) > MOST_CHECKPOINTS:
         return [], len(found)
     events = [
@@ -229,7 +209,7 @@ def read_checkpoints(
             at, "checkpointed", f"A checkpoint of {sources[source_id]} began.",
             sources[source_id] if len(sources) > 1 else "",
         )
-        for source_id, at in sorted(found, key=lambda pair: pair[1])
+        for at, source_id in sorted(found)
     ]  # fmt: skip
     return events, len(found)
 

@@ -32,12 +32,12 @@ class Period:
 
 
 _RAW = Period("raw", "slot_sample", 0, 5.0, dt.timedelta(hours=2), dt.timedelta(hours=24))
-_MINUTE = Period(
+MINUTE = Period(
     "minute", "slot_sample_minute", 60, 60.0, dt.timedelta(days=3), dt.timedelta(days=30)
 )
 _HOUR = Period("hour", "slot_sample_hour", 3600, 3600.0, dt.timedelta.max, None)
 #: The finest first.
-PERIODS = (_RAW, _MINUTE, _HOUR)
+PERIODS = (_RAW, MINUTE, _HOUR)
 
 #: Lengths of a bucket that ticks of a time axis fall on.
 _STEPS = (
@@ -58,7 +58,7 @@ def periods() -> tuple[Period, Period, Period]:
     minute_days = _setting(chosen.get("samples.minute_days"), 30)
     seconds = _setting(chosen.get("sampling.seconds"), _RAW.interval_seconds)
     raw = replace(_RAW, interval_seconds=seconds, kept=dt.timedelta(hours=raw_hours))
-    return raw, replace(_MINUTE, kept=dt.timedelta(days=minute_days)), _HOUR
+    return raw, replace(MINUTE, kept=dt.timedelta(days=minute_days)), _HOUR
 
 
 def choose_period(since: dt.datetime, until: dt.datetime, now: dt.datetime) -> Period:
@@ -74,10 +74,7 @@ def step_of(length: dt.timedelta, period: Period, points: int) -> int:
     """Seconds of a bucket: none shorter than the rows are apart, and ``points`` of them suffice."""
     # One more at either end, since buckets begin where clocks do.
     least = max(length.total_seconds() / max(points - 2, 1), period.interval_seconds)
-    for step in _STEPS:
-        if step >= least:
-            return step
-    return int(-(-least // 86400)) * 86400
+    return next((step for step in _STEPS if step >= least), int(-(-least // 86400)) * 86400)
 
 
 def boundaries(
@@ -174,7 +171,6 @@ def read_series(
     period = choose_period(since, until, now)
     step = step_of(until - since, period, points)
     series = Series(since, until, period.name, step, period.interval_seconds)
-    empty = SlotSeries(values={name: [] for name in fields})
     if not slot_ids or until <= since:
         return series
     # The buckets before the first: a pace needs what was.
@@ -182,10 +178,9 @@ def read_series(
     early = since - dt.timedelta(seconds=back)
     rows = _rows(slot_ids, fields, period, early, until, step)
     for slot_id, buckets in groupby(rows, key=lambda row: row[0]):
-        found = _slot_series(list(buckets), fields, series)
-        series.slots[slot_id] = found
-    for slot_id in slot_ids:
-        series.slots.setdefault(slot_id, empty)
+        series.slots[slot_id] = _slot_series(list(buckets), fields, series)
+    empty = SlotSeries(values={name: [] for name in fields})
+    series.slots = dict.fromkeys(slot_ids, empty) | series.slots
     return series
 
 

@@ -1,7 +1,6 @@
 """The lag page: charts over one time axis, their data, and the same as CSV."""
 
 import datetime as dt
-from typing import Any
 
 import orjson
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
@@ -58,7 +57,9 @@ def data(request: HttpRequest) -> HttpResponse:
     now = dt.datetime.now(dt.UTC)
     since, until = query.stretch(now)
     series, charts = read_charts(slots, query.charts, since, until, now)
-    answer: dict[str, Any] = {
+    events = read_events(slots, since, until)
+    checkpoints, counted = read_checkpoints(slots, since, until)
+    answer = {
         "now": _milliseconds(now),
         "since": _milliseconds(since),
         "until": _milliseconds(until),
@@ -67,12 +68,10 @@ def data(request: HttpRequest) -> HttpResponse:
         "step_seconds": series.step_seconds,
         "interval_seconds": series.interval_seconds,
         "charts": [chart.as_json() for chart in charts],
-        "events": read_events(slots, since, until),
+        "events": sorted([*events, *checkpoints], key=lambda event: event["at"]),
         "sampled": any(found.times for found in series.slots.values()),
+        "checkpoints": counted,
     }
-    checkpoints, counted = read_checkpoints(slots, since, until)
-    answer["events"] = sorted([*answer["events"], *checkpoints], key=lambda event: event["at"])
-    answer["checkpoints"] = counted
     response = HttpResponse(orjson.dumps(answer), content_type="application/json")
     response["Cache-Control"] = "no-store"
     return response
@@ -86,9 +85,8 @@ def csv(request: HttpRequest) -> HttpResponseBase:
     slots = _slots(query)
     now = dt.datetime.now(dt.UTC)
     _, charts = read_charts(slots, query.charts, *query.stretch(now), now)
-    answer = stream(
-        request, csv_pieces(charts, [slot.name for slot in slots]), "text/csv; charset=utf-8"
-    )
+    pieces = csv_pieces(charts, [slot.name for slot in slots])
+    answer = stream(request, pieces, "text/csv; charset=utf-8")
     plain = "-".join(slot.name.replace("/", "-") for slot in slots[:3])
     name = f"lag-{plain}-{now:%Y%m%dT%H%M%SZ}.csv"
     answer["Content-Disposition"] = content_disposition_header(True, name)

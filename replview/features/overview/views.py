@@ -55,8 +55,7 @@ def _loss(fleet: Fleet) -> Figure:
     if losses:
         danger = any(view.level == Level.NOW for view in fleet.views)
         return Figure(label=label, number=age_words(min(losses)), main=True, danger=danger)
-    lost = any(view.lost for view in fleet.views)
-    if lost:
+    if any(view.lost for view in fleet.views):
         return Figure(label=label, number="lost", main=True, danger=True)
     known = any(view.present_known for view in fleet.views)
     return Figure(label=label, number="none at risk" if known else None, main=True)
@@ -87,23 +86,14 @@ def _rate(fleet: Fleet) -> Figure:
 
 def _delay(fleet: Fleet) -> Figure:
     """Of the slot that streams most: mixing slots would hide both."""
-    streaming = [
-        view
-        for view in fleet.slots
-        if view.level == Level.OK and view.reading.stored_after_p50_us is not None
-    ]
-    busiest = max(
-        streaming, key=lambda view: view.reading.transactions_per_second or 0, default=None
-    )
+    streaming = [view.reading for view in fleet.slots if view.level == Level.OK]
+    known = [reading for reading in streaming if reading.stored_after_p50_us is not None]
+    busiest = max(known, key=lambda reading: reading.transactions_per_second or 0, default=None)
     label = "Commit to stored"
-    if busiest is None or busiest.reading.stored_after_p50_us is None:
+    if busiest is None or busiest.stored_after_p50_us is None:
         return Figure(label=label, number=None)
-    p99 = busiest.reading.stored_after_p99_us or busiest.reading.stored_after_p50_us
-    return Figure(
-        label=label,
-        number=short_words(busiest.reading.stored_after_p50_us),
-        rest=f"p99 {short_words(p99)}",
-    )
+    p99 = short_words(busiest.stored_after_p99_us or busiest.stored_after_p50_us)
+    return Figure(label=label, number=short_words(busiest.stored_after_p50_us), rest=f"p99 {p99}")
 
 
 def _stored(fleet: Fleet) -> Figure:

@@ -1,5 +1,7 @@
 """What an operator does to a slot: start, stop, change its tables and columns, adopt, drop."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +14,8 @@ from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role
 from replview.acts import dropping, receiving
 from replview.acts.columns import DROP, KEEP, MASK, change_columns, columns_of, plan_columns
-from replview.acts.tables import TableChoice, change_tables, plan_tables, tables_of
+from replview.acts.tables import change_tables, plan_tables, tables_of
+from replview.catalog.plan.plan import Plan
 from replview.store.models import Slot, WatchedSlot
 from replview.ui.managed import (
     EXPECTED,
@@ -49,11 +52,10 @@ def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     """Receive it; of one that is gone from its source, create it anew first."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
 
-    def do(page: dict[str, Any]) -> Outcome:
+    def do(act: Plan) -> Outcome:
         receiving.start(slot, by=request.user.get_username())
         lines = ["It is received within a few seconds."]
-        return Outcome(title=f"{slot} is started.", lines=lines, links=links_of(slot),
-                       statements=statements_of(page["act"]))  # fmt: skip
+        return Outcome(title=f"{slot} is started.", lines=lines, links=links_of(slot))
 
     return show_or_do(request, slot, lambda: receiving.plan_start(slot), do)
 
@@ -64,7 +66,7 @@ def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     """Receive it no more; it stays on its source."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
 
-    def do(page: dict[str, Any]) -> Outcome:
+    def do(act: Plan) -> Outcome:
         receiving.stop(slot, by=request.user.get_username())
         lines = [f"It stays on {slot.source} and holds WAL there until it is started again."]
         start_url = reverse("slot-start", args=[source_name, slot_name])
@@ -84,17 +86,14 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     keep = record != "delete" and slot.owned
     page: dict[str, Any] = {"keep": keep, "leave": leave}
 
-    def do(page: dict[str, Any]) -> Outcome:
-        dropping.drop_slot(
-            slot, by=request.user.get_username(), keep_record=keep, leave_on_source=leave
-        )
-        lines = list(page["act"].consequences)
+    def do(act: Plan) -> Outcome:
+        by = request.user.get_username()
+        dropping.drop_slot(slot, by=by, keep_record=keep, leave_on_source=leave)
         links = links_of(slot) if keep else [("All slots", reverse("slots"))]
         outcome = "was dropped; its record is kept" if keep else "was removed with its record"
-        return Outcome(title=f"{slot} {outcome}.", lines=lines, links=links,
-                       statements=statements_of(page["act"]))  # fmt: skip
+        return Outcome(title=f"{slot} {outcome}.", lines=list(act.consequences), links=links)
 
-    def plan() -> Any:
+    def plan() -> Plan:
         return dropping.plan_drop(slot, keep_record=keep, leave_on_source=leave)
 
     return show_or_do(request, slot, plan, do, "acts/drop.html", page)
@@ -115,30 +114,24 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     except EXPECTED as error:
         page["trouble"] = trouble_of(error)
 
-    def do(page: dict[str, Any]) -> Outcome:
+    def do(act: Plan) -> Outcome:
         by = request.user.get_username()
         changes = change_tables(slot, add=add, remove=remove, by=by)
-        links = links_of(slot)
-        lines = []
+        links, lines = links_of(slot), []
         if changes.joining:
             query = urlencode([("table", name) for name in changes.joining])
             address = reverse("baselines", args=[source_name, slot_name])
             links = [("Take a baseline of them", f"{address}?{query}"), *links]
             lines = ["The rows that are there already are not in the record without a baseline."]
-        return Outcome(title=f"The tables of {slot} are changed.", lines=lines, links=links,
-                       statements=statements_of(page["act"]))  # fmt: skip
+        return Outcome(title=f"The tables of {slot} are changed.", lines=lines, links=links)
+
+    def plan() -> Plan:
+        return plan_tables(slot, add=add, remove=remove)
 
     if (not add and not remove) or "trouble" in page:
         status = 422 if request.method == "POST" or "trouble" in page else 200
         return render(request, "acts/tables.html", {"slot": slot, **page}, status=status)
-    return show_or_do(
-        request,
-        slot,
-        lambda: plan_tables(slot, add=add, remove=remove),
-        do,
-        "acts/tables.html",
-        page,
-    )
+    return show_or_do(request, slot, plan, do, "acts/tables.html", page)
 
 
 @page(role=OPERATOR, nav="slots", of=OF_SLOT)
@@ -157,12 +150,12 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     page: dict[str, Any] = {"source": source, "slot_name": slot_name, "watched": watched,
                             "chosen": chosen}  # fmt: skip
 
-    def do(page: dict[str, Any]) -> Outcome:
+    def do(act: Plan) -> Outcome:
         slot = receiving.adopt(source, slot_name, chosen, by=request.user.get_username())
         lines = ["It is received within a few seconds, from where it stands."]
         return Outcome(title=f"{slot} is adopted.", lines=lines, links=links_of(slot))
 
-    def plan() -> Any:
+    def plan() -> Plan:
         if watched.plugin == "pgoutput":
             page["publications"] = receiving.publications_on(source)
         return receiving.plan_adopt(source, slot_name, chosen)
@@ -173,20 +166,22 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
 def show_or_do(
     request: HttpRequest,
     slot: Slot | None,
-    plan: Any,
-    do: Any,
+    plan: Callable[[], Plan],
+    do: Callable[[Plan], Outcome],
     template: str = "acts/slot.html",
     page: dict[str, Any] | None = None,
 ) -> HttpResponse:
     """Show the plan; a POST that confirms what was shown does it."""
-    page = {"slot": slot, **(page or {})} if slot is not None else (page if page else {})
+    page = page if page is not None else {}
+    if slot is not None:
+        page["slot"] = slot
     try:
         page["act"] = act = plan()
         page["shown"] = digest_of(act)
         if request.method == "GET":
             return render(request, template, page)
         check_confirmed(request, act)
-        keep_outcome(request, do(page))
+        keep_outcome(request, replace(do(act), statements=statements_of(act)))
     except EXPECTED as error:
         page["trouble"] = trouble_of(error)
         return render(request, template, page, status=422)
@@ -199,8 +194,8 @@ def _choices(slot: Slot, search: str, chosen: set[str]) -> dict[str, object]:
     if not found.own:
         return {"none_ours": True}
     wanted = [t for t in found.tables if search.lower() in t.name.lower() or t.name in chosen]
-    inside: list[TableChoice] = [t for t in wanted if t.published]
-    outside: list[TableChoice] = [t for t in wanted if not t.published]
+    inside = [table for table in wanted if table.published]
+    outside = [table for table in wanted if not table.published]
     return {
         "own": found.own,
         "inside": inside[:_LISTED],
@@ -251,12 +246,12 @@ def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
         status = 422 if "trouble" in page else 200
         return render(request, "acts/columns.html", {"slot": slot, **page}, status=status)
 
-    def do(page: dict[str, Any]) -> Outcome:
+    def do(act: Plan) -> Outcome:
         change_columns(slot, wanted, by=request.user.get_username())
         return Outcome(title=f"The columns of {slot} are changed.", links=links_of(slot),
-                       lines=list(page["act"].consequences[:-1]),
-                       statements=statements_of(page["act"]))  # fmt: skip
+                       lines=list(act.consequences[:-1]))  # fmt: skip
 
-    return show_or_do(
-        request, slot, lambda: plan_columns(slot, wanted), do, "acts/columns.html", page
-    )
+    def plan() -> Plan:
+        return plan_columns(slot, wanted)
+
+    return show_or_do(request, slot, plan, do, "acts/columns.html", page)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from replview.health.conditions import WalLimit, limit_of
 from replview.health.findings_wal import BEHIND_BYTES, lost_short
 from replview.health.fleet import SlotView
-from replview.health.holding import Holder, open_on_source
+from replview.health.holding import open_on_source
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import Failover, failover_of, steps_of
 from replview.health.source_state import SourceState, stale_after
@@ -51,7 +51,8 @@ class Retained:
 
 def retained_of(view: SlotView | OtherView) -> Retained:
     """What the slot's last sample says."""
-    slot, source = _whose(view)
+    slot = view.slot if isinstance(view, SlotView) else None
+    source = view.slot.source if isinstance(view, SlotView) else view.server.source
     retained, limit = view.retained_wal_bytes, limit_of(source, slot)
     size = limit.size_bytes
     return Retained(
@@ -65,12 +66,6 @@ def retained_of(view: SlotView | OtherView) -> Retained:
         width=None if size is None or retained is None else _width(retained, size),
         level=view.level,
     )
-
-
-def _whose(view: SlotView | OtherView) -> tuple[Slot | None, Source]:
-    if isinstance(view, SlotView):
-        return view.slot, view.slot.source
-    return None, view.server.source
 
 
 def _pace(reading: Reading) -> str:
@@ -102,37 +97,18 @@ def _width(retained: int, limit: int) -> int:
 SHOWN = ("retained", "lag", "throughput")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotCharts:
-    """What the template needs."""
-
-    #: ``source/slot``.
-    slot: str
-    source_id: int
-
-    @property
-    def titles(self) -> list[str]:
-        """As they are called before they are drawn."""
-        return [CHARTS[key] for key in SHOWN]
-
-    @property
-    def page_url(self) -> str:
-        """The slot's lag page."""
-        return self._query.url()
-
-    @property
-    def data_url(self) -> str:
-        """What is drawn."""
-        return f"{reverse('lag-data')}?{self._query.words(charts=','.join(SHOWN))}"
-
-    @property
-    def csv_url(self) -> str:
-        """The same as a file."""
-        return f"{reverse('lag-csv')}?{self._query.words(charts=','.join(SHOWN))}"
-
-    @property
-    def _query(self) -> LagQuery:
-        return LagQuery(slots=(self.slot,))
+def charts_of(slot: str, source_id: int) -> dict[str, object]:
+    """For the template, of ``source/slot``: what is drawn, and the slot's lag page."""
+    query = LagQuery(slots=(slot,))
+    words = query.words(charts=",".join(SHOWN))
+    return {
+        "slot": slot,
+        "source_id": source_id,
+        "titles": [CHARTS[key] for key in SHOWN],
+        "page_url": query.url(),
+        "data_url": f"{reverse('lag-data')}?{words}",
+        "csv_url": f"{reverse('lag-csv')}?{words}",
+    }
 
 
 def server_side(
@@ -173,17 +149,12 @@ def same_slot(source: Source, name: str) -> SameSlot | None:
     """None: no other source is known to lead to it."""
     if source.system_identifier in (None, "", "unknown"):
         return None
-    rows = list(
-        WatchedSlot.objects.filter(
-            name=name, source__system_identifier=source.system_identifier, gone_at=None
-        ).select_related("source", "slot")
-    )
+    rows = WatchedSlot.objects.filter(
+        name=name, source__system_identifier=source.system_identifier, gone_at=None
+    ).select_related("source", "slot")
     if len(rows) < 2:
         return None
-    looks = {
-        look.source_id: look
-        for look in SourceLook.objects.filter(source__in=[row.source_id for row in rows])
-    }
+    looks = SourceLook.objects.in_bulk([row.source_id for row in rows])
     server = server_of(source, looks)
     same = [row for row in rows if server is not None and server_of(row.source, looks) == server]
     if len(same) < 2:
@@ -223,10 +194,11 @@ def facts_of(
     now: datetime,
 ) -> list[Fact]:
     """The list, in the order of the questions: who reads, what holds it, where it stands."""
+    pid, seen_at = server.text("active_pid"), server.first_seen_at
     return [
         _consumer(server),
         *_replay(server),
-        Fact(name="Held back by", text=_held_by(server, source_state, now)),
+        Fact(name="Held back by", text=_held_by(server, source_state)),
         _known(server, "wal_status", "needs 13"),
         *_invalidation(server),
         _position(server, "restart_lsn"),
@@ -238,11 +210,9 @@ def facts_of(
         _switch(server, "temporary", "not told"),
         # Of ours the page tells these beside its other options.
         *([] if slot is not None else _kind(server)),
-        _pid(server),
-        *([] if slot is not None else [_not_ours()]),
-        Fact(name="First seen", at=server.first_seen_at)
-        if server.first_seen_at
-        else Fact(name="First seen", unknown="unknown"),
+        Fact(name="active_pid", text=pid or "none", mono=bool(pid)),
+        *([] if slot is not None else [Fact(name="Created by", text="not replview; only watched")]),
+        Fact(name="First seen", at=seen_at, unknown="" if seen_at else "unknown"),
     ]
 
 
@@ -275,7 +245,7 @@ def _replay(server: ServerSlot) -> Iterator[Fact]:
         yield Fact(name="Replay lag", unknown="unknown: nothing was replayed lately", note=state)
 
 
-def _held_by(server: ServerSlot, source_state: SourceState, now: datetime) -> str:
+def _held_by(server: ServerSlot, source_state: SourceState) -> str:
     if server.lost:
         return "nothing any more: it is lost"
     if server.synced:
@@ -285,18 +255,13 @@ def _held_by(server: ServerSlot, source_state: SourceState, now: datetime) -> st
     behind = server.behind_bytes
     if behind is not None and behind > BEHIND_BYTES:
         return f"its reader, with {bytes_words(behind)} to go"
-    oldest = _oldest(source_state, now)
+    open_there = open_on_source(source_state) if source_state.fresh else []
+    with_xid = [one for one in open_there if one.xid_age is not None]
+    oldest = max(with_xid, key=lambda one: one.xid_age or 0, default=None)
     if oldest is not None and (server.retained_wal_bytes or 0) > BEHIND_BYTES:
         kind = "prepared transaction" if oldest.kind == "prepared" else "transaction of"
         return f"the {kind} {oldest.name}"
     return "nothing"
-
-
-def _oldest(source_state: SourceState, now: datetime) -> Holder | None:
-    if not source_state.fresh:
-        return None
-    with_xid = [one for one in open_on_source(source_state) if one.xid_age is not None]
-    return max(with_xid, key=lambda one: one.xid_age or 0, default=None)
 
 
 def _invalidation(server: ServerSlot) -> Iterator[Fact]:
@@ -309,15 +274,13 @@ def _invalidation(server: ServerSlot) -> Iterator[Fact]:
 
 
 def _known(server: ServerSlot, name: str, needs: str) -> Fact:
-    text = server.text(name)
-    if text:
+    if text := server.text(name):
         return Fact(name=name, text=text)
     return Fact(name=name, unknown="unknown" if name in server.facts else f"unknown: {needs}")
 
 
 def _position(server: ServerSlot, name: str) -> Fact:
-    text = server.text(name)
-    if text:
+    if text := server.text(name):
         return Fact(name=name, lsn=text)
     if name == "confirmed_flush_lsn" and server.physical:
         return Fact(name=name, text="none: a physical slot")
@@ -338,8 +301,7 @@ def _inactive(server: ServerSlot) -> Fact:
     name = "inactive_since"
     if server.active:
         return Fact(name=name, text="active")
-    since = server.moment(name)
-    if since is not None:
+    if since := server.moment(name):
         return Fact(name=name, at=since)
     seen = "" if server.inactive_since is None else "seen inactive since"
     if name not in server.facts:
@@ -352,10 +314,8 @@ def _failover(server: ServerSlot, failover: Failover) -> Iterator[Fact]:
         yield _switch(server, "failover", "needs 17")
         if server.source.in_recovery:
             yield _switch(server, "synced", "needs 17")
-    if failover.unknown:
-        yield Fact(name="Failover ready", unknown=f"unknown: {failover.unknown}")
-    else:
-        yield Fact(name="Failover ready", text=failover.words)
+    unknown = f"unknown: {failover.unknown}" if failover.unknown else ""
+    yield Fact(name="Failover ready", text="" if unknown else failover.words, unknown=unknown)
 
 
 def _switch(server: ServerSlot, name: str, needs: str) -> Fact:
@@ -368,16 +328,5 @@ def _switch(server: ServerSlot, name: str, needs: str) -> Fact:
 def _kind(server: ServerSlot) -> Iterator[Fact]:
     yield Fact(name="Type", text=server.slot_type)
     if not server.physical:
-        yield Fact(name="Plugin", text=server.plugin or "", mono=True,
-                   unknown="" if server.plugin else "unknown")  # fmt: skip
-        yield Fact(name="Database", text=server.database or "", mono=True,
-                   unknown="" if server.database else "unknown")  # fmt: skip
-
-
-def _pid(server: ServerSlot) -> Fact:
-    pid = server.text("active_pid")
-    return Fact(name="active_pid", text=pid or "none", mono=bool(pid))
-
-
-def _not_ours() -> Fact:
-    return Fact(name="Created by", text="not replview; only watched")
+        for name, text in (("Plugin", server.plugin), ("Database", server.database)):
+            yield Fact(name=name, text=text or "", mono=True, unknown="" if text else "unknown")

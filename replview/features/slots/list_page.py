@@ -9,7 +9,6 @@ from replview.health.findings import forgotten
 from replview.health.findings_wal import lost_short
 from replview.health.fleet import Fleet, SlotView
 from replview.health.queries import Pace
-from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import WAITS_FOR_NONE, drop_statement
 from replview.health.states import Level, urgency
 from replview.health.subscriptions import SubscriptionView, read_subscriptions
@@ -51,7 +50,6 @@ class SlotsFilter:
 
     @property
     def whose_word(self) -> str:
-        """As the menu says it."""
         return WHOSE[self.whose]
 
     def states(self) -> Iterator[tuple[str, str, bool]]:
@@ -132,10 +130,12 @@ def build_page(
     """The rows, worst first, with what belongs to them."""
     sources = {view.source.pk: view.source for view in fleet.sources}
     everything = sorted(
-        (*_ours(fleet), *_others(fleet)),
+        (*_ours(fleet), *(_other(view, fleet) for view in fleet.others)),
         key=lambda row: (urgency(row.view.health), not row.ours, row.source.name, row.view.name),
     )
-    page = SlotsPage(filters=filters, sources=_menu(fleet, filters), total=len(everything))
+    names = ("", *sorted(source.name for source in sources.values()))
+    menu = [(one, replace(filters, source=one).query, filters.source == one) for one in names]
+    page = SlotsPage(filters=filters, sources=menu, total=len(everything))
     page.level = everything[0].view.level if everything else "idle"
     page.summary = _summary(everything)
     candidates = list(_gone(sources, fleet)) if filters.whose == "gone" else everything
@@ -148,11 +148,12 @@ def build_page(
     ][:ROWS]
     chosen = {pk: source for pk, source in sources.items() if filters.source in ("", source.name)}
     page.subscriptions = read_subscriptions(chosen, fleet.now)
-    failover = {row.source.pk for row in rows if _survives(row.view.server)}
+    servers = [row.view.server for row in rows if row.view.server is not None]
+    failover = {one.source.pk for one in servers if one.facts.get("failover") is True}
     page.warnings = [
-        (chosen[pk], WAITS_FOR_NONE)
-        for pk in chosen
-        if pk in failover and waits_for_none.get(pk) and not chosen[pk].in_recovery
+        (source, WAITS_FOR_NONE)
+        for pk, source in chosen.items()
+        if pk in failover and waits_for_none.get(pk) and not source.in_recovery
     ]
     return page
 
@@ -171,10 +172,6 @@ def _ours(fleet: Fleet) -> Iterator[SlotRow]:
             transactions_per_second=view.transactions_per_second,
             reserves_none=False,
         )
-
-
-def _others(fleet: Fleet) -> Iterator[SlotRow]:
-    return (_other(view, fleet) for view in fleet.others)
 
 
 def _other(view: OtherView, fleet: Fleet) -> SlotRow:
@@ -207,17 +204,6 @@ def _wanted(row: SlotRow, filters: SlotsFilter, fleet: Fleet) -> bool:
         and filters.state in ("", row.view.level)
         and {"ours": row.ours, "others": not row.ours, "nobody": unread}.get(filters.whose, True)
     )
-
-
-def _survives(server: ServerSlot | None) -> bool:
-    return server is not None and server.facts.get("failover") is True
-
-
-def _menu(fleet: Fleet, filters: SlotsFilter) -> list[tuple[str, str, bool]]:
-    names = sorted(view.source.name for view in fleet.sources)
-    return [
-        (name, replace(filters, source=name).query, filters.source == name) for name in ("", *names)
-    ]
 
 
 def _summary(rows: list[SlotRow]) -> str:

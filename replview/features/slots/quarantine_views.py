@@ -144,14 +144,8 @@ async def _pieces(quarantine_id: int) -> AsyncIterator[bytes]:
 
 
 def _find(source_name: str, slot_name: str, quarantine_id: int) -> Quarantine:
-    row = (
-        Quarantine.objects.filter(
-            pk=quarantine_id, slot__name=slot_name, slot__source__name=source_name
-        )
-        .select_related("slot__source")
-        .defer("raw")
-        .first()
-    )
+    rows = Quarantine.objects.filter(slot__name=slot_name, slot__source__name=source_name)
+    row = rows.select_related("slot__source").defer("raw").filter(pk=quarantine_id).first()
     if row is None:
         raise Http404("there is no such quarantined message")
     return row

@@ -1,6 +1,6 @@
 """What a slot keeps of its record: chosen only after what would be lost was shown."""
 
-from dataclasses import dataclass
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -10,8 +10,8 @@ from django.views.decorators.http import require_http_methods
 from replview.access.page import ADMIN, OF_SLOT, VIEWER, page
 from replview.features.slots import views as slot_page
 from replview.store.models import Slot
-from replview.store.retention.forecast import Loss, SlotForecast, loss_of, of_slot
-from replview.store.retention.policy import DaySum, Keeping, all_alike, change_keeping, days_of
+from replview.store.retention.forecast import Loss, loss_of, of_slot
+from replview.store.retention.policy import Keeping, all_alike, change_keeping, days_of
 from replview.store.write.access_record import Action, note
 from replview.ui.retention_text import (
     days_typed,
@@ -28,52 +28,23 @@ from replview.ui.retention_text import (
 _DAYS_SHOWN = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepingPage:
-    """What the page shows."""
-
-    slot: Slot
-    forecast: SlotForecast
-    days: list[DaySum]
-    typed_for: str
-    typed_most: str
-    #: What was asked about; None: nothing yet.
-    asked: Keeping | None
-    loss: Loss | None
-    error: str
-
-    @property
-    def title(self) -> str:
-        """What holds now."""
-        return f"{self.slot.name} keeps its record {keeping_words(Keeping.of(self.slot))}."
-
-    @property
-    def cause(self) -> str:
-        """What it has, and where that goes."""
-        words = slot_forecast_words(self.forecast)
-        has = has_words(self.forecast)
-        has = has[0].upper() + has[1:]
-        return f"{has}, {words}." if words.startswith("its") else f"{has} and {words}."
-
-    @property
-    def asked_words(self) -> str:
-        """What it would keep."""
-        return "" if self.asked is None else keeping_words(self.asked)
-
-    @property
-    def lost(self) -> str:
-        """What would go."""
-        return "" if self.loss is None else loss_sentence(self.loss)
-
-    @property
-    def notes(self) -> list[str]:
-        """What else is to be known."""
-        return [] if self.loss is None else loss_notes(self.loss)
-
-    @property
-    def how(self) -> str:
-        """Whether days go whole here."""
-        return how_words(all_alike())
+def _page(slot: Slot, asked: Keeping | None, loss: Loss | None) -> dict[str, Any]:
+    """What holds now, and what would be lost; None: nothing was asked about yet, or nothing is."""
+    forecast = of_slot(slot)
+    words, has = slot_forecast_words(forecast), has_words(forecast)
+    has = has[0].upper() + has[1:]
+    return {
+        "slot": slot,
+        "forecast": forecast,
+        "days": days_of(slot.pk)[::-1][:_DAYS_SHOWN],
+        "title": f"{slot.name} keeps its record {keeping_words(Keeping.of(slot))}.",
+        "cause": f"{has}, {words}." if words.startswith("its") else f"{has} and {words}.",
+        "loss": loss,
+        "asked_words": keeping_words(asked) if asked and loss else "",
+        "lost": "" if loss is None else loss_sentence(loss),
+        "notes": [] if loss is None else loss_notes(loss),
+        "how": how_words(all_alike()),
+    }
 
 
 @page(role=VIEWER, change=ADMIN, nav="slots", of=OF_SLOT)
@@ -103,11 +74,8 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
             error = f"Type {slot.name} to have that deleted."
         else:
             return _choose(request, slot, asked)
-    page = KeepingPage(
-        slot=slot, forecast=of_slot(slot), days=days_of(slot.pk)[::-1][:_DAYS_SHOWN],
-        typed_for=typed_for, typed_most=typed_most, asked=asked if loss else None, loss=loss,
-        error=error,
-    )  # fmt: skip
+    page = _page(slot, asked, loss)
+    page |= {"typed_for": typed_for, "typed_most": typed_most, "error": error}
     return render(request, "slots/retention.html", {"page": page}, status=422 if error else 200)
 
 

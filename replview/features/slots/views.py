@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
@@ -17,7 +16,7 @@ from replview.access.page import OF_SLOT, OPERATOR, VIEWER, Nav, page
 from replview.catalog.peekable import PLUGINS
 from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
 from replview.catalog.wal_budget import parse_budget, size_words
-from replview.features.slots.facts import SlotCharts, retained_of, server_side
+from replview.features.slots.facts import charts_of, retained_of, server_side
 from replview.features.slots.list_page import build_page, read_filter
 from replview.features.slots.quarantine_text import quarantined
 from replview.health.fleet import SlotView
@@ -95,41 +94,25 @@ class BudgetForm(forms.Form):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What the page shows."""
-
-    slot: Slot
-    #: One sentence: what holds now, and what follows from it.
-    sentence: str
-    #: As last sampled; None: unknown.
-    retained_bytes: int | None
-    #: Of the budget, in percent, at most 100 for the meter; None: unknown, or no budget.
-    used_percent: int | None
-    #: replview did not make it: it is dropped only where that is chosen here.
-    adopted: bool
-    #: Dropped at its budget: ``replview slot start`` creates it anew.
-    dropped: bool
-    heartbeat_statement: str
-    #: As chosen, or as sent and refused.
-    form: BudgetForm
-
-
-def budget_of(slot: Slot, form: BudgetForm | None = None) -> Budget:
-    """A slot's budget as it is now; ``form``: what was sent and refused."""
+def budget_of(slot: Slot, form: BudgetForm | None = None) -> dict[str, Any]:
+    """A slot's budget as it is now, for the template; ``form``: what was sent and refused."""
     watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
     retained = watched.facts.get("retained_wal_bytes") if watched is not None else None
     size = slot.wal_budget_bytes
-    return Budget(
-        slot=slot,
-        sentence=_sentence(slot),
-        retained_bytes=retained,
-        used_percent=None if not size or retained is None else min(100, 100 * retained // size),
-        adopted=not slot.owned,
-        dropped=slot.problem_code == DROPPED,
-        heartbeat_statement=HEARTBEAT.as_string(None),
-        form=form or BudgetForm(slot),
-    )
+    return {
+        "slot": slot,
+        "sentence": _sentence(slot),
+        # As last sampled; None: unknown.
+        "retained_bytes": retained,
+        # For the meter at most 100; None: unknown, or no budget.
+        "used_percent": None if not size or retained is None else min(100, 100 * retained // size),
+        # replview did not make it: it is dropped only where that is chosen here.
+        "adopted": not slot.owned,
+        # Dropped at its budget: ``replview slot start`` creates it anew.
+        "dropped": slot.problem_code == DROPPED,
+        "heartbeat_statement": HEARTBEAT.as_string(None),
+        "form": form or BudgetForm(slot),
+    }
 
 
 def _sentence(slot: Slot) -> str:
@@ -222,7 +205,7 @@ def show(
     *,
     error: str = "",
     typed: str = "",
-    budget: Budget | None = None,
+    budget: dict[str, Any] | None = None,
     status: int = 200,
 ) -> HttpResponse:
     """The page of a slot; ``error`` is what was wrong with a decision that was sent, ``budget``
@@ -236,7 +219,7 @@ def show(
         "quarantined": stopped_by,
         "settled": settled_quarantines(view.slot),
         "retained": retained_of(view),
-        "charts": SlotCharts(slot=view.full_name, source_id=view.slot.source_id),
+        "charts": charts_of(view.full_name, view.slot.source_id),
         "budget": None if view.slot.temporary else budget or budget_of(view.slot),
         "log_command": f"replview slot log {quote(view.slot.source.name)} {view.slot.name} "
         "--follow",
@@ -259,7 +242,7 @@ def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -
     page = {
         "view": view,
         "retained": retained_of(view),
-        "charts": SlotCharts(slot=view.full_name, source_id=source.pk),
+        "charts": charts_of(view.full_name, source.pk),
         "adopt_command": f"replview slot add {quote(source.name)} {quote(view.name)} --adopt"
         if readable and own is None and not view.lost and not view.server.gone_at
         else "",
@@ -291,7 +274,11 @@ def _incarnations(row: Slot) -> dict[str, object]:
 def _log(request: HttpRequest, row: Slot) -> dict[str, object]:
     kinds = list(dict.fromkeys(kind for kind in request.GET.getlist("kind") if kind))
     kinds = [clean_text(kind, 60, strip=False) for kind in kinds[:_KINDS_ASKED]]
-    start = _start(request, row)
+    start = None
+    if request.GET.get("from", ""):
+        start = line_of(row, Params(request.GET).number("from") or 0)
+        if start is None:
+            raise Http404("the slot's log has no such line")
     page = read_log(row, kinds=kinds, start=start, limit=LOG_LINES)
     return {
         "lines": lines_of(page.lines, kinds),
