@@ -103,20 +103,21 @@ def _gone(slot: Slot, reading: Reading) -> Health | None:
 def _stopped(slot: Slot) -> Health:
     """Nobody is to receive it, and why."""
     problem = _clause(slot.problem_cause)
+    problem = problem[:1].upper() + problem[1:]
     if slot.problem_code in (DROPPED, STORE_FULL):
+        dropped = slot.problem_code == DROPPED
+        what = "was dropped at its WAL" if dropped else "is stopped: the store reached its"
         return Health(
             level=Level.NOW,
-            title=f"{slot.name} was dropped at its WAL budget."
-            if slot.problem_code == DROPPED
-            else f"{slot.name} is stopped: the store reached its budget.",
-            cause=f"{problem[:1].upper()}{problem[1:]}." if problem else "",
+            title=f"{slot.name} {what} budget.",
+            cause=f"{problem}." if problem else "",
             next_step=_step(slot.problem_remedy),
         )
     if slot.problem_code == GIVEN_UP:
         return Health(
             level=Level.IDLE,
             title=f"{slot.name} was dropped on its source; its record is kept.",
-            cause=f"{problem[:1].upper()}{problem[1:]}. The source keeps nothing for it.",
+            cause=f"{problem}. The source keeps nothing for it.",
             next_step="start it to create it anew, or remove it with its record.",
         )
     return Health(
@@ -139,19 +140,17 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
             title=f"{slot.name} has not been heard of yet.",
             cause="It waits for a worker to take it.",
         )
-    elif now - slot.heartbeat_at > SILENT_AFTER:
+    elif (silent := now - slot.heartbeat_at > SILENT_AFTER) or not _streams(slot):
+        since, why = slot.state_since, str(slot.state)
+        if silent:
+            since, why = slot.heartbeat_at, "no heartbeat from the receiver"
+        last = slot.last_stored_at
+        stored = f"Last commit stored {age_words(now - last)} ago. " if last else ""
         yield Health(
             level=Level.UNKNOWN,
-            title=f"Unknown for {age_words(now - slot.heartbeat_at)}: "
-            f"{problem or 'no heartbeat from the receiver'}.",
-            cause=f"{_last_seen(slot, now)} {_retry(slot, now)}".strip(),
-        )
-    elif not _streams(slot):
-        yield Health(
-            level=Level.UNKNOWN,
-            title=f"Unknown for {age_words(now - slot.state_since)}: {problem or slot.state}.",
-            cause=f"{_last_seen(slot, now)} {_retry(slot, now)}".strip(),
-            next_step=_step(slot.problem_remedy),
+            title=f"Unknown for {age_words(now - since)}: {problem or why}.",
+            cause=f"{stored}{_retry(slot, now)}".strip(),
+            next_step="" if silent else _step(slot.problem_remedy),
         )
     else:
         yield _streaming(slot, reading, now)
@@ -160,12 +159,11 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
 def _held_up(slot: Slot, problem: str, now: datetime) -> Health:
     """It does not receive, and the server or the store said why."""
     if slot.problem_code == QUARANTINED:
+        why = f"{problem[:1].upper()}{problem[1:]}. " if problem else ""
         return Health(
             level=Level.NOW,
             title=f"{slot.name} is stopped by a change that could not be stored.",
-            cause=f"{problem[:1].upper()}{problem[1:]}. Nothing after it is received."
-            if problem
-            else "Nothing after it is received.",
+            cause=f"{why}Nothing after it is received.",
             next_step="on the slot's page, try again once that is mended, or skip the transaction.",
         )
     failed = slot.state == Slot.State.FAILED
@@ -182,14 +180,11 @@ def _streams(slot: Slot) -> bool:
 
 
 def _streaming(slot: Slot, reading: Reading, now: datetime) -> Health:
-    behind_bytes = (
-        int(slot.server_lsn) - int(slot.checkpoint_lsn)
-        if slot.server_lsn is not None and slot.checkpoint_lsn is not None
-        else None
-    )
+    if slot.server_lsn is not None and slot.checkpoint_lsn is not None:
+        behind_bytes = int(slot.server_lsn) - int(slot.checkpoint_lsn)
+        if behind_bytes > BEHIND_BYTES:
+            return behind(reading, behind_bytes)
     last = slot.last_stored_at
-    if behind_bytes is not None and behind_bytes > BEHIND_BYTES:
-        return behind(reading, behind_bytes)
     if last is None or now - last > IDLE_AFTER:
         since = f"for {age_words(now - last)}" if last else "since it was connected"
         return Health(
@@ -202,11 +197,6 @@ def _streaming(slot: Slot, reading: Reading, now: datetime) -> Health:
         p50, p99 = reading.stored_after_p50_us, reading.stored_after_p99_us
         cause += f", after {short_words(p50)} (p99 {short_words(p99)})"
     return Health(level=Level.OK, title="Caught up.", cause=f"{cause}.")
-
-
-def _last_seen(slot: Slot, now: datetime) -> str:
-    last = slot.last_stored_at
-    return f"Last commit stored {age_words(now - last)} ago." if last else ""
 
 
 def _retry(slot: Slot, now: datetime) -> str:
@@ -321,26 +311,18 @@ def _unread(slot: ServerSlot, now: datetime) -> Health:
         )
     reader = "no standby has streamed" if slot.physical else "nobody has read it"
     since = slot.inactive_since
-    held = (
-        bytes_words(slot.retained_wal_bytes) if slot.retained_wal_bytes is not None else "unknown"
-    )
-    cause = f"The source keeps {held} of WAL for it."
-    if since is None:
-        return Health(
-            level=Level.LOOK,
-            title=f"{slot.name}: {reader} since an unknown time.",
-            cause=cause,
-            next_step="start its reader, or drop it.",
-        )
-    age = now - since
-    minded = age > UNREAD_AFTER or (slot.retained_wal_bytes or 0) > BEHIND_BYTES
+    retained = slot.retained_wal_bytes
+    held = "unknown" if retained is None else bytes_words(retained)
+    age = None if since is None else now - since
+    minded = age is None or age > UNREAD_AFTER or (retained or 0) > BEHIND_BYTES
+    unneeded = age is not None and age > FORGOTTEN_AFTER
+    step = "drop it if nobody needs it." if unneeded else "start its reader, or drop it."
+    when = "since an unknown time" if age is None else f"for {age_words(age)}"
     return Health(
         level=Level.LOOK if minded else Level.IDLE,
-        title=f"{slot.name}: {reader} for {age_words(age)}.",
-        cause=cause,
-        next_step="drop it if nobody needs it."
-        if age > FORGOTTEN_AFTER
-        else "start its reader, or drop it.",
+        title=f"{slot.name}: {reader} {when}.",
+        cause=f"The source keeps {held} of WAL for it.",
+        next_step=step,
     )
 
 

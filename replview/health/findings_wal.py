@@ -51,11 +51,6 @@ REASONS = {
 }
 
 
-def lost_title(name: str, reason: str) -> str:
-    """``replview is lost: wal_removed.``"""
-    return f"{name} is lost." if reason == "lost" else f"{name} is lost: {reason}."
-
-
 def lost_short(reason: str) -> str:
     """``lost: wal_removed``, where a number would stand."""
     return "lost" if reason == "lost" else f"lost: {reason}"
@@ -87,7 +82,7 @@ def lost(name: str, reading: Reading) -> Health | None:
         return None
     return Health(
         level=Level.NOW,
-        title=lost_title(name, reading.lost),
+        title=f"{name} is {lost_short(reading.lost)}.",
         cause=explain(reading.lost).cause,
         next_step="drop it and create it anew; history will show a gap.",
     )
@@ -110,12 +105,11 @@ def of_wal(
         return
     if limit.size_bytes is None:
         if retained > MUCH_WAL_BYTES:
+            no_limit = "The source sets no limit: it can fill the disk."
             yield Health(
                 level=Level.LOOK,
                 title=f"{name} retains {bytes_words(retained)} of WAL.",
-                cause="The source sets no limit: it can fill the disk."
-                if limit.by == "none"
-                else "Its limit is unknown.",
+                cause=no_limit if limit.by == "none" else "Its limit is unknown.",
                 next_step=next_step or "set max_slot_wal_keep_size.",
             )
         return
@@ -176,9 +170,9 @@ def behind_words(behind: int, growth: float | None) -> str:
     if growth is None:
         return words
     if growth < -_STEADY_BYTES_PER_SECOND:
-        left = (
-            age_words(behind / -growth) if behind / -growth >= 600 else _seconds(behind / -growth)
-        )
+        seconds = behind / -growth
+        # Up to two minutes, seconds are read more easily than minutes and seconds.
+        left = f"{seconds:.0f}\u00a0s" if seconds < 120 else age_words(seconds)
         return f"{words}, catching up at {bytes_words(-growth)}/s, about {left} to go"
     if growth > _STEADY_BYTES_PER_SECOND:
         return f"{words} and falling behind, by {bytes_words(growth)}/s"
@@ -195,8 +189,3 @@ def behind(reading: Reading, behind_bytes: int) -> Health:
         title=f"{behind_words(behind_bytes, growth)}.",
         cause="It is written faster than it is read." if falling else "",
     )
-
-
-def _seconds(seconds: float) -> str:
-    """``80 s``: up to two minutes, seconds are read more easily than minutes and seconds."""
-    return f"{seconds:.0f}\u00a0s" if seconds < 120 else age_words(seconds)

@@ -1,6 +1,6 @@
 """All sources and slots with their health, read in a handful of queries however many they are."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,22 +36,18 @@ class SlotView:
 
     @property
     def level(self) -> Level:
-        """Its health's word."""
         return self.health.level
 
     @property
     def name(self) -> str:
-        """As its server names it."""
         return self.slot.name
 
     @property
     def full_name(self) -> str:
-        """``source/name``."""
         return str(self.slot)
 
     @property
     def url(self) -> str:
-        """The slot's own page."""
         return slot_page_url(self.slot)
 
     @property
@@ -87,7 +83,6 @@ class SourceView:
 
     @property
     def level(self) -> Level:
-        """Its health's word."""
         return self.health.level
 
     @property
@@ -120,7 +115,6 @@ class SourceView:
 
     @property
     def chips_more(self) -> bool:
-        """Whether there are more than these."""
         return len(self.others) > OTHERS_SHOWN
 
     @property
@@ -191,9 +185,7 @@ class Fleet:
 
     def summary(self) -> str:
         """``1 needs you now, 1 needs a look``, or that all is well."""
-        counts: dict[Level, int] = defaultdict(int)
-        for source in self.sources:
-            counts[source.level] += 1
+        counts = Counter(source.level for source in self.sources)
         bad = [
             f"{counts[level]} {'need' if counts[level] > 1 else 'needs'} {rest}"
             for level, rest in ((Level.NOW, "you now"), (Level.LOOK, "a look"))
@@ -201,16 +193,13 @@ class Fleet:
         ]
         if counts[Level.UNKNOWN]:
             bad.append(f"{counts[Level.UNKNOWN]} unknown")
-        if bad:
-            return " · ".join(bad)
-        return f"{plural(len(self.sources), 'source')} well"
+        return " · ".join(bad) or f"{plural(len(self.sources), 'source')} well"
 
     def source_count(self) -> str:
         """``5 sources, 9 slots.``"""
         return f"{plural(len(self.sources), 'source')}, {plural(len(list(self.slots)), 'slot')}."
 
     def summary_sentence(self) -> str:
-        """The summary as a sentence."""
         return f"{self.summary().replace(' · ', ', ')}."
 
     def slot_count(self) -> str:
@@ -251,12 +240,8 @@ def read_fleet(now: datetime | None = None) -> Fleet:
     sources = [
         _source_view(source, by_source.get(source.pk, []), watched, now) for source in rows.values()
     ]
-    sources.sort(key=_worst_first)
+    sources.sort(key=lambda view: (urgency(view.health), view.source.name))
     return Fleet(now=now, sources=sources, alerts=alerts)
-
-
-def _worst_first(view: SourceView) -> tuple[tuple[int, float], str]:
-    return urgency(view.health), view.source.name
 
 
 def _source_view(
@@ -267,6 +252,7 @@ def _source_view(
     views: list[SlotView | OtherView] = [*slots, *others]
     # Others' slots speak for the source where they are in trouble, or nobody else can.
     speaking = [view for view in others if not slots or view.level in (Level.NOW, Level.LOOK)]
+    healths = [view.health for view in slots] + [view.health for view in speaking]
     signs = [source.checked_at]
     signs += [view.reading.sampled_at for view in views]
     signs += [view.slot.heartbeat_at for view in slots if view.slot.state == Slot.State.STREAMING]
@@ -274,9 +260,7 @@ def _source_view(
         source=source,
         slots=slots,
         others=others,
-        health=source_health(
-            source, [view.health for view in slots] + [view.health for view in speaking], now
-        ),
+        health=source_health(source, healths, now),
         checked_at=max((sign for sign in signs if sign), default=None),
         present_known=any(view.present_known for view in views),
     )

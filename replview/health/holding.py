@@ -75,9 +75,8 @@ def vacuum_holder(state: SourceState) -> Holder | None:
         for name, row in state.slots.items()
         if row.get("xmin_age") is not None and row.get("slot_type") != "physical"
     )
-    known = [
-        holder for holder in (*open_on_source(state), *standbys(state), *slots) if holder.oldest
-    ]
+    holders = (*open_on_source(state), *standbys(state), *slots)
+    known = [holder for holder in holders if holder.oldest]
     return max(known, key=lambda holder: holder.oldest, default=None)
 
 
@@ -129,15 +128,10 @@ def holding_of(slot: Slot, state: SourceState, now: datetime, first: Transaction
 def _slot_rows(horizon: dict[str, Any] | None) -> list[HoldingRow]:
     if horizon is None:
         unknown = "not on the source when last looked at"
-        return [
-            HoldingRow(name="restart_lsn", unknown=unknown),
-            HoldingRow(name="catalog_xmin", unknown=unknown),
-        ]
-    lsn = horizon.get("restart_lsn")
+        return [HoldingRow(name=name, unknown=unknown) for name in ("restart_lsn", "catalog_xmin")]
+    lsn = horizon.get("restart_lsn") or ""
     rows = [
-        HoldingRow(
-            name="restart_lsn", lsn=lsn or "", unknown="" if lsn else "none: it keeps no WAL"
-        ),
+        HoldingRow(name="restart_lsn", lsn=lsn, unknown="" if lsn else "none: it keeps no WAL"),
         _xmin_row("catalog_xmin", horizon, "Rows of the catalogs deleted since then are kept"),
     ]
     if horizon.get("xmin_age") is not None:
@@ -177,11 +171,9 @@ def _running_row(holders: list[Holder], state: SourceState) -> HoldingRow:
         return HoldingRow(name=name, text="none")
     oldest = max(running, key=lambda holder: holder.oldest)
     tip = f"{oldest.detail}, {_back(oldest.oldest)}".lstrip(", ")
-    if oldest.since is None:
-        return HoldingRow(
-            name=f"Running, {oldest.name}", unknown="needs pg_read_all_stats", tip=tip
-        )
-    return HoldingRow(name=f"Running, {oldest.name}", since=oldest.since, tip=tip)
+    unknown = "needs pg_read_all_stats" if oldest.since is None else ""
+    name = f"Running, {oldest.name}"
+    return HoldingRow(name=name, since=oldest.since, unknown=unknown, tip=tip)
 
 
 def _standby_row(state: SourceState) -> HoldingRow:
@@ -193,11 +185,8 @@ def _standby_row(state: SourceState) -> HoldingRow:
         return HoldingRow(name=name, text="no standby")
     feeding = list(standbys(state))
     if not feeding:
-        return HoldingRow(
-            name=name,
-            text="off",
-            tip=f"{plural(len(known), 'standby', 'standbys')}, none sends hot_standby_feedback",
-        )
+        tip = f"{plural(len(known), 'standby', 'standbys')}, none sends hot_standby_feedback"
+        return HoldingRow(name=name, text="off", tip=tip)
     oldest = max(feeding, key=lambda holder: holder.oldest)
     return HoldingRow(name=name, text=_back(oldest.oldest), tip=oldest.name)
 
@@ -254,13 +243,12 @@ def _blame(oldest: Holder, younger: list[Holder], horizon: dict[str, Any]) -> st
             f"{who} is the oldest still open, but younger than what the slot keeps: "
             "restart_lsn follows as the slot is read."
         )
-    words = (
-        f"{who} pins restart_lsn and catalog_xmin: neither passes its beginning while it is open."
-    )
     session = next((holder for holder in younger if holder.kind != oldest.kind), None)
-    if session is not None:
-        words += f" {_who(session)} is younger and holds nothing more."
-    return words
+    more = f" {_who(session)} is younger and holds nothing more." if session else ""
+    return (
+        f"{who} pins restart_lsn and catalog_xmin: neither passes its beginning while it is "
+        f"open.{more}"
+    )
 
 
 def _who(holder: Holder) -> str:

@@ -36,7 +36,6 @@ class OpenRow:
 
     @property
     def bar(self) -> float:
-        """The age bar's length."""
         return bar_of(self.age)
 
     @property
@@ -80,10 +79,10 @@ def touched_by(
     transaction: Transaction, names: dict[int, tuple[str, str]], shown: int = 1
 ) -> tuple[list[Touched], list[Touched]]:
     """The busiest tables, and the others."""
-    tables = []
-    for key, counts in transaction.relations.items():
-        schema, name = names.get(int(key), ("unknown", key))
-        tables.append(Touched(schema, name, counts))
+    tables = [
+        Touched(*names.get(int(key), ("unknown", str(key))), counts)
+        for key, counts in transaction.relations.items()
+    ]
     tables.sort(key=lambda table: -table.total)
     return tables[:shown], tables[shown:]
 

@@ -185,10 +185,8 @@ def read_window(now: datetime) -> timedelta:
         cursor.execute(FIRST_SAMPLE, [now - longest])
         first = cursor.fetchone()[0]
     age = timedelta(0) if first is None else now - first
-    for window in (timedelta(minutes=15), timedelta(hours=1)):
-        if age <= window:
-            return window
-    return longest
+    windows = (timedelta(minutes=15), timedelta(hours=1))
+    return next((window for window in windows if age <= window), longest)
 
 
 OPEN_STATES = (Transaction.State.STREAMING, Transaction.State.PREPARED)
@@ -220,10 +218,7 @@ def read_open() -> tuple[Open, AlertCounts]:
         cursor.execute(_OPEN, {"seen": seen_ids()})
         (_, firing, now, _, newest_at), *rows = cursor.fetchall()
     found: Open = {
-        incarnation: (
-            number,
-            Prepared(gid=gid or "", prepared_at=since) if since is not None else None,
-        )
+        incarnation: (number, Prepared(gid=gid or "", prepared_at=since) if since else None)
         for _, incarnation, number, gid, since in rows
     }
     return found, AlertCounts(firing, now, newest_at)

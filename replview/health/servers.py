@@ -9,7 +9,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from replview.health.fleet import Fleet, SourceView
-from replview.health.states import urgency
 from replview.store.models import SourceLook, WatchedSubscription
 from replview.store.same_server import server_of
 from replview.text.formats import plural, version_words
@@ -54,7 +53,6 @@ class Cluster:
 
     @property
     def sources(self) -> list[SourceView]:
-        """Of all its servers."""
         return [view for server in self.servers for view in server.sources]
 
     @property
@@ -104,9 +102,7 @@ class Feed:
 
 def clusters_of(fleet: Fleet) -> list[Cluster]:
     """Worst first, as the sources are."""
-    looks = {
-        look.source_id: look for look in SourceLook.objects.only("source_id", "holders").iterator()
-    }
+    looks = SourceLook.objects.only("source_id", "holders").in_bulk()
     found: dict[Hashable, Cluster] = {}
     for view in fleet.sources:
         known = view.source.system_identifier
@@ -116,7 +112,7 @@ def clusters_of(fleet: Fleet) -> list[Cluster]:
         _server_for(cluster, view, looks).sources.append(view)
     for cluster in found.values():
         cluster.servers.sort(key=lambda server: server.standby is not False)
-    return sorted(found.values(), key=lambda one: min(map(_urgency, one.sources)))
+    return list(found.values())
 
 
 def _server_for(cluster: Cluster, view: SourceView, looks: Mapping[int, SourceLook]) -> Server:
@@ -130,18 +126,13 @@ def _server_for(cluster: Cluster, view: SourceView, looks: Mapping[int, SourceLo
     return server
 
 
-def _urgency(view: SourceView) -> tuple[tuple[int, float], str]:
-    return urgency(view.health), view.source.name
-
-
 def feeds_of(fleet: Fleet) -> dict[str, list[Feed]]:
     """Logical pairs by the subscriber's and by the publisher's name. Where a subscription reads is
     not reported (its address is nobody's to see): a slot of its name on exactly one other source.
     """
     slots: dict[str, set[str]] = defaultdict(set)
-    names = [view.full_name for view in fleet.slots] + [view.full_name for view in fleet.others]
-    for full_name in names:
-        source, _, name = full_name.rpartition("/")
+    for view in fleet.views:
+        source, _, name = view.full_name.rpartition("/")
         slots[name].add(source)
     found: dict[str, list[Feed]] = defaultdict(list)
     for row in WatchedSubscription.objects.filter(gone_at=None).select_related("source"):

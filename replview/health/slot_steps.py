@@ -67,22 +67,17 @@ def _pressed(server: ServerSlot, slot: Slot | None, reading: Reading) -> bool:
     """Whether its retained WAL is worth a thought: a tenth of its limit, or much without one."""
     retained = reading.retained_wal_bytes
     size = limit_of(server.source, slot).size_bytes
-    if retained is None:
-        return False
-    return retained > (size / 10 if size is not None else _GB)
+    return retained is not None and retained > (size / 10 if size is not None else _GB)
 
 
 def _of_gone(server: ServerSlot, slot: Slot | None) -> Iterator[Step]:
-    if slot is None:
-        return
-    if slot.plugin != "pgoutput":
+    if slot is not None and slot.plugin == "pgoutput":
+        yield Step(_CREATE_AGAIN, _command("start", server), "It shows its statements, and asks.")
+    elif slot is not None:
         yield _create(server, slot)
-        return
-    yield Step(
-        "Create it again: a new incarnation begins, and history shows the gap",
-        f"replview slot start {quote(server.source.name)} {quote(server.name)}",
-        "It shows its statements, and asks.",
-    )
+
+
+_CREATE_AGAIN = "Create it again: a new incarnation begins, and history shows the gap"
 
 
 def _of_lost(server: ServerSlot, slot: Slot | None) -> Iterator[Step]:
@@ -102,12 +97,8 @@ def _create(server: ServerSlot, slot: Slot | None) -> Step:
     run = f"SELECT\n  pg_create_logical_replication_slot(\n    {', '.join(given)});"
     if slot is None:
         return Step("Create it anew; its reader must copy the tables afresh", run)
-    command = f"replview slot start {quote(server.source.name)} {quote(server.name)}"
-    return Step(
-        "Create it again: a new incarnation begins, and history shows the gap",
-        run,
-        f"If replview does not go on by itself: {command}",
-    )
+    note = f"If replview does not go on by itself: {_command('start', server)}"
+    return Step(_CREATE_AGAIN, run, note)
 
 
 def _of_holders(server: ServerSlot, state: SourceState, now: datetime) -> Iterator[Step]:
@@ -140,12 +131,10 @@ def _end(holder: Holder) -> Iterator[Step]:
 
 
 def _restart(server: ServerSlot, slot: Slot | None) -> Step:
+    if slot is not None:
+        return Step("Start it", _command("start", server))
     columns = "active_pid, safe_wal_size"
     check = f"SELECT {columns}\n  FROM pg_replication_slots\n WHERE slot_name = {_name(server)};"  # noqa: S608 (to be copied)
-    if slot is not None:
-        return Step(
-            "Start it", f"replview slot start {quote(server.source.name)} {quote(server.name)}"
-        )
     who = "its standby" if server.physical else "its consumer"
     return Step(f"Restart {who}, then check", check)
 
@@ -174,12 +163,13 @@ def _set_limit(server: ServerSlot) -> Step:
 
 def _give_up(server: ServerSlot, slot: Slot | None, now: datetime) -> Step:
     if slot is not None:
-        return Step(
-            "Or give it up, with its record",
-            f"replview slot remove {quote(server.source.name)} {quote(server.name)}",
-        )
+        return Step("Or give it up, with its record", _command("remove", server))
     words = "Drop it, if nobody needs it" if forgotten(server, now) else "Or give it up"
     return Step(f"{words}; its reader must then start anew", drop_statement(server))
+
+
+def _command(verb: str, server: ServerSlot) -> str:
+    return f"replview slot {verb} {quote(server.source.name)} {quote(server.name)}"
 
 
 def drop_statement(server: ServerSlot) -> str:
@@ -246,7 +236,7 @@ def failover_of(server: ServerSlot, standbys: Standbys) -> Failover:
     made = Failover()
     if option and standbys.waits_for_none:
         made.warning = WAITS_FOR_NONE
-        made.steps.append(_wait_for_a_standby())
+        made.steps.append(_WAIT_FOR_A_STANDBY)
     if not option:
         made.words = "no: its failover option is off"
         made.steps.append(_switch_on(server))
@@ -259,14 +249,12 @@ def _of_primary(made: Failover, found: list[OnStandby]) -> Failover:
     made.steps += _mends(found)
     if not found:
         made.unknown = "no standby is known: add it as a source"
+    elif ready := [one.standby for one in found if one.ready]:
+        made.words = f"yes, on {', '.join(ready)}"
+    elif all(one.ready is None for one in found):
+        made.unknown = f"{', '.join(one.standby for one in found)} did not tell"
     else:
-        ready = [one.standby for one in found if one.ready]
-        unknown = [one.standby for one in found if one.ready is None]
-        made.words = f"yes, on {', '.join(ready)}" if ready else ""
-        if not ready and len(unknown) == len(found):
-            made.unknown = f"{', '.join(unknown)} did not tell"
-        elif not ready:
-            made.words = "no: no standby has it ready"
+        made.words = "no: no standby has it ready"
     return made
 
 
@@ -312,24 +300,21 @@ def _switch_on(server: ServerSlot) -> Step:
     )
 
 
-def _wait_for_a_standby() -> Step:
-    return Step(
-        "Have readers wait for the standby, on the primary",
-        f"ALTER SYSTEM SET synchronized_standby_slots = 'STANDBY_SLOT';\n{_RELOAD}",
-        "With the name of the standby's physical slot. While that standby is away, logical "
-        "readers wait.",
-    )
+_WAIT_FOR_A_STANDBY = Step(
+    "Have readers wait for the standby, on the primary",
+    f"ALTER SYSTEM SET synchronized_standby_slots = 'STANDBY_SLOT';\n{_RELOAD}",
+    "With the name of the standby's physical slot. While that standby is away, logical readers "
+    "wait.",
+)
 
 
 def _mends(found: list[OnStandby]) -> list[Step]:
     steps = []
     for one in found:
         for name in one.lacking:
-            if sql := _MENDS.get(name):
-                steps.append(Step(f"On {one.standby}: {name}", sql))
-            else:
-                steps.append(
-                    Step(f"On {one.standby}: add dbname to primary_conninfo", "",
-                         "Slots are synced over a connection to a database.")
-                )  # fmt: skip
+            words, note = name, ""
+            if name not in _MENDS:
+                words = "add dbname to primary_conninfo"
+                note = "Slots are synced over a connection to a database."
+            steps.append(Step(f"On {one.standby}: {words}", _MENDS.get(name, ""), note))
     return steps

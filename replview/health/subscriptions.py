@@ -1,6 +1,6 @@
 """The subscriptions of sources: whether their workers run, how far they are, what went wrong."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -39,7 +39,6 @@ class SubscriptionView:
 
     @property
     def level(self) -> Level:
-        """Its health's word."""
         return self.health.level
 
 
@@ -56,6 +55,8 @@ def view_of(source: Source, row: WatchedSubscription, now: datetime) -> Subscrip
     health, run = _health(row.name, facts, row.last_seen_at, now)
     publications = facts.get("subpublications")
     named = [str(one) for one in publications] if isinstance(publications, list) else []
+    counts = (facts.get("apply_error_count"), facts.get("sync_error_count"))
+    counts_known = any(isinstance(count, int) for count in counts)
     return SubscriptionView(
         source=source,
         name=row.name,
@@ -64,7 +65,8 @@ def view_of(source: Source, row: WatchedSubscription, now: datetime) -> Subscrip
         health=health,
         received_lsn=str(facts.get("received_lsn") or ""),
         confirmed_lsn=str(facts.get("latest_end_lsn") or ""),
-        errors=_errors(facts),
+        # Of applying and of copying tables, since its statistics were reset.
+        errors=(_counted(facts) or "none") if counts_known else "",
         conflicts=_conflicts(facts),
         run=run,
     )
@@ -77,37 +79,27 @@ def _health(
     if now - seen_at > STALE_AFTER:
         title = f"Unknown for {age_words(now - seen_at)}."
         return Health(level=Level.UNKNOWN, title=title, cause="The source did not tell since."), ""
-    enable = f"ALTER SUBSCRIPTION {identifier(name)} ENABLE;"
     if facts.get("subenabled") is False:
-        return (
-            Health(
-                level=Level.LOOK,
-                title="Disabled: nothing is applied.",
-                cause=f"{_disabled_by_an_error(facts)}Its slot on the publisher keeps WAL for it.",
-                next_step="enable it, or drop it with its slot.",
-            ),
-            enable,
-        )
+        why = ""
+        if facts.get("subdisableonerr") is True and (errors := _counted(facts)):
+            # As far as can be told.
+            why = f"It is disabled on an error (disable_on_error), and had {errors}. "
+        return Health(
+            level=Level.LOOK,
+            title="Disabled: nothing is applied.",
+            cause=f"{why}Its slot on the publisher keeps WAL for it.",
+            next_step="enable it, or drop it with its slot.",
+        ), f"ALTER SUBSCRIPTION {identifier(name)} ENABLE;"
     if (failing := _failing(facts, now)) is not None:
         return failing, ""
     if facts.get("pid") is None:
-        return (
-            Health(
-                level=Level.LOOK,
-                title="Its worker does not run.",
-                cause="It fails and is started anew, or the server lacks workers.",
-                next_step="see the server's log, and max_logical_replication_workers.",
-            ),
-            "",
-        )
+        return Health(
+            level=Level.LOOK,
+            title="Its worker does not run.",
+            cause="It fails and is started anew, or the server lacks workers.",
+            next_step="see the server's log, and max_logical_replication_workers.",
+        ), ""
     return _running(facts, now), ""
-
-
-def _disabled_by_an_error(facts: Mapping[str, object]) -> str:
-    """A sentence where that is how it was disabled, as far as can be told."""
-    if facts.get("subdisableonerr") is True and (errors := _counted(facts)):
-        return f"It is disabled on an error (disable_on_error), and had {errors}. "
-    return ""
 
 
 def _failing(facts: Mapping[str, object], now: datetime) -> Health | None:
@@ -137,9 +129,8 @@ def _running(facts: Mapping[str, object], now: datetime) -> Health:
     if waiting is None:
         return Health(level=Level.UNKNOWN, title="Its worker runs; how far it is, is unknown.")
     if waiting > _BEHIND_BYTES:
-        return Health(
-            level=Level.LOOK, title=f"Behind: {bytes_words(waiting)} received and not confirmed."
-        )
+        title = f"Behind: {bytes_words(waiting)} received and not confirmed."
+        return Health(level=Level.LOOK, title=title)
     return Health(level=Level.OK, title="Applies as it receives.")
 
 
@@ -152,12 +143,6 @@ def _to_confirm(facts: Mapping[str, object]) -> int | None:
         return max(int(LSN.parse(str(received))) - int(LSN.parse(str(reported))), 0)
     except ValueError:
         return None
-
-
-def _errors(facts: Mapping[str, object]) -> str:
-    """Of applying and of copying tables, since its statistics were reset."""
-    known = any(isinstance(facts.get(f"{what}_error_count"), int) for what in ("apply", "sync"))
-    return (_counted(facts) or "none") if known else ""
 
 
 def _counted(facts: Mapping[str, object]) -> str:
@@ -173,14 +158,12 @@ def _counted(facts: Mapping[str, object]) -> str:
 def _conflicts(facts: Mapping[str, object]) -> str:
     """By kind, of 18 and later: ``3 insert exists``."""
     conflicts = {name: value for name, value in facts.items() if name.startswith("confl_")}
-    if not conflicts:
-        return ""
-    words: Iterable[str] = (
+    words = [
         f"{value:,} {name.removeprefix('confl_').replace('_', ' ')}"
         for name, value in conflicts.items()
         if isinstance(value, int) and value
-    )
-    return ", ".join(words) or "none"
+    ]
+    return ", ".join(words) or ("none" if conflicts else "")
 
 
 def _moment(value: object) -> datetime | None:

@@ -29,22 +29,18 @@ class OtherView:
 
     @property
     def name(self) -> str:
-        """As its server names it."""
         return self.server.name
 
     @property
     def full_name(self) -> str:
-        """``source/name``."""
         return f"{self.server.source.name}/{self.server.name}"
 
     @property
     def url(self) -> str:
-        """The slot's own page."""
         return reverse("slot", args=[self.server.source.name, self.server.name])
 
     @property
     def level(self) -> Level:
-        """Its health's word."""
         return self.health.level
 
     @property
@@ -120,9 +116,7 @@ def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
         found = ((row, ours.get((row.source.system_identifier, row.name))) for row in others)
         pairs = [(row, mine) for row, mine in found if mine is not None]
         asked = {row.source_id for pair in pairs for row in pair}
-        looks = {}
-        if asked:
-            looks = {one.source_id: one for one in SourceLook.objects.filter(source__in=asked)}
+        looks = SourceLook.objects.in_bulk(asked)
     return {
         row.pk
         for row, mine in pairs

@@ -53,16 +53,11 @@ def transactions(
     if wanted.slot:
         slot_named(wanted.slot)
     found = find_transactions(
-        reading_session(),
-        wanted,
-        cursor=_cursor(paging.cursor),
-        backwards=backwards,
-        limit=paging.limit,
-        budget_seconds=BUDGET_SECONDS,
-    )
-    names = history.relation_names(
-        reading_session(), {int(key) for row in found.rows for key in row.relations}
-    )
+        reading_session(), wanted, cursor=_cursor(paging.cursor), backwards=backwards,
+        limit=paging.limit, budget_seconds=BUDGET_SECONDS,
+    )  # fmt: skip
+    relations = {int(key) for row in found.rows for key in row.relations}
+    names = history.relation_names(reading_session(), relations)
     return {
         "items": [transaction_json(row, names, *found.slots[row.incarnation_id])
                   for row in found.rows if row.incarnation_id in found.slots],
@@ -84,11 +79,8 @@ def transaction(request: HttpRequest, transaction_id: int) -> dict[str, object]:
 
 def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
     """A transaction with its slot and the number of the incarnation. Raises ``Http404``."""
-    row = (
-        history.transaction_by_id(reading_session(), transaction_id)
-        if transaction_id < 1 << 63
-        else None
-    )
+    readable = transaction_id < 1 << 63
+    row = history.transaction_by_id(reading_session(), transaction_id) if readable else None
     if row is None or row.state == "copying":
         raise Http404("there is no such transaction, or it was received anew")
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)

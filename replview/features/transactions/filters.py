@@ -49,7 +49,6 @@ class Shown:
 
     @property
     def filtered(self) -> bool:
-        """Some changes are left out."""
         return bool(self.table or self.ops or self.text)
 
     def words(self) -> dict[str, str]:
@@ -90,12 +89,9 @@ class Shown:
         """For the store; None where it names a table that the transaction did not touch."""
         if self.table and self.table != MESSAGES and self.table not in relations:
             return None
-        ops = self.ops
-        if self.table == MESSAGES:
-            ops = "M"
         return ChangeFilter(
-            relation_id=relations.get(self.table) if self.table != MESSAGES else None,
-            ops=ops,
+            relation_id=None if self.table == MESSAGES else relations.get(self.table),
+            ops="M" if self.table == MESSAGES else self.ops,
             text=self.text,
             with_aborted=with_aborted,
         )

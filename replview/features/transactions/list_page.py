@@ -1,6 +1,7 @@
 """The transactions page: its filters as links and menus, its list, and what it says of them."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -52,9 +53,8 @@ def find_transaction(text: str, slot: str = "") -> Transaction | None:
     """
     shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
     if slot:
-        shown = shown.filter(
-            incarnation__in=[one.id for one in incarnation_places(reading_session(), slot)]
-        )
+        places = incarnation_places(reading_session(), slot)
+        shown = shown.filter(incarnation__in=[one.id for one in places])
     found = shown.filter(gid=text).order_by("-id").first()
     xid = whole_number(text, digits=10)
     if found is None and xid is not None:
@@ -84,27 +84,13 @@ _TABLES_LIMIT = 500
 #: Words that may come several times in an address (checked boxes), and are one list.
 _LISTS = ("tables", "states")
 STATES = (
-    "streaming",
-    "prepared",
-    "committed",
-    "message",
-    "aborted",
-    "rolled back",
-    "skipped",
-    "snapshot",
-    "unknown",
-)
+    "streaming", "prepared", "committed", "message", "aborted", "rolled back", "skipped",
+    "snapshot", "unknown",
+)  # fmt: skip
 #: What narrows a list and stands behind *More*.
 MORE_WORDS = (
-    "since",
-    "until",
-    "from_lsn",
-    "to_lsn",
-    "min_changes",
-    "min_bytes",
-    "prepared_min",
-    "id",
-)
+    "since", "until", "from_lsn", "to_lsn", "min_changes", "min_bytes", "prepared_min", "id",
+)  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,7 +127,6 @@ class TransactionsPage:
     operations: list[dict[str, Any]] = field(default_factory=list)
 
     def url(self, **changes: str) -> str:
-        """The page's address, with some of the filter's words changed, at the newest."""
         return list_url(self.wanted, **changes)
 
     @property
@@ -157,11 +142,6 @@ class TransactionsPage:
         return None if newer is None else list_url(self.wanted, cursor=str(newer), back="1")
 
     @property
-    def newest_url(self) -> str:
-        """The first page."""
-        return list_url(self.wanted)
-
-    @property
     def oldest_url(self) -> str:
         """The last page."""
         return list_url(self.wanted, cursor="first", back="1")
@@ -173,7 +153,6 @@ class TransactionsPage:
 
     @property
     def at_newest(self) -> bool:
-        """Nothing is above this page."""
         return self.found.newer is None
 
 
@@ -210,12 +189,9 @@ def _jump(at: str, slot: str) -> Place:
     """To a moment, an LSN, or a transaction's xid or gid."""
     if not at.isdigit() and (moment := read_time(at)) is not None:
         return Place(cursor=cursor_at_time(reading_session(), moment, slot), at=at)
-    try:
-        return Place(
-            cursor=cursor_at_lsn(reading_session(), LSN.parse(at), slot), at=at, choose_first=True
-        )
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        cursor = cursor_at_lsn(reading_session(), LSN.parse(at), slot)
+        return Place(cursor=cursor, at=at, choose_first=True)
     row = find_transaction(at, slot)
     if row is None:
         return Place(at=at, found=False)
@@ -329,12 +305,11 @@ def transactions(request: HttpRequest) -> HttpResponse:
         "states": STATES,
         "saved": saved_filters(request, "transactions"),
         "download_query": urlencode(page.wanted.words() | {"slot": str(slot or "")}, safe="/,"),
-        # What the record vouches for is told where it is asked for: where nothing was found.
-        "coverage": coverage_of(reading_session(), slot)
-        if slot is not None and not page.lines
-        else None,
-        "deleted_until": None if page.lines else last_deleted_day(reading_session()),
     }
+    if not page.lines:
+        # What the record vouches for is told where it is asked for: where nothing was found.
+        content["coverage"] = None if slot is None else coverage_of(reading_session(), slot)
+        content["deleted_until"] = last_deleted_day(reading_session())
     return render(request, "transactions/transactions.html", content)
 
 
@@ -351,7 +326,7 @@ def search(request: HttpRequest) -> HttpResponse:
     if found is not None:
         return redirect("transaction", transaction_id=found.pk)
     if not text.isdigit() and read_time(text) is not None:
-        words = {"slot": request.GET.get("slot", ""), "at": text}
-        query = urlencode({name: word for name, word in words.items() if word}, safe="/:")
+        slot = request.GET.get("slot", "")
+        query = urlencode({**({"slot": slot} if slot else {}), "at": text}, safe="/:")
         return redirect(f"{reverse('transactions')}?{query}")
     return render(request, "transactions/search/nothing.html", {"text": text}, status=404)

@@ -85,7 +85,7 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "more_entries": max(len(entries) - _TABLES_SHOWN, 0),
         "changes": changes,
         "blocks": changes.blocks,
-        **_choices(shown, _letters(row)),
+        **_choices(shown, "S" if row.state == "snapshot" else "IUDTM"),
         "actor_link": actor_url(slot, row.actor) if row.actor else "",
         "coverage_url": slot_page_url(slot),
         "download_query": urlencode({"slot": str(slot), "transaction": row.id}, safe="/,"),
@@ -129,17 +129,11 @@ def read_changes(
     if wanted is None:
         return Changes(no_table=True)
     found = find_changes(
-        reading_session(),
-        row.id,
-        wanted,
-        after=shown.after,
-        before=shown.before,
-        limit=PAGE_CHANGES,
-        last=last,
-    )
-    blocks = blocks_of(
-        found.rows, all_columns=shown.all_columns, not_undone=NOT_UNDONE.get(row.state, "")
-    )
+        reading_session(), row.id, wanted, after=shown.after, before=shown.before,
+        limit=PAGE_CHANGES, last=last,
+    )  # fmt: skip
+    not_undone = NOT_UNDONE.get(row.state, "")
+    blocks = blocks_of(found.rows, all_columns=shown.all_columns, not_undone=not_undone)
     made = Changes(blocks, searched_to=found.searched_to, backwards=backwards)
     at_first = not shown.after and not backwards
     made.whole = at_first and not shown.filtered and not found.more and found.searched_to is None
@@ -167,11 +161,6 @@ def _place(made: Changes, found: ChangePage, shown: Shown, at_first: bool) -> No
             made.earlier = shown.query_at(before=first_seq or shown.after + 1)
     made.first = shown.query_at() if made.earlier else ""
     made.last = shown.query_at(end="last") if made.later or made.go_on else ""
-
-
-def _letters(row: TransactionRow) -> str:
-    """Operations on offer."""
-    return "S" if row.state == "snapshot" else "IUDTM"
 
 
 def _neighbours(row: TransactionRow, table: TableEntry | None) -> Neighbours | None:
@@ -208,39 +197,32 @@ def context_lines(context: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 def empty_words(row: TransactionRow, shown: Shown, changes: Changes) -> dict[str, str]:
     """Why there is no change on the page."""
     if changes.no_table:
-        return {
-            "title": "Not touched",
-            "why": f"This transaction changed nothing of {shown.table}.",
-        }
+        why = f"This transaction changed nothing of {shown.table}."
+        return {"title": "Not touched", "why": why}
     if shown.filtered:
-        searched = changes.searched_to is not None
-        return {"title": "Nothing yet" if searched else "Nothing passes",
-                "why": "No change that was looked at passes this filter." if searched
-                else "No change of this transaction passes this filter."}  # fmt: skip
-    why = {
+        title, which = "Nothing passes", "of this transaction"
+        if changes.searched_to is not None:
+            title, which = "Nothing yet", "that was looked at"
+        return {"title": title, "why": f"No change {which} passes this filter."}
+    reasons = {
         "receiving": "Its first changes are on their way.",
         "streaming": "Its first changes are on their way.",
         "aborted": "The transaction did not commit, and its changes were deleted. The slot’s "
         "option keep_aborted keeps such changes.",
         "skipped": "They were left out of the record by somebody’s decision.",
     }
-    why["rolled back"] = why["aborted"]
-    return {"title": "No changes here", "why": why.get(row.state, "It changed no published table.")}
+    reasons["rolled back"] = reasons["aborted"]
+    why = reasons.get(row.state, "It changed no published table.")
+    return {"title": "No changes here", "why": why}
 
 
 def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
     """What the transaction did that is not among its changes, a sentence each."""
     if row.state in ("snapshot", "message"):
         return []
-    sentences = []
+    kept = ""
     if row.aborted_changes:
-        what = plural(row.aborted_changes, "change")
-        kept = (
-            "shown among the changes, struck through"
-            if slot.keep_aborted
-            else "hidden, and deleted once the transaction has ended"
-        )
-        sentences.append(f"{what} rolled back to a savepoint: {kept}.")
-    else:
-        sentences.append("0 changes rolled back to a savepoint.")
-    return sentences
+        kept = ": hidden, and deleted once the transaction has ended"
+        if slot.keep_aborted:
+            kept = ": shown among the changes, struck through"
+    return [f"{plural(row.aborted_changes, 'change')} rolled back to a savepoint{kept}."]

@@ -19,6 +19,8 @@ from replview.text.formats import bytes_words, count_words
 from replview.ui.changes.transaction_lines import TransactionLine
 from replview.ui.component_html import chip_html, copy_html, op_html, state_html
 
+register = template.Library()
+
 _UNKNOWN = '<i class="unknown">unknown</i>'
 
 
@@ -30,21 +32,23 @@ def transaction_line_html(line: TransactionLine, *, several: bool) -> str:
     slot = f'<td class="col-slot second">{escape(line.slot)}</td>' if several else ""
     return (
         f'<tr{_classes(line)} data-tx="{row.id}"><td class="col-time">{_when(line)}</td>'
-        f'<td class="col-name">{name_html(line)}</td>'
+        f'<td class="col-name">{transaction_name(line)}</td>'
         f'<td class="col-state">{state_html(row.state, wordless=line.wordless)}</td>'
-        f'<td class="col-tables">{tables_html(line)}</td><td class="col-actor">{_who(line)}</td>'
+        f'<td class="col-tables">{touched_tables(line)}</td><td class="col-actor">{_who(line)}</td>'
         f'<td class="col-origin">{escape(row.origin or "")}</td>{slot}'
         f'<td class="col-changes num">{f"<s>{changes}</s>" if line.lost else changes}</td>'
         f'<td class="col-size num">{size}</td></tr>'
     )
 
 
-def name_html(line: TransactionLine) -> str:
+@register.simple_tag
+def transaction_name(line: TransactionLine) -> str:
     """Its gid or xid, to copy; empty where it has neither."""
     return copy_html(line.name, "xid or gid", plain=True, cut=True) if line.name else ""
 
 
-def tables_html(line: TransactionLine) -> str:
+@register.simple_tag
+def touched_tables(line: TransactionLine) -> SafeString:
     """The busiest tables with their counts, how many more, and its messages."""
     written = "".join(map(_touched, line.tables))
     if line.more_tables:
@@ -63,7 +67,7 @@ def tables_html(line: TransactionLine) -> str:
         left_out = line.row.state == "skipped"
         words = "left out by decision" if left_out else "no published change"
         written += f'<span class="quiet">{words}</span>'
-    return f'<span class="touched-tables">{written}</span>'
+    return mark_safe(f'<span class="touched-tables">{written}</span>')
 
 
 def _touched(table: Touched) -> str:
@@ -102,9 +106,6 @@ def _who(line: TransactionLine) -> str:
     return f'<span class="cut" title="{actor}">{actor}</span>{grade}'
 
 
-register = template.Library()
-
-
 @register.simple_tag
 def list_url(wanted: TransactionFilter, **changes: str) -> str:
     """``{% list_url wanted actor="?" %}``: the list with this word changed, at the newest."""
@@ -115,15 +116,3 @@ def list_url(wanted: TransactionFilter, **changes: str) -> str:
 def transaction_line(line: TransactionLine, several: bool) -> SafeString:
     """``{% transaction_line line page.several %}``: a transaction in its line of the list."""
     return mark_safe(transaction_line_html(line, several=several))
-
-
-@register.simple_tag
-def transaction_name(line: TransactionLine) -> SafeString:
-    """Its gid or xid, to copy."""
-    return mark_safe(name_html(line))
-
-
-@register.simple_tag
-def touched_tables(line: TransactionLine) -> SafeString:
-    """The tables that it touched, with their counts, and its messages."""
-    return mark_safe(tables_html(line))

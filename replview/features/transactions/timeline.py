@@ -150,13 +150,12 @@ def _end_marks(row: TransactionRow) -> list[Mark]:
         open_ = Mark(left=100.0, word="open", detail="no end yet", anchor="end", in_wal=False)
         return [*marks, open_]
     end = row.commit_time or row.ended_at
-    word = row.state if row.state != "committed" else "committed"
     if end is None:
-        return [*marks, Mark(left=100.0, word=word, detail="time unknown", anchor="end")]
+        return [*marks, Mark(left=100.0, word=row.state, detail="time unknown", anchor="end")]
     detail = f"{end:%H:%M:%S}.{end.microsecond // 1000:03d}"
     if row.prepared_at is not None:
         detail = f"+{age_words(end - row.prepared_at)}"
-    marks.append(Mark(left=left, word=word, detail=detail, in_wal=row.prepared_at is None))
+    marks.append(Mark(left=left, word=row.state, detail=detail, in_wal=row.prepared_at is None))
     if row.stored_at is not None:
         after_us = (row.stored_at - end).total_seconds() * 1e6
         # Two clocks: the source's and ours. Where they disagree no difference is told.

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 from replview.access.page import ROWS, VIEWER, page
 from replview.access.visibility import reading_session
 from replview.features.transactions.page import read_page
-from replview.store.models import Relation, Slot, SlotIncarnation, Transaction
+from replview.store.models import Relation, SlotIncarnation, Transaction
 from replview.store.read import history
 from replview.store.read.changes import records
 from replview.store.read.changes.as_sql import (
@@ -54,7 +54,8 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
         return render(request, "404.html", {"deleted_day": day}, status=404)
     row = find_transaction(transaction_id)
     slot = read_slot(row, fleet_of(request))
-    in_scope(request, slot)
+    # The header's scope is the transaction's slot, whatever the address says.
+    scope_to(request, slot)
     return render(request, "transactions/transaction.html", read_page(request, row, slot))
 
 
@@ -62,10 +63,8 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
 @require_GET
 def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """What the record covers around a transaction: asked for by its page once that is shown."""
-    slot = read_slot(find_transaction(transaction_id))
-    return render(
-        request, "transactions/_coverage.html", {"coverage": coverage_of(reading_session(), slot)}
-    )
+    found = coverage_of(reading_session(), read_slot(find_transaction(transaction_id)))
+    return render(request, "transactions/_coverage.html", {"coverage": found})
 
 
 @page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
@@ -74,13 +73,10 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The live page's drawer."""
     row = find_transaction(transaction_id)
     slot = read_slot(row)
-    in_scope(request, slot)
+    scope_to(request, slot)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
-    transitions = (
-        transitions_of(reading_session(), [row.id]).get(row.id, ())
-        if row.streamed or row.gid
-        else ()
-    )
+    staged = row.streamed or row.gid
+    transitions = transitions_of(reading_session(), [row.id]).get(row.id, ()) if staged else ()
     page = {
         "slot": slot,
         "lifecycle": lifecycle_of(row, transitions, timezone.now()),
@@ -97,11 +93,6 @@ def changes(request: HttpRequest, transaction_id: int) -> HttpResponse:
     row = find_transaction(transaction_id)
     page = changes_page(row, read_slot(row), _after(request))
     return render(request, "ui/changes/_list.html", page)
-
-
-def in_scope(request: HttpRequest, slot: Slot) -> None:
-    """The header's scope is the transaction's slot, whatever the address says."""
-    scope_to(request, slot)
 
 
 def _after(request: HttpRequest) -> int:
@@ -204,10 +195,9 @@ def _change(transaction_id: int, seq: int) -> ChangeRow:
     row = find_transaction(transaction_id)
     change = one_change(reading_session(), row.id, seq) if seq < 1 << 31 else None
     if change is None:
-        long = seq < 1 << 31 and 0 < seq <= last_seq(reading_session(), row.id)
-        raise Http404(
-            "this change is too long to be copied" if long else "the transaction has no such change"
-        )
+        if seq < 1 << 31 and 0 < seq <= last_seq(reading_session(), row.id):
+            raise Http404("this change is too long to be copied")
+        raise Http404("the transaction has no such change")
     viewed_changes([change])
     return change
 

@@ -114,22 +114,20 @@ WORDS: dict[str, Words] = {
 }
 
 
-def links(words: Words) -> list[tuple[str, str]]:
-    """Word and address of each page to look at."""
-    return [(word, reverse(name, args=args)) for word, name, args in words.look]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One trouble."""
 
     trouble: Reported
     words: Words
-    #: Word and address.
-    links: list[tuple[str, str]]
     #: Those that fired since it began, the oldest first.
     alerts: list[Alert]
     now: dt.datetime
+
+    @property
+    def links(self) -> list[tuple[str, str]]:
+        """Word and address of each page to look at."""
+        return [(word, reverse(name, args=args)) for word, name, args in self.words.look]
 
     @property
     def level(self) -> str:
@@ -144,20 +142,16 @@ class Card:
         trouble = self.trouble
         if trouble.wanted and trouble.state == State.OFF:
             return "asked for"
-        word = {State.OFF: "off", State.COMING: "coming", State.ON: "on", State.ENDING: "ending"}
         if trouble.state == State.OFF or trouble.since is None:
-            return word[trouble.state]
-        return f"{word[trouble.state]} for {age_words(self.now - trouble.since)}"
+            return str(trouble.state)
+        return f"{trouble.state} for {age_words(self.now - trouble.since)}"
 
     @property
     def left(self) -> str:
         """Until it ends by itself; empty where it does not."""
         trouble = self.trouble
-        if (
-            trouble.ends_at is None
-            or not trouble.wanted
-            or trouble.state not in (State.COMING, State.ON)
-        ):
+        going = trouble.wanted and trouble.state in (State.COMING, State.ON)
+        if trouble.ends_at is None or not going:
             return ""
         return age_words(max(trouble.ends_at - self.now, dt.timedelta(0)))
 
@@ -168,14 +162,7 @@ def build_page() -> dict[str, object]:
     known = troubles.read()
     alerts = _alerts(known)
     cards = [
-        Card(
-            trouble=one,
-            words=WORDS[one.name],
-            links=links(WORDS[one.name]),
-            alerts=alerts[one.name],
-            now=now,
-        )
-        for one in known
+        Card(trouble=one, words=WORDS[one.name], alerts=alerts[one.name], now=now) for one in known
     ]
     alive = troubles.maker_is_alive()
     return {"cards": cards, "alive": alive, "sentence": _sentence(cards, alive)}
@@ -208,15 +195,8 @@ def _alerts(known: list[Reported]) -> dict[str, list[Alert]]:
     """What fires of the kinds that see a trouble, since it began; nothing of one that is off."""
     on = [one for one in known if one.state != State.OFF and one.asked_at is not None]
     kinds = {kind for one in on for kind in WORDS[one.name].kinds}
-    rows = (
-        list(
-            Alert.objects.filter(state=Alert.State.FIRING, rule__kind__in=kinds)
-            .select_related("rule")
-            .order_by("fired_at", "pk")
-        )
-        if on
-        else []
-    )
+    rows = Alert.objects.filter(state=Alert.State.FIRING, rule__kind__in=kinds)
+    rows = rows.select_related("rule").order_by("fired_at", "pk")
     found: dict[str, list[Alert]] = defaultdict(list)
     for one in on:
         for row in rows:
