@@ -76,7 +76,7 @@ def chip_html(word: str, kind: str = "fact") -> SafeString:
     return format_html('<span class="chip chip-{}">{}</span>', kind, word)
 
 
-def copy_html(value: object, name: str, *, plain: bool = False, cut: bool = False) -> SafeString:
+def copy_html(value: object, name: str = "", plain: bool = False, cut: bool = False) -> SafeString:
     """A value that copies on click; ``cut`` shows its end where the place is short."""
     return format_html(
         '<button class="copy{}{}" type="button" data-copy="{}" data-tip="{}" '

@@ -5,7 +5,7 @@ A page that has them passes ``saved_filters(request, "find")`` as ``saved`` and 
 ``browse/_saved.html``. What says where one is in a list (a cursor) is not saved.
 """
 
-from dataclasses import dataclass
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
@@ -66,14 +66,12 @@ def _did(wanted: TransactionFilter) -> list[str]:
 
 
 def _sizes(wanted: TransactionFilter) -> list[str]:
-    parts = []
-    if wanted.min_changes:
-        parts.append(f"of at least {count_words(wanted.min_changes)} changes")
-    if wanted.min_bytes:
-        parts.append(f"of at least {bytes_words(wanted.min_bytes)}")
-    if wanted.prepared_min:
-        parts.append(f"prepared for at least {age_words(wanted.prepared_min)}")
-    return parts
+    sizes = (
+        (wanted.min_changes, "of at least {} changes", count_words),
+        (wanted.min_bytes, "of at least {}", bytes_words),
+        (wanted.prepared_min, "prepared for at least {}", age_words),
+    )
+    return [frame.format(words(least)) for least, frame, words in sizes if least]
 
 
 def _stretch(wanted: TransactionFilter) -> list[str]:
@@ -104,35 +102,18 @@ _MOST = 100
 _LONGEST_QUERY = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class SavedChoice:
-    """A saved filter in the menu."""
-
-    id: int
-    name: str
-    url: str
-    current: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """What the menu shows."""
-
-    page: str
-    #: The present filter, as it would be saved; empty: there is nothing to save.
-    query: str
-    choices: list[SavedChoice]
-
-
-def saved_filters(request: HttpRequest, page: str) -> Saved:
-    """The signed-in person's filters of a page, and the one that is set now."""
+def saved_filters(request: HttpRequest, page: str) -> dict[str, Any]:
+    """The signed-in person's filters of a page, and ``query``: the one that is set now, as it
+    would be saved; empty: there is nothing to save.
+    """
     query = filter_query(request.GET)
     found = SavedFilter.objects.filter(user=account_of(request), page=page)[:_MOST]
     choices = [
-        SavedChoice(one.pk, one.name, f"{reverse(page)}?{one.query}", one.query == query)
+        {"id": one.pk, "name": one.name, "url": f"{reverse(page)}?{one.query}",
+         "current": one.query == query}
         for one in found
-    ]
-    return Saved(page, query, choices)
+    ]  # fmt: skip
+    return {"page": page, "query": query, "choices": choices}
 
 
 def filter_query(words: QueryDict) -> str:

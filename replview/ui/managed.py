@@ -59,8 +59,7 @@ def trouble_of(error: Exception) -> SourceProblem:
         return error
     if isinstance(error, SecretKeyChanged):
         return SourceProblem("secret_key_changed", str(error), "")
-    text = str(error)
-    cause, _, remedy = text.partition(": ")
+    cause, _, remedy = str(error).partition(": ")
     return SourceProblem("bad_dsn", cause, remedy)
 
 

@@ -43,10 +43,8 @@ class Start:
     @property
     def key_words(self) -> str:
         """``id = 42``."""
-        return ", ".join(
-            f"{name} = {'null' if value is None else value}"
-            for name, value in (self.key or {}).items()
-        )
+        known = (self.key or {}).items()
+        return ", ".join(f"{name} = {'null' if v is None else v}" for name, v in known)
 
     @property
     def typed_key(self) -> str:
@@ -105,11 +103,8 @@ def _read_key(start: Start, words: Mapping[str, object]) -> None:
     if not columns:
         _say_no_key(start)
         return
-    given = {
-        n[4:]: clean_text(words[n], KEY_CHARACTERS, strip=False)
-        for n in words
-        if n.startswith("key.")
-    }
+    named = [name for name in words if name.startswith("key.")]
+    given = {name[4:]: clean_text(words[name], KEY_CHARACTERS, strip=False) for name in named}
     start.key_text = Params(words).text("key", KEY_CHARACTERS, strip=False)
     if given and not start.key_text:
         # An address may still name a key that the table had before.

@@ -37,7 +37,8 @@ class BoundedRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse what says of itself that it is too large; count what does not."""
-        if _said_length(scope) > self._most_bytes:
+        named = (value for name, value in scope.get("headers", ()) if name == b"content-length")
+        if int(next((value[:20] for value in named if value.isdigit()), 0)) > self._most_bytes:
             await _refuse(send, 413, b"The request is too large.")
             return
         body = _Body(receive, self._most_bytes, self._patience_seconds)
@@ -84,13 +85,6 @@ class _Body:
     def _refuse(self, status: int, text: bytes) -> dict[str, object]:
         self.refused = status, text
         return {"type": "http.disconnect"}
-
-
-def _said_length(scope: Scope) -> int:
-    for name, value in scope.get("headers", ()):
-        if name == b"content-length" and value.isdigit():
-            return int(value[:20])
-    return 0
 
 
 async def _refuse(send: Send, status: int, text: bytes) -> None:

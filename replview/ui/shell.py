@@ -1,7 +1,7 @@
 """What surrounds every page: navigation with counts, the scope, the scope's health."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -27,20 +27,6 @@ from replview.ui.params import scope_to
 GROUPS = ("Watch", "Browse", "Health", "Export", "")
 #: And in a demo.
 DEMO_GROUPS = (*GROUPS, "Demo")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageLink:
-    """An entry of the navigation."""
-
-    word: str
-    name: str
-    url: str
-    icon: str
-    current: bool
-    count: int | None
-    count_of: str
-    danger: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +57,14 @@ def slot_view_of(request: HttpRequest) -> SlotView | None:
         if view is None:
             raise Http404(f"there is no slot {name!r}")
         return view
-    view = max(fleet.slots, key=_read_last, default=None)
+    # The one that was read last.
+    never = datetime.min.replace(tzinfo=UTC)
+    view = max(
+        fleet.slots, key=lambda one: (one.slot.heartbeat_at or never, -one.slot.pk), default=None
+    )
     if view is not None:
         scope_to(request, view.slot)
     return view
-
-
-def _read_last(view: SlotView) -> tuple[bool, datetime | None, int]:
-    return view.slot.heartbeat_at is not None, view.slot.heartbeat_at, -view.slot.pk
 
 
 def no_slot(
@@ -138,8 +124,8 @@ def build_shell(request: HttpRequest) -> dict[str, object]:
         "navigation": groups,
         "demo": settings.DEMO,
         "pages": pages,
-        "tabs": [page for page in pages if page.name in tabs],
-        "more": [page for page in pages if page.name not in tabs],
+        "tabs": [page for page in pages if page["name"] in tabs],
+        "more": [page for page in pages if page["name"] not in tabs],
         # An address for each of a thousand slots: what is asked every few seconds shows none.
         "scope": SimpleLazyObject(lambda: _scope(request, fleet, slot, other)),
         "health": _health(fleet, slot, other),
@@ -164,18 +150,18 @@ def _counts(fleet: Fleet) -> _Counts:
 
 def _page_link(
     request: HttpRequest, counts: _Counts, slot: SlotView | None, name: str, nav: Nav
-) -> PageLink:
+) -> dict[str, Any]:
     count, count_of, danger = counts.get(nav.count, (None, "", False))
-    return PageLink(
-        word=nav.label,
-        name=name,
-        url=of_slot(name, slot.slot) if slot and nav.one_slot else reverse(name),
-        icon=nav.icon,
-        current=_entry_of(request) == name,
-        count=count,
-        count_of=count_of,
-        danger=danger,
-    )
+    return {
+        "word": nav.label,
+        "name": name,
+        "url": of_slot(name, slot.slot) if slot and nav.one_slot else reverse(name),
+        "icon": nav.icon,
+        "current": _entry_of(request) == name,
+        "count": count,
+        "count_of": count_of,
+        "danger": danger,
+    }
 
 
 def _entry_of(request: HttpRequest) -> str:
@@ -228,33 +214,29 @@ def _scope(
 
 
 def _health(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> dict[str, Any] | None:
+    rest: dict[str, Any] = {}
     if other is not None:
         retained = other.retained_wal_bytes
         known = "" if other.lost else "retained WAL unknown"
-        return {
-            "level": other.level,
-            "title": other.health.title,
-            "cause": other.health.cause,
-            "next": other.health.next_step,
-            "word": lost_short(other.lost) if other.lost else other.level.word,
-            "rest": known if retained is None else f"{bytes_words(retained)} retained",
-        }
-    if slot is not None:
+        rest = {"rest": known if retained is None else f"{bytes_words(retained)} retained"}
+    elif slot is not None:
         rate = slot.transactions_per_second
+        rest = {"rest": "rate unknown" if rate is None else rate_words(rate)}
+        rest["lsn"] = slot.slot.checkpoint_lsn
+    if (view := other or slot) is not None:
         return {
-            "level": slot.level,
-            "title": slot.health.title,
-            "cause": slot.health.cause,
-            "next": slot.health.next_step,
-            "word": lost_short(slot.lost) if slot.lost else slot.level.word,
-            "rest": "rate unknown" if rate is None else rate_words(rate),
-            "lsn": slot.slot.checkpoint_lsn,
+            "level": view.level,
+            "title": view.health.title,
+            "cause": view.health.cause,
+            "next": view.health.next_step,
+            "word": lost_short(view.lost) if view.lost else view.level.word,
+            **rest,
         }
     worst = fleet.worst
     if worst is None:
         return None
-    word, _, rest = fleet.summary().partition(" · ")
-    return {"level": worst.level, "word": word, "rest": rest}
+    word, _, further = fleet.summary().partition(" · ")
+    return {"level": worst.level, "word": word, "rest": further}
 
 
 def _checked_at(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> datetime | None:

@@ -3,6 +3,7 @@ from their columns alone.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +29,6 @@ class Column:
 
     @property
     def custom(self) -> bool:
-        """Its type is not one of PostgreSQL's own."""
         return self.type_id[0] >= FIRST_USER_OID
 
 
@@ -137,12 +137,6 @@ def _place_words(left: str, right: str, last: bool) -> str:
     return f"same place, {where}, and type; a column added would stand last"
 
 
-def refuted(pair: tuple[str, str], carried: Mapping[tuple[str, str], Carried] | None) -> bool:
-    """The values of stored rows tell otherwise."""
-    seen = (carried or {}).get(pair)
-    return seen is not None and seen.compared >= _ENOUGH_ROWS and seen.equal == 0
-
-
 def carried_words(carried: Mapping[tuple[str, str], Carried] | None, pair: tuple[str, str]) -> str:
     """What the values of stored rows tell; empty: nothing."""
     seen = (carried or {}).get(pair)
@@ -196,22 +190,19 @@ class Diff:
 
     @property
     def changed(self) -> list[ColumnChange]:
-        """The columns that are not the same."""
         return [row for row in self.rows if row.kind != "same"]
 
     @property
     def same(self) -> int:
-        """How many columns are the same."""
         return sum(row.kind == "same" for row in self.rows)
 
     def counts(self) -> list[tuple[int, str]]:
         """``[(1, "added"), (1, "dropped"), (1, "type"), (11, "same")]``, without zeros."""
-        numbers: dict[str, int] = {}
+        numbers: Counter[str] = Counter()
         for row in self.rows:
             words = {"changed": row.words, "renamed": ("likely renamed", *row.words[1:])}
-            for word in words.get(row.kind, (row.kind,)):
-                short = {"type changed": "type"}.get(word, word)
-                numbers[short] = numbers.get(short, 0) + 1
+            told = words.get(row.kind, (row.kind,))
+            numbers.update("type" if word == "type changed" else word for word in told)
         order = ["added", "dropped", "likely renamed", "type"]
         rest = [word for word in numbers if word not in order and word != "same"]
         return [(numbers[w], w) for w in (*order, *rest, "same") if w in numbers]
@@ -225,7 +216,11 @@ def compare(
     new = {column.name: column for column in after.columns}
     stable = stable_names([c.name for c in before.columns], [c.name for c in after.columns])
     pairs, notes = renames(before.columns, after.columns, stable, set(old) & set(new))
-    for pair in [p for p in pairs if refuted(p, carried)]:
+    for pair in list(pairs):
+        # The values of stored rows tell otherwise.
+        seen = (carried or {}).get(pair)
+        if seen is None or seen.compared < _ENOUGH_ROWS or seen.equal:
+            continue
         notes[pair[0]] = notes[pair[1]] = f"not renamed: {carried_words(carried, pair)}"
         del pairs[pair]
     renamed_to = {new_name: old_name for old_name, new_name in pairs}
@@ -233,7 +228,10 @@ def compare(
     for column in after.columns:
         if column.name in renamed_to:
             pair = (renamed_to[column.name], column.name)
-            rows.append(_renamed(old[pair[0]], column, pairs[pair], carried, pair))
+            was = old[pair[0]]
+            words = ("likely renamed", *_key_words(was, column))
+            reasons = filter(None, (pairs[pair], carried_words(carried, pair)))
+            rows.append(ColumnChange("renamed", was, column, words, "; ".join(reasons)))
         elif column.name not in old:
             rows.append(ColumnChange("added", None, column, ("added",), notes.get(column.name, "")))
         else:
@@ -257,18 +255,6 @@ def summary(before: Shape | None, after: Shape, diff: Diff | None = None) -> str
     parts += [_table_in_short(change) for change in diff.table]
     shown = parts[:4] + ([f"{len(parts) - 4} more"] if len(parts) > 4 else [])
     return ", ".join(shown) or "the same again"
-
-
-def _renamed(
-    old: Column,
-    new: Column,
-    evidence: str,
-    carried: Mapping[tuple[str, str], Carried] | None,
-    pair: tuple[str, str],
-) -> ColumnChange:
-    words = ["likely renamed", *_key_words(old, new)]
-    reasons = [part for part in (evidence, carried_words(carried, pair)) if part]
-    return ColumnChange("renamed", old, new, tuple(words), "; ".join(reasons))
 
 
 def _both(old: Column, new: Column, stable: bool) -> ColumnChange:
@@ -327,8 +313,6 @@ def _in_short(row: ColumnChange, alone: bool) -> str:
 
 
 def _table_in_short(change: TableChange) -> str:
-    if change.what == "name":
-        return f"renamed from {change.before}"
-    if change.what == "schema":
-        return f"moved from {change.before}"
+    if change.what in ("name", "schema"):
+        return f"{'renamed' if change.what == 'name' else 'moved'} from {change.before}"
     return f"{change.what} {change.before} → {change.after}"

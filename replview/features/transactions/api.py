@@ -5,7 +5,7 @@ the order of history.
 import time
 from typing import Any
 
-from django.http import Http404, HttpRequest
+from django.http import HttpRequest
 from ninja import Field, P, Query, QueryEx, Router, Schema
 
 from replview.access.page import ROWS, VIEWER, Action, page
@@ -25,6 +25,7 @@ from replview.store.write.access_record import searched_changes, viewed_changes
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging, transaction_filter
 from replview.ui.api.slots import coverage_json, slot_named
+from replview.ui.changes.drawer import find_transaction
 
 router = Router(tags=["transactions"])
 
@@ -79,10 +80,7 @@ def transaction(request: HttpRequest, transaction_id: int) -> dict[str, object]:
 
 def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
     """A transaction with its slot and the number of the incarnation. Raises ``Http404``."""
-    readable = transaction_id < 1 << 63
-    row = history.transaction_by_id(reading_session(), transaction_id) if readable else None
-    if row is None or row.state == "copying":
-        raise Http404("there is no such transaction, or it was received anew")
+    row = find_transaction(transaction_id)
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
     return row, incarnation.slot, incarnation.number
 

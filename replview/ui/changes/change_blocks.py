@@ -38,11 +38,6 @@ class Sheet:
     characters: int = 400_000
     lines: int = 6_000
 
-    @property
-    def most_lines(self) -> int:
-        """Columns that the next block may draw."""
-        return max(8, min(_MOST_LINES_ALL if self.all_columns else _MOST_LINES, self.lines))
-
 
 def _columns(change: ChangeRow, *images: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Names and types in the table's order, then whatever else an image holds."""
@@ -99,11 +94,8 @@ def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[st
         return {**previous.image, **sent_old}
     else:
         block.before = "key" if sent_old else "unknown"
-        block.before_from = (
-            "the server sent no more of the old row, and we have no earlier change of it"
-            if sent_old
-            else "the server sent no old row, and we have no earlier change of it"
-        )
+        what = "no more of the old row" if sent_old else "no old row"
+        block.before_from = f"the server sent {what}, and we have no earlier change of it"
     return dict(sent_old)
 
 
@@ -170,17 +162,12 @@ def _before_of_delete(
 def _bound(block: Block, sheet: Sheet) -> None:
     """No more columns than fit; the others are named."""
     if sheet.all_columns:
-        order = {line.name: number for number, line in enumerate(block.lines + block.folded)}
-        block.lines, block.folded = (
-            sorted(block.lines + block.folded, key=lambda line: (line.same, order[line.name])),
-            [],
-        )
-    room = sheet.most_lines
-    left = block.lines[room:]
-    block.lines = block.lines[:room]
+        block.lines = sorted(block.lines + block.folded, key=lambda line: line.same)
+        block.folded = []
+    room = max(8, min(_MOST_LINES_ALL if sheet.all_columns else _MOST_LINES, sheet.lines))
     more_room = max(room - len(block.lines), 0)
-    left += block.folded[more_room:]
-    block.folded = block.folded[:more_room]
+    left = block.lines[room:] + block.folded[more_room:]
+    block.lines, block.folded = block.lines[:room], block.folded[:more_room]
     block.left_out = [line.name for line in left]
     sheet.lines -= len(block.lines) + len(block.folded)
 
@@ -290,8 +277,6 @@ def _fill_message(block: Block, message: Mapping[str, object]) -> None:
 
 def _fill_truncate(block: Block, how: Mapping[str, object]) -> None:
     words = ["every row removed; the server does not say which or how many"]
-    if how.get("cascade"):
-        words.append("CASCADE")
-    if how.get("restart_identity"):
-        words.append("RESTART IDENTITY")
+    words += ["CASCADE"] if how.get("cascade") else []
+    words += ["RESTART IDENTITY"] if how.get("restart_identity") else []
     block.words = ", ".join(words)

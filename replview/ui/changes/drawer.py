@@ -17,11 +17,8 @@ PAGE_CHANGES = 25
 
 def find_transaction(transaction_id: int) -> TransactionRow:
     """By our own number. Raises ``Http404``, also for a baseline that is not complete yet."""
-    row = (
-        history.transaction_by_id(reading_session(), transaction_id)
-        if transaction_id < 1 << 63
-        else None
-    )
+    readable = transaction_id < 1 << 63
+    row = history.transaction_by_id(reading_session(), transaction_id) if readable else None
     if row is None or row.state == "copying":
         raise Http404("there is no such transaction, or it was received anew")
     return row

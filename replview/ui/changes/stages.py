@@ -21,7 +21,7 @@ _BEFORE = ("streaming", "prepared")
 _ENDS = ("committed", "aborted", "rolled back", "skipped", "unknown")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Stage:
     """It went to this state."""
 
@@ -98,27 +98,19 @@ def lifecycle_of(row: Any, transitions: Iterable[Any], now: datetime) -> Lifecyc
     if not any(step.state in _BEFORE for step in steps):
         return None
     end = steps[-1].state if steps[-1].state in _ENDS else ""
-    lasted = []
-    for number, step in enumerate(steps):
-        if step.state in _ENDS:
-            continue
-        following = steps[number + 1] if number + 1 < len(steps) else None
-        lasted.append((step.state, _seconds(step, following, now)))
+    lasted = [
+        (step.state, _seconds(step, following, now))
+        for step, following in zip(steps, [*steps[1:], None], strict=True)
+        if step.state not in _ENDS
+    ]
     return Lifecycle(steps=_in_order(steps), spans=_spans(lasted), end=end)
 
 
 def _steps(row: Any, transitions: Iterable[Any]) -> list[Stage]:
-    known = {
-        step.state: Stage(
-            state=step.state,
-            source_time=step.source_time,
-            recorded_at=step.recorded_at,
-            lsn=step.lsn,
-        )
+    known = {step.state: step for step in _from_columns(row)} | {
+        step.state: Stage(step.state, step.source_time, step.recorded_at, step.lsn)
         for step in transitions
     }
-    for step in _from_columns(row):
-        known.setdefault(step.state, step)
     order = (*_BEFORE, row.state) if row.state in _ENDS else _BEFORE
     return [known[state] for state in order if state in known]
 
@@ -140,12 +132,8 @@ def _from_columns(row: Any) -> Iterable[Stage]:
         lsn = getattr(row, "prepare_lsn", None)
         yield Stage(state="prepared", source_time=row.prepared_at, lsn=lsn)
     if row.state in _ENDS:
-        yield Stage(
-            state=row.state,
-            source_time=row.commit_time or row.ended_at,
-            recorded_at=row.stored_at,
-            lsn=row.commit_lsn or row.end_lsn,
-        )
+        ended_at, lsn = row.commit_time or row.ended_at, row.commit_lsn or row.end_lsn
+        yield Stage(row.state, ended_at, row.stored_at, lsn)
 
 
 def _seconds(step: Stage, following: Stage | None, now: datetime) -> float | None:

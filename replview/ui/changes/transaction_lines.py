@@ -57,12 +57,10 @@ class TransactionLine:
 
     @property
     def lost(self) -> bool:
-        """Its changes count for nothing."""
         return self.row.state in LOST_STATES
 
     @property
     def open(self) -> bool:
-        """Not ended yet."""
         return self.row.state in OPEN_STATES
 
     @property
@@ -158,17 +156,15 @@ def with_markers(
     for line in lines:
         seq = line.row.commit_seq
         # Of one place the log's newest line stands on top, all above the transaction itself.
-        while seq is not None and events and _stands_above(events[0], line, seq):
-            found.append(MarkerLine(events[0], kind_of(events[0].kind)))
-            events.pop(0)
+        while seq is not None and events and _place(events[0]) >= (line.row.incarnation_id, seq):
+            event = events.pop(0)
+            found.append(MarkerLine(event, kind_of(event.kind)))
         found.append(line)
     return found
 
 
-def _stands_above(event: EventRow, line: TransactionLine, seq: int) -> bool:
-    incarnation = event.incarnation_id or 0
-    mine = line.row.incarnation_id
-    return incarnation > mine or (incarnation == mine and event.after_commit_seq >= seq)
+def _place(event: EventRow) -> tuple[int, int]:
+    return event.incarnation_id or 0, event.after_commit_seq
 
 
 def _events_between(
@@ -189,12 +185,5 @@ def _events_between(
     low = (first.incarnation_id, first.commit_seq or 0)
     high = (last.incarnation_id, last.commit_seq or 0)
     shown = [event for event in found if event.kind in MARKER_KINDS]
-    shown.sort(
-        key=lambda one: (one.incarnation_id or 0, one.after_commit_seq, one.at), reverse=True
-    )
-    return [
-        event
-        for event in shown
-        if low <= (event.incarnation_id or 0, event.after_commit_seq)
-        and (newest or (event.incarnation_id or 0, event.after_commit_seq) < high)
-    ]
+    shown.sort(key=lambda event: (_place(event), event.at), reverse=True)
+    return [event for event in shown if low <= _place(event) and (newest or _place(event) < high)]

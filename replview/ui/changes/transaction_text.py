@@ -94,9 +94,8 @@ def _stations(row: TransactionRow, open_: bool) -> list[Station]:
     end = row.commit_time or row.ended_at
     if end is None:
         return stations
-    word = {"aborted": "aborted", "rolled back": "rolled back"}.get(row.state, "committed")
-    milliseconds = f"{end.microsecond // 1000:03d}"
-    stations.append(Station(word, f"{end:%S}.{milliseconds}", in_wal=True))
+    word = row.state if row.state in ("aborted", "rolled back") else "committed"
+    stations.append(Station(word, f"{end:%S}.{end.microsecond // 1000:03d}", in_wal=True))
     if row.stored_at is not None:
         after_us = (row.stored_at - end).total_seconds() * 1e6
         # Two clocks: the source's and ours. Where they disagree no difference is shown.
@@ -210,11 +209,9 @@ def _rest(row: TransactionRow, blocks: Sequence[Block], whole: bool) -> str:
     }
     if row.state in by_state:
         return by_state[row.state]
-    back = (
-        f"{plural(row.aborted_changes, 'change')} rolled back to a savepoint"
-        if row.aborted_changes
-        else "Nothing rolled back"
-    )
+    back = "Nothing rolled back"
+    if row.aborted_changes:
+        back = f"{plural(row.aborted_changes, 'change')} rolled back to a savepoint"
     undo = _undo(blocks) if whole else ""
     return f"{back}; {undo}." if undo else f"{back}."
 

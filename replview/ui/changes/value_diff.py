@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import pairwise
 
 #: Longer texts are not compared.
 LONGEST_TEXT = 50_000
@@ -51,18 +52,15 @@ def text_diff(before: str, after: str) -> TextDiff | None:
     if 2 * same < _ALIKE * (len(before) + len(after)):
         return None
     whole = _joined([Piece("", head), *pieces, Piece("", tail)])
-    places = sum(
-        1
-        for number, piece in enumerate(whole)
-        if piece.sign and (number == 0 or not whole[number - 1].sign)
-    )
+    before_each = [Piece("", ""), *whole]
+    places = sum(bool(two.sign and not one.sign) for one, two in pairwise(before_each))
     return TextDiff(_left_out(whole), places, len(old) + len(new))
 
 
 def _apart(before: str, after: str) -> tuple[str, str, str, str]:
     """What both begin with, what is left of each, what both end with; cut between words."""
     head = _shared(before, after)
-    while head and _within_word(before, after, head):
+    while head and (_joins(before, head) or _joins(after, head)):
         head -= 1
     room = min(len(before), len(after)) - head
     tail = _shared(before[::-1][:room], after[::-1][:room])
@@ -86,10 +84,6 @@ def _shared(before: str, after: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _within_word(before: str, after: str, at: int) -> bool:
-    return _joins(before, at) or _joins(after, at)
 
 
 def _joins(text: str, at: int) -> bool:
@@ -199,12 +193,8 @@ class JSONDiff:
     @property
     def words(self) -> str:
         """``2 lines changed, 1 added``."""
-        counts = [
-            (self.changed, "changed"),
-            (self.added, "added"),
-            (self.removed, "removed"),
-        ]
-        parts = [f"{number:,} {word}" for number, word in counts if number]
+        counts = {"changed": self.changed, "added": self.added, "removed": self.removed}
+        parts = [f"{number:,} {word}" for word, number in counts.items() if number]
         if not parts:
             return "only the form differs"
         number, _, word = parts[0].partition(" ")
@@ -315,10 +305,8 @@ def _folded(lines: list[str], old: int, new: int, *, first: bool, last: bool) ->
     head = 0 if first else _LINES_AROUND
     tail = 0 if last else _LINES_AROUND
     folded = len(lines) - head - tail
-    shown = [
-        JSONLine("", line, old=old + number, new=new + number)
-        for number, line in enumerate(lines, start=1)
-    ]
+    numbered = enumerate(lines, start=1)
+    shown = [JSONLine("", line, old=old + n, new=new + n) for n, line in numbered]
     if folded < 2:
         return shown
     middle = JSONLine("", f"{folded} unchanged lines", folded)

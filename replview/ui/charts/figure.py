@@ -2,8 +2,9 @@
 ones, twos and fives of seconds and counts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count, groupby
 from typing import Any
 
 
@@ -39,22 +40,13 @@ class Stretch:
 def stretches(slot: SlotValues, reasons: Sequence[str | None]) -> list[Stretch]:
     """Neighbouring points with the same reason as one stretch; a lone point is none."""
     found: list[Stretch] = []
-    start: int | None = None
-    for number in range(len(reasons) + 1):
-        reason = reasons[number] if number < len(reasons) else None
-        if start is not None and reason != reasons[start]:
-            if number - start > 1:
-                found.append(
-                    Stretch(
-                        since=slot.times[start],
-                        until=slot.times[min(number, len(reasons) - 1)],
-                        why=str(reasons[start]),
-                        open=number >= len(reasons),
-                    )
-                )
-            start = None
-        if start is None and reason is not None:
-            start = number
+    number = 0
+    for reason, points in groupby(reasons):
+        start, number = number, number + len(list(points))
+        if reason is not None and number - start > 1:
+            lasts = number == len(reasons)
+            until = slot.times[number - 1 if lasts else number]
+            found.append(Stretch(since=slot.times[start], until=until, why=reason, open=lasts))
     return found
 
 
@@ -200,14 +192,11 @@ def lines_of(
     if len(slots) == 1:
         given = {"name": word or source, "word": word, **single}
         return [ChartLine(times=slots[0].times, values=slots[0].of(source), **given)]
-    lines = []
-    for number, slot in enumerate(slots):
-        ink, dash = style_of(number)
-        lines.append(
-            ChartLine(name=slot.name, times=slot.times, values=slot.of(source), word=slot.name,
-                 ink=ink, dash=dash)
-        )  # fmt: skip
-    return lines
+    return [
+        ChartLine(name=slot.name, times=slot.times, values=slot.of(source), word=slot.name,
+                  ink=ink, dash=dash)
+        for slot, (ink, dash) in zip(slots, map(style_of, count()), strict=False)
+    ]  # fmt: skip
 
 
 def chart(
@@ -227,17 +216,15 @@ def chart(
     data += [_trace(line, unit) for line in lines]
     legend = [{"name": line.name, "ink": line.ink, "dash": line.dash} for line in lines]
     legend += [{"name": level.name, "ink": level.ink, "dash": "dash"} for level in levels]
+    known = any(value is not None for line in lines for value in line.values)
     return Chart(
         key=key,
         title=title,
         unit=unit,
         figure={"data": data, "layout": _layout(marks, levels)},
         legend=legend,
-        note=note if any_known(lines) else (note or "Nothing is known of this stretch of time."),
-        unknown=[
-            {"since": one.since, "until": one.until, "why": one.why, "open": one.open}
-            for one in unknown
-        ],
+        note=note or ("" if known else "Nothing is known of this stretch of time."),
+        unknown=[asdict(one) for one in unknown],
     )
 
 
@@ -258,11 +245,6 @@ def _layout(marks: Axis, levels: Sequence[Level]) -> dict[str, object]:
         "shapes": [_level_line(level) for level in levels],
         "annotations": [_level_words(level) for level in levels],
     }  # fmt: skip
-
-
-def any_known(lines: Iterable[ChartLine]) -> bool:
-    """Whether there is anything to draw."""
-    return any(value is not None for line in lines for value in line.values)
 
 
 def _highest(lines: Sequence[ChartLine]) -> float:

@@ -87,11 +87,9 @@ def rate_sparkline(rates: Rates, relation_id: int) -> Sparkline | None:
     # What was stored all the same is drawn.
     first = min(first, next(n for n, value in enumerate(values) if value))
     peak = max(values)
+    height = _RATE_HEIGHT - 2 * _RATE_PAD
     points = [
-        (
-            round(n * step, 1),
-            round(_RATE_HEIGHT - 1 - (_RATE_HEIGHT - 2 * _RATE_PAD) * values[n] / peak, 1),
-        )
+        (round(n * step, 1), round(_RATE_HEIGHT - 1 - height * values[n] / peak, 1))
         for n in range(first, rates.buckets)
     ]
     line = " ".join(f"{x},{y}" for x, y in points)

@@ -28,9 +28,16 @@ _UNKNOWN = '<span class="diff-before hatched unknown">unknown</span>'
 _VALUE = '<mark class="value" tabindex="0" role="button" data-copies'
 
 
-def lines_html(block: Block, lines: list[ColumnLine], *, two: bool) -> str:
-    """These columns of a block; ``two`` gives them a before and an after."""
-    return "".join(_line(block, line, two) for line in lines)
+register = template.Library()
+
+
+@register.simple_tag
+def diff_lines(block: Block, folded: bool = False) -> SafeString:
+    """The columns of a block that differ, or that an insert or delete has; or those behind the
+    fold, which have one side.
+    """
+    lines, two = (block.folded, False) if folded else (block.lines, block.two_sided)
+    return mark_safe("".join(_line(block, line, two) for line in lines))
 
 
 def cell_html(block: Block, cell: Cell, column: str) -> str:
@@ -136,27 +143,12 @@ def _piece(piece: Piece, *, label: bool = True) -> str:
     return f'<span class="text-fold">{text}</span>' if piece.sign == "…" else text
 
 
-register = template.Library()
-
-
 @register.simple_tag
 def history_url(slot: Any, block: Block) -> str:
     """The history of a block's row; empty where its key or the slot is not known."""
     if not slot or not block.key_values or block.op not in "IUDS":
         return ""
     return row_url(slot, block.schema, block.table, block.key_values)
-
-
-@register.simple_tag
-def diff_lines(block: Block) -> SafeString:
-    """The columns that differ, or that an insert or delete has."""
-    return mark_safe(lines_html(block, block.lines, two=block.two_sided))
-
-
-@register.simple_tag
-def folded_lines(block: Block) -> SafeString:
-    """The columns behind the fold."""
-    return mark_safe(lines_html(block, block.folded, two=False))
 
 
 @register.simple_tag

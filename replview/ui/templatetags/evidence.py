@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from django import template
-from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from replview.store.models import Slot
+from replview.catalog.naming import some_of
 from replview.store.read.coverage import ArchiveExtent, Coverage, Gap
 from replview.store.read.table_coverage import TableCoverage
 from replview.text.formats import day_second_words, plural
@@ -21,12 +19,6 @@ register = template.Library()
 def day_second(moment: datetime) -> SafeString:
     """``2 Nov 09:14:02``: the day first, because coverage spans days."""
     return time_html(moment, "second", day_second_words(moment))
-
-
-@register.simple_tag
-def baselines_url(slot: Slot) -> str:
-    """The baselines of a slot."""
-    return reverse("baselines", args=[slot.source.name, slot.name])
 
 
 #: Gaps named one by one; the rest is a number.
@@ -66,38 +58,24 @@ def coverage_words(coverage: Coverage) -> CoverageWords:
     """The words for an extent of the record."""
     holes = [gap for gap in coverage.gaps if gap.kind == "gap"]
     left_out = len(coverage.gaps) - len(holes)
-    words = CoverageWords(
-        coverage,
-        _gap_words(coverage, len(holes)),
-        holes[:_GAPS_SHOWN],
-        max(0, len(holes) - _GAPS_SHOWN),
-    )
+    gap_words = {0: "No gap", 1: "One gap"}.get(len(holes), f"{len(holes)} gaps")
+    if coverage.gaps_known_since is not None:
+        gap_words = f"{len(holes)} gaps and more"
+    more = max(0, len(holes) - _GAPS_SHOWN)
+    words = CoverageWords(coverage, gap_words, holes[:_GAPS_SHOWN], more)
     if left_out:
-        words.missing.append(
-            f"{plural(left_out, 'transaction was', 'transactions were')} left out by decision."
-        )
+        what = plural(left_out, "transaction was", "transactions were")
+        words.missing.append(f"{what} left out by decision.")
     if coverage.origin_filtered:
-        words.missing.append(
-            "Changes that came from another server are not received (origin = none)."
-        )
+        origin = "Changes that came from another server are not received (origin = none)."
+        words.missing.append(origin)
     if coverage.table is not None:
         _say_table(coverage.table, words)
     return words
 
 
-def table_name(table: TableCoverage) -> str:
-    """``public.orders``."""
-    return f"{table.schema}.{table.table}"
-
-
-def _gap_words(coverage: Coverage, holes: int) -> str:
-    if coverage.gaps_known_since is not None:
-        return f"{holes} gaps and more"
-    return {0: "No gap", 1: "One gap"}.get(holes, f"{holes} gaps")
-
-
 def _say_table(table: TableCoverage, words: CoverageWords) -> None:
-    name = table_name(table)
+    name = f"{table.schema}.{table.table}"
     if table.known_since is None:
         words.quiet.append(f"What is published of {name} is unknown: nobody has looked yet.")
     elif not table.published:
@@ -105,18 +83,9 @@ def _say_table(table: TableCoverage, words: CoverageWords) -> None:
     else:
         if table.operations_missing:
             names = [OPERATIONS_MANY[op] for op in table.operations_missing]
-            words.missing.append(f"Not published: {_list(names)} of {name}.")
+            words.missing.append(f"Not published: {some_of(names, _NAMES_SHOWN)} of {name}.")
         if table.row_filter is not None:
-            words.missing.append(
-                f"Only rows of {name} that match {table.row_filter} are published."
-            )
-        if table.unpublished_columns:
-            words.missing.append(
-                f"Columns not published: {_list(list(table.unpublished_columns))}."
-            )
-
-
-def _list(names: list[Any]) -> str:
-    shown = [str(name) for name in names[:_NAMES_SHOWN]]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+            rows = f"Only rows of {name} that match {table.row_filter} are published."
+            words.missing.append(rows)
+        if columns := list(map(str, table.unpublished_columns)):
+            words.missing.append(f"Columns not published: {some_of(columns, _NAMES_SHOWN)}.")

@@ -1,7 +1,5 @@
 """What pages offer to be done to a source or a slot, and what was done."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -38,21 +36,9 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """One line of what was done."""
-
-    who: str
-    words: str
-    subject: str
-    at: datetime
-    via: str
-    symbol: str
-
-
 @register.simple_tag
-def acts_on(source: Source) -> list[Done]:
-    """Out of the access record, the newest first."""
+def acts_on(source: Source) -> list[dict[str, Any]]:
+    """What was done to it, out of the access record, the newest first."""
     rows = AccessRecord.objects.filter(
         source_id=source.pk,
         action__in=[AccessRecord.Action.CHANGED_SOURCE, AccessRecord.Action.CHANGED_SLOT],
@@ -63,14 +49,14 @@ def acts_on(source: Source) -> list[Done]:
         slot = row.action == AccessRecord.Action.CHANGED_SLOT
         act = str(details.get("act", ""))
         found.append(
-            Done(
-                who=row.user_name or "somebody",
-                words=_WORDS.get(act, f"changed ({act})" if act else "changed"),
-                subject=row.subject,
-                at=row.at,
-                via=row.via,
-                symbol="slot" if slot else "source",
-            )
+            {
+                "who": row.user_name or "somebody",
+                "words": _WORDS.get(act, f"changed ({act})" if act else "changed"),
+                "subject": row.subject,
+                "at": row.at,
+                "via": row.via,
+                "symbol": "slot" if slot else "source",
+            }
         )
     return found
 
@@ -79,12 +65,6 @@ def acts_on(source: Source) -> list[Done]:
 def of_source(feeds: dict[str, list[Feed]], name: str) -> list[Feed]:
     """The logical pairs a source is part of."""
     return feeds.get(name, [])
-
-
-@register.simple_tag
-def new_source_url() -> str:
-    """Where a source is added."""
-    return reverse("source-new")
 
 
 @register.simple_tag

@@ -3,6 +3,7 @@ which links and buttons a page shows to this account.
 """
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,11 +18,9 @@ from django.utils.text import smart_split
 from replview.access.page import page_named
 from replview.access.rights import Role, role_of
 from replview.health.states import WORDS, Level
-from replview.store.models import Slot
-from replview.store.retention.forecast import SlotForecast
 from replview.text import formats as words
 from replview.text.addresses import slot_page_url, stream_url
-from replview.text.problem import Remedy, split_remedy
+from replview.text.problem import split_remedy
 from replview.ui.component_html import (
     chip_html,
     copy_html,
@@ -77,38 +76,17 @@ def event_word(kind: str) -> str:
     return kind_of(kind).word
 
 
-@register.simple_tag
-def health(level: str) -> SafeString:
-    """``{% health "now" %}``: shape and word."""
-    return health_html(level)
+# ``{% health "now" %}``, ``{% state "rolled back" %}``, ``{% op "I" 3 %}``, ``{% chip word %}``,
+# ``{% copy row.xid "xid" %}``.
+register.simple_tag(health_html, name="health")
+register.simple_tag(state_html, name="state")
+register.simple_tag(op_html, name="op")
+register.simple_tag(chip_html, name="chip")
+register.simple_tag(copy_html, name="copy")
 
 
 @register.simple_tag
-def state(value: str, wordless: bool = False) -> SafeString:
-    """``{% state "rolled back" %}``: a transaction's state; ``wordless`` keeps the label alone."""
-    return state_html(value, wordless=wordless)
-
-
-@register.simple_tag
-def op(letter: str, number: int | None = None) -> SafeString:
-    """``{% op "I" 3 %}``: the letter in its tile, then how many."""
-    return op_html(letter, number)
-
-
-@register.simple_tag
-def chip(word: str, kind: str = "fact") -> SafeString:
-    """A chip; ``kind``: ``fact`` (solid), ``claim`` (dashed), ``unknown``, ``plain``."""
-    return chip_html(word, kind)
-
-
-@register.simple_tag
-def copy(value: object, name: str = "", plain: bool = False, cut: bool = False) -> SafeString:
-    """A value that copies on click; ``cut`` shows its end where the place is short."""
-    return copy_html(value, name, plain=plain, cut=cut)
-
-
-@register.simple_tag
-def lsn(value: Any, plain: bool = False) -> SafeString:
+def lsn(value: object, plain: bool = False) -> SafeString:
     """``{% lsn slot.checkpoint_lsn %}``."""
     return copy_html(value, "LSN", plain=plain)
 
@@ -171,22 +149,14 @@ def health_word(level: str) -> str:
     return WORDS[Level(level)]
 
 
-@register.filter(name="bytes")
-def bytes_filter(number: int | None) -> str:
-    """``32.2 GB``; unknown says so."""
-    return "unknown" if number is None else words.bytes_words(number)
+def _or_unknown(told: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "unknown" if value is None else told(value)
 
 
-@register.filter
-def count(number: int | None) -> str:
-    """``2,318,644``; unknown says so."""
-    return "unknown" if number is None else words.count_words(number)
-
-
-@register.filter
-def rate(per_second: float | None) -> str:
-    """``23 tx/s``; unknown says so."""
-    return "unknown" if per_second is None else words.rate_words(per_second)
+# ``32.2 GB``, ``2,318,644``, ``23 tx/s``; unknown says so.
+register.filter("bytes", _or_unknown(words.bytes_words))
+register.filter("count", _or_unknown(words.count_words))
+register.filter("rate", _or_unknown(words.rate_words))
 
 
 @register.filter
@@ -197,10 +167,14 @@ def age(value: datetime | timedelta | float | None) -> str:
     return words.age_words(timezone.now() - value if isinstance(value, datetime) else value)
 
 
-@register.filter
-def version(server_version: int | None) -> str:
-    """``PG 18.4``."""
-    return words.version_words(server_version)
+register.filter("version", words.version_words)
+register.filter("remedy", split_remedy)
+# ``for 30 days, and at most 50 GB``; where a slot's record in the store goes from here.
+register.filter("keeps", kept_words)
+register.filter("goes_to", slot_forecast_words)
+# The live page of a slot; its own page.
+register.simple_tag(stream_url, name="slot_url")
+register.simple_tag(slot_page_url, name="slot_page")
 
 
 @register.simple_tag
@@ -218,39 +192,9 @@ def sql_words(text: str) -> SafeString:
 
 
 @register.filter
-def remedy(text: str) -> Remedy:
-    """Words, what is to be run, words."""
-    return split_remedy(text)
-
-
-@register.filter
 def option(value: object) -> str:
     """An option of pgoutput as START_REPLICATION spells it: ``on``, ``off``, ``4``."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
-
-
-@register.filter
-def keeps(forecast: SlotForecast) -> str:
-    """``for 30 days, and at most 50 GB``."""
-    return kept_words(forecast)
-
-
-@register.filter
-def goes_to(forecast: SlotForecast) -> str:
-    """Where a slot's record in the store goes from here."""
-    return slot_forecast_words(forecast)
-
-
-@register.simple_tag
-def slot_url(slot: Slot) -> str:
-    """The live page of a slot."""
-    return stream_url(slot)
-
-
-@register.simple_tag
-def slot_page(slot: Slot) -> str:
-    """A slot's own page."""
-    return slot_page_url(slot)
 
 
 # What would be refused is not offered, by the same facts that refuse (``access.page``). A link is
