@@ -101,7 +101,6 @@ def run_together(slot: Slot, found: Alteration) -> None:
 
 
 def texts_of(found: Alteration) -> list[str]:
-    """Each statement as it runs."""
     return [statement.as_string(None) for statement in found.statements]
 
 
@@ -239,7 +238,6 @@ class PublicationView:
 
     @property
     def more(self) -> int:
-        """How many further tables there are."""
         return max(len(self.publication.tables) - _NAMED, 0)
 
 

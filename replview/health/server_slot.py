@@ -93,7 +93,6 @@ class ServerSlot:
 
 
 def server_slot(watched: WatchedSlot) -> ServerSlot:
-    """As last seen."""
     return ServerSlot(
         source=watched.source,
         name=watched.name,

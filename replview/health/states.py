@@ -25,7 +25,6 @@ class Level(StrEnum):
 
     @property
     def word(self) -> str:
-        """As pages say it."""
         return WORDS[self]
 
 

@@ -58,7 +58,6 @@ class ArchiveForm:
 
     @classmethod
     def of(cls, words: Mapping[str, str]) -> Self:
-        """As it was sent."""
         asked = Params(words)
         return cls(
             target=asked.text("target", 2000),
@@ -68,7 +67,6 @@ class ArchiveForm:
 
     @classmethod
     def now(cls) -> Self:
-        """As chosen now."""
         choice = chosen()
         return cls(
             target=choice.target or former_target(),
@@ -90,7 +88,6 @@ def _hours(text: str, what: str, most: float) -> float:
 
 
 def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
-    """All of it."""
     return ArchiveView(
         target=choice.target,
         rhythm=_rhythm(choice),

@@ -95,7 +95,6 @@ def kept_outcome(request: HttpRequest) -> dict[str, Any] | None:
 
 
 def statements_of(act: Plan) -> list[str]:
-    """As they ran."""
     return [f"{one.sql};" for one in act.statements]
 
 

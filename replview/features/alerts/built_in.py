@@ -1,6 +1,5 @@
 """The rules that come with replview, on at once; a changed one is never overwritten."""
 
-from collections.abc import Collection, Iterator
 from typing import Any
 
 from django.db import connection, transaction
@@ -56,18 +55,8 @@ KEYS = frozenset(str(values["key"]) for values in BUILT_IN)
 INSERT_LOCK = 0x7265706C616C31
 
 
-def insert_rules(rules: Collection[AlertRule]) -> None:
-    """Insert those whose key is not there yet; two that begin at once insert each once."""
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [INSERT_LOCK])
-        known = known_keys(rule.key for rule in rules)
-        AlertRule.objects.bulk_create(rule for rule in rules if rule.key not in known)
-
-
-def known_keys(keys: Iterator[str] | Collection[str]) -> set[str]:
-    """Which of these rules are there."""
-    return set(AlertRule.objects.filter(key__in=list(keys)).values_list("key", flat=True))
+def _known_keys() -> set[str]:
+    return set(AlertRule.objects.filter(key__in=KEYS).values_list("key", flat=True))
 
 
 def own_rule(base: AlertRule, slot: WatchedSlot) -> AlertRule:
@@ -83,9 +72,17 @@ def own_rule(base: AlertRule, slot: WatchedSlot) -> AlertRule:
 
 
 def ensure() -> None:
-    """Insert what is missing: a rule is known by its key, all else of it may be changed."""
-    if len(known_keys(KEYS)) < len(KEYS):
-        insert_rules([AlertRule(built_in=True, **values) for values in BUILT_IN])
+    """Insert what is missing: a rule is known by its key, all else of it may be changed. Two that
+    begin at once insert each once.
+    """
+    if len(_known_keys()) == len(KEYS):
+        return
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [INSERT_LOCK])
+        known = _known_keys()
+        missing = [values for values in BUILT_IN if values["key"] not in known]
+        AlertRule.objects.bulk_create(AlertRule(built_in=True, **values) for values in missing)
 
 
 def original(rule: AlertRule) -> dict[str, Any] | None:

@@ -126,7 +126,6 @@ class AlertsPage:
 
     @property
     def following_url(self) -> str:
-        """The next page; empty: this is the last."""
         if not self.more:
             return ""
         last = self.history[-1].alert
@@ -144,7 +143,6 @@ class AlertsPage:
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen)."""
         return [
             (word, self.wanted.url(range=name), name == self.wanted.range)
             for name, (word, _) in RANGES.items()
@@ -170,7 +168,6 @@ class AlertsPage:
 
     @property
     def kind_word(self) -> str:
-        """The kind asked for; empty: any."""
         return KINDS[self.wanted.kind].word if self.wanted.kind else ""
 
     @property
@@ -203,8 +200,7 @@ class AlertsPage:
             }
         worst, bad = self.firing[0], sum(line.level == Level.NOW for line in self.firing)
         count = bad or len(self.firing)
-        verb, need = ("needs", "you now") if bad else ("needs", "a look")
-        verb = verb if count == 1 else "need"
+        verb, need = "needs" if count == 1 else "need", "you now" if bad else "a look"
         return {
             "level": worst.level,
             "title": f"{plural(count, 'alert')} {verb} {need}.",

@@ -112,13 +112,11 @@ class FindPage:
 
     @property
     def older_url(self) -> str:
-        """Where the search goes on."""
         older = self.found.older if self.found else None
         return "" if older is None else self._url(cursor=str(older))
 
     @property
     def newest_url(self) -> str:
-        """The same from the newest change on."""
         return self._url()
 
     @property

@@ -78,7 +78,6 @@ class InFlightQuery:
 
     @property
     def narrowed(self) -> bool:
-        """Something beyond source and slot is asked for."""
         return bool(self.state or self.older_seconds or self.text)
 
     @property
@@ -93,14 +92,12 @@ class InFlightQuery:
         return self.url(state="", older="", q="")
 
     def states(self) -> list[tuple[str, str, bool]]:
-        """Word, address, whether it is the one: for the menu."""
         return [
             (state or "any", self.url(state=state, rows=""), state == self.state)
             for state in ("", *STATES)
         ]
 
     def ages(self) -> list[tuple[str, str, bool]]:
-        """Word, address, whether it is the one: for the menu."""
         ages = sorted({*AGES, self.older_seconds})
         return [
             (age_words(age).replace(f"0{NO_BREAK}s", "any age") if not age else age_words(age),

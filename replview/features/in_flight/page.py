@@ -90,7 +90,6 @@ class Numbers:
 
     @property
     def open(self) -> int:
-        """Streaming and prepared."""
         return self.streaming + self.prepared
 
 
@@ -134,17 +133,14 @@ class InFlight:
 
     @property
     def more_streaming(self) -> int:
-        """How many are not drawn."""
         return self.numbers.streaming + self.numbers.receiving - len(self.streaming)
 
     @property
     def more_prepared(self) -> int:
-        """How many are not drawn."""
         return self.numbers.prepared - len(self.prepared)
 
     @property
     def rows(self) -> Iterable[InFlightRow]:
-        """Every open one that is drawn."""
         return (*self.streaming, *self.prepared)
 
 
@@ -167,7 +163,6 @@ def read_scope(filters: InFlightQuery) -> Scope:
 
 
 def read_in_flight(filters: InFlightQuery, scope: Scope) -> InFlight:
-    """Everything for the page."""
     # Read first: what changes while the rest is read makes the next look differ.
     revision = store.revision()
     whole = filters.wanted(scope.incarnations, scope.now, whole=True)

@@ -74,7 +74,6 @@ class ElsewhereRow:
 
     @property
     def long(self) -> bool:
-        """Prepared for longer than one should wait."""
         return self.age is not None and self.age > LONG
 
     @property
@@ -93,7 +92,6 @@ class EndedRow:
 
     @property
     def name(self) -> str:
-        """Its gid, else its xid."""
         return self.transaction.gid or str(self.transaction.xid or "unknown")
 
     @property

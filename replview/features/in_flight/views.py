@@ -69,7 +69,6 @@ class Chosen:
 
     @property
     def name(self) -> str:
-        """Its gid, else its xid."""
         return self.transaction.gid or str(self.transaction.xid or "unknown")
 
     @property

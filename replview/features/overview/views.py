@@ -1,5 +1,6 @@
 """The overview: must I do something? Figures, sources worst first, what is open, what happened."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -62,26 +63,25 @@ def _loss(fleet: Fleet) -> Figure:
 
 
 def _retained(fleet: Fleet) -> Figure:
-    known = [
-        source.retained_wal_bytes
-        for source in fleet.sources
-        if source.present_known and source.retained_wal_bytes is not None
+    sizes = [
+        source.retained_wal_bytes if source.present_known else None for source in fleet.sources
     ]
-    return Figure(
-        label="Retained WAL",
-        number=bytes_words(sum(known)) if known else None,
-        rest=_of(len(known), len(fleet.sources)),
-    )
+    return _summed("Retained WAL", sizes, bytes_words)
 
 
 def _rate(fleet: Fleet) -> Figure:
     rates = [source.transactions_per_second for source in fleet.sources]
-    known = [rate for rate in rates if rate is not None]
-    return Figure(
-        label="Commits",
-        number=rate_words(sum(known)) if known else None,
-        rest=_of(len(known), len(fleet.sources)),
-    )
+    return _summed("Commits", rates, rate_words)
+
+
+def _summed(
+    label: str, of_sources: Sequence[float | None], words: Callable[[float], str]
+) -> Figure:
+    """The sum over the sources of which it is known, and how many they are where some are not."""
+    known = [value for value in of_sources if value is not None]
+    total = len(of_sources)
+    rest = "" if len(known) == total else f"{len(known)} of {plural(total, 'source')}"
+    return Figure(label=label, number=words(sum(known)) if known else None, rest=rest)
 
 
 def _delay(fleet: Fleet) -> Figure:
@@ -106,10 +106,6 @@ def _stored(fleet: Fleet) -> Figure:
         number=count_words(changes),
         rest=f"{'change' if changes == 1 else 'changes'}, {plural(gaps, 'gap')} in 24 h",
     )
-
-
-def _of(known: int, total: int) -> str:
-    return "" if known == total else f"{known} of {plural(total, 'source')}"
 
 
 BUCKETS = 60

@@ -38,7 +38,6 @@ class SlotsFilter:
 
     @property
     def narrowed(self) -> bool:
-        """Whether anything is left out."""
         return bool(self.source or self.state or self.whose)
 
     @property
@@ -53,12 +52,10 @@ class SlotsFilter:
         return WHOSE[self.whose]
 
     def states(self) -> Iterator[tuple[str, str, bool]]:
-        """The menu of states: level, address, whether chosen."""
         for level in ("", *Level):
             yield level, replace(self, state=level).query, self.state == level
 
     def owners(self) -> Iterator[tuple[str, str, bool]]:
-        """The menu of whose: word, address, whether chosen."""
         for value, word in WHOSE.items():
             yield word, replace(self, whose=value).query, self.whose == value
 

@@ -57,7 +57,6 @@ class Quarantined:
 
     @property
     def undecided(self) -> bool:
-        """Somebody must decide."""
         return self.row.decision == Quarantine.Decision.NONE
 
     @property

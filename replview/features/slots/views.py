@@ -85,7 +85,6 @@ class BudgetForm(forms.Form):
         return seconds
 
     def changes(self) -> dict[str, object]:
-        """What was chosen, as fields of a slot."""
         chosen = self.cleaned_data
         return {
             "wal_budget_bytes": chosen["wal_budget"],

@@ -131,19 +131,16 @@ class TransactionsPage:
 
     @property
     def older_url(self) -> str | None:
-        """The page below."""
         older = self.found.older
         return None if older is None else list_url(self.wanted, cursor=str(older))
 
     @property
     def newer_url(self) -> str | None:
-        """The page above."""
         newer = self.found.newer
         return None if newer is None else list_url(self.wanted, cursor=str(newer), back="1")
 
     @property
     def oldest_url(self) -> str:
-        """The last page."""
         return list_url(self.wanted, cursor="first", back="1")
 
     @property

@@ -58,7 +58,6 @@ class Timeline:
 
     @property
     def summary(self) -> str:
-        """In words, for screen readers."""
         return "; ".join(f"{mark.word} {mark.detail}" for mark in self.marks)
 
 

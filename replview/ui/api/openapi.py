@@ -30,7 +30,6 @@ class LocalDocs(DocsBase):
     """Swagger UI from our own host, in a page that keeps the Content-Security-Policy."""
 
     def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: object) -> HttpResponse:
-        """The page."""
         url = self.get_openapi_url(api, {})
         settings = {"url": url, "layout": "BaseLayout", "deepLinking": True}
         return render(request, "ui/api/docs.html", {"settings": settings, "openapi_url": url})
