@@ -56,13 +56,12 @@ def make_slot(
     noting = _noting(intention, on_step)
     try:
         done = carry_out(conninfo, plan, say, stop=stop, on_step=noting)
+        try:
+            _store(slot, source, plan, intention, draft)
+        except BaseException:
+            undo(conninfo, done, say, noting)
+            raise
     except BaseException as error:
-        _came_to_nothing(intention, error)
-        raise
-    try:
-        _store(slot, source, plan, intention, draft)
-    except BaseException as error:
-        undo(conninfo, done, say, noting)
         _came_to_nothing(intention, error)
         raise
     # At once: what is published from the beginning on is part of what the record can vouch for.
