@@ -10,22 +10,17 @@ from django.db import DatabaseError, DataError, connection, transaction
 from replview.store.models.seen import seen_ids
 from replview.store.read.mask_rules import ColumnShape, Rule, When, masked_by
 from replview.store.read.session import Parameters, ReadSession
-from replview.store.read.visibility import Grants, Visibility, read_rules
+from replview.store.read.visibility import Visibility, nobodys_visibility, read_rules
 
 
 def rows(statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-    """The rows of a statement."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return list(cursor.fetchall())
 
 
-def _nobodys_grants() -> Grants:
-    return Grants(rules=read_rules(rows))
-
-
-#: Where nobody stands behind a reader (commands, workers): every table, and no masked column.
-nobodys = Visibility(rows, _nobodys_grants)
+#: Of commands and workers.
+nobodys = nobodys_visibility(rows)
 
 
 class DjangoSession(ReadSession):

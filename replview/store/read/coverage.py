@@ -101,18 +101,15 @@ class ArchiveExtent:
 
 
 def _archive_extent(text: str | None) -> ArchiveExtent | None:
-    """As ``_ARCHIVE`` tells it."""
-    if text is None:
+    """As ``_ARCHIVE`` gives it."""
+    known = {} if text is None else orjson.loads(text)
+    if known.get("since") is None:
         return None
-    known = orjson.loads(text)
-    if known["since"] is None:
-        return None
-    until = known["until"]
-    return ArchiveExtent(
-        dt.datetime.fromisoformat(known["since"]),
-        None if known["lsn"] is None else LSN.parse(known["lsn"]),
-        None if until is None else dt.datetime.fromisoformat(until),
+    since, until = (
+        None if known[moment] is None else dt.datetime.fromisoformat(known[moment])
+        for moment in ("since", "until")
     )
+    return ArchiveExtent(since, known["lsn"] and LSN.parse(known["lsn"]), until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +169,8 @@ class Coverage:
 
     @property
     def vouched_since(self) -> dt.datetime | None:
-        """From then until ``end`` nothing is missing; None: no such time is known.
-
-        Of a table: no change of an operation that it was published with at the end.
+        """From then until ``end`` nothing is missing (of a table: of what it publishes); None:
+        unknown.
         """
         moments = [self.recorded_since]
         if self.table is not None:
@@ -190,10 +186,8 @@ class Coverage:
         until: dt.datetime | None = None,
         operations: str = OPERATIONS,
     ) -> bool:
-        """Whether "no change" may be said of a time in which none was found.
-
-        ``since`` None: from ``vouched_since`` on; ``until`` None: until ``end``. Both are to be
-        named where it is said.
+        """Whether "no change" may be said of a time in which none was found: from ``since`` (None:
+        ``vouched_since``) until ``until`` (None: ``end``), which are to be named with it.
         """
         vouched, end = self.vouched_since, self.end
         if vouched is None or end is None or self.origin_filtered:
@@ -209,11 +203,8 @@ class Coverage:
         if self.table is not None:
             beginnings.append(self.table.published_since)
         begun = all(since >= moment for moment in beginnings if moment is not None)
-        return begun and since <= until <= end and not self.gaps_in(since, until)
-
-    def gaps_in(self, since: dt.datetime | None, until: dt.datetime | None) -> list[Gap]:
-        """The gaps that have something of a time."""
-        return [gap for gap in self.gaps if gap.overlaps(since, until)]
+        gap = any(gap.overlaps(since, until) for gap in self.gaps)
+        return begun and since <= until <= end and not gap
 
 
 def coverage_of(
@@ -224,12 +215,16 @@ def coverage_of(
     since: dt.datetime | None = None,
     until: dt.datetime | None = None,
 ) -> Coverage:
-    """The extent of a slot's record, with the gaps between ``since`` and ``until``.
-
-    Two reads with a table, (schema, table), one without; more where its sampling has stopped or it
-    has a baseline.
+    """The extent of a slot's record, with the gaps between ``since`` and ``until``: two reads with
+    a table, (schema, table), one without; more where its sampling has stopped or it has a baseline.
     """
-    wanted = _extent_parameters(slot, table, since)
+    checkpoint = None if slot.checkpoint_lsn is None else str(slot.checkpoint_lsn)
+    schema, name = table or ("", "")
+    wanted = {
+        "slot": slot.pk, "schema": schema, "table": name, "checkpoint": checkpoint,
+        "samples": _SAMPLES, "since": dt.datetime.now(dt.UTC) - _LATELY,
+        "gaps_since": since or _BEGINNING, "gaps": MOST_GAPS + 1,
+    }  # fmt: skip
     rows = session.rows(_EXTENT, wanted)
     extent = next((row for row in rows if not row[0]), None)
     _, _, started_at, lsn, _, number, first_commit, baseline_id, sampled_at, kept, archive = (
@@ -242,7 +237,7 @@ def coverage_of(
     return Coverage(
         slot=slot, incarnations=int(number), recorded_since=recorded_since, recorded_since_lsn=lsn,
         stored_until=_stored_until(slot, sampled_at) if number else None,
-        stored_until_lsn=_text(slot.checkpoint_lsn),
+        stored_until_lsn=checkpoint,
         gaps=gaps, gaps_known_since=known_since, since=since, until=until,
         origin_filtered=slot.options.get("origin") == "none",
         table=None if table is None else table_coverage(session, slot, *table, until, baseline_id),
@@ -250,26 +245,12 @@ def coverage_of(
     )  # fmt: skip
 
 
-def _extent_parameters(
-    slot: Slot, table: tuple[str, str] | None, since: dt.datetime | None
-) -> dict[str, object]:
-    """The parameters of ``_EXTENT``."""
-    schema, name = table or ("", "")
-    return {
-        "slot": slot.pk, "schema": schema, "table": name,
-        "checkpoint": _text(slot.checkpoint_lsn), "samples": _SAMPLES,
-        "since": dt.datetime.now(dt.UTC) - _LATELY,
-        "gaps_since": since or _BEGINNING, "gaps": MOST_GAPS + 1,
-    }  # fmt: skip
-
-
 def _beginning(
     started_at: dt.datetime | None, first_commit: dt.datetime | None,
     lsn: str | None, kept: str | None,
 ) -> tuple[dt.datetime | None, str | None]:  # fmt: skip
     """Since when and which LSN the record is kept; ``kept``: retention's part of it, as JSON."""
-    moments = [moment for moment in (started_at, first_commit) if moment is not None]
-    recorded_since = min(moments, default=None)
+    recorded_since = min(filter(None, (started_at, first_commit)), default=None)
     if kept is not None and recorded_since is not None:
         # Earlier days were deleted (``store.retention.deletion``).
         retained = orjson.loads(kept)
@@ -279,25 +260,17 @@ def _beginning(
 
 
 def _stored_until(slot: Slot, sampled_at: dt.datetime | None) -> dt.datetime | None:
-    """The last commit that is stored, or a later moment at which the server stood no further than
-    the record does now.
-    """
-    moments = [slot.last_commit_time]
-    if sampled_at is not None:
-        moments.append(sampled_at - dt.timedelta(seconds=_SAMPLE_SECONDS))
-    return max((moment for moment in moments if moment is not None), default=None)
+    """The last stored commit, or a later moment at which the server stood no further."""
+    sampled = sampled_at and sampled_at - dt.timedelta(seconds=_SAMPLE_SECONDS)
+    return max(filter(None, (slot.last_commit_time, sampled)), default=None)
 
 
 def _gaps(
     rows: Sequence[tuple[Any, ...]], since: dt.datetime | None, until: dt.datetime | None
 ) -> tuple[tuple[Gap, ...], dt.datetime | None]:
-    found = []
-    for kind, why, at, from_lsn, to_lsn, number, from_time in rows[:MOST_GAPS]:
-        gap = Gap(kind, from_time, at, from_lsn or None, to_lsn or None, why, number)
-        if gap.overlaps(since, until):
-            found.append(gap)
-    return tuple(found), rows[MOST_GAPS - 1][2] if len(rows) > MOST_GAPS else None
-
-
-def _text(lsn: object) -> str | None:
-    return None if lsn is None else str(lsn)
+    found = (
+        Gap(kind, from_time, at, from_lsn or None, to_lsn or None, why, number)
+        for kind, why, at, from_lsn, to_lsn, number, from_time in rows[:MOST_GAPS]
+    )
+    known_since = rows[MOST_GAPS - 1][2] if len(rows) > MOST_GAPS else None
+    return tuple(gap for gap in found if gap.overlaps(since, until)), known_since

@@ -47,19 +47,11 @@ def last_deleted_day(session: ReadSession) -> dt.date | None:
     return None if last is None else dt.date.fromisoformat(last)
 
 
-def last_deleted_of_any(session: ReadSession) -> dt.date | None:
-    """The last day of which some slot's share was deleted, or all of it; None: there is none."""
+def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
+    """The day with which (or with its slot's share) a transaction was deleted; None: it was not."""
     slots = _setting(session, "retention.slots") or {}
     shares = [dt.date.fromisoformat(s["through"]) for s in slots.values() if s.get("through")]
-    whole = last_deleted_day(session)
-    return max([*shares, *([] if whole is None else [whole])], default=None)
-
-
-def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
-    """The day that a transaction that is not there was deleted with, or its slot's share of the
-    day; None: it was not.
-    """
-    last = last_deleted_of_any(session)
+    last = max(filter(None, [*shares, last_deleted_day(session)]), default=None)
     try:
         day = day_of(transaction_id)
     except (OverflowError, ValueError, OSError):
@@ -76,9 +68,7 @@ def kept_since(session: ReadSession) -> dict[int, dt.datetime]:
 def is_deleted(
     text: str | None, moment: dt.datetime | None, lsn: int | None, incarnation: int
 ) -> bool:
-    """Whether a moment of an incarnation of a slot, or an LSN of it, lies in days that were
-    deleted; ``text``: the slot's part of ``retention.slots``, as JSON.
-    """
+    """Whether a moment or LSN of an incarnation was deleted; ``text``: of ``retention.slots``."""
     if text is None:
         return False
     known = orjson.loads(text)

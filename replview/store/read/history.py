@@ -8,14 +8,13 @@ counts changes; the counts were stored with each transaction. Changes themselves
 import datetime as dt
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from decoder.scalars import LSN
 from replview.store.read.rows import TRANSACTION_COLUMNS, EventRow, TransactionRow
 from replview.store.read.seen import transaction_of
-from replview.store.read.session import ReadSession
+from replview.store.read.session import Parameters, ReadSession
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
 #: Never shown: swept away soon, or a baseline that is still being read.
@@ -36,67 +35,16 @@ class Transition:
     recorded_at: dt.datetime
 
 
-_COMMITTED_AFTER = f"""
-    SELECT {TRANSACTION_COLUMNS} FROM transaction t
-    WHERE incarnation_id = %s AND commit_seq > %s
-    ORDER BY commit_seq LIMIT %s
-"""  # noqa: S608 (the columns are the dataclass's)
-
-_COMMITTED_BEFORE = f"""
-    SELECT {TRANSACTION_COLUMNS} FROM transaction t
-    WHERE incarnation_id = %s AND commit_seq < %s
-    ORDER BY commit_seq DESC LIMIT %s
-"""  # noqa: S608
-
-# The state list is repeated literally: that is how the planner knows the partial index applies.
-# A streamed one that is being received is one that comes anew: it is shown as it was before.
-_OPEN = f"""
-    SELECT {TRANSACTION_COLUMNS} FROM transaction t
-    WHERE incarnation_id = (SELECT incarnation_id FROM slot WHERE id = %s)
-      AND state IN ('receiving', 'streaming', 'prepared')
-      AND NOT (state = 'receiving' AND streamed)
-    ORDER BY id LIMIT %s
-"""  # noqa: S608
-
-_ENDED_SINCE = f"""
-    SELECT {TRANSACTION_COLUMNS} FROM transaction t
-    WHERE incarnation_id = %s AND state IN ('aborted', 'rolled back')
-      AND stored_at > %s AND stored_at <= %s
-    ORDER BY stored_at DESC LIMIT %s
-"""  # noqa: S608
-
-_BY_ID = f"SELECT {TRANSACTION_COLUMNS} FROM transaction t WHERE id = ANY(%s)"  # noqa: S608
-
-_EVENTS = "SELECT id, at, kind, message, detail, incarnation_id, after_commit_seq FROM slot_event"
-
-_EVENTS_AFTER = f"{_EVENTS} WHERE slot_id = %s AND id > %s ORDER BY id LIMIT %s"
-
-_EVENTS_AROUND = f"""
-    {_EVENTS}
-    WHERE slot_id = %s AND at >= %s AND incarnation_id = %s
-      AND after_commit_seq >= %s AND after_commit_seq <= %s
-    ORDER BY at DESC LIMIT %s
-"""
-
-_EVENTS_BETWEEN = f"""
-    {_EVENTS} WHERE slot_id = %s AND at >= %s AND at < %s ORDER BY at DESC LIMIT %s
-"""
-
 _LAST_SEQ = (1 << 63) - 1
 _END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
-
-
-def _transactions(
-    session: ReadSession, sql: str, parameters: Sequence[Any] | dict[str, Any]
-) -> list[TransactionRow]:
-    return [transaction_of(row, session.visibility) for row in session.rows(sql, parameters)]
 
 
 def committed_after(
     session: ReadSession, incarnation_id: int, commit_seq: int, limit: int
 ) -> list[TransactionRow]:
     """The transactions that follow a place in history, oldest first."""
-    return _transactions(session, _COMMITTED_AFTER, [incarnation_id, commit_seq, limit])
+    placed = "incarnation_id = %s AND commit_seq > %s ORDER BY commit_seq LIMIT %s"
+    return transactions_where(session, placed, [incarnation_id, commit_seq, limit])
 
 
 def committed_before(
@@ -104,12 +52,20 @@ def committed_before(
 ) -> list[TransactionRow]:
     """The transactions before a place in history (None: the last ones), newest first."""
     before = _LAST_SEQ if commit_seq is None else commit_seq
-    return _transactions(session, _COMMITTED_BEFORE, [incarnation_id, before, limit])
+    placed = "incarnation_id = %s AND commit_seq < %s ORDER BY commit_seq DESC LIMIT %s"
+    return transactions_where(session, placed, [incarnation_id, before, limit])
 
 
 def open_transactions(session: ReadSession, slot_id: int, limit: int = 100) -> list[TransactionRow]:
     """What is receiving, streaming or prepared in the slot's present incarnation, oldest first."""
-    return _transactions(session, _OPEN, [slot_id, limit])
+    # The state list is repeated literally: that is how the planner knows the partial index applies.
+    # A streamed one that is being received is one that comes anew: it is shown as it was before.
+    sql = """
+        incarnation_id = (SELECT incarnation_id FROM slot WHERE id = %s)
+        AND state IN ('receiving', 'streaming', 'prepared')
+        AND NOT (state = 'receiving' AND streamed) ORDER BY id LIMIT %s
+    """
+    return transactions_where(session, sql, [slot_id, limit])
 
 
 def ended_since(
@@ -121,27 +77,29 @@ def ended_since(
     stored_until: dt.datetime | None = None,
 ) -> list[TransactionRow]:
     """The aborted and rolled-back transactions whose end was stored in a time, newest first."""
+    sql = """
+        incarnation_id = %s AND state IN ('aborted', 'rolled back')
+        AND stored_at > %s AND stored_at <= %s ORDER BY stored_at DESC LIMIT %s
+    """
     until = stored_until or _END_OF_TIME
-    return _transactions(session, _ENDED_SINCE, [incarnation_id, stored_after, until, limit])
+    return transactions_where(session, sql, [incarnation_id, stored_after, until, limit])
 
 
 def transactions_by_id(session: ReadSession, ids: Collection[int]) -> list[TransactionRow]:
     """Transactions whatever their state, in no order."""
-    return _transactions(session, _BY_ID, [list(ids)]) if ids else []
+    return transactions_where(session, "id = ANY(%s)", [list(ids)]) if ids else []
 
 
 def transactions_where(
-    session: ReadSession, condition: str, parameters: dict[str, Any]
+    session: ReadSession, condition: str, parameters: Parameters
 ) -> list[TransactionRow]:
-    """Those of a condition over ``transaction t``, SQL of our own; values as named parameters."""
+    """Those of a condition (and order) over ``transaction t``, SQL of our own."""
     sql = f"SELECT {TRANSACTION_COLUMNS} FROM transaction t WHERE {condition}"  # noqa: S608 (ours)
-    return _transactions(session, sql, parameters)
+    return [transaction_of(row, session.visibility) for row in session.rows(sql, parameters)]
 
 
 def transaction_by_id(session: ReadSession, transaction_id: int) -> TransactionRow | None:
-    """One transaction whatever its state; None where there is none (or it is hidden: discarded, or
-    a baseline that is still being read).
-    """
+    """One transaction whatever its state; None where there is none, or in ``HIDDEN_STATES``."""
     found = transactions_by_id(session, [transaction_id])
     return found[0] if found and found[0].state not in HIDDEN_STATES else None
 
@@ -165,20 +123,20 @@ def relation_names(session: ReadSession, ids: Collection[int]) -> dict[int, tupl
     return {row[0]: (row[1], row[2]) for row in session.rows(sql, [list(ids)])} if ids else {}
 
 
-def _events(session: ReadSession, sql: str, parameters: Sequence[object]) -> list[EventRow]:
-    found = []
-    for row in session.rows(sql, parameters):
-        values = list(row)
-        values[4] = orjson.loads(row[4] or "{}")
-        found.append(EventRow(*values))
-    return found
+def _events(session: ReadSession, condition: str, parameters: Sequence[object]) -> list[EventRow]:
+    sql = f"""
+        SELECT id, at, kind, message, coalesce(detail, '{{}}'), incarnation_id, after_commit_seq
+        FROM slot_event WHERE slot_id = %s AND {condition} LIMIT %s
+    """  # noqa: S608 (ours)
+    rows = session.rows(sql, parameters)
+    return [EventRow(*[*row[:4], orjson.loads(row[4]), *row[5:]]) for row in rows]
 
 
 def events_after(
     session: ReadSession, slot_id: int, event_id: int, limit: int = 100
 ) -> list[EventRow]:
     """The lines a slot's log got after one of its lines, oldest first."""
-    return _events(session, _EVENTS_AFTER, [slot_id, event_id, limit])
+    return _events(session, "id > %s ORDER BY id", [slot_id, event_id, limit])
 
 
 def last_event_id(session: ReadSession, slot_id: int) -> int:
@@ -197,13 +155,13 @@ def events_around(
     since: dt.datetime,
     limit: int = 100,
 ) -> list[EventRow]:
-    """The log lines that stand between two places in history, newest first.
-
-    ``since`` bounds the search: the log is indexed by time, not by place.
+    """The log lines that stand between two places in history, newest first; ``since`` bounds the
+    search: the log is indexed by time, not by place.
     """
-    return _events(
-        session, _EVENTS_AROUND, [slot_id, since, incarnation_id, first_seq, last_seq, limit]
-    )
+    between = """at >= %s AND incarnation_id = %s AND after_commit_seq BETWEEN %s AND %s
+        ORDER BY at DESC"""
+    wanted = [slot_id, since, incarnation_id, first_seq, last_seq, limit]
+    return _events(session, between, wanted)
 
 
 def events_between(
@@ -215,4 +173,5 @@ def events_between(
     limit: int = 200,
 ) -> list[EventRow]:
     """The log lines of a time, the newest first; the rest of a longer log is left out."""
-    return _events(session, _EVENTS_BETWEEN, [slot_id, since, until or _END_OF_TIME, limit])
+    wanted = [slot_id, since, until or _END_OF_TIME, limit]
+    return _events(session, "at >= %s AND at < %s ORDER BY at DESC", wanted)

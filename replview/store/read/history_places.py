@@ -31,11 +31,6 @@ class IncarnationPlaces:
     commit_seq: int
     rolled_seq: int
 
-    @property
-    def first_loose_block(self) -> int:
-        """Blocks from here on are not in the sums."""
-        return next_block(self.rolled_seq)
-
 
 def next_block(rolled_seq: int) -> int:
     """The first block that is not in the sums."""
@@ -95,17 +90,13 @@ def incarnation_places(session: ReadSession, slot: str = "") -> list[Incarnation
 
 
 def last_seqs_at_time(session: ReadSession, slot: str, moment: dt.datetime) -> dict[int, int]:
-    """Of each of a slot's incarnations (empty: of all) the last commit_seq at or before a moment; 0
-    of one that began later.
-    """
+    """``{incarnation: last commit_seq at or before a moment, or 0}`` of a slot (empty: of all)."""
     wanted = {**scope(session, slot), "moment": moment, "size": BLOCK}
     return dict(session.rows(_LAST_AT_TIME, wanted))
 
 
 def first_seqs_from_lsn(session: ReadSession, slot: str, lsn: LSN) -> dict[int, int]:
-    """Of each of a slot's incarnations (empty: of all) the first commit_seq at or after an LSN; an
-    incarnation that does not reach it is absent.
-    """
+    """``{incarnation: first commit_seq at or after an LSN}``, of those that reach it."""
     wanted = {**scope(session, slot), "lsn": str(lsn), "size": BLOCK}
     found = session.rows(_FIRST_FROM_LSN, wanted)
     return {incarnation: seq for incarnation, seq in found if seq is not None}

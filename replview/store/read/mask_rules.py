@@ -16,10 +16,8 @@ from typing import Any, Literal, Protocol
 
 
 def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """To be matched with ``fullmatch``, in a time that grows with both lengths and no faster.
-
-    Each piece is looked for where it comes first and nowhere else (an atomic group). Tried in all
-    places, a pattern of twenty stars would keep a process busy for years over one long name.
+    """To be matched with ``fullmatch``, in a time that grows with both lengths and no faster: each
+    piece is looked for where it comes first and nowhere else (an atomic group).
     """
     first, *rest = re.split(r"\*+", pattern)
     if not rest:
@@ -40,22 +38,19 @@ When = Literal["ingest", "display"]
 LONGEST_PATTERN = 200
 
 #: What is selected for ``rules_of_rows``.
-RULES_SQL = (
-    "SELECT id, source_id, table_pattern, column_pattern, type_pattern, "
-    '"when" FROM mask_rule ORDER BY id'
-)
+RULES_SQL = """
+    SELECT id, source_id, table_pattern, column_pattern, type_pattern, "when" FROM mask_rule
+    ORDER BY id
+"""
 
 
 class ColumnShape(Protocol):
-    """What a rule asks of a column."""
+    """What a rule asks of a column; its type as ``format_type()`` writes it, None: not known."""
 
     @property
-    def name(self) -> str:
-        """As the stream names it."""
-
+    def name(self) -> str: ...
     @property
-    def type_name(self) -> str | None:
-        """As ``format_type()`` writes it; None where nobody told."""
+    def type_name(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +116,8 @@ def masked_by(
         if not rule.matches_table(source_id, schema, table):
             continue
         for column in columns:
-            if found.get(column.name) != "ingest" and rule.matches_column(
-                column.name, column.type_name
-            ):
+            wins = found.get(column.name) != "ingest"
+            if wins and rule.matches_column(column.name, column.type_name):
                 found[column.name] = rule.when
     return found
 

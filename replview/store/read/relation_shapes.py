@@ -35,8 +35,6 @@ _SHAPES = """
            v.columns, v.key_columns
     FROM relation_version v JOIN relation r ON r.id = v.relation_id
 """
-
-
 _NAMES = """
     WITH mine AS (
         SELECT r.id FROM relation r JOIN slot s ON s.id = r.slot_id
@@ -53,21 +51,15 @@ _NAMES = """
 def names_had(
     session: ReadSession, source_id: int, schema: str, table: str
 ) -> set[tuple[str, str]]:
-    """Every name that a table of this name has had in the record of a source, this one among
-    them: what a rule says of one of them holds for all.
-    """
+    """Every name that a table of this name has had in the record of a source, this one included."""
     found = session.rows(_NAMES, {"source": source_id, "schema": schema, "table": table})
     return {(schema, table), *((row[0], row[1]) for row in found)}
 
 
 def _read(session: ReadSession, where: str, parameters: list[Any]) -> list[VersionShape]:
     rows = session.rows(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", parameters)
-    found = []
-    for row in rows:
-        values = list(row)
-        values[7:9] = orjson.loads(row[7] or "[]"), orjson.loads(row[8] or "[]")
-        found.append(VersionShape(*values))
-    return found
+    lists = (map(orjson.loads, (row[7] or "[]", row[8] or "[]")) for row in rows)
+    return [VersionShape(*row[:7], *last) for row, last in zip(rows, lists, strict=True)]
 
 
 def shapes_by_id(session: ReadSession, ids: Collection[int]) -> list[VersionShape]:
@@ -127,10 +119,6 @@ def row_widths(
     session: ReadSession, relation_id: int, key_columns: list[str], columns: int
 ) -> RowWidths | None:
     """The widths of a table's rows; None where none with a key is stored."""
-    parameters: dict[str, Any] = {
-        "relation": relation_id,
-        "key": key_columns,
-        "columns": columns,
-    }
+    parameters = {"relation": relation_id, "key": key_columns, "columns": columns}
     rows, width, key_width, partial = session.prepared_rows(_WIDTHS, parameters)[0]
     return RowWidths(rows, width, key_width, partial > 0) if rows else None

@@ -26,57 +26,30 @@ QUICKLY_NOT_ABORTED = f"(c.subxid IS NULL OR {NOT_ABORTED})"
 class Slot(Protocol):
     """What reads ask of a slot."""
 
-    @property
-    def pk(self) -> Any:
-        """Its identifier in the store."""
-
-    @property
-    def name(self) -> str:
-        """Its name on the source."""
-
-    @property
-    def source_id(self) -> int:
-        """Its source."""
-
-    @property
-    def incarnation_id(self) -> int | None:
-        """Its present incarnation; None: it never connected."""
-
-    @property
-    def checkpoint_lsn(self) -> Any:
-        """Everything up to there is stored."""
-
-    @property
-    def last_commit_time(self) -> dt.datetime | None:
-        """Of the last stored commit."""
-
-    @property
-    def options(self) -> Any:
-        """What its stream was started with."""
+    pk: Any
+    #: On the source.
+    name: str
+    source_id: int
+    #: The present one; None: it never connected.
+    incarnation_id: int | None
+    #: Everything up to there is stored.
+    checkpoint_lsn: Any
+    #: Of the last stored commit.
+    last_commit_time: dt.datetime | None
+    #: What its stream was started with.
+    options: Any
 
 
 class Relation(Protocol):
     """What reads ask of a table of a slot."""
 
-    @property
-    def pk(self) -> Any:
-        """Its identifier in the store."""
-
-    @property
-    def slot_id(self) -> int:
-        """Its slot."""
-
-    @property
-    def schema(self) -> str:
-        """As last seen."""
-
-    @property
-    def table(self) -> str:
-        """As last seen."""
-
-    @property
-    def current_version_id(self) -> int | None:
-        """The shape in force."""
+    pk: Any
+    slot_id: int
+    #: As last seen.
+    schema: str
+    table: str
+    #: The shape in force.
+    current_version_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +194,8 @@ class Step:
 
     @property
     def after(self) -> dict[str, Any]:
-        """The row after it as far as it tells: also what a whole old row holds of columns that
-        were not sent because they did not change.
+        """The row after it as far as it tells, with columns of a whole old row that were not sent
+        again.
         """
         if self.op == "D":
             return {}
@@ -241,11 +214,7 @@ NULL_MARK = "\x00"
 
 
 def key_hash(values: Sequence[str | None]) -> int:
-    """The 64-bit hash under which a row's changes are found: of its key's values, in the order of
-    the version's ``key_columns``.
-
-    Returns an unsigned 64-bit number; ``signed_hash`` makes the column's value of it.
-    """
+    """The unsigned 64-bit hash of a key's values, in the order of ``key_columns``."""
     text = SEPARATOR.join(NULL_MARK if value is None else value for value in values)
     return xxhash.xxh3_64_intdigest(text.encode())
 

@@ -39,8 +39,11 @@ def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
     if visibility.open:
         return change
     if change.op == "M":
-        hidden = visibility.hides_message_in(change.transaction_id)
-        return replace(change, new=_message_shown(change.new), hidden=True) if hidden else change
+        if not visibility.hides_message_in(change.transaction_id):
+            return change
+        message = change.new or {}
+        shown = {name: message[name] for name in _MESSAGE_SHOWN if name in message}
+        return replace(change, new=shown, hidden=True)
     relation_id = change.relation_id
     if relation_id is None or change.op == "T":
         return change
@@ -50,14 +53,12 @@ def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
             key_columns=[], hidden=True,
         )  # fmt: skip
     masked = visibility.masked(relation_id, version=change.version)
-    if not masked:
-        return change
-    return masked_change(change, masked)
+    return masked_change(change, masked) if masked else change
 
 
 def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
-    """The change with masked values marked. Of an update it tells nobody whether they changed: not
-    by their absence, nor by an old key, which is sent only where the key is another.
+    """The change with masked values marked. Of an update nobody sees whether they changed: not by
+    their absence, nor by an old key, which is sent only where the key is another.
     """
     old, new, old_kind = change.old, change.new, change.old_kind
     update = change.op == "U"
@@ -91,13 +92,6 @@ def seen_step(step: Step, visibility: Visibility) -> Step:
     )
 
 
-def seen_transaction(row: TransactionRow, visibility: Visibility) -> TransactionRow:
-    """The transaction without its context, which a message told, where messages are hidden."""
-    if row.context is None or not visibility.hides_messages_of_incarnation(row.incarnation_id):
-        return row
-    return replace(row, context=None)
-
-
 def step_of(row: Sequence[Any], visibility: Visibility) -> Step:
     """A row of ``STEP_COLUMNS`` as a step."""
     values = list(row)
@@ -111,21 +105,23 @@ _JSON = tuple(place for place, column in enumerate(fields(TransactionRow)) if co
 
 
 def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow:
-    """A row of ``TRANSACTION_COLUMNS``, as it may be seen."""
+    """A row of ``TRANSACTION_COLUMNS`` as it may be seen; messages gave it its context."""
     values = list(row)
     for place in _JSON:
         if values[place] is not None:
             values[place] = orjson.loads(values[place])
-    return seen_transaction(TransactionRow(*values), visibility)
+    found = TransactionRow(*values)
+    if found.context is None or not visibility.hides_messages_of_incarnation(found.incarnation_id):
+        return found
+    return replace(found, context=None)
 
 
 def masked_image(
     image: Mapping[str, Any] | None, masked: Collection[str], *, unsent: Collection[str] = ()
 ) -> dict[str, Any] | None:
-    """A row with marks in place of masked values; SQL NULL stays NULL, as at ingest.
-
-    ``unsent``: masked columns of an updated row. One that the server did not send did not change,
-    which nobody is told: it has a mark as well.
+    """A row with marks in place of masked values; SQL NULL stays NULL, as at ingest. ``unsent``:
+    masked columns of an updated row, marked also where not sent: that they did not change is
+    nobody's to know.
     """
     if image is None:
         return None
@@ -134,10 +130,6 @@ def masked_image(
         name: MASKED if value is not None and name in masked else value
         for name, value in image.items()
     }
-
-
-def _message_shown(message: Mapping[str, Any] | None) -> dict[str, object]:
-    return {name: message[name] for name in _MESSAGE_SHOWN if message and name in message}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +160,9 @@ def pattern_of(text: str) -> str:
     return f"%{escaped}%"
 
 
-_ANYWHERE = TextLimits()
-_OF_CHANGE = """
-    AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))
-"""
+_OF_CHANGE = "AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))"
 _OF_VALUE = """
-    AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, v.key),
-                     false)
+    AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, v.key), false)
 """
 
 
@@ -182,38 +170,30 @@ def text_limits(
     session: ReadSession, relation_ids: Collection[int], *, transaction_id: int | None = None
 ) -> TextLimits:
     """For a search among changes of these tables, or of this transaction: no masked value matches,
-    and nothing of a hidden table; of a table, or a shape of one, that comes after this was asked
-    nothing does.
+    nothing of a hidden table, and nothing of a table or shape that comes after this was asked.
     """
     visibility = session.visibility
     if visibility.open:
-        return _ANYWHERE
+        return TextLimits()
     visibility.learn(relation_ids)
     seen = [relation_id for relation_id in relation_ids if not visibility.hides(relation_id)]
-    columns = {
-        str(each): sorted(visibility.masked(each)) for each in seen if visibility.masked(each)
+    columns = {str(each): sorted(masked) for each in seen if (masked := visibility.masked(each))}
+    if transaction_id is None:
+        hides_messages = visibility.hides_some_messages
+    else:
+        hides_messages = visibility.hides_message_in(transaction_id)
+    values = {
+        "searched_versions": sorted(set[int]().union(*map(visibility.versions, seen))),
+        "masked_columns": orjson.dumps(columns).decode(),
     }
-    hides_messages = (
-        visibility.hides_some_messages
-        if transaction_id is None
-        else visibility.hides_message_in(transaction_id)
-    )
-    return TextLimits(
-        _OF_CHANGE + (" AND c.op::text <> 'M'" if hides_messages else ""),
-        _OF_VALUE,
-        {
-            "searched_versions": sorted(set[int]().union(*map(visibility.versions, seen))),
-            "masked_columns": orjson.dumps(columns).decode(),
-        },
-    )
+    no_messages = " AND c.op::text <> 'M'" if hides_messages else ""
+    return TextLimits(_OF_CHANGE + no_messages, _OF_VALUE, values)
 
 
 def withheld_reason(
     session: ReadSession, relation_ids: Collection[int], columns: Collection[str], table: str
 ) -> str:
-    """Why nobody may search these columns of a table (of all relations of its name); empty: they
-    may.
-    """
+    """Why nobody may search these columns of a table (all relations of its name), or empty."""
     visibility = session.visibility
     if visibility.open:
         return ""
@@ -221,10 +201,8 @@ def withheld_reason(
     if any(map(visibility.hides, relation_ids)):
         return f"you have {NO_RIGHT} of {table}"
     masked = frozenset[str]().union(*map(visibility.masked, relation_ids))
-    asked = [column for column in columns if column in masked]
-    if asked:
-        return f"{asked[0]} of {table} is masked: nobody can look for its values"
-    return ""
+    asked = next((column for column in columns if column in masked), None)
+    return "" if asked is None else f"{asked} of {table} is masked: nobody can look for its values"
 
 
 def tables_of(session: ReadSession, transaction_ids: Collection[int]) -> list[int]:

@@ -21,7 +21,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.string import TextLoader
 
-from replview.store.read.visibility import Grants, Visibility, read_rules
+from replview.store.read.visibility import Visibility, nobodys_visibility
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -33,16 +33,12 @@ _pooled: set[Hashable] = set()
 
 
 def array_text(numbers: Iterable[int]) -> str:
-    """An array as a parameter: psycopg looks at each element of a list with regular expressions,
-    and searches give thousands.
-    """
+    """An array as a parameter: of a list psycopg puts each element through regular expressions."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 class MomentLoader(TimestamptzLoader):
-    """``timestamptz`` by Python's own parser, which takes a fifth of the time of the one that knows
-    every style of dates. What that does not know (infinity, BC) is left to the other.
-    """
+    """``timestamptz`` by Python's own parser, five times as fast; infinity and BC by the other."""
 
     #: Django puts in a loader of its own where this is not the zone it wants.
     timezone = dt.UTC
@@ -56,10 +52,7 @@ class MomentLoader(TimestamptzLoader):
 
 
 class ReadSession:
-    """A connection to the store with what may be seen through it.
-
-    Without a visibility nobody in particular asks: every table is seen, and no masked column.
-    """
+    """A connection to the store with what may be seen: by default every table, no masked column."""
 
     #: What a failing statement raises, and one that fails for a value it read.
     database_error: type[Exception] = psycopg.Error
@@ -69,10 +62,7 @@ class ReadSession:
         self, connection: psycopg.Connection[Any] | None, visibility: Visibility | None = None
     ) -> None:
         self._connection = connection
-        self.visibility = visibility or Visibility(self.rows, self._nobodys_grants)
-
-    def _nobodys_grants(self) -> Grants:
-        return Grants(rules=read_rules(self.rows))
+        self.visibility = visibility or nobodys_visibility(self.rows)
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -118,10 +108,9 @@ class ReadSession:
         afterwards. A PREPARE outlives a rollback; a closed session forgets it, and so do we. Each
         use is one query; the first of a session costs two round trips more.
 
-        PREPARE in SQL, under a name made of the statement itself, and not psycopg's own prepared
-        statements: those are numbered, so behind a pooler that lends a server session out by
-        transaction ``_pg3_0`` may be another client's, and another statement's. Ours is this
-        statement or no statement.
+        PREPARE in SQL, under a name made of the statement itself: behind a pooler that lends server
+        sessions out by transaction, psycopg's own ``_pg3_0`` may be another client's, and another
+        statement's.
 
         The server deduces the parameters' types from the statement alone: one that says too little
         (``%s IS NULL``) or two things (``%(n)s`` as a number and as a text) needs a cast.
@@ -158,9 +147,7 @@ class ReadSession:
         known.add(name)
 
     def _is_forgotten(self, error: Exception, name: str) -> bool:
-        """Whether the statement is not there, or no longer fits its tables, and can be run
-        plainly.
-        """
+        """Whether it is not there, or no longer fits its tables, and can be run plainly."""
         cause = error.__cause__ or error
         if isinstance(cause, InvalidSqlStatementName):
             _pooled.add(self.server)

@@ -31,24 +31,19 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]+\Z")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?\Z")
 _WHOLE_TYPES = ("smallint", "integer", "bigint")
 #: Types whose values compare by ``=`` as written, without regard to a session's settings.
-_COMPARABLE = frozenset(
-    """
+_COMPARABLE = (
+    frozenset(
+        """
     smallint integer bigint numeric real boolean text name date uuid bytea inet cidr macaddr
     macaddr8 interval money oid pg_lsn jsonb xid8 tsvector tsquery int4range int8range numrange
     tsrange tstzrange daterange int4multirange int8multirange nummultirange tsmultirange
     tstzmultirange datemultirange
+    character bit
     """.split()  # noqa: SIM905 (as above)
-) | {
-    "double precision",
-    "character",
-    "character varying",
-    "timestamp without time zone",
-    "timestamp with time zone",
-    "time without time zone",
-    "time with time zone",
-    "bit varying",
-    "bit",
-}
+    )
+    | {"double precision", "character varying", "bit varying"}
+    | {f"{kind} {zone} time zone" for kind in ("time", "timestamp") for zone in ("with", "without")}
+)
 
 
 def identifier(name: str) -> str:
@@ -82,17 +77,14 @@ def base_type(type_name: str | None) -> str:
 
 
 def literal(value: object, type_name: str | None = None) -> str:
-    """A value as the server wrote it, as a constant of its column's type.
-
-    Numbers and booleans stand bare; everything else is a string that takes the column's type where
-    it is assigned or compared.
+    """A value as the server wrote it, as a constant of its column's type: numbers and booleans
+    bare, everything else as a string, which takes the type where it is assigned or compared.
     """
     if value is None:
         return "NULL"
     text, known = str(value), base_type(type_name)
-    if known in _WHOLE_TYPES and _WHOLE_NUMBER.match(text):
-        return text
-    if known == "numeric" and _NUMBER.match(text):
+    whole = known in _WHOLE_TYPES and _WHOLE_NUMBER.match(text)
+    if whole or (known == "numeric" and _NUMBER.match(text)):
         return text
     if known == "boolean" and text in ("t", "f"):
         return "true" if text == "t" else "false"

@@ -5,6 +5,7 @@ look, and the baseline that was read.
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import orjson
@@ -92,11 +93,13 @@ def table_coverage(
     baseline_id: int | None,
 ) -> TableCoverage:
     """The table in the looks at the publications, as they were at the end of the time."""
-    looks = _publishing_of(session, slot, schema, table)
-    looks = [look for look in looks if until is None or look.first_seen_at <= until]
-    baseline = None
-    if baseline_id is not None:
-        baseline = _baseline(session, baseline_id)
+    wanted = {"slot": slot.pk, "schema": schema, "table": table, "name": f"{schema}.{table}"}
+    looks = [
+        _publishing(first, last, orjson.loads(entries) if isinstance(entries, str) else entries)
+        for first, last, entries in session.rows(_OF_TABLE, {**wanted, "most": _MOST_LOOKS})
+        if until is None or first <= until
+    ]
+    baseline = None if baseline_id is None else _baseline(session, baseline_id)
     if not looks:
         return TableCoverage(schema, table, known_since=None, baseline=baseline)
     now = looks[0]
@@ -127,46 +130,23 @@ def _published_since(looks: Sequence[_Publishing]) -> dt.datetime | None:
     now = looks[0]
     if not now.operations:
         return None
-    since = now.first_seen_at
-    for look in looks[1:]:
-        same_rows = look.row_filter is None or look.row_filter == now.row_filter
-        if not set(now.operations) <= set(look.operations) or not same_rows:
-            break
-        since = look.first_seen_at
-    return since
-
-
-def _publishing_of(session: ReadSession, slot: Slot, schema: str, table: str) -> list[_Publishing]:
-    """The looks at one table's publishing, the newest first."""
-    wanted: dict[str, str | int] = {
-        "slot": slot.pk,
-        "schema": schema,
-        "table": table,
-        "name": f"{schema}.{table}",
-        "most": _MOST_LOOKS,
-    }
-    rows = session.rows(_OF_TABLE, wanted)
-    return [_publishing(first, last, _entries(told)) for first, last, told in rows]
-
-
-def _entries(found: Any) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = orjson.loads(found) if isinstance(found, str) else found or []
-    return entries
+    same = takewhile(
+        lambda look: (
+            look.row_filter in (None, now.row_filter)
+            and set(now.operations) <= set(look.operations)
+        ),
+        looks,
+    )
+    return list(same)[-1].first_seen_at
 
 
 def _publishing(
-    first: dt.datetime, last: dt.datetime, entries: list[dict[str, Any]]
+    first: dt.datetime, last: dt.datetime, entries: list[dict[str, Any]] | None
 ) -> _Publishing:
     """One table's entry; of several partitions, what holds for all of them."""
     if not entries:
         return _Publishing(first, last)
-    operations = set.intersection(*(set(entry["operations"]) for entry in entries))
+    operations = [o for o in OPERATIONS if all(o in entry["operations"] for entry in entries)]
     columns = {name for entry in entries for name in entry["unpublished_columns"]}
-    filters = [entry["row_filter"] for entry in entries if entry["row_filter"]]
-    return _Publishing(
-        first,
-        last,
-        "".join(op for op in OPERATIONS if op in operations),
-        tuple(sorted(columns)),
-        filters[0] if filters else None,
-    )
+    row_filter = next((entry["row_filter"] for entry in entries if entry["row_filter"]), None)
+    return _Publishing(first, last, "".join(operations), tuple(sorted(columns)), row_filter)

@@ -101,20 +101,16 @@ class ValueFilter:
             raise WhereProblem("no value in PostgreSQL holds a zero byte")
         if not text.strip():
             return cls()
-        found = []
-        position = 0
-        while True:
-            condition, position = _condition(text, position)
-            found.append(condition)
-            if not text[position:].strip():
-                break
+        condition, position = _condition(text, 0)
+        found = [condition]
+        while rest := text[position:].strip():
             joined = _AND.match(text, position)
             if joined is None:
-                rest = text[position:].strip()
                 raise WhereProblem(
                     f"conditions are joined by “and”: not understood from “{rest}” on"
                 )
-            position = joined.end()
+            condition, position = _condition(text, joined.end())
+            found.append(condition)
         if len(found) > MOST_CONDITIONS:
             raise WhereProblem(f"at most {MOST_CONDITIONS} conditions")
         return cls(tuple(found))
@@ -175,18 +171,16 @@ def _transition(text: str, column: str, position: int) -> tuple[Condition, int]:
 def _side(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[Value | None, int]:
     """One side of an arrow; None stands for any value."""
     value, end = _value(text, position, bare, column)
-    if value.text == "*" and text[position : position + 1] == "*":
-        return None, end
-    return value, end
+    is_any = value.text == "*" and text[position : position + 1] == "*"
+    return None if is_any else value, end
 
 
 def _value(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[Value, int]:
     if quoted := _QUOTED.match(text, position):
         return Value(quoted[1].replace("''", "'")), quoted.end()
     found = bare.match(text, position)
-    if found is None or not found[1]:
+    if found is None or not (word := found[1]):
         raise WhereProblem(f"a value is missing after {column}; an empty text is written ''")
-    if found[1].startswith("'"):
+    if word.startswith("'"):
         raise WhereProblem(f"the quote after {column} is not closed")
-    word = found[1]
     return Value(None if word.lower() == "null" else word), found.end()

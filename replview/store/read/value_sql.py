@@ -13,7 +13,6 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from replview.store.read.relation_shapes import VersionShape
@@ -21,10 +20,10 @@ from replview.store.read.seen import pattern_of
 from replview.store.read.session import ReadSession
 from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
 
-_INTEGERS = {20, 21, 23, 26}
-_NUMBERS = {700, 701, 1700}
-_TIMES = {1082, 1114, 1184}
-_BOOLEAN = 16
+_BY_OID = {
+    **dict.fromkeys((20, 21, 23, 26), "integer"), **dict.fromkeys((700, 701, 1700), "number"),
+    **dict.fromkeys((1082, 1114, 1184), "time"), 16: "boolean",
+}  # fmt: skip
 #: The first identifier of what is not built in: a domain, an enum.
 _FIRST_OWN_OID = 16384
 _BY_NAME = (
@@ -50,15 +49,10 @@ class Predicate:
 
 
 def family_of(column: dict[str, Any]) -> str:
-    """How a column compares: ``integer``, ``number``, ``time``, ``boolean``, ``text``, or
-    ``unknown`` where its type is not a built-in one.
-    """
+    """``integer``, ``number``, ``time``, ``boolean``, ``text``; ``unknown``: no built-in type."""
     oid, name = column.get("type_oid"), str(column.get("type") or "")
-    for oids, family in ((_INTEGERS, "integer"), (_NUMBERS, "number"), (_TIMES, "time")):
-        if oid in oids:
-            return family
-    if oid == _BOOLEAN:
-        return "boolean"
+    if oid in _BY_OID:
+        return _BY_OID[oid]
     for pattern, family in _BY_NAME:
         if pattern.match(name):
             return family
@@ -158,31 +152,25 @@ class _Builder:
             return "(" + " AND ".join(sides) + ")"
         row = "coalesce(c.new, c.old)"
         if operator in ("is null", "is not null"):
-            found = self._null(row)
+            found = self._case(row, null="TRUE", text="FALSE")
             return found if operator == "is null" else f"NOT {found}"
         assert value is not None
-        return self._compares(row, operator, value, "after")
+        return self._is(row, value, "after", operator)
 
     @property
     def _column(self) -> str:
         return f"%(column{self.number})s"
 
-    def _null(self, row: str) -> str:
-        return (
-            f"(CASE jsonb_typeof({row}->{self._column}) WHEN 'null' THEN TRUE "
-            "WHEN 'string' THEN FALSE END)"
-        )
+    def _case(self, row: str, *, null: str, text: str) -> str:
+        """NULL where the value was not sent or is a mark."""
+        kind = f"jsonb_typeof({row}->{self._column})"
+        return f"(CASE {kind} WHEN 'string' THEN {text} WHEN 'null' THEN {null} END)"
 
-    def _is(self, row: str, value: Value, side: str) -> str:
-        return self._null(row) if value.text is None else self._compares(row, "=", value, side)
-
-    def _compares(self, row: str, operator: str, value: Value, side: str) -> str:
-        """NULL where the value was not sent or is a mark, FALSE where it is SQL NULL."""
-        compared = self._compared(f"({row}->>{self._column})", operator, str(value.text), side)
-        return (
-            f"(CASE jsonb_typeof({row}->{self._column}) WHEN 'string' THEN {compared} "
-            "WHEN 'null' THEN FALSE END)"
-        )
+    def _is(self, row: str, value: Value, side: str, operator: str = "=") -> str:
+        if value.text is None:
+            return self._case(row, null="TRUE", text="FALSE")
+        compared = self._compared(f"({row}->>{self._column})", operator, value.text, side)
+        return self._case(row, null="FALSE", text=compared)
 
     def _changed(self, known_key: bool) -> str:
         """A column absent from the new row is unchanged TOAST."""
@@ -231,19 +219,13 @@ class _Builder:
         if not known and (equal or self.family != "unknown"):
             return False
         number = re.fullmatch(_NUMBER, value) is not None and len(value) < _LONGEST_NUMBER
-        try:
-            number = number and Decimal(value) is not None
-        except InvalidOperation:
-            number = False
         if known and not number:
             raise WhereProblem(f"{self.condition.column} holds numbers, and {value} is none")
         return number
 
 
 def _valid(session: ReadSession, text: str, type_name: str) -> str:
-    """Whether a text can be read as the type. A store before PostgreSQL 16 cannot be asked: there
-    only plain numbers, and no times, pass.
-    """
+    """Whether a text is of the type; before PostgreSQL 16 only plain numbers, no times, pass."""
     if session.server_version >= 160000:
         return f"pg_input_is_valid({text}, '{type_name}')"
     if type_name == "numeric":

@@ -9,7 +9,6 @@ Rules and rights are read when they are first asked for, and again after a few s
 or a socket that lasts for hours obeys a rule made meanwhile.
 """
 
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +66,11 @@ class Grants:
     rules: tuple[Rule, ...] = ()
 
 
+def nobodys_visibility(read: Read) -> "Visibility":
+    """Where nobody stands behind a reader: every table, and no masked column."""
+    return Visibility(read, lambda: Grants(rules=read_rules(read)))
+
+
 def read_rules(read: Read) -> tuple[Rule, ...]:
     """All mask rules as they are now; one small read."""
     return rules_of_rows(read(RULES_SQL))
@@ -78,9 +82,7 @@ def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
     return any(_expression(pattern).fullmatch(name) for pattern in patterns)
 
 
-@lru_cache(maxsize=1000)
-def _expression(pattern: str) -> re.Pattern[str]:
-    return glob(pattern)
+_expression = lru_cache(maxsize=1000)(glob)
 
 
 @dataclass(slots=True)
@@ -99,15 +101,7 @@ class _Known:
 class Visibility:
     """What one asker may see."""
 
-    __slots__ = (
-        "_grants",
-        "_known",
-        "_messages",
-        "_now",
-        "_open",
-        "_read_rows",
-        "_until",
-    )
+    __slots__ = ("_grants", "_known", "_messages", "_now", "_open", "_read_rows", "_until")
 
     def __init__(self, read_rows: Read, grants: Callable[[], Grants]) -> None:
         """``grants`` gives what the asker may see now; ``read_rows`` reads the record."""
@@ -157,12 +151,15 @@ class Visibility:
 
     def hides_table(self, source_id: int, schema: str, table: str) -> bool:
         """The same as ``hides`` of a table that may not be in the record."""
+        patterns = self._patterns(source_id)
+        return patterns is not None and not matches_table(patterns, schema, table)
+
+    def _patterns(self, source_id: int) -> tuple[str, ...] | None:
+        """Of the tables of a source that are seen; None: all are."""
         self._refresh()
         if self._now.sources is not None and source_id not in self._now.sources:
-            return True
-        if self._now.patterns is None:
-            return False
-        return not matches_table(self._now.patterns.get(source_id, ()), schema, table)
+            return ()
+        return None if self._now.patterns is None else self._now.patterns.get(source_id, ())
 
     def masked_of_table(
         self, source_id: int, schema: str, table: str, columns: Iterable[Mapping[str, Any]]
@@ -174,20 +171,16 @@ class Visibility:
 
     def hides_messages(self, source_id: int) -> bool:
         """Not every table of the source may be seen: what its messages hold is withheld."""
-        self._refresh()
-        if self._now.sources is not None and source_id not in self._now.sources:
-            return True
-        if self._now.patterns is None:
-            return False
-        return not any(p in ("*", "*.*") for p in self._now.patterns.get(source_id, ()))
+        patterns = self._patterns(source_id)
+        return patterns is not None and not {"*", "*.*"}.intersection(patterns)
 
     @property
     def hides_some_messages(self) -> bool:
         """Of some source, the messages are hidden."""
-        self._refresh()
+        sources = self.sources
         if self._now.patterns is None:
-            return self._now.sources is not None
-        return self._now.sources is None or any(map(self.hides_messages, self._now.sources))
+            return sources is not None
+        return sources is None or any(map(self.hides_messages, sources))
 
     def hides_message_in(self, transaction_id: int) -> bool:
         """The same, of a message in this transaction."""

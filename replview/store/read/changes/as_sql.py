@@ -21,6 +21,11 @@ from replview.store.read.visibility import NO_RIGHT
 _OVERRIDING = "OVERRIDING SYSTEM VALUE"
 _UNKNOWABLE = "-- The stream does not tell which columns are generated: leave those out."
 _MOST_NAMES = 5
+_NO_UNDO = {
+    "M": "a message changed no row",
+    "S": "a snapshot changed nothing: it is a row as a baseline read it",
+    "T": "a truncation does not tell the rows it removed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +86,8 @@ def undo_sql(change: ChangeRow, before: Before | None = None) -> Statement:
 
 def undo_problem(change: ChangeRow, before: Before | None = None) -> str:
     """Why the change cannot be taken back; empty where it can."""
-    fixed = {
-        "M": "a message changed no row",
-        "S": "a snapshot changed nothing: it is a row as a baseline read it",
-        "T": "a truncation does not tell the rows it removed",
-    }
-    if change.op in fixed:
-        return fixed[change.op]
+    if change.op in _NO_UNDO:
+        return _NO_UNDO[change.op]
     if change.hidden:
         return _hidden(change)
     if not change.columns:
@@ -97,17 +97,16 @@ def undo_problem(change: ChangeRow, before: Before | None = None) -> str:
     if change.op == "I":
         return _where(change, change.new or {}, after=True)[1]
     known = _known_before(change, before)
-    if reason := _unknown_before(change, known):
+    reason = _unknown_before(change, known)
+    if reason or change.op == "D":
         return reason
-    if change.op == "D":
-        return ""
     return _where(change, change.new or {}, after=True, before=known)[1]
 
 
 def _hidden(change: ChangeRow) -> str:
-    if change.op == "M":
-        return f"you have {NO_RIGHT} of all tables of this source"
-    return f"you have {NO_RIGHT} of {change.schema}.{change.table}"
+    of_all = change.op == "M"
+    what = "all tables of this source" if of_all else f"{change.schema}.{change.table}"
+    return f"you have {NO_RIGHT} of {what}"
 
 
 def _unknown_before(change: ChangeRow, known: Mapping[str, object]) -> str:
@@ -125,18 +124,18 @@ def _unknown_before(change: ChangeRow, known: Mapping[str, object]) -> str:
         sent = "the server sent only the key" if change.old else "the server sent no old row"
         if not known or set(known) <= set(change.key_columns):
             return f"old row unknown: {sent}, and no earlier change of the row is in the record"
-        return f"old row not wholly known: {_list(missing)} unknown before this change"
+        more = len(missing) - _MOST_NAMES
+        listed = ", ".join(missing[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+        are = "is" if len(missing) == 1 else "are"
+        return f"old row not wholly known: {listed} {are} unknown before this change"
     return _unwritable(marked)
 
 
 def _unwritable(image: Mapping[str, object]) -> str:
     for name, value in image.items():
         if words := mark_of(value):
-            return (
-                f"{name} is {words}"
-                if any(sign in words for sign in ("form", "masked", "erased"))
-                else (f"{name}: {words}")
-            )
+            states = any(sign in words for sign in ("form", "masked", "erased"))
+            return f"{name}{' is' if states else ':'} {words}"
     return ""
 
 
@@ -162,12 +161,6 @@ def _names(change: ChangeRow) -> list[str]:
 
 def _types(change: ChangeRow) -> dict[str, str | None]:
     return {str(column["name"]): column.get("type") for column in change.columns}
-
-
-def _list(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    text = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-    return f"{text} {'is' if len(names) == 1 else 'are'}"
 
 
 def _insert(change: ChangeRow, table: str, image: Mapping[str, object]) -> str:
@@ -217,10 +210,7 @@ def _where(
     after: bool,
     before: Mapping[str, Any] | None = None,
 ) -> tuple[str, str]:
-    """The condition that finds the row, or why there is none.
-
-    ``after``: the row as the change left it. ``before`` has a key's value that was not sent again.
-    """
+    """What finds the row, or why nothing does; ``before`` has a key that was not sent again."""
     types = _types(change)
     if change.key_columns:
         # An old key is sent only where it moved, so the new one tells it too.
@@ -244,11 +234,8 @@ def _where(
     same = " AND ".join(equals(name, whole[name], types.get(name)) for name in names)
     table = table_name(change.schema, change.table or "")
     one = f"SELECT tableoid, ctid FROM {table}"  # noqa: S608 (quoted; never run here)
-    return (
-        "(tableoid, ctid) = (\n    -- No key: one of the rows that are alike.\n"
-        f"    {one}\n    WHERE {same} LIMIT 1\n)",
-        "",
-    )
+    alike = "-- No key: one of the rows that are alike."
+    return f"(tableoid, ctid) = (\n    {alike}\n    {one}\n    WHERE {same} LIMIT 1\n)", ""
 
 
 def _message(change: ChangeRow) -> Statement:
@@ -298,8 +285,8 @@ def undo_transaction(
     if reasons:
         reasons.reverse()
         more = len(reasons) - _MOST_REASONS
-        told = reasons[:_MOST_REASONS] + ([f"and {more} more"] if more > 0 else [])
-        return TransactionUndo(None, told)
+        listed = reasons[:_MOST_REASONS] + ([f"and {more} more"] if more > 0 else [])
+        return TransactionUndo(None, listed)
     if not statements:
         return TransactionUndo(None, ["it changed no row"])
     head = comment(f"Takes transaction {name} back: {len(statements)} changes, the last one first.")

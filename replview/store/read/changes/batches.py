@@ -74,7 +74,6 @@ class Batching:
             self._grow()
 
     def is_large(self, row: TransactionRow) -> bool:
-        """Whether it is read in windows."""
         return row.changes > self._size or row.size_bytes > _READ_BYTES
 
     def window(self, row: TransactionRow) -> int:
@@ -84,11 +83,9 @@ class Batching:
         return max(1, min(self._size, _READ_BYTES // each))
 
     def slow_down(self) -> None:
-        """Reads that leave much to ask again stay small."""
         self._now = max(self._size // 4, 200)
 
     def stay(self) -> None:
-        """Reads grow no more."""
         self.most = min(self.most, self._size)
 
     @property
@@ -107,13 +104,11 @@ class Shapes:
     _known: dict[int, VersionShape] = field(default_factory=dict)
 
     def add(self, shapes: Iterable[VersionShape]) -> None:
-        """These are known."""
         self._known |= {shape.id: shape for shape in shapes}
 
     def learn(self, ids: set[int]) -> None:
         """Read those that are not known yet."""
-        missing = ids - self._known.keys()
-        if missing:
+        if missing := ids - self._known.keys():
             self.add(shapes_by_id(self._session, missing))
 
     def row(self, values: tuple[Any, ...]) -> ChangeRow:
@@ -126,8 +121,7 @@ class Shapes:
         else:
             fields += [shape.schema, shape.table, shape.number, shape.replica_identity]
             fields += [shape.columns, shape.key_columns]
-        change = ChangeRow(*fields)
-        return seen_change(change, self._session.visibility)
+        return seen_change(ChangeRow(*fields), self._session.visibility)
 
 
 def _json(text: str | None) -> Any:
@@ -156,7 +150,7 @@ class ChangeReader:
         self._session = session
         self._wanted = wanted
         self._batching = batching
-        self._shapes = Shapes(self._session)
+        self._shapes = Shapes(session)
         self._relation_ids = relation_ids
         #: What before images of several reads share, and those of wanted changes that were asked
         #: for; None: nothing is known of it.
@@ -166,11 +160,11 @@ class ChangeReader:
         self._asked_about: list[VersionShape] = []
         self._predicate: Predicate | None = None
         if wanted.where:
-            self._asked_about = searchable(self._session, wanted)
+            self._asked_about = searchable(session, wanted)
             if len(self._asked_about) < len(wanted.shapes(session)):
                 self._relation_ids = sorted({shape.relation_id for shape in self._asked_about})
             self._shapes.add(self._asked_about)
-            self._predicate = predicate_for(self._session, wanted.where, self._asked_about)
+            self._predicate = predicate_for(session, wanted.where, self._asked_about)
 
     def read(
         self,
@@ -226,11 +220,10 @@ class ChangeReader:
         unsure = sorted(unsure, key=lambda each: place(each[0]))
         unknown = 0
         while unsure:
-            if len(found) >= enough.number and place(found[enough.number - 1]) < place(
-                unsure[0][0]
-            ):
+            page, rest = found[: enough.number], place(unsure[0][0])
+            if len(page) == enough.number and place(page[-1]) < rest:
                 # Whatever was not asked comes after these.
-                return found[: enough.number], unknown
+                return page, unknown
             more, left = self._ask_again(unsure[: self._at_once])
             unsure = unsure[self._at_once :]
             self._at_once = min(self._at_once * 2, _UNSURE_AT_ONCE)
@@ -239,18 +232,16 @@ class ChangeReader:
         return found, unknown
 
     def _sql(self, first_seq: int | None, last_seq: int | None) -> tuple[str, dict[str, Any]]:
-        conditions, sure = [], "TRUE"
-        values: dict[str, Any] = {}
+        conditions, sure, values = [], "TRUE", dict[str, Any]()
         if first_seq is not None:
             conditions.append("AND c.seq BETWEEN %(first_seq)s AND %(last_seq)s")
             values |= {"first_seq": first_seq, "last_seq": last_seq}
         if self._relation_ids is not None:
             conditions.append("AND c.relation_id = ANY(%(relations)s)")
             values["relations"] = self._relation_ids
-        ops = self._wanted.ops
-        if ops != OPERATIONS:
+        if self._wanted.ops != OPERATIONS:
             conditions.append("AND c.op::text = ANY(%(ops)s)")
-            values["ops"] = list(ops)
+            values["ops"] = list(self._wanted.ops)
         if self._predicate is not None:
             conditions.append(f"AND {self._predicate.sql} IS NOT FALSE")
             sure = f"{self._predicate.sql} IS TRUE"
@@ -261,15 +252,14 @@ class ChangeReader:
         """Those that match once their before images are filled in; how many stay unknown."""
         assert self._predicate is not None
         columns = self._wanted.where.columns
-        before, partial = before_columns(
-            self._session, [c for c, _ in unsure], columns, self.shared
-        )
+        changes = [change for change, _ in unsure]
+        before, partial = before_columns(self._session, changes, columns, self.shared)
         asked = []
         for number, (change, version) in enumerate(unsure):
             image = before.get((change.transaction_id, change.seq))
             old, new = _filled(change, image.image if image else {}, columns)
-            told = {"number": number, "op": change.op, "version_id": version, "old": old}
-            asked.append(told if new is None else told | {"new": new})
+            row = {"number": number, "op": change.op, "version_id": version, "old": old}
+            asked.append(row if new is None else row | {"new": new})
         answers = self._session.rows(
             _ASK_AGAIN.format(predicate=self._predicate.sql),
             {**self._predicate.parameters, "asked": orjson.dumps(asked).decode()},

@@ -14,13 +14,7 @@ import orjson
 
 from replview.store.read.changes.values import cut_sql
 from replview.store.read.rows import NOT_ABORTED, ChangeRow
-from replview.store.read.seen import (
-    TextLimits,
-    pattern_of,
-    seen_change,
-    tables_of,
-    text_limits,
-)
+from replview.store.read.seen import TextLimits, pattern_of, seen_change, tables_of, text_limits
 from replview.store.read.session import ReadSession
 
 #: Longer values are cut when a page is read.
@@ -45,12 +39,11 @@ _ROW = """
         ON a.transaction_id = c.transaction_id AND a.subxid = c.subxid
     WHERE c.transaction_id = %(id)s
 """
-_CUT_ROW = _ROW.format(
-    **{
-        side: cut_sql(f"c.{side}", look_into=_LOOK_INTO_BYTES, characters=CUT_CHARACTERS, head=2000)
-        for side in ("old", "new")
-    }
+_OLD, _NEW = (
+    cut_sql(image, look_into=_LOOK_INTO_BYTES, characters=CUT_CHARACTERS, head=2000)
+    for image in ("c.old", "c.new")
 )
+_CUT_ROW = _ROW.format(old=_OLD, new=_NEW)
 _WHOLE_ROW = _ROW.format(old="c.old", new="c.new")
 
 
@@ -99,42 +92,32 @@ def find_changes(
     budget_seconds: float = 0.25,
     last: int | None = None,
 ) -> ChangePage:
-    """The changes after ``after``, or the last ones before ``before``, in order; ``last``: its last
-    change's ordinal, where that is known.
-
-    Looks at windows of the transaction until the page is full or the time is over, so that a
-    filter that matches little in a million changes is searched piece by piece.
+    """The changes after ``after``, or the last ones before ``before``, in order, searched window by
+    window until the page is full or the time is over; ``last``: its last change's ordinal, where
+    that is known.
     """
     last = last_seq(session, transaction_id) if last is None else last
     backwards = before is not None
     edge = min(before if before is not None else after, last + 1)
     deadline = time.monotonic() + budget_seconds
-    window, found = _FIRST_WINDOW[bool(wanted.text)], list[ChangeRow]()
+    first, most = _FIRST_WINDOW[bool(wanted.text)], _LARGEST_WINDOW[bool(wanted.text)]
+    window, found = first, list[ChangeRow]()
     while (edge > 1 if backwards else edge < last) and len(found) <= limit:
-        low, high = (edge - window, edge) if backwards else (edge, edge + window + 1)
+        low, high = (max(edge - window, 0), edge) if backwards else (edge, edge + window + 1)
         began = time.monotonic()
         room = limit + 1 - len(found)
-        found += _window(
-            session, transaction_id, wanted, max(low, 0), high, room, backwards=backwards
-        )
-        edge = max(low, 0) + 1 if backwards else high - 1
+        found += _window(session, transaction_id, wanted, low, high, room, backwards=backwards)
+        edge = low + 1 if backwards else high - 1
         now = time.monotonic()
         if len(found) <= limit and now > deadline:
             break
-        window = _next_window(window, wanted, took=now - began, left=deadline - now)
+        # As much as the rest of the time is enough for, going by the window just read.
+        factor = min((deadline - now) / max(now - began, 0.001), _FASTER)
+        window = min(max(int(window * factor), first // 2), most)
     more = len(found) > limit
     done = edge <= 1 if backwards else edge >= last
-    page = found[:limit]
-    if backwards:
-        page.reverse()
+    page = found[:limit][::-1] if backwards else found[:limit]
     return ChangePage(page, more, None if more or done else edge)
-
-
-def _next_window(window: int, wanted: ChangeFilter, *, took: float, left: float) -> int:
-    """As much as the rest of the time is enough for, going by the window just read."""
-    factor = min(left / max(took, 0.001), _FASTER)
-    least, most = _FIRST_WINDOW[bool(wanted.text)] // 2, _LARGEST_WINDOW[bool(wanted.text)]
-    return min(max(int(window * factor), least), most)
 
 
 def _window(
@@ -150,29 +133,8 @@ def _window(
     """The first matching changes between two places, both left out, in the direction of reading."""
     limits = TextLimits()
     if wanted.text:
-        limits = text_limits(
-            session, tables_of(session, [transaction_id]), transaction_id=transaction_id
-        )
-    order = "DESC" if backwards else "ASC"
-    sql = f"{_CUT_ROW} AND {_condition(wanted, limits)} ORDER BY c.seq {order} LIMIT %(limit)s"
-    return _change_rows(
-        session,
-        sql,
-        {
-            "id": transaction_id,
-            "low": low,
-            "high": high,
-            "relation": wanted.relation_id,
-            "ops": list(wanted.ops),
-            "pattern": pattern_of(wanted.text),
-            "limit": limit,
-            **limits.parameters,
-        },
-    )
-
-
-def _condition(wanted: ChangeFilter, limits: TextLimits) -> str:
-    """What a change must be to match, as SQL; ``limits``: where its text may be looked for."""
+        tables = tables_of(session, [transaction_id])
+        limits = text_limits(session, tables, transaction_id=transaction_id)
     conditions = ["c.seq > %(low)s", "c.seq < %(high)s"]
     if not wanted.with_aborted:
         conditions.append("a.subxid IS NULL")
@@ -182,18 +144,23 @@ def _condition(wanted: ChangeFilter, limits: TextLimits) -> str:
         conditions.append('c.op = ANY(%(ops)s::"char"[])')
     if wanted.text:
         conditions.append(limits.holds_text)
-    return " AND ".join(conditions)
+    order = "DESC" if backwards else "ASC"
+    matching = f"{_CUT_ROW} AND {' AND '.join(conditions)}"
+    values = {
+        "id": transaction_id, "low": low, "high": high, "relation": wanted.relation_id,
+        "ops": list(wanted.ops), "pattern": pattern_of(wanted.text), "limit": limit,
+        **limits.parameters,
+    }  # fmt: skip
+    return _change_rows(session, f"{matching} ORDER BY c.seq {order} LIMIT %(limit)s", values)
 
 
 def one_change(session: ReadSession, transaction_id: int, seq: int) -> ChangeRow | None:
     """One change whole; None where there is none, or it is longer than may be copied."""
-    sql = f"{_WHOLE_ROW} AND c.seq = %(seq)s AND {_COPIABLE}"
+    sql = f"""{_WHOLE_ROW} AND c.seq = %(seq)s AND
+        coalesce(octet_length(c.old::text), 0) + coalesce(octet_length(c.new::text), 0) < %(most)s
+    """
     found = _change_rows(session, sql, {"id": transaction_id, "seq": seq, "most": COPIED_BYTES})
     return found[0] if found else None
-
-
-_COPIABLE = """coalesce(octet_length(c.old::text), 0) + coalesce(octet_length(c.new::text), 0)
-    < %(most)s"""
 
 
 def changes_of(
@@ -204,9 +171,7 @@ def changes_of(
     *,
     with_aborted: bool = False,
 ) -> list[ChangeRow]:
-    """The changes of a transaction in order, from after ``after_seq`` on: those that count, or
-    also, marked, those that aborted subtransactions took away.
-    """
+    """A transaction's changes after ``after_seq``, in order, aborted ones marked or left out."""
     counted = "" if with_aborted else "AND a.subxid IS NULL"
     sql = f"{_WHOLE_ROW} AND c.seq > %(after)s {counted} ORDER BY c.seq LIMIT %(limit)s"
     return _change_rows(session, sql, {"id": transaction_id, "after": after_seq, "limit": limit})
@@ -241,12 +206,7 @@ def first_spots(session: ReadSession, transaction_id: int, limit: int) -> tuple[
         ORDER BY c.seq
     """  # noqa: S608 (of a constant)
     found = session.rows(sql, [transaction_id, transaction_id, limit])
-    spots = [
-        Spot(seq, int(lsn), op, relation_id)
-        for _, seq, lsn, op, relation_id in found
-        if seq is not None
-    ]
-    return spots, int(found[0][0])
+    return [Spot(*row) for _, *row in found if row[0] is not None], int(found[0][0])
 
 
 def _change_rows(session: ReadSession, sql: str, parameters: dict[str, Any]) -> list[ChangeRow]:
@@ -302,9 +262,7 @@ def value_of(
     session: ReadSession, transaction_id: int, seq: int, side: str, column: str
 ) -> str | None:
     """One value whole, as text, up to 2,000,000 characters; None where there is none."""
-    if side not in ("old", "new"):
-        return None
-    if _withheld(session, transaction_id, seq, column):
+    if side not in ("old", "new") or _withheld(session, transaction_id, seq, column):
         return None
     sql = f"""
         SELECT left({side}->>%(column)s, %(limit)s), jsonb_typeof({side}->%(column)s)
@@ -340,13 +298,13 @@ def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) 
 
 def _large_value(session: ReadSession, wanted: dict[str, object]) -> str:
     """The first pieces of a value kept aside."""
-    text = ""
-    sql = """
-        SELECT left(content, %(limit)s) FROM large_value
-        WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s
-          AND "column" = %(column)s AND piece = %(piece)s
+    pieces = """
+        FROM large_value WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s
+          AND "column" = %(column)s
     """
-    piece = _first_piece(session, wanted)
+    text = ""
+    piece = session.rows(f"SELECT min(piece) {pieces}", wanted)[0][0]
+    sql = f"SELECT left(content, %(limit)s) {pieces} AND piece = %(piece)s"
     while piece is not None and len(text) < _VALUE_LIMIT:
         rows = session.rows(sql, {**wanted, "piece": piece})
         if not rows:
@@ -354,12 +312,3 @@ def _large_value(session: ReadSession, wanted: dict[str, object]) -> str:
         text += rows[0][0]
         piece += 1
     return text[:_VALUE_LIMIT]
-
-
-def _first_piece(session: ReadSession, wanted: dict[str, object]) -> int | None:
-    sql = """
-        SELECT min(piece) FROM large_value WHERE transaction_id = %(id)s AND seq = %(seq)s
-          AND side = %(side)s AND "column" = %(column)s
-    """
-    first = session.rows(sql, wanted)[0][0]
-    return None if first is None else int(first)

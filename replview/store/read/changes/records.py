@@ -17,14 +17,8 @@ import orjson
 
 from replview.store.read.rows import ChangeRow, Slot, TransactionRow
 
-OPERATIONS = {
-    "I": "insert",
-    "U": "update",
-    "D": "delete",
-    "T": "truncate",
-    "M": "message",
-    "S": "snapshot",
-}
+OPERATIONS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message",
+              "S": "snapshot"}  # fmt: skip
 #: What a truncation or a message keeps in ``new``, as it appears in the record.
 _OWN_FIELDS = {
     "T": ("cascade", "restart_identity"),
@@ -41,13 +35,19 @@ def as_json(
     incarnation: int,
     relation_oid: int | None,
 ) -> Record:
-    """One change as in the design's "One change, as JSON".
-
-    ``incarnation`` is the number of the slot's incarnation, ``relation_oid`` the table's oid on its
-    source, None for a message.
+    """One change as in the design's "One change, as JSON"; ``incarnation``: its number,
+    ``relation_oid``: the table's oid on its source, None for a message.
     """
-    record = _transaction_part(transaction, slot, incarnation)
-    record |= _table_part(change, relation_oid)
+    record = {
+        "slot": slot.name, "incarnation": incarnation,
+        "commit_seq": transaction.commit_seq, "xid": transaction.xid, "gid": transaction.gid,
+        "commit_lsn": transaction.commit_lsn, "end_lsn": transaction.end_lsn,
+        "commit_time": utc_text(transaction.commit_time), "origin": transaction.origin,
+        "actor": transaction.actor, "context": transaction.context,
+        "seq": change.seq, "lsn": change.lsn, "subxid": change.subxid,
+        "op": OPERATIONS[change.op], "schema": change.schema, "table": change.table,
+        "relation_oid": relation_oid, "version": change.version,
+    }  # fmt: skip
     if change.hidden:
         # Not that there was nothing: whoever asks has no right to see it.
         record["hidden"] = True
@@ -66,35 +66,6 @@ def as_json(
     return record
 
 
-def _transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) -> Record:
-    return {
-        "slot": slot.name,
-        "incarnation": incarnation,
-        "commit_seq": transaction.commit_seq,
-        "xid": transaction.xid,
-        "gid": transaction.gid,
-        "commit_lsn": transaction.commit_lsn,
-        "end_lsn": transaction.end_lsn,
-        "commit_time": utc_text(transaction.commit_time),
-        "origin": transaction.origin,
-        "actor": transaction.actor,
-        "context": transaction.context,
-    }
-
-
-def _table_part(change: ChangeRow, relation_oid: int | None) -> Record:
-    return {
-        "seq": change.seq,
-        "lsn": change.lsn,
-        "subxid": change.subxid,
-        "op": OPERATIONS[change.op],
-        "schema": change.schema,
-        "table": change.table,
-        "relation_oid": relation_oid,
-        "version": change.version,
-    }
-
-
 def _key(change: ChangeRow) -> dict[str, Any] | None:
     """The row's key before the change if it was sent, else after; None unless it is whole."""
     if not change.key_columns:
@@ -110,16 +81,12 @@ def _key(change: ChangeRow) -> dict[str, Any] | None:
 
 def _in_order(row: dict[str, Any] | None, names: list[str]) -> dict[str, Any] | None:
     """The table's own order of columns, which JSONB does not keep."""
-    if row is None:
-        return None
-    return {name: row[name] for name in names if name in row}
+    return None if row is None else {name: row[name] for name in names if name in row}
 
 
 def utc_text(moment: dt.datetime | None) -> str | None:
     """``2026-11-20T07:57:11.369827Z``."""
-    if moment is None:
-        return None
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return None if moment is None else f"{moment.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 #: Counts of a table's changes, in the order the record keeps them.
@@ -128,11 +95,10 @@ _COUNTS = ("insert", "update", "delete", "truncate")
 
 def transaction_json(
     row: TransactionRow, names: Mapping[int, tuple[str, str]], slot: str, incarnation: int
-) -> dict[str, object]:
-    """One transaction; ``names``: ``{relation id: (schema, table)}``.
-
-    LSNs as PostgreSQL writes them, times in UTC by the source's clock but for ``received_at`` and
-    ``stored_at``, which are ours. In a *snapshot* ``insert`` counts the rows that were read.
+) -> dict[str, Any]:
+    """One transaction; ``names``: ``{relation id: (schema, table)}``. Times are UTC by the source's
+    clock, but ``received_at`` and ``stored_at`` by ours. In a *snapshot* ``insert`` counts the rows
+    read.
     """
     return {
         "id": row.id,
@@ -172,12 +138,8 @@ def _table(
     relation_id: int, counts: list[int], names: Mapping[int, tuple[str, str]]
 ) -> dict[str, object]:
     schema, table = names.get(relation_id, (None, None))
-    return {
-        "relation": relation_id,
-        "schema": schema,
-        "table": table,
-        **dict(zip(_COUNTS, counts, strict=False)),
-    }
+    counted = dict(zip(_COUNTS, counts, strict=False))
+    return {"relation": relation_id, "schema": schema, "table": table, **counted}
 
 
 # In CSV, what has an inner form (rows, keys, context) is JSON. Cells of free text that a

@@ -5,6 +5,7 @@ is held but a batch, no snapshot of the store is kept open, and whoever scans ma
 and go on from its place later.
 """
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.changes.batches import Batching, ChangeReader, Enough
 from replview.store.read.changes.of_transaction import last_seq
-from replview.store.read.changes.scan_places import Place, Stretch, stretches
+from replview.store.read.changes.scan_places import Blocks, Place, Stretch
 from replview.store.read.changes.wanted import (
     WantedChanges,
     conditions_on_transactions,
@@ -72,8 +73,6 @@ class ChangeScan:
         )
         for incarnation in self._incarnations():
             for rows in self._transactions(incarnation):
-                if not rows:
-                    continue
                 yield from self._of(incarnation, rows, reader)
 
     def transactions(self) -> Iterator[list[TransactionRow]]:
@@ -83,16 +82,14 @@ class ChangeScan:
             yield from self._transactions(incarnation)
 
     def _incarnations(self) -> list[Incarnation]:
-        asked = self.wanted.filter
-        slot, place = self.wanted.slot, self.place
+        asked, slot, place = self.wanted.filter, self.wanted.slot, self.place
         found = incarnations_of(self._session, slot.pk)
         if asked.from_lsn is not None or asked.to_lsn is not None:
             # Positions compare only within one incarnation: a bound means the present one.
             found = [each for each in found if each.id == slot.incarnation_id]
-        if place is not None and self.forwards:
-            found = [each for each in found if each.number >= place.incarnation]
-        elif place is not None:
-            found = [each for each in found if each.number <= place.incarnation]
+        if place is not None:
+            behind = operator.ge if self.forwards else operator.le
+            found = [each for each in found if behind(each.number, place.incarnation)]
         return sorted(found, key=lambda each: each.number, reverse=not self.forwards)
 
     def _bounds(self, incarnation: Incarnation) -> tuple[int, int]:
@@ -111,26 +108,22 @@ class ChangeScan:
         conditions, values = transaction_sql(self._session, self.wanted, self._relation_ids)
         first, last = self._bounds(incarnation)
         found = conditions_on_transactions(self._session, self.wanted)
-        direction = "" if self.forwards else " DESC"
         if self.wanted.transaction_id is not None or found.by_id or found.indexed:
             yield from self._indexed(incarnation, conditions, values, first, last)
             return
-        for stretch in stretches(
-            self._session,
-            incarnation,
-            self.wanted,
-            self._relation_ids,
-            forwards=self.forwards,
-            first=first,
-            last=last,
-        ):
+        history = Blocks(self._session, incarnation, self.wanted, self._relation_ids, self.forwards)
+        for stretch in history.stretches(first, last):
             between, more = _between(stretch)
             yield transactions_where(
                 self._session,
                 f"t.incarnation_id = %(incarnation)s AND ({between}) AND {conditions} "
-                f"ORDER BY t.commit_seq{direction}",
+                f"ORDER BY t.commit_seq {self._direction}",
                 {**values, **more, "incarnation": incarnation.id},
             )
+
+    @property
+    def _direction(self) -> str:
+        return "ASC" if self.forwards else "DESC"
 
     def _indexed(
         self,
@@ -141,13 +134,12 @@ class ChangeScan:
         last: int,
     ) -> Iterator[list[TransactionRow]]:
         """Those that an index finds wherever they are."""
-        direction = "" if self.forwards else " DESC"
         while first <= last:
             page = transactions_where(
                 self._session,
                 "t.incarnation_id = %(incarnation)s "
                 "AND t.commit_seq BETWEEN %(first)s AND %(last)s "
-                f"AND {conditions} ORDER BY t.commit_seq{direction} LIMIT {_INDEXED_PAGE}",
+                f"AND {conditions} ORDER BY t.commit_seq {self._direction} LIMIT {_INDEXED_PAGE}",
                 {**values, "incarnation": incarnation.id, "first": first, "last": last},
             )
             yield page
@@ -168,21 +160,18 @@ class ChangeScan:
             self._tell(reader, group)
             changes, unknown = reader.read(list(by_id), enough=self._enough(incarnation, by_id))
             found = [(by_id[change.transaction_id], change) for change in changes]
-            found = self._behind(incarnation, found)
-            found.sort(key=lambda pair: (pair[0].commit_seq, pair[1].seq))
-            if not self.forwards:
-                found.reverse()
+            found = sorted(self._behind(incarnation, found), key=_place, reverse=not self.forwards)
             last = group[-1]
             seq = ALL_OF_IT if self.forwards else 0
             yield Batch(found, Place(incarnation.number, last.commit_seq or 0, seq), last, unknown)
 
     def _tell(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
-        """What before images ask of transactions. A scan to the end keeps nothing between reads:
-        it takes long, and there may be a truncation meanwhile.
-        """
+        """What before images ask of transactions; a scan to the end keeps nothing between reads."""
         if self.enough is None:
             reader.shared, reader.before = Shared(), {}
-        reader.shared.mine |= {row.id: _commit_of(row) for row in rows}
+        for row in rows:
+            commit = None if row.commit_lsn is None else int(LSN.parse(row.commit_lsn))
+            reader.shared.mine[row.id] = row.incarnation_id, commit
 
     def _enough(self, incarnation: Incarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
         """How many of a read are wanted; all of one that has changes the scan had passed."""
@@ -202,26 +191,21 @@ class ChangeScan:
         place = self.place
         if place is None or place.incarnation != incarnation.number:
             return found
-        if self.forwards:
-            return [
-                (row, change)
-                for row, change in found
-                if (row.commit_seq or 0, change.seq) > (place.commit_seq, place.seq)
-            ]
-        return [
-            (row, change)
-            for row, change in found
-            if (row.commit_seq or 0, change.seq) < (place.commit_seq, place.seq)
-        ]
+        behind, here = operator.gt if self.forwards else operator.lt, (place.commit_seq, place.seq)
+        return [pair for pair in found if behind(_place(pair), here)]
 
     def _large(
         self, incarnation: Incarnation, row: TransactionRow, reader: ChangeReader
     ) -> Iterator[Batch]:
         """One transaction in windows of its ordinals."""
-        first, last = 1, last_seq(self._session, row.id)
-        place = self.place
+        first, last, place = 1, last_seq(self._session, row.id), self.place
         if place and place.incarnation == incarnation.number and place.commit_seq == row.commit_seq:
             first, last = (place.seq + 1, last) if self.forwards else (first, place.seq - 1)
+        sign = 1 if self.forwards else -1
+
+        def in_order(change: ChangeRow) -> tuple[int, int]:
+            return 0, sign * change.seq
+
         while first <= last:
             width = self.batching.window(row)
             if self.forwards:
@@ -230,10 +214,7 @@ class ChangeScan:
             else:
                 low, high = max(last - width + 1, first), last
                 last = low - 1
-            sign = 1 if self.forwards else -1
-            enough = None
-            if self.enough is not None:
-                enough = Enough(self.enough, lambda c, sign=sign: (0, sign * c.seq))  # type: ignore[misc]
+            enough = None if self.enough is None else Enough(self.enough, in_order)
             self._tell(reader, [row])
             changes, unknown = reader.read([row.id], low, high, enough=enough)
             changes.sort(key=lambda change: change.seq, reverse=not self.forwards)
@@ -241,15 +222,14 @@ class ChangeScan:
             yield Batch([(row, change) for change in changes], stands, row, unknown)
 
 
-def _commit_of(row: TransactionRow) -> tuple[int, int | None]:
-    """What before images ask of a transaction."""
-    return row.incarnation_id, None if row.commit_lsn is None else int(LSN.parse(row.commit_lsn))
+def _place(found: Found) -> tuple[int, int]:
+    return found[0].commit_seq or 0, found[1].seq
 
 
 def _between(stretch: Stretch) -> tuple[str, dict[str, int]]:
     """The stretch's ranges as SQL, neighbours in one: each is a scan of the index."""
     joined: list[list[int]] = []
-    for low, high in sorted(stretch.ranges):
+    for low, high in sorted(stretch):
         if joined and joined[-1][1] + 1 == low:
             joined[-1][1] = high
         else:

@@ -7,6 +7,8 @@ in.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from replview.store.read.changes.wanted import WantedChanges, conditions_on_transactions
 from replview.store.read.history_places import BLOCK
@@ -45,117 +47,81 @@ class Place:
         return f"{self.incarnation}-{self.commit_seq}-{self.seq}"
 
 
+#: Places of one incarnation to look at together: (first, last) ranges of commit_seq.
+Stretch = list[tuple[int, int]]
+
+
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Places of one incarnation to look at together: (first, last) ranges of commit_seq."""
+class Blocks:
+    """One incarnation's history, for what is wanted of these tables (None: of all)."""
 
-    ranges: tuple[tuple[int, int], ...]
+    session: ReadSession
+    incarnation: Incarnation
+    wanted: WantedChanges
+    relation_ids: list[int] | None
+    forwards: bool
 
+    def stretches(self, first: int, last: int) -> Iterator[Stretch]:
+        """All between the places ``first`` and ``last`` where something wanted can be."""
+        mark = "SELECT rolled_seq FROM activity_mark WHERE incarnation_id = %s"
+        rolled = next((row[0] for row in self.session.rows(mark, [self.incarnation.id])), 0)
+        parts = self._summed(first, min(last, rolled)), self._even(max(first, rolled + 1), last)
+        return chain.from_iterable(parts if self.forwards else reversed(parts))
 
-def stretches(
-    session: ReadSession,
-    incarnation: Incarnation,
-    wanted: WantedChanges,
-    relation_ids: list[int] | None,
-    *,
-    forwards: bool,
-    first: int,
-    last: int,
-) -> Iterator[Stretch]:
-    """All between the places ``first`` and ``last`` where something wanted can be."""
-    mark = "SELECT rolled_seq FROM activity_mark WHERE incarnation_id = %s"
-    rolled = next((row[0] for row in session.rows(mark, [incarnation.id])), 0)
-    summed = (first, min(last, rolled))
-    tail = (max(first, rolled + 1), last)
-    if forwards:
-        yield from _summed(session, incarnation, wanted, relation_ids, *summed, forwards=True)
-        yield from _even(*tail, forwards=True)
-    else:
-        yield from _even(*tail, forwards=False)
-        yield from _summed(session, incarnation, wanted, relation_ids, *summed, forwards=False)
-
-
-def _even(first: int, last: int, *, forwards: bool) -> Iterator[Stretch]:
-    """Stretches of a block's length each."""
-    if forwards:
-        for low in range(first, last + 1, BLOCK):
-            yield Stretch(((low, min(low + BLOCK - 1, last)),))
-    else:
-        for high in range(last, first - 1, -BLOCK):
-            yield Stretch(((max(high - BLOCK + 1, first), high),))
-
-
-def _summed(
-    session: ReadSession,
-    incarnation: Incarnation,
-    wanted: WantedChanges,
-    relation_ids: list[int] | None,
-    first: int,
-    last: int,
-    *,
-    forwards: bool,
-) -> Iterator[Stretch]:
-    """Blocks that touch what is wanted, several small ones together."""
-    ranges: list[tuple[int, int]] = []
-    size = 0
-    while first <= last:
-        found = _blocks(session, incarnation, wanted, relation_ids, first, last, forwards=forwards)
-        for block, transactions in found:
-            low, high = max(first, block * BLOCK), min(last, block * BLOCK + BLOCK - 1)
-            ranges.append((low, high))
-            size += transactions
-            if size >= _STRETCH_TRANSACTIONS or len(ranges) >= _STRETCH_BLOCKS:
-                yield Stretch(tuple(ranges))
-                ranges, size = [], 0
-        if len(found) < _BLOCKS_AT_ONCE:
-            break
-        if forwards:
-            first = (found[-1][0] + 1) * BLOCK
+    def _even(self, first: int, last: int) -> Iterator[Stretch]:
+        """Stretches of a block's length each."""
+        if self.forwards:
+            for low in range(first, last + 1, BLOCK):
+                yield [(low, min(low + BLOCK - 1, last))]
         else:
-            last = found[-1][0] * BLOCK - 1
-    if ranges:
-        yield Stretch(tuple(ranges))
+            for high in range(last, first - 1, -BLOCK):
+                yield [(max(high - BLOCK + 1, first), high)]
 
+    def _summed(self, first: int, last: int) -> Iterator[Stretch]:
+        """Blocks that touch what is wanted, several small ones together."""
+        ranges: Stretch = []
+        size = 0
+        while first <= last:
+            found = self._read(first, last)
+            for block, transactions in found:
+                ranges.append((max(first, block * BLOCK), min(last, block * BLOCK + BLOCK - 1)))
+                size += transactions
+                if size >= _STRETCH_TRANSACTIONS or len(ranges) >= _STRETCH_BLOCKS:
+                    yield ranges
+                    ranges, size = [], 0
+            if len(found) < _BLOCKS_AT_ONCE:
+                break
+            if self.forwards:
+                first = (found[-1][0] + 1) * BLOCK
+            else:
+                last = found[-1][0] * BLOCK - 1
+        if ranges:
+            yield ranges
 
-def _blocks(
-    session: ReadSession,
-    incarnation: Incarnation,
-    wanted: WantedChanges,
-    relation_ids: list[int] | None,
-    first: int,
-    last: int,
-    *,
-    forwards: bool,
-) -> list[tuple[int, int]]:
-    """``[(block, transactions)]`` in scanning order."""
-    conditions = conditions_on_transactions(session, wanted)
-    limits = conditions.block_sql
-    values = {
-        **conditions.values,
-        "incarnation": incarnation.id,
-        "first_block": first // BLOCK,
-        "last_block": last // BLOCK,
-    }
-    order = "ASC" if forwards else "DESC"
-    if relation_ids is None:
-        sql = f"""
-            SELECT b.block, b.transactions FROM history_block b
-            WHERE b.incarnation_id = %(incarnation)s
-              AND b.block BETWEEN %(first_block)s AND %(last_block)s
-              AND {limits}
-            ORDER BY b.block {order} LIMIT {_BLOCKS_AT_ONCE}
-        """  # noqa: S608 (words of this module)
-    else:
-        touched = _touched(wanted)
-        sql = f"""
-            SELECT a.block, sum(a.transactions)::bigint FROM relation_activity a
-            JOIN history_block b ON b.incarnation_id = a.incarnation_id AND b.block = a.block
-            WHERE a.relation_id = ANY(%(relations)s) AND a.incarnation_id = %(incarnation)s
-              AND a.block BETWEEN %(first_block)s AND %(last_block)s {touched} AND {limits}
-            GROUP BY a.block ORDER BY a.block {order} LIMIT {_BLOCKS_AT_ONCE}
-        """  # noqa: S608
-        values["relations"] = relation_ids
-    return [(row[0], row[1]) for row in session.rows(sql, values)]
+    def _read(self, first: int, last: int) -> list[tuple[Any, ...]]:
+        """``[(block, transactions)]`` in scanning order."""
+        conditions = conditions_on_transactions(self.session, self.wanted)
+        order = "ASC" if self.forwards else "DESC"
+        if self.relation_ids is None:
+            sql = f"""
+                SELECT b.block, b.transactions FROM history_block b
+                WHERE b.incarnation_id = %(incarnation)s
+                  AND b.block BETWEEN %(first)s AND %(last)s AND {conditions.block_sql}
+                ORDER BY b.block {order} LIMIT {_BLOCKS_AT_ONCE}
+            """  # noqa: S608 (words of this module)
+        else:
+            sql = f"""
+                SELECT a.block, sum(a.transactions)::bigint FROM relation_activity a
+                JOIN history_block b ON b.incarnation_id = a.incarnation_id AND b.block = a.block
+                WHERE a.relation_id = ANY(%(relations)s) AND a.incarnation_id = %(incarnation)s
+                  AND a.block BETWEEN %(first)s AND %(last)s
+                  {_touched(self.wanted)} AND {conditions.block_sql}
+                GROUP BY a.block ORDER BY a.block {order} LIMIT {_BLOCKS_AT_ONCE}
+            """  # noqa: S608
+        places = {"first": first // BLOCK, "last": last // BLOCK, "relations": self.relation_ids}
+        return self.session.rows(
+            sql, {**conditions.values, **places, "incarnation": self.incarnation.id}
+        )
 
 
 def _touched(wanted: WantedChanges) -> str:

@@ -51,7 +51,7 @@ def find_changes(
     limit: int = 50,
     budget_seconds: float = 1.0,
 ) -> FoundChanges:
-    """The newest changes that match; ``cursor`` is where an earlier search stopped. Raises
+    """The newest changes that match, ``cursor``: from where an earlier search stopped. Raises
     ``WhereProblem`` for a condition that fits no table.
     """
     started = time.monotonic()
@@ -60,13 +60,14 @@ def find_changes(
     scan = ChangeScan(
         session, wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1
     )
-
-    search = _Search(scan, limit)
-    last = started
+    search, last = _Search(scan, limit), started
     for batch in scan.batches():
         search.take(batch)
         if len(search.found) > limit:
-            return search.full_page()
+            row, change = search.found[limit - 1]
+            search.back_to = row.moment
+            incarnation = search.incarnations.get(row.incarnation_id, 0)
+            return search.result(Place(incarnation, row.commit_seq or 0, change.seq))
         now = time.monotonic()
         if now - last > _LONG_READ_SECONDS:
             batching.stay()
@@ -90,7 +91,6 @@ class _Search:
     incarnations: dict[int, int] = field(default_factory=dict)
 
     def take(self, batch: Batch) -> None:
-        """Add what one step of the scan found."""
         self.found += batch.found
         self.scan.enough = max(self.limit + 1 - len(self.found), 1)
         self.unknown += batch.unknown
@@ -98,18 +98,10 @@ class _Search:
             self.incarnations[batch.row.incarnation_id] = batch.place.incarnation
             self.back_to = batch.row.moment
 
-    def full_page(self) -> FoundChanges:
-        """As many as were asked for; the next page begins behind the last of them."""
-        row, change = self.found[self.limit - 1]
-        self.back_to = row.moment
-        incarnation = self.incarnations.get(row.incarnation_id, 0)
-        return self.result(Place(incarnation, row.commit_seq or 0, change.seq))
-
     def result(self, older: Place | None, *, complete: bool = False) -> FoundChanges:
         """What was found, to go on from ``older``."""
         reader = self.scan.reader
-        before = reader.before if reader else {}
-        shared = reader.shared if reader else None
+        before, shared = (reader.before, reader.shared) if reader else ({}, None)
         rows = self.found[: self.limit]
         return FoundChanges(rows, older, self.back_to, complete, self.unknown, before, shared)
 

@@ -67,9 +67,8 @@ class Selection:
         tables = wanted.filter.tables
         table = tables_named(session, slot, tables[0]) if len(tables) == 1 else None
         if table is None:
-            return cls(
-                wanted=wanted, trouble="a row is one of a table: name one table that is known"
-            )
+            trouble = "a row is one of a table: name one table that is known"
+            return cls(wanted=wanted, trouble=trouble)
         if reason := table.withheld(session):
             return cls(wanted=wanted, trouble=reason)
         try:
@@ -101,22 +100,19 @@ class Selection:
     def more_than(
         self, session: ReadSession, limit: int, *, budget_seconds: float = 0.3
     ) -> int | None:
-        """How many changes it has, if the transactions' own counters tell that they are more than
-        ``limit`` (counted a little beyond it), and soon; None: not known, or not so many.
+        """How many changes it has by the transactions' counters, if soon known to be over
+        ``limit``.
         """
-        counted = self.key is None and not self.wanted.where
-        if not counted or self.wanted.filter.ops != OPERATIONS:
+        if self.key is not None or self.wanted.where or self.wanted.filter.ops != OPERATIONS:
             return None
         deadline = time.monotonic() + budget_seconds
         relation_ids = self.wanted.relation_ids(session)
         total = 0
         for rows in ChangeScan(session, self.wanted, forwards=False).transactions():
             total += sum(_counted(row, relation_ids) for row in rows)
-            if total > limit:
-                return total
-            if time.monotonic() > deadline:
-                return None
-        return None
+            if total > limit or time.monotonic() > deadline:
+                break
+        return total if total > limit else None
 
     def _of_row(
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
@@ -130,8 +126,7 @@ class Selection:
                 session, slot, table.relation.pk, key, cursor=cursor, limit=_ROW_PAGE
             )
             places += [(entry.step.transaction_id, entry.step.seq) for entry in page.entries]
-            cursor = page.older
-            if cursor is None:
+            if (cursor := page.older) is None:
                 break
         since, until = asked.since_at, asked.until_at
         for row, change in found_at(session, places[::-1]):
@@ -142,8 +137,7 @@ class Selection:
 
 def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:
     """A transaction's wanted changes by its counters; at least those that count."""
-    if relation_ids is None:
-        total = row.changes
-    else:
+    total = row.changes
+    if relation_ids is not None:
         total = sum(sum(row.relations.get(str(key), ())) for key in relation_ids)
     return max(total - row.aborted_changes, 0)

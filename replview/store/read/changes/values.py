@@ -17,9 +17,7 @@ MARKS = {
 
 
 def cut_sql(image: str, *, look_into: int, characters: int, head: int) -> str:
-    """A row's JSON in SQL with values of more than so many characters cut to their ``head``; one
-    that takes less than ``look_into`` bytes is not looked into.
-    """
+    """A row's JSON, long values cut to their ``head``; one below ``look_into`` bytes as it is."""
     value = "e.value #>> '{}'"
     return f"""CASE WHEN coalesce(pg_column_size({image}), 0) < {look_into} THEN {image} ELSE (
     SELECT jsonb_object_agg(e.key, CASE
@@ -40,8 +38,7 @@ def mark_of(value: object) -> str:
 
 def erased_words(value: Mapping[str, object]) -> str:
     """``erased on 2026-11-22``."""
-    day = value.get("$on")
-    return f"erased on {day}" if day else "erased"
+    return f"erased on {value['$on']}" if value.get("$on") else "erased"
 
 
 def same_value(before: object, after: object) -> bool | None:

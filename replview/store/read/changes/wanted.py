@@ -5,7 +5,6 @@ The same words in pages, downloads, the API and the command line: those of ``Tra
 identifier in the store).
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -17,10 +16,10 @@ from replview.store.read.transactions.conditions import Conditions, conditions_o
 from replview.store.read.transactions.transaction_filter import OPERATIONS, TransactionFilter
 from replview.store.read.value_filter import ValueFilter, WhereProblem
 from replview.store.read.visibility import NO_RIGHT
+from replview.text.parsing import whole_number
 
 #: States whose changes count and have a place in history.
 COUNTED = ("committed", "message", "snapshot")
-_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +49,8 @@ class WantedChanges:
             where = ValueFilter.parse(str(given.get("where") or ""))
         except WhereProblem as error:
             where, trouble = ValueFilter(), str(error)
-        number = str(given.get("transaction") or "")
-        identifier = int(number) if _NUMBER.fullmatch(number) else None
-        return cls(
-            slot=slot, filter=wanted, where=where, transaction_id=identifier, trouble=trouble
-        )
+        number = whole_number(given.get("transaction") or "")
+        return cls(slot=slot, filter=wanted, where=where, transaction_id=number, trouble=trouble)
 
     def words(self) -> dict[str, str]:
         """What is set, as ``from_words`` reads it."""
@@ -73,12 +69,8 @@ class WantedChanges:
     def shapes(self, session: ReadSession) -> list[VersionShape]:
         """All shapes of the tables it is about, read once; of all tables where it names none."""
         if self._shapes is None:
-            names = self.filter.tables
-            found = (
-                shapes_named(session, self.slot, names)
-                if names
-                else shapes_of_slot(session, self.slot)
-            )
+            names, slot = self.filter.tables, self.slot
+            found = shapes_named(session, slot, names) if names else shapes_of_slot(session, slot)
             object.__setattr__(self, "_shapes", found)
         return self._shapes or []
 
@@ -90,10 +82,8 @@ class WantedChanges:
 
 
 def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape]:
-    """The shapes of tables whose values may be searched for what is asked.
-
-    Raises ``WhereProblem`` where a column that is asked for is masked, and where all tables are
-    hidden: a search that left them out in silence would seem to say that there is nothing.
+    """The shapes of tables whose values may be searched. Raises ``WhereProblem`` where a column
+    asked for is masked, or all tables are hidden: silence would seem to say that there is nothing.
     """
     shapes, visibility = wanted.shapes(session), session.visibility
     if visibility.open:

@@ -15,10 +15,7 @@ from replview.store.read.row_history.replay import LAST, NOTHING, Known, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place, Slot, Step, signed_hash
-from replview.store.read.seen import (
-    CUT_COLUMNS,
-    step_of,
-)
+from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
 
 

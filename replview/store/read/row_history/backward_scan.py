@@ -14,10 +14,7 @@ from replview.store.read.row_history.key_chain import KeyChain, KeyChains
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.sought_row import END, At, Keys, SoughtRow
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, Slot, Step
-from replview.store.read.seen import (
-    CUT_COLUMNS,
-    step_of,
-)
+from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
 
 #: Incarnations looked at in one query; temporary slots have an incarnation a connection.
@@ -53,9 +50,7 @@ class BackwardScan(SoughtRow):
     """One row's changes from a place on into the past."""
 
     def __init__(self, session: ReadSession, slot: Slot, table: TableRows, keys: Keys) -> None:
-        """``keys``: the hashes and values the row is asked for by. Raises ``KeyProblem`` where
-        whoever asks may not ask that.
-        """
+        """Raises ``KeyProblem`` where whoever asks may not look for rows by these keys."""
         super().__init__(session, slot, table, keys)
         #: The newest changes, where a page of history has read them; see ``row_history``.
         self.newest: list[Step] | None = None
@@ -68,9 +63,8 @@ class BackwardScan(SoughtRow):
         self.moves = list(self._forward(moves))
 
     def breaks(self, steps: Sequence[Step]) -> Breaks:
-        """What stands between these changes and after them.
-
-        Where every row has a key, whatever has none is a truncation: all of them are read, once.
+        """What stands between these changes and after them. Where every row has a key, whatever has
+        none is a truncation: all of them are read, once.
         """
         if self._breaks is not None:
             return self._breaks
@@ -100,8 +94,7 @@ class BackwardScan(SoughtRow):
         incarnations = [each for each in self.incarnations if each.number <= before[0]]
         for index in range(0, len(incarnations), _INCARNATIONS_AT_ONCE):
             part = incarnations[index : index + _INCARNATIONS_AT_ONCE]
-            down = KeyChains(self, part, before, raw, until, limit)
-            down.take_up(chains)
+            down = KeyChains(self, part, before, raw, until, limit, chains)
             for step in down.steps():
                 self.open_chains = down.open_chains()
                 if (step.transaction_id, step.seq) not in seen:
@@ -120,9 +113,7 @@ class BackwardScan(SoughtRow):
         return [step_of(row, self.session.visibility) for row in found]
 
     def _forward(self, moves: list[Step]) -> Iterator[tuple[Step, Step | None]]:
-        """Each move of the row away from its key, with the change that ends it under the new
-        one; a few moves on.
-        """
+        """Each move of the row away from its key, with what ends it under the new one; a few on."""
         known = {values for _, values in self.keys}
         for _ in range(3):
             if not moves:

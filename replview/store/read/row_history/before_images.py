@@ -25,10 +25,7 @@ from replview.store.read.row_history.row_past import (
 )
 from replview.store.read.row_history.shapes import Shapes
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, ChangeRow, Step
-from replview.store.read.seen import (
-    STEP_COLUMNS,
-    step_of,
-)
+from replview.store.read.seen import STEP_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
 #: Earlier changes read in the first rounds, and in each round after them; most rows need but the
@@ -129,10 +126,7 @@ class Shared:
 def before_images(
     session: ReadSession, changes: Iterable[ChangeRow], shared: Shared | None = None
 ) -> dict[tuple[int, int], Before]:
-    """``{(transaction_id, seq): the row before}`` of updates and deletes without a whole old row.
-
-    A change is left out where nothing is known of the row before it.
-    """
+    """``{(transaction_id, seq): row before}`` of updates and deletes without a whole old row."""
     return before_columns(session, changes, None, shared)[0]
 
 
@@ -272,10 +266,8 @@ def _breaks_for(
     shapes: Shapes,
     shared: Shared,
 ) -> Breaks:
-    """The breaks in the range the steps reach.
-
-    Where every row has a key, whatever has none is a truncation: there all of them are read, once.
-    Else no further back than need be, and again where the steps reach further.
+    """The breaks in the range the steps reach. Where every row has a key, whatever has none is a
+    truncation: all of them are read, once; else no further back than need be, and again.
     """
     is_keyed = all(version.key_columns for version in shapes.versions.values())
     if known is not None and is_keyed:
@@ -296,9 +288,7 @@ def _breaks_for(
 
 
 def _read_overlapping(session: ReadSession, asked: Sequence[RowPast], breaks: Breaks) -> None:
-    """Rows of baselines that stand between a change and its commit: their LSN is the higher one,
-    and still they come first.
-    """
+    """Rows of baselines between a change's LSN and its commit: still they come before it."""
     wanted = [
         (number, transaction_id)
         for number, past in enumerate(asked)

@@ -143,10 +143,8 @@ def row_history(
     column: str | None = None,
     budget_seconds: float = 1.0,
 ) -> RowHistory:
-    """One page of a row's history; ``actor`` empty: nobody was named.
-
-    Raises ``LookupError`` where the slot has no such table, ``CursorProblem`` where ``cursor`` is
-    none of ours.
+    """One page of a row's history; ``actor`` empty: nobody was named. Raises ``LookupError`` where
+    the slot has no such table, ``CursorProblem`` where ``cursor`` is none of ours.
     """
     table = table_of(session, slot, relation_id)
     if table is None:

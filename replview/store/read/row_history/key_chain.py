@@ -12,10 +12,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.row_history.sought_row import At, IncarnationFacts, SoughtRow
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, Step
-from replview.store.read.seen import (
-    CUT_COLUMNS,
-    step_of,
-)
+from replview.store.read.seen import CUT_COLUMNS, step_of
 
 #: Each read asks for twice as many changes, up to so many: a search goes far back in few of them.
 _MOST_READ = 640
@@ -87,7 +84,9 @@ class KeyChains:
         raw: tuple[int, int] | None,
         until: dt.datetime | None,
         limit: int,
+        former: Sequence[KeyChain] = (),
     ) -> None:
+        """``former``: chains of former keys to go on under, where an earlier page left off."""
         self._row = row
         self._before = before
         self._until = until
@@ -102,6 +101,7 @@ class KeyChains:
                     self._chains.append(KeyChain(relation_id, key, key_hash, incarnation, lsn, seq))
         for move, end in row.moves:
             self._add_forward(move, end)
+        self._chains += [each for each in former if each.incarnation.id in self._incarnations]
         self._moves = sorted(
             (
                 move
@@ -112,10 +112,6 @@ class KeyChains:
             ),
             key=row.at,
         )
-
-    def take_up(self, chains: Sequence[KeyChain]) -> None:
-        """Go on under former keys where an earlier page left off."""
-        self._chains += [chain for chain in chains if chain.incarnation.id in self._incarnations]
 
     def open_chains(self) -> tuple[KeyChain, ...]:
         """The former keys it goes on under."""

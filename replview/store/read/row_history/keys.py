@@ -33,10 +33,8 @@ class KeyProblem(CodedProblem, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """A table of a slot as one looks for rows in it.
-
-    Dropped and made anew, or on another cluster, a table of the same name is another relation:
-    its rows are looked for under all of them.
+    """A table of a slot as one looks for rows in it: under all relations of its name, as it has
+    another where it is dropped and made anew, or on another cluster.
     """
 
     relation: Relation
@@ -76,7 +74,7 @@ class TableRows:
         return [(signed_hash(each), each) for each in sorted(values, key=str)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _StoredRelation:
     """A row of ``relation``."""
 
@@ -131,7 +129,6 @@ def _relations_named(session: ReadSession, slot: Slot, name: str) -> list[Relati
 
 def parse_key(text: str, key_columns: Sequence[str]) -> dict[str, str | None]:
     """A typed key: ``42``, ``id=42``, ``a=1, b='x, y'`` or, in the key's order, ``1, 'x, y'``.
-
     Raises ``KeyProblem``.
     """
     text = text.strip()[:KEY_CHARACTERS]
@@ -143,7 +140,8 @@ def parse_key(text: str, key_columns: Sequence[str]) -> dict[str, str | None]:
     if pairs is not None and any(name in key_columns for name in pairs):
         return _complete(pairs, key_columns)
     if len(key_columns) == 1:
-        return {key_columns[0]: _unquoted(text)}
+        quoted = len(text) > 1 and text[0] == text[-1] == "'"
+        return {key_columns[0]: text[1:-1].replace("''", "'") if quoted else text}
     values = [
         match[1].replace("''", "'") if match[1] is not None else match[2].strip()
         for match in _VALUE.finditer(text.removeprefix("(").removesuffix(")"))
@@ -177,12 +175,6 @@ def _pairs(text: str) -> dict[str, str | None] | None:
         found[name] = match[3].replace("''", "'") if match[3] is not None else match[4].strip()
         position = match.end()
     return found
-
-
-def _unquoted(text: str) -> str:
-    if len(text) > 1 and text[0] == text[-1] == "'":
-        return text[1:-1].replace("''", "'")
-    return text
 
 
 def _complete(pairs: Mapping[str, str | None], key_columns: Sequence[str]) -> dict[str, str | None]:
@@ -223,9 +215,7 @@ _LATELY = """
 def changed_lately(
     session: ReadSession, table: TableRows, wanted: int
 ) -> list[dict[str, str | None]]:
-    """The keys of a few rows, the one changed last first; empty where the last few hundred
-    transactions left the table alone.
-    """
+    """The keys of a few rows that the last few hundred transactions changed, the last one first."""
     if table.withheld(session):
         return []
     parameters = {

@@ -70,11 +70,12 @@ class Replay:
             after = Known(True, step.new or {}, step)
         else:
             kind, before = self._before(found, step)
-            after = (
-                Known(False, last=step, why="deleted")
-                if step.op == "D"
-                else Known(True, {**self._of_version(before.values, step), **step.after}, step)
-            )
+            after = Known(False, last=step, why="deleted")
+            if step.op != "D":
+                version = self._shapes.versions.get(step.version_id)
+                names = version.kinds() if version else {}
+                values = {name: value for name, value in before.values.items() if name in names}
+                after = Known(True, {**values, **step.after}, step)
         self.rows[key_after or ()] = after
         return Entry(step, before, after, kind, key_before, key_after)
 
@@ -86,11 +87,6 @@ class Replay:
         if found.exists and found.values:
             return "derived", Known(True, {**found.values, **sent}, found.last)
         return ("key" if sent else "unknown"), Known(True, sent, found.last, found.why)
-
-    def _of_version(self, values: Mapping[str, object], step: Step) -> dict[str, object]:
-        version = self._shapes.versions.get(step.version_id)
-        names = version.kinds() if version else {}
-        return {name: value for name, value in values.items() if name in names}
 
     def carried(self, known: Known, step: Step) -> Known:
         """What is still known of a row when another change of it comes."""

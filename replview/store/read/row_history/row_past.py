@@ -48,9 +48,7 @@ Row = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Whose earlier changes are wanted: of a row, before an LSN and seq, as a transaction sees
-    them.
-    """
+    """Whose earlier changes are wanted: before an LSN and seq, as a transaction sees them."""
 
     row: Row
     until: tuple[int, int]
@@ -115,9 +113,7 @@ class EarlierPlaces:
 
 
 def _first(places: Sequence[tuple[int, int, int]], end: int, number: int) -> int:
-    """Where the last ``number`` before ``end`` begin; what stands at one place (in two
-    incarnations) is not parted.
-    """
+    """Where the last ``number`` before ``end`` begin; what shares a place is not parted."""
     first = max(end - number, 0)
     while first > 0 and places[first - 1][:2] == places[first][:2]:
         first -= 1

@@ -73,10 +73,8 @@ class Shapes:
         return None if version is None else key_values(version.key_columns, *images)
 
     def outliving(self, values: Mapping[str, object], step: Step, later: Step) -> dict[str, object]:
-        """Of a row's values after ``step`` those that must still be so before ``later``.
-
-        A column that was dropped, renamed or given another type in between is another column, or
-        its text is another: its value is not carried over.
+        """Of a row's values after ``step`` those that must still be so before ``later``: not of a
+        column that was dropped, renamed or given another type in between.
         """
         if step.version_id == later.version_id and not self._between(step, later):
             return dict(values)
@@ -113,9 +111,7 @@ class Shapes:
 def key_values(
     key_columns: Iterable[str], *images: Mapping[str, Any] | None
 ) -> tuple[Any, ...] | None:
-    """The key's values, each from the first image that has it; None where one is in none, or is
-    no text: masked, erased.
-    """
+    """The key's values, each from the first image that has it; None: one is missing or marked."""
     found = []
     for name in key_columns:
         image = next((image for image in images if image and name in image), None)

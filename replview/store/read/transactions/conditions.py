@@ -6,6 +6,7 @@ Every value is a parameter; the texts here are put together from constants alone
 from dataclasses import dataclass, field
 from typing import Any
 
+from decoder.scalars import LSN
 from replview.store.read.history_places import BLOCK, PLACED_LSN, PLACED_TIME
 from replview.store.read.rows import NOT_ABORTED
 from replview.store.read.seen import TextLimits, all_tables, pattern_of, text_limits
@@ -90,9 +91,7 @@ class Conditions:
 
     @property
     def number_sql(self) -> str:
-        """How many of a block's transactions pass, about; of conditions that have nothing to do
-        with each other.
-        """
+        """How many of a block's transactions pass, about; of conditions that are independent."""
         if self.uncounted or self.indexed or not self.numbers:
             return "NULL"
         return " * ".join(f"(({number}) / {BLOCK}.0)" for number in self.numbers) + f" * {BLOCK}"
@@ -155,14 +154,9 @@ def _indexed(found: Conditions, wanted: TransactionFilter) -> None:
 def _states(found: Conditions, wanted: TransactionFilter) -> None:
     if wanted.states:
         states = sorted(wanted.wanted_states)
-        placed = [state for state in states if state in PLACED_STATES]
-        found.add(
-            "t.state = ANY(%(states)s)",
-            "b.states ?| %(placed)s",
-            "SELECT sum((b.states->>s)::bigint) FROM unnest(%(placed)s::text[]) s",
-            states=states,
-            placed=placed,
-        )
+        counted = "SELECT sum((b.states->>s)::bigint) FROM unnest(%(placed)s::text[]) s"
+        found.add("t.state = ANY(%(states)s)", "b.states ?| %(placed)s", counted, states=states,
+                  placed=[state for state in states if state in PLACED_STATES])  # fmt: skip
     else:
         # Hidden; they have no place, so that blocks need not be asked.
         found.rows.append("t.state NOT IN ('copying', 'discarded')")
@@ -175,13 +169,13 @@ def _tables(found: Conditions, wanted: TransactionFilter) -> None:
         found.values["tables"] = list(wanted.tables)
         _operations_on_tables(found, ops)
     elif ops:
+        done = [f"b.{_COUNTERS[one]}" for one in ops if one in _COUNTERS]
+        blocks = [f"{counter} > 0" for counter in done]
         rows = [f"t.{_COUNTERS[one]} > 0" for one in ops if one in _COUNTERS]
-        blocks = [f"b.{_COUNTERS[one]} > 0" for one in ops if one in _COUNTERS]
         plain = f"(t.state <> 'snapshot' AND ({' OR '.join(rows) or 'false'}))"
         if "S" in ops:
             plain = f"({plain} OR t.state = 'snapshot')"
             blocks.append("b.states ? 'snapshot'")
-        done = [f"b.{_COUNTERS[one]}" for one in ops if one in _COUNTERS]
         number = "" if "S" in ops else f"least({' + '.join(done)}, b.transactions)"
         found.add(plain, f"({' OR '.join(blocks)})", number)
 
@@ -216,56 +210,30 @@ def _operations_on_tables(found: Conditions, ops: str) -> None:
 
 
 def _sizes(found: Conditions, wanted: TransactionFilter) -> None:
-    if wanted.min_changes:
-        found.add(
-            f"{_CHANGES} >= %(min_changes)s",
-            "b.max_changes >= %(min_changes)s",
-            "1",
-            min_changes=wanted.min_changes,
-        )
-    if wanted.min_bytes:
-        found.add(
-            "t.size_bytes >= %(min_bytes)s",
-            "b.max_size_bytes >= %(min_bytes)s",
-            "1",
-            min_bytes=wanted.min_bytes,
-        )
+    if least := wanted.min_changes:
+        row, block = f"{_CHANGES} >= %(min_changes)s", "b.max_changes >= %(min_changes)s"
+        found.add(row, block, "1", min_changes=least)
+    if least := wanted.min_bytes:
+        row, block = "t.size_bytes >= %(min_bytes)s", "b.max_size_bytes >= %(min_bytes)s"
+        found.add(row, block, "1", min_bytes=least)
 
 
 def _stretch(found: Conditions, wanted: TransactionFilter, time: str) -> None:
-    """From when to when, from where to where. A block across a bound may hold anything from none to
-    all: it is looked through, and not counted on.
-    """
-    since, until = wanted.since_at, wanted.until_at
-    whole = "CASE WHEN {} THEN b.transactions ELSE 0 END"
-    if since is not None:
-        found.add(
-            f"{time} >= %(since)s",
-            "b.last_time >= %(since)s",
-            whole.format("b.first_time >= %(since)s"),
-            since=since,
-        )
-    if until is not None:
-        found.add(
-            f"{time} < %(until)s",
-            "b.first_time < %(until)s",
-            whole.format("b.last_time < %(until)s"),
-            until=until,
-        )
-    if wanted.from_lsn is not None:
-        found.add(
-            f"{PLACED_LSN} >= %(from_lsn)s",
-            "(b.last_lsn >= %(from_lsn)s OR b.states ? 'snapshot')",
-            whole.format("b.first_lsn >= %(from_lsn)s"),
-            from_lsn=str(wanted.from_lsn),
-        )
-    if wanted.to_lsn is not None:
-        found.add(
-            f"{PLACED_LSN} <= %(to_lsn)s",
-            "(b.first_lsn <= %(to_lsn)s OR b.states ? 'snapshot')",
-            whole.format("b.last_lsn <= %(to_lsn)s"),
-            to_lsn=str(wanted.to_lsn),
-        )
+    """From when to when, from where to where. A block across a bound is not counted on."""
+    for name, value, row, sign, reaches, within in (
+        ("since", wanted.since_at, time, ">=", "last_time", "first_time"),
+        ("until", wanted.until_at, time, "<", "first_time", "last_time"),
+        ("from_lsn", wanted.from_lsn, PLACED_LSN, ">=", "last_lsn", "first_lsn"),
+        ("to_lsn", wanted.to_lsn, PLACED_LSN, "<=", "first_lsn", "last_lsn"),
+    ):
+        if value is None:
+            continue
+        bound = f"{sign} %({name})s"
+        block = f"b.{reaches} {bound}"
+        if is_lsn := isinstance(value, LSN):
+            block = f"({block} OR b.states ? 'snapshot')"
+        whole = f"CASE WHEN b.{within} {bound} THEN b.transactions ELSE 0 END"
+        found.add(f"{row} {bound}", block, whole, **{name: str(value) if is_lsn else value})
 
 
 def _text(found: Conditions, text: str, limits: TextLimits) -> None:

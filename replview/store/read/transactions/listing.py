@@ -41,9 +41,8 @@ _LONGEST = 4000
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """What is older than it: of each incarnation the transactions before a commit_seq, and of those
-    without a place the ones before a moment. What it does not name is all of it older.
-
-    ``str`` and ``parse`` carry it in an address; what it looks like is nobody's business.
+    without a place the ones before a moment; all of what it does not name. ``str`` and ``parse``
+    carry it in an address.
     """
 
     #: An incarnation's identifier → commit_seq.
@@ -87,18 +86,11 @@ def cursor_at_time(session: ReadSession, moment: dt.datetime, slot: str = "") ->
     """The list that begins with the last transaction at or before a moment."""
     found = last_seqs_at_time(session, slot, moment)
     place = (min(max(moment, _EPOCH), _END) + _MICROSECOND, 0)
-    return Cursor(
-        seqs={key: seq + 1 for key, seq in found.items()},
-        ended=dict.fromkeys(found, place),
-        open=place,
-    )
+    return Cursor({key: seq + 1 for key, seq in found.items()}, dict.fromkeys(found, place), place)
 
 
 def cursor_at_lsn(session: ReadSession, lsn: LSN, slot: str = "") -> Cursor:
-    """The list that begins, in each incarnation that reaches it, with the commit at an LSN.
-
-    Incarnations of several clusters have nothing in common: there the LSN says little.
-    """
+    """The list that begins, in each incarnation that reaches it, with the commit at an LSN."""
     found = first_seqs_from_lsn(session, slot, lsn)
     return Cursor(seqs={key: seq + 1 for key, seq in found.items()})
 
@@ -107,7 +99,7 @@ def cursor_at_beginning(session: ReadSession, slot: str = "") -> Cursor:
     """Before all there is: read backwards from here, the oldest come."""
     ids = [each.id for each in incarnation_places(session, slot)]
     place = (_EPOCH, 0)
-    return Cursor(seqs=dict.fromkeys(ids, 1), ended=dict.fromkeys(ids, place), open=place)
+    return Cursor(dict.fromkeys(ids, 1), dict.fromkeys(ids, place), place)
 
 
 def _moment(at: Moment) -> str:
@@ -146,8 +138,7 @@ def find_transactions(
     """The transactions that pass a filter, from a cursor on (None: the newest), newest first.
 
     ``backwards`` reads the page before the cursor; ``tables_most``: so many names of each slot's
-    tables come with it, for a menu. At least one stretch of history is looked
-    through, whatever the budget.
+    tables come with it. At least one stretch of history is looked through, whatever the budget.
     """
     deadline = time.monotonic() + budget_seconds
     reader = Reader(session, wanted, backwards=backwards, limit=limit, tables_most=tables_most)
@@ -156,7 +147,8 @@ def find_transactions(
     found = [each.incarnation for each in candidates]
     streams = _streams(reader, candidates, wanted.wanted_states, at)
     rows, complete = _merge(reader, streams, limit, deadline)
-    there = _cursor(at, streams) if any(stream.has_more for stream in streams) else None
+    more = any(stream.rows or not stream.exhausted for stream in streams)
+    there = _cursor(at, streams) if more else None
     return Found(
         rows=rows[::-1] if backwards else rows,
         older=at if backwards else there,
@@ -177,19 +169,16 @@ def _streams(
     for rank, found in enumerate(reversed(candidates), start=1):
         incarnation = found.incarnation
         if states.intersection(PLACED_STATES):
-            cut = at.seqs.get(incarnation.id)
-            placed = PlacedStream(backwards, 2 * rank, incarnation=incarnation, cut=cut)
+            placed = PlacedStream(backwards, 2 * rank, incarnation, at.seqs.get(incarnation.id))
             placed.begin(reads_values=reader.placed.reads_values, indexed=reader.placed.indexed)
             reader.set_blocks(placed, found)
             streams.append(placed)
         if states.intersection(ENDED_STATES):
-            ended = UnplacedStream(
-                backwards, 2 * rank + 1, incarnation=incarnation, cut=at.ended.get(incarnation.id)
-            )
-            streams.append(ended)
+            ended = at.ended.get(incarnation.id)
+            streams.append(UnplacedStream(backwards, 2 * rank + 1, incarnation, ended))
     reader.open_incarnations = [found.incarnation.id for found in candidates]
     if states.intersection(OPEN_STATES) and candidates:
-        streams.append(UnplacedStream(backwards, 2 * len(candidates) + 2, cut=at.open))
+        streams.append(UnplacedStream(backwards, 2 * len(candidates) + 2, None, at.open))
     return streams
 
 

@@ -5,7 +5,6 @@ itself, up to a bound.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
@@ -44,11 +43,10 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Those before and after; ``searched`` ones that were not found may still be further away."""
+    """Those before and after; unknown where the search ended at its bound."""
 
     previous: Neighbour | None = None
     next: Neighbour | None = None
-    #: The search ended at its bound.
     previous_unknown: bool = False
     next_unknown: bool = False
 
@@ -58,7 +56,7 @@ def neighbours_of(
 ) -> Neighbours:
     """The nearest transactions that touched the table, in the same incarnation of the slot."""
     wanted = {"incarnation": incarnation_id, "seq": commit_seq, "relation": relation_id}
-    rolled, earlier, later, last = _row(session, _MARKS, wanted)
+    [(rolled, earlier, later, last)] = session.rows(_MARKS, wanted)
     block = commit_seq // _BLOCK
     # What is nearest, then the block that knows the table; what is not summed up is read.
     low = block * _BLOCK if commit_seq <= rolled else max(rolled + 1, commit_seq - _MOST_READ)
@@ -78,21 +76,14 @@ def neighbours_of(
         sides.append(f"coalesce({', '.join([_FOUND.format(order=order)] * len(ranges))})")
         for first, end in ranges:
             values += [incarnation_id, first, end, str(relation_id)]
-    previous, following = _row(session, f"SELECT {', '.join(sides)}", values)
-    return Neighbours(
-        _neighbour(previous),
-        _neighbour(following),
-        previous is None and cut_before,
-        following is None and last > tail + _MOST_READ,
-    )
+    [(previous, following)] = session.rows(f"SELECT {', '.join(sides)}", values)
+    no_next = following is None and last > tail + _MOST_READ
+    no_previous = previous is None and cut_before
+    return Neighbours(_neighbour(previous), _neighbour(following), no_previous, no_next)
 
 
 def _places(block: int) -> tuple[int, int]:
     return block * _BLOCK, block * _BLOCK + _BLOCK - 1
-
-
-def _row(session: ReadSession, sql: str, values: Any) -> tuple[Any, ...]:
-    return session.rows(sql, values)[0]
 
 
 def _neighbour(text: str | None) -> Neighbour | None:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replview.store.read.history_places import BLOCK, PLACED_TIME, IncarnationPlaces, scope
+from replview.store.read.history_places import (
+    BLOCK,
+    PLACED_TIME,
+    IncarnationPlaces,
+    next_block,
+    scope,
+)
 from replview.store.read.rows import TRANSACTION_COLUMNS, TransactionRow
 from replview.store.read.seen import transaction_of
 from replview.store.read.session import ReadSession
@@ -98,8 +104,8 @@ _TIME_AT = f"""
 
 @dataclass(slots=True)
 class FoundIncarnation:
-    """An incarnation with the blocks of its history that may hold what is wanted, in reading order,
-    and how many rows each holds, about (None: unknown).
+    """An incarnation with the blocks to read, in order, and about how many rows each holds, or
+    None.
     """
 
     incarnation: IncarnationPlaces
@@ -127,26 +133,18 @@ class Reader:
         limit: int,
         tables_most: int = 0,
     ) -> None:
-        self._session = session
-        self.wanted = wanted
+        self._session, self.wanted = session, wanted
         #: Of each slot in view, so many tables by name: ``{relation id: (schema, table)}``.
         self.tables: dict[int, tuple[str, str]] = {}
         self._tables_most = tables_most
-        self.backwards = backwards
-        self.limit = limit
-        self.placed = conditions_of(self._session, wanted)
-        self._ended = conditions_of(self._session, wanted, time=ENDED_TIME)
-        self._open = conditions_of(self._session, wanted, time=OPEN_TIME)
+        self.backwards, self.limit = backwards, limit
+        self.placed = conditions_of(session, wanted)
+        self._ended = conditions_of(session, wanted, time=ENDED_TIME)
+        self._open = conditions_of(session, wanted, time=OPEN_TIME)
         self._direction = "ASC" if backwards else "DESC"
         if self.placed.by_id:
             for conditions in (self.placed, self._ended, self._open):
                 conditions.searches = False
-
-    def _take_ids(self, ids: list[int]) -> None:
-        """An identifier leads to its few transactions before any row is looked at."""
-        for conditions in (self.placed, self._ended, self._open):
-            conditions.rows.append("t.id = ANY(%(ids)s)")
-            conditions.values["ids"] = ids
 
     def incarnations(self, cuts: dict[int, int]) -> list[FoundIncarnation]:
         """The incarnations of the slot, the newest first, each with its candidate blocks."""
@@ -155,29 +153,24 @@ class Reader:
             cut = f"c.cut / {BLOCK}"
             side = f"b.block >= {cut}" if self.backwards else f"(c.cut IS NULL OR b.block <= {cut})"
             blocks = _BLOCKS.format(
-                side=side,
-                conditions=self.placed.block_sql,
-                number=self.placed.number_sql,
+                side=side, number=self.placed.number_sql, conditions=self.placed.block_sql,
                 direction=self._direction,
-            )
+            )  # fmt: skip
         by_id = self.placed.by_id and "ids" not in self.placed.values
         values = {
-            "id": None,
-            "xid": None,
-            **self.placed.values,
-            "tables_most": self._tables_most,
-            **scope(self._session, self.wanted.slot),
-            "cut_incarnations": list(cuts),
-            "cuts": list(cuts.values()),
-            "blocks_limit": _BLOCKS_LIMIT,
-        }
+            "id": None, "xid": None, **self.placed.values, "tables_most": self._tables_most,
+            **scope(self._session, self.wanted.slot), "cut_incarnations": list(cuts),
+            "cuts": list(cuts.values()), "blocks_limit": _BLOCKS_LIMIT,
+        }  # fmt: skip
         sql = _INCARNATIONS.format(blocks=blocks, by_id=str(by_id).lower())
         rows = self._session.rows(sql, values)
         for *_, tables in rows:
             self.tables |= {int(pk): (schema, table) for pk, schema, table in tables or ()}
         self._tables_most = 0
-        if by_id:
-            self._take_ids(rows[0][7] if rows else [])
+        # An identifier leads to its few transactions before any row is looked at.
+        for conditions in (self.placed, self._ended, self._open) if by_id else ():
+            conditions.rows.append("t.id = ANY(%(ids)s)")
+            conditions.values["ids"] = rows[0][7] if rows else []
         return [
             FoundIncarnation(IncarnationPlaces(*row[:6]), [(int(b), n) for b, n in row[6]])
             for row in rows
@@ -188,7 +181,7 @@ class Reader:
         if not self.placed.searches:
             return
         stream.searches = True
-        loose_first = stream.incarnation.first_loose_block
+        loose_first = next_block(stream.incarnation.rolled_seq)
         first = max(loose_first, stream.low // BLOCK)
         loose = range(first, stream.high // BLOCK + 1) if stream.low <= stream.high else range(0)
         summed = [block for block, _ in found.blocks if block < loose_first]
@@ -254,13 +247,10 @@ class Reader:
     def _part(self, sql: str, conditions: Conditions, time: str, values: dict[str, Any]) -> str:
         values |= conditions.values
         return sql.format(
-            time=time,
-            columns=TRANSACTION_COLUMNS,
-            conditions=conditions.row_sql,
-            direction=self._direction,
-            compare=">=" if self.backwards else "<=",
+            time=time, columns=TRANSACTION_COLUMNS, conditions=conditions.row_sql,
+            direction=self._direction, compare=">=" if self.backwards else "<=",
             strictly=">=" if self.backwards else "<",
-        )
+        )  # fmt: skip
 
     def _hand_out(
         self,
@@ -297,16 +287,11 @@ class Reader:
         """Those whose subtransactions took back all that was asked for."""
         if not doubtful or not self.placed.still_done:
             return set()
-        values = {**self.placed.values, "ids": doubtful}
-        return set(doubtful) - {
-            row[0] for row in self._session.rows(self.placed.still_done, values)
-        }
+        found = self._session.rows(self.placed.still_done, {**self.placed.values, "ids": doubtful})
+        return set(doubtful) - {row[0] for row in found}
 
 
 def _range_values(plans: list[tuple[PlacedStream, list[Range]]]) -> dict[str, list[int]]:
     ranges = [(stream.incarnation.id, *one) for stream, found in plans for one in found]
-    return {
-        "incarnations": [one[0] for one in ranges],
-        "lows": [one[1] for one in ranges],
-        "highs": [one[2] for one in ranges],
-    }
+    columns = map(list, zip(*ranges, strict=True))
+    return dict(zip(("incarnations", "lows", "highs"), columns, strict=True))

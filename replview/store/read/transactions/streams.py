@@ -7,6 +7,7 @@ import datetime as dt
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from replview.store.read.history_places import BLOCK, IncarnationPlaces
 from replview.store.read.rows import TransactionRow
@@ -39,34 +40,23 @@ class Stream:
     backwards: bool
     #: Among rows of one moment.
     rank: int
-    rows: deque[tuple[dt.datetime, TransactionRow]] = field(default_factory=deque)
-    exhausted: bool = False
+    rows: deque[tuple[dt.datetime, TransactionRow]] = field(default_factory=deque, kw_only=True)
+    exhausted: bool = field(default=False, kw_only=True)
 
     @property
     def needs_rows(self) -> bool:
         """Nothing can be said of its next row yet."""
         return not self.rows and not self.exhausted
 
-    @property
-    def has_more(self) -> bool:
-        """As far as is known."""
-        return bool(self.rows) or not self.exhausted
-
     def give(self) -> TransactionRow:
         """The next row."""
         return self.rows.popleft()[1]
 
     def _keep(self, found: list[tuple[dt.datetime, TransactionRow]]) -> None:
-        """Take rows in. Going back up, a row stands no later than those newer than it, as it does
-        going down: there it waits for them.
-        """
+        """Take rows in; going back up, a row stands no later than those newer than it."""
         if self.backwards:
-            least = None
-            kept = []
-            for at, row in reversed(found):
-                least = at if least is None else min(least, at)
-                kept.append((least, row))
-            found = kept[::-1]
+            moments = list(accumulate((at for at, _ in reversed(found)), min))[::-1]
+            found = [(at, row) for at, (_, row) in zip(moments, found, strict=True)]
         self.rows.extend(found)
 
 
@@ -74,7 +64,7 @@ class Stream:
 class PlacedStream(Stream):
     """The history of one incarnation, from a place on (``cut``: rows before it are older)."""
 
-    incarnation: IncarnationPlaces = None  # type: ignore[assignment]
+    incarnation: IncarnationPlaces
     cut: int | None = None
     #: Whether rows are searched for, in ``blocks``: those that may hold some, in reading order.
     searches: bool = False
@@ -116,9 +106,8 @@ class PlacedStream(Stream):
             high = min(block * BLOCK + BLOCK - 1, self.high)
             if low > high:
                 continue
-            if len(found) >= _RANGES or left <= -_FULL_PAGE or hoped >= wanted:
-                break
-            if left <= 0 and not self.expected:
+            spent = left <= (-_FULL_PAGE if self.expected else 0)
+            if spent or len(found) >= _RANGES or hoped >= wanted:
                 break
             room = left if left > 0 else BLOCK
             if high - low >= room:
@@ -142,8 +131,8 @@ class PlacedStream(Stream):
         limit: int,
         dropped: Collection[int] = (),
     ) -> None:
-        """The rows of each range; one with ``limit`` rows may hold more. ``dropped`` ones were
-        looked at, and do not pass.
+        """Each range's rows (``limit``: it may have more); ``dropped`` ones were seen and do not
+        pass.
         """
         kept: list[tuple[dt.datetime, TransactionRow]] = []
         for (low, high), rows in zip(ranges, found, strict=True):
@@ -205,12 +194,10 @@ class PlacedStream(Stream):
 
 @dataclass(slots=True, eq=False)
 class UnplacedStream(Stream):
-    """Those of one incarnation that ended without a place in history, or (``incarnation`` None) all
-    open ones; from a moment on (``cut``: rows before it are older).
-    """
+    """Those of an incarnation that ended without a place, or (None) open ones; from ``cut`` on."""
 
-    incarnation: IncarnationPlaces | None = None
-    cut: Moment | None = None
+    incarnation: IncarnationPlaces | None
+    cut: Moment | None
     #: Where reading goes on: before it, or from it on when going back up.
     at: Moment | None = None
     #: Of each row read: the moment it is ordered by.

@@ -82,9 +82,8 @@ class TransactionFilter:
             **{name: given[name] if read_time(given[name]) else "" for name in ("since", "until")},
             **{name: _lsn(given[name]) for name in ("from_lsn", "to_lsn")},
         }
-        misread = [
-            name for name in WORDS if given[name] and not read["text" if name == "q" else name]
-        ]
+        understood = {**read, "q": read["text"]}
+        misread = [name for name in WORDS if given[name] and not understood[name]]
         if given["ops"] and not set(given["ops"].upper()) & set(OPERATIONS):
             misread.append("ops")
         return cls(**read, misread=tuple(misread))
@@ -162,6 +161,4 @@ def _lsn(text: str) -> LSN | None:
 
 
 def _word(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value) if value else ""
+    return ",".join(value) if isinstance(value, tuple) else str(value or "")
